@@ -1,0 +1,65 @@
+"""Identities and quantities as distinct types.
+
+This system has five epochs and half a dozen kinds of integer ids. Each is an `int` at run time and a type of
+its own to the checker, so that a leader epoch can never be compared with a producer epoch by accident.
+"""
+
+from typing import Final, NamedTuple, NewType
+
+Offset = NewType("Offset", int)
+ProducerId = NewType("ProducerId", int)
+ProducerEpoch = NewType("ProducerEpoch", int)
+Sequence = NewType("Sequence", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+CoordinatorEpoch = NewType("CoordinatorEpoch", int)
+ControllerEpoch = NewType("ControllerEpoch", int)
+NodeEpoch = NewType("NodeEpoch", int)
+NodeId = NewType("NodeId", int)
+TransactionalId = NewType("TransactionalId", str)
+Millis = NewType("Millis", int)
+"""Milliseconds since 1970, or a span of milliseconds where the name says so."""
+
+NO_PRODUCER_ID: Final = ProducerId(-1)
+NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
+NO_SEQUENCE: Final = Sequence(-1)
+NO_TIMESTAMP: Final = Millis(-1)
+NO_COORDINATOR_EPOCH: Final = CoordinatorEpoch(-1)
+
+PRODUCER_EPOCH_MAX: Final = 32767
+"""The largest int16; an epoch of at least this less one is exhausted (facts 10)."""
+
+SEQUENCE_MAX: Final = 2**31 - 1
+
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
+INTERNAL_TOPICS: Final = frozenset({TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC})
+
+
+class Partition(NamedTuple):
+    """A topic-partition; prints as Kafka does, `orders-0`."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def next_sequence(sequence: int, count: int = 1) -> Sequence:
+    """The sequence `count` records after this one; after 2147483647 comes 0 (facts 4)."""
+    return Sequence((sequence + count) & SEQUENCE_MAX)
+
+
+def java_string_hash(text: str) -> int:
+    """Java's `String.hashCode`: over UTF-16 code units, as a signed 32-bit number (facts 7)."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(units), 2):
+        value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+def shard_of(name: str, shard_count: int) -> int:
+    """The shard of a transactional.id or a group: `abs(hash) % n`, where Kafka's abs(MIN_VALUE) is 0."""
+    value = java_string_hash(name)
+    return 0 if value == -(2**31) else abs(value) % shard_count

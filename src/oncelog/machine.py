@@ -1,0 +1,80 @@
+"""The sans-IO contract: events and time in, records and effects out (STYLE.md, "no I/O in the core").
+
+A machine owns the state of one shard. `decide` only reads; what it wants to be true it returns as records.
+The driver (`oncelog.runtime`) appends those records to the machine's journal, hands them to `apply`, and lets
+replies and sends out only when the records are committed: a reader never sees what a crash could take back.
+
+There is no undo. When an append fails, the driver drops the machine and replays the journal.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from oncelog.ids import Millis, Offset
+
+EventT = TypeVar("EventT", contravariant=True)
+RecordT = TypeVar("RecordT")
+RecordIn = TypeVar("RecordIn")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to the request that the event carried."""
+
+    request_id: int
+    answer: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A message for another role. A crash may lose it; `resume` derives it again from replayed state."""
+
+    destination: str
+    message: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """After `after_ms` (plus up to `jitter_ms`, drawn by the driver) `event` is decided. Replaces a timer of the name."""
+
+    name: str
+    after_ms: Millis
+    event: Any
+    jitter_ms: Millis = Millis(0)
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    name: str
+
+
+Effect = Reply | Send | SetTimer | CancelTimer
+"""Closed: a fifth kind needs an ADR."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[RecordT]):
+    """What a machine answers to an event.
+
+    `label` names the branch taken (`"prepared"`, `"fenced"`): it is the log line, the metric and the coverage mark.
+    """
+
+    records: tuple[RecordT, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    label: str = ""
+
+
+class Machine(Protocol[EventT, RecordIn]):
+    def decide(self, event: EventT, now: Millis) -> Decision[RecordIn]:
+        """Read state, change nothing, do no I/O."""
+
+    def apply(self, offset: Offset, record: RecordIn) -> None:
+        """Take a record that is history. May not refuse: a record that does not fit is a bug and asserts."""
+
+    def resume(self, now: Millis) -> Sequence[Effect]:
+        """After replay: every effect the state still owes the world."""
+
+
+RecordDecoder = Callable[[bytes, bytes | None], RecordT | None]
+"""(key, value) to a record; None for a type this machine does not know and must skip."""

@@ -1,0 +1,32 @@
+"""Calls that Kafka does not have, carried in Kafka frames under private API keys (ADR 0001).
+
+The frame is Kafka's: a flexible request header (v2), then the serialized protobuf request as the rest of the frame;
+the answer is a response header v1, then the protobuf response. The keys are told in ApiVersions only to clients whose
+software name is `oncelog`, so that no other client ever sees them. One address and one login serve Spark too.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from oncelog.api.v1 import coordinator_pb2 as pb
+
+CLIENT_SOFTWARE_NAME: Final = "oncelog"
+PRIVATE_VERSION: Final = 0
+
+
+class PrivateCall(NamedTuple):
+    method: str
+    """Of the TransactionCoordinator service; `request.sink` names the shard."""
+    request: Any
+    response: Any
+
+
+PRIVATE_CALLS: Final[dict[int, PrivateCall]] = {
+    20000: PrivateCall("OpenAttempt", pb.OpenAttemptRequest, pb.OpenAttemptResponse),
+    20001: PrivateCall("JoinAttempt", pb.JoinAttemptRequest, pb.JoinAttemptResponse),
+    20002: PrivateCall("SealBranch", pb.SealBranchRequest, pb.SealBranchResponse),
+    20003: PrivateCall("CommitBatch", pb.CommitBatchRequest, pb.CommitBatchResponse),
+    20004: PrivateCall("AbortAttempt", pb.AbortAttemptRequest, pb.AbortAttemptResponse),
+    20005: PrivateCall("DescribeSink", pb.DescribeSinkRequest, pb.DescribeSinkResponse),
+}
+
+KEY_OF_METHOD: Final = {call.method: key for key, call in PRIVATE_CALLS.items()}

@@ -1,0 +1,181 @@
+"""Record batch v2: the unit that is written, fetched and checksummed (facts 4).
+
+The 61-byte header is read in place and the records behind it are left alone: a log never needs to decode what it
+stores. The two fields a leader overwrites (base offset, leader epoch) lie outside the CRC for that reason.
+
+```
+  0 baseOffset i64         17 crc u32 (of 21…)       35 maxTimestamp i64     57 recordCount i32
+  8 batchLength i32        21 attributes i16         43 producerId i64       61 records…
+ 12 leaderEpoch i32        23 lastOffsetDelta i32    51 producerEpoch i16
+ 16 magic i8 = 2           27 baseTimestamp i64      53 baseSequence i32
+```
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from crc32c import crc32c
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import next_sequence
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES: Final = 61
+LENGTH_PREFIX_BYTES: Final = 12
+"""Bytes before the part that batchLength counts."""
+MAGIC: Final = 2
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+_CRC_FROM: Final = 21
+_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+_STAMP: Final = struct.Struct(">qii")
+_ATTRIBUTES_AT: Final = 21
+_MAX_TIMESTAMP_AT: Final = 35
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Codec(IntEnum):
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeader:
+    """A batch's header as it stands in the log. Timestamps are milliseconds since 1970."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.batch_length + LENGTH_PREFIX_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        if self.base_sequence < 0:
+            return -1
+        return next_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id >= 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def codec(self) -> int:
+        """0–4 are known (`Codec`); 5–7 may stand in a corrupt or future batch."""
+        return self.attributes & CODEC_MASK
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`. The caller knows that HEADER_BYTES are there; nothing is checked."""
+    return BatchHeader(*HEADER.unpack_from(buffer, position))
+
+
+def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of every whole batch; a cut batch at the end is left out, as a consumer does."""
+    position, end = 0, len(buffer)
+    while end - position >= HEADER_BYTES:
+        header = read_header(buffer, position)
+        if header.batch_length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"batch length {header.batch_length} at byte {position} is below a header's",
+            )
+        if position + header.size_bytes > end:
+            return
+        yield position, header
+        position += header.size_bytes
+
+
+def crc_is_valid(buffer: Buffer, header: BatchHeader, position: int = 0) -> bool:
+    """CRC-32C over everything from the attributes to the batch's end."""
+    whole = memoryview(buffer)[position + _CRC_FROM : position + header.size_bytes]
+    return crc32c(whole) == header.crc
+
+
+def read_single_batch(records: Buffer, size_max_bytes: int) -> BatchHeader:
+    """The header of what a producer sent for one partition: exactly one well-formed batch of magic 2.
+
+    Raises KafkaError with INVALID_RECORD (no batch, several, or another magic), CORRUPT_MESSAGE (lengths or CRC), or
+    MESSAGE_TOO_LARGE. The records inside are checked by `oncelog.record.check`.
+    """
+    size = len(records)
+    if size >= LENGTH_PREFIX_BYTES + 5 and records[16] != MAGIC:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"record batch has magic {records[16]}; oncelog takes magic 2"
+        )
+    if size < HEADER_BYTES:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD if size == 0 else ErrorCode.CORRUPT_MESSAGE,
+            f"{size} bytes hold no record batch",
+        )
+    header = read_header(records)
+    if header.size_bytes != size:
+        if HEADER_BYTES <= header.size_bytes < size:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, "a partition's data must be exactly one record batch"
+            )
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"batch says {header.size_bytes} bytes, {size} were sent"
+        )
+    if size > size_max_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"record batch of {size} bytes is above max.message.bytes={size_max_bytes}",
+        )
+    if not crc_is_valid(records, header):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "record batch fails its CRC-32C")
+    return header
+
+
+def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
+    """Write what the leader decides: offset and leader epoch. Both are outside the CRC."""
+    length = _OFFSET_AND_LENGTH.unpack_from(batch)[1]
+    _STAMP.pack_into(batch, 0, base_offset, length, leader_epoch)
+
+
+def stamp_log_append_time(batch: bytearray | memoryview, now: int) -> None:
+    """Set the timestamp type and the maximum timestamp to the leader's clock, and the CRC with them."""
+    attributes = struct.unpack_from(">h", batch, _ATTRIBUTES_AT)[0] | LOG_APPEND_TIME
+    struct.pack_into(">h", batch, _ATTRIBUTES_AT, attributes)
+    struct.pack_into(">q", batch, _MAX_TIMESTAMP_AT, now)
+    struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[_CRC_FROM:]))

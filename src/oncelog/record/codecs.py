@@ -1,0 +1,107 @@
+"""The four compression codecs as Kafka frames them, over cramjam, with a bound on what comes out.
+
+gzip and zstd are plain; lz4 is the frame format; snappy is raw (librdkafka) or in xerial blocks (Java, kafka-python).
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+import cramjam
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.record.batch import Codec
+
+DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
+"""A batch that grows past this is refused: a small frame must not fill the memory."""
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES: Final = 16
+_CHUNK_BYTES: Final = 1 << 20
+_BUFFER_FULL: Final = "failed to write whole buffer"
+
+
+def compress(codec: Codec, data: bytes) -> bytes:
+    match codec:
+        case Codec.NONE:
+            return data
+        case Codec.GZIP:
+            return bytes(cramjam.gzip.compress(data))
+        case Codec.SNAPPY:
+            return bytes(cramjam.snappy.compress_raw(data))
+        case Codec.LZ4:
+            return bytes(cramjam.lz4.compress(data))
+        case Codec.ZSTD:
+            return bytes(cramjam.zstd.compress(data))
+
+
+def decompress(codec: int, data: bytes | memoryview) -> bytes:
+    """The records of a compressed batch.
+
+    Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE for an unknown codec, CORRUPT_MESSAGE for bytes that are no such
+    stream, MESSAGE_TOO_LARGE above DECOMPRESSED_BYTES_MAX.
+    """
+    if codec == Codec.NONE:
+        return bytes(data)
+    try:
+        if codec == Codec.SNAPPY:
+            return _snappy(bytes(data))
+        if codec == Codec.GZIP:
+            return _bounded(cramjam.gzip.decompress_into, data)
+        if codec == Codec.LZ4:
+            return _bounded(cramjam.lz4.decompress_into, data)
+        if codec == Codec.ZSTD:
+            return _bounded(cramjam.zstd.decompress_into, data)
+    except cramjam.DecompressionError as error:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"batch is not valid {Codec(codec).name.lower()}: {error}"
+        ) from error
+    raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {codec}")
+
+
+def _bounded(
+    decompress_into: Callable[[bytes | memoryview, bytearray], int], data: bytes | memoryview
+) -> bytes:
+    """Decompress into buffers of growing size: the library has no limit of its own, but it respects a full buffer."""
+    capacity = max(_CHUNK_BYTES, 4 * len(data))
+    while True:
+        capacity = min(capacity, DECOMPRESSED_BYTES_MAX)
+        target = bytearray(capacity)
+        try:
+            written = decompress_into(data, target)
+        except cramjam.DecompressionError as error:
+            if _BUFFER_FULL not in str(error):
+                raise
+            if capacity == DECOMPRESSED_BYTES_MAX:
+                raise _too_large() from error
+            capacity *= 8
+            continue
+        return bytes(memoryview(target)[:written])
+
+
+def _snappy(data: bytes) -> bytes:
+    if not data.startswith(_XERIAL_MAGIC):
+        return _snappy_block(data, 0)
+    blocks, position, total = [], _XERIAL_HEADER_BYTES, 0
+    while position < len(data):
+        if position + 4 > len(data):
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "snappy block header is cut")
+        (size,) = struct.unpack_from(">I", data, position)
+        block = _snappy_block(data[position + 4 : position + 4 + size], total)
+        total += len(block)
+        blocks.append(block)
+        position += 4 + size
+    return b"".join(blocks)
+
+
+def _snappy_block(block: bytes, so_far: int) -> bytes:
+    if so_far + cramjam.snappy.decompress_raw_len(block) > DECOMPRESSED_BYTES_MAX:
+        raise _too_large()
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _too_large() -> KafkaError:
+    return KafkaError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"batch decompresses to more than {DECOMPRESSED_BYTES_MAX} bytes",
+    )

@@ -1,0 +1,189 @@
+"""Records inside a batch: encode a few (internal topics, markers), decode any.
+
+Bulk paths use aiokafka's compiled reader and builder; this module is the plain one that says how the bytes lie:
+
+```
+length varint · attributes i8 · timestampDelta varlong · offsetDelta varint
+keyLength varint (-1: null) · key · valueLength varint · value · headerCount varint · headers
+```
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from oncelog.record.batch import (
+    DELETE_HORIZON,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    TRANSACTIONAL,
+    Buffer,
+    Codec,
+    read_header,
+)
+from oncelog.record.codecs import compress, decompress
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record; in a log, `offset` and `timestamp` (ms) are absolute."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int = -1
+    offset: int = -1
+    headers: Headers = ()
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    extra_attributes: int = 0,
+    codec: Codec = Codec.NONE,
+) -> bytearray:
+    """One batch of these records, offsets counting up from `base_offset`; writable, so that a leader may stamp it."""
+    assert records, "a batch has at least one record"
+    base_timestamp = records[0].timestamp
+    body = bytearray()
+    for index, record in enumerate(records):
+        _append_record(body, record, index, record.timestamp - base_timestamp)
+    payload = compress(codec, bytes(body)) if codec else bytes(body)
+    attributes = extra_attributes | codec | (TRANSACTIONAL if is_transactional else 0)
+    batch = bytearray(HEADER_BYTES + len(payload))
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LENGTH_PREFIX_BYTES,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        len(records) - 1,
+        base_timestamp,
+        max(record.timestamp for record in records),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    batch[HEADER_BYTES:] = payload
+    batch[17:21] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
+    return batch
+
+
+def decode_batch(buffer: Buffer, position: int = 0) -> Iterator[Record]:
+    """The records of the batch at `position`, with absolute offsets and timestamps.
+
+    Raises KafkaError(CORRUPT_MESSAGE) where the bytes are no records, and what `decompress` raises.
+    """
+    header = read_header(buffer, position)
+    body = memoryview(buffer)[position + HEADER_BYTES : position + header.size_bytes]
+    data: Buffer = decompress(header.codec, body) if header.codec else body
+    base_timestamp = header.base_timestamp if not header.attributes & DELETE_HORIZON else 0
+    at = 0
+    try:
+        for _ in range(header.record_count):
+            length, at = read_varint(data, at)
+            end = at + length
+            if length < 0 or end > len(data):
+                raise IndexError
+            record = _read_record(data, at, end, header.base_offset, base_timestamp)
+            if header.attributes & 0x08:
+                record = Record(
+                    record.key, record.value, header.max_timestamp, record.offset, record.headers
+                )
+            yield record
+            at = end
+    except (IndexError, ValueError) as error:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"batch at offset {header.base_offset} holds malformed records",
+        ) from error
+
+
+def _append_record(out: bytearray, record: Record, offset_delta: int, timestamp_delta: int) -> None:
+    body = bytearray(b"\x00")
+    write_varint(body, timestamp_delta)
+    write_varint(body, offset_delta)
+    _write_bytes(body, record.key)
+    _write_bytes(body, record.value)
+    write_varint(body, len(record.headers))
+    for name, value in record.headers:
+        _write_bytes(body, name.encode())
+        _write_bytes(body, value)
+    write_varint(out, len(body))
+    out += body
+
+
+def _read_record(data: Buffer, at: int, end: int, base_offset: int, base_timestamp: int) -> Record:
+    timestamp_delta, at = read_varint(data, at + 1)
+    offset_delta, at = read_varint(data, at)
+    key, at = _read_bytes(data, at, end)
+    value, at = _read_bytes(data, at, end)
+    count, at = read_varint(data, at)
+    headers = []
+    for _ in range(count):
+        name, at = _read_bytes(data, at, end)
+        if name is None:
+            raise ValueError("a header has no name")
+        content, at = _read_bytes(data, at, end)
+        headers.append((name.decode(), content))
+    if at != end:
+        raise ValueError("a record's length does not match its fields")
+    return Record(
+        key, value, base_timestamp + timestamp_delta, base_offset + offset_delta, tuple(headers)
+    )
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Zig-zag, seven bits a byte, low bits first; serves 32 and 64 bits alike."""
+    remaining = (value << 1) ^ (value >> 63)
+    while remaining > 0x7F:
+        out.append(remaining & 0x7F | 0x80)
+        remaining >>= 7
+    out.append(remaining)
+
+
+def read_varint(data: Buffer, at: int) -> tuple[int, int]:
+    """(value, position behind it). Raises IndexError at the data's end, ValueError past ten bytes."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+        if shift > 63:
+            raise ValueError("a varint is longer than ten bytes")
+
+
+def _write_bytes(out: bytearray, data: bytes | None) -> None:
+    if data is None:
+        write_varint(out, -1)
+    else:
+        write_varint(out, len(data))
+        out += data
+
+
+def _read_bytes(data: Buffer, at: int, end: int) -> tuple[bytes | None, int]:
+    length, at = read_varint(data, at)
+    if length < 0:
+        return None, at
+    if at + length > end:
+        raise IndexError
+    return bytes(data[at : at + length]), at + length

@@ -1,0 +1,42 @@
+"""Roles in one process: the same servicers, called without a socket.
+
+A `DirectStub` looks like a gRPC stub (`await stub.Produce(request, timeout=1.0)`) and calls the servicer's method
+with no context. Request and response objects are passed by reference: neither side may change one it did not make.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+
+class DirectStub:
+    """Stands in for a generated gRPC stub of `servicer`.
+
+    The servicer is set after construction where two roles need each other.
+    """
+
+    def __init__(self, servicer: object | None = None) -> None:
+        self._servicer = servicer
+        self._calls: dict[str, Callable[..., Any]] = {}
+
+    def bind(self, servicer: object) -> None:
+        self._servicer = servicer
+        self._calls.clear()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        call = self._calls.get(name)
+        if call is None:
+            call = self._calls[name] = _direct_call(getattr(self._servicer, name))
+        return call
+
+
+def _direct_call(method: Callable[..., Any]) -> Callable[..., Any]:
+    def call(request: Any, timeout: float | None = None) -> Any:
+        answer = method(request, None)
+        if timeout is None or not isinstance(answer, Awaitable):
+            return answer
+        return asyncio.wait_for(answer, timeout)
+
+    return call

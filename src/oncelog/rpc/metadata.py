@@ -1,0 +1,170 @@
+"""The metadata image: what every role knows of the cluster, kept current by the controller's stream.
+
+Readers take `follower.image` and use it for one request; an image never changes, a new one replaces it.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Protocol
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.ids import Partition, shard_of
+from oncelog.topic_config import TopicConfig
+
+TRANSACTION = pb.SHARD_KIND_TRANSACTION
+GROUP = pb.SHARD_KIND_GROUP
+
+
+@dataclass(frozen=True)
+class MetadataImage:
+    """Everything the controller has decided up to `metadata_offset`.
+
+    The values are the stream's own messages: treat them as read-only.
+    """
+
+    metadata_offset: int = -1
+    cluster_id: str = ""
+    controller: int = -1
+    controller_epoch: int = -1
+    nodes: Mapping[int, pb.Node] = field(default_factory=dict)
+    topics: Mapping[str, pb.Topic] = field(default_factory=dict)
+    topics_by_id: Mapping[bytes, pb.Topic] = field(default_factory=dict)
+    shards: Mapping[tuple[int, int], pb.Shard] = field(default_factory=dict)
+    features_epoch: int = -1
+    feature_levels: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def transaction_version(self) -> int:
+        """The finalized level of `transaction.version`: 0, 1 or 2."""
+        return self.feature_levels.get("transaction.version", 0)
+
+    def partition(self, partition: Partition) -> pb.Partition | None:
+        """The partition's leadership, or None if it does not exist."""
+        topic = self.topics.get(partition.topic)
+        if topic is None or not 0 <= partition.partition < len(topic.partitions):
+            return None
+        found: pb.Partition = topic.partitions[partition.partition]
+        return found
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        found = self.topics.get(topic)
+        return TopicConfig.from_overrides(found.configs if found else {})
+
+    @cached_property
+    def _shard_counts(self) -> dict[int, int]:
+        return Counter(kind for kind, _ in self.shards)
+
+    def shard_count(self, kind: int) -> int:
+        """How many shards of this kind exist; 0 until the internal topic is created."""
+        return self._shard_counts.get(kind, 0)
+
+    def shard_for(self, kind: int, name: str) -> pb.Shard | None:
+        """The shard of a transactional.id or group id; None until the internal topic is created."""
+        count = self.shard_count(kind)
+        return self.shards.get((kind, shard_of(name, count))) if count else None
+
+    def updated(self, update: pb.MetadataUpdate) -> "MetadataImage":
+        """The image after this update. Updates come in order; an old one is ignored."""
+        if update.metadata_offset <= self.metadata_offset and not update.HasField("snapshot"):
+            return self
+        if update.HasField("snapshot"):
+            return _from_snapshot(update.metadata_offset, update.snapshot)
+        return self._with_delta(update.metadata_offset, update.delta)
+
+    def _with_delta(self, metadata_offset: int, delta: pb.MetadataDelta) -> "MetadataImage":
+        nodes = dict(self.nodes)
+        nodes.update((node.node_id, node) for node in delta.nodes)
+        for node_id in delta.removed_nodes:
+            nodes.pop(node_id, None)
+        topics = self.topics
+        if delta.topics or delta.removed_topics:
+            changed = dict(topics)
+            changed.update((topic.name, topic) for topic in delta.topics)
+            for name in delta.removed_topics:
+                changed.pop(name, None)
+            topics = changed
+        shards = dict(self.shards)
+        shards.update(((shard.kind, shard.shard), shard) for shard in delta.shards)
+        has_features = delta.HasField("features")
+        return replace(
+            self,
+            metadata_offset=metadata_offset,
+            controller=delta.controller or self.controller,
+            controller_epoch=delta.controller_epoch or self.controller_epoch,
+            nodes=MappingProxyType(nodes),
+            topics=topics,
+            topics_by_id={topic.topic_id: topic for topic in topics.values()}
+            if topics is not self.topics
+            else self.topics_by_id,
+            shards=shards,
+            features_epoch=delta.features.features_epoch if has_features else self.features_epoch,
+            feature_levels=dict(delta.features.levels) if has_features else self.feature_levels,
+        )
+
+
+def _from_snapshot(metadata_offset: int, snapshot: pb.MetadataSnapshot) -> MetadataImage:
+    return MetadataImage(
+        metadata_offset=metadata_offset,
+        cluster_id=snapshot.cluster_id,
+        controller=snapshot.controller,
+        controller_epoch=snapshot.controller_epoch,
+        nodes={node.node_id: node for node in snapshot.nodes},
+        topics={topic.name: topic for topic in snapshot.topics},
+        topics_by_id={topic.topic_id: topic for topic in snapshot.topics},
+        shards={(shard.kind, shard.shard): shard for shard in snapshot.shards},
+        features_epoch=snapshot.features.features_epoch,
+        feature_levels=dict(snapshot.features.levels),
+    )
+
+
+class MetadataSource(Protocol):
+    """The controller's side of the stream; a gRPC stub and the servicer itself both fit."""
+
+    def WatchMetadata(
+        self, request: pb.WatchMetadataRequest
+    ) -> AsyncIterator[pb.MetadataUpdate]: ...
+
+
+class MetadataFollower:
+    """Keeps an image current. `run` is owned by the role's task group.
+
+    Listeners registered with `on_change` are called synchronously with (old, new), in order of registration.
+    """
+
+    def __init__(self, node_id: int, source: MetadataSource) -> None:
+        self._node_id = node_id
+        self._source = source
+        self._changed = asyncio.Event()
+        self._callbacks: list[Callable[[MetadataImage, MetadataImage], None]] = []
+        self.image = MetadataImage()
+
+    def on_change(self, callback: Callable[[MetadataImage, MetadataImage], None]) -> None:
+        self._callbacks.append(callback)
+
+    async def run(self) -> None:
+        """Follow the stream until cancelled. Raises what the stream raises: the caller decides about retrying."""
+        request = pb.WatchMetadataRequest(
+            node_id=self._node_id, from_metadata_offset=self.image.metadata_offset
+        )
+        async for update in self._source.WatchMetadata(request):
+            self.take(update)
+
+    def take(self, update: pb.MetadataUpdate) -> None:
+        old, new = self.image, self.image.updated(update)
+        if new is old:
+            return
+        self.image = new
+        for callback in self._callbacks:
+            callback(old, new)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait_until(self, metadata_offset: int, timeout_s: float = 5.0) -> None:
+        """Return once the image has this offset. Raises TimeoutError."""
+        async with asyncio.timeout(timeout_s):
+            while self.image.metadata_offset < metadata_offset:
+                await self._changed.wait()
