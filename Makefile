@@ -1,0 +1,117 @@
+# The commands of a newcomer. `make demo` and `make test` do all set-up themselves.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+LOCK   ?= dev
+STAMP  := $(VENV)/.installed-$(LOCK)
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# ---------------------------------------------------------------------------------------------- set-up
+
+.PHONY: setup
+setup: $(STAMP) ## create .venv with everything pinned
+
+$(STAMP): requirements/$(LOCK).lock pyproject.toml
+	@bash scripts/setup.sh "$(PYTHON)" "$(VENV)" "$(LOCK)"
+	@touch $@
+
+.PHONY: java
+java: ## check for Java 17 (Spark); install it where root and apt are there
+	@bash scripts/java.sh
+
+# ---------------------------------------------------------------------------------------------- main jobs
+
+.PHONY: demo
+demo: setup java ## the main job: payments, Spark, three kills, and a proof
+	$(BIN)/oncelog demo $(ARGS)
+
+.PHONY: up
+up: setup ## one process with everything on localhost:9092 and :8080
+	$(BIN)/oncelog up $(ARGS)
+
+.PHONY: test
+test: setup java ## every check and every test suite of one machine (at most 15 minutes)
+	$(MAKE) --no-print-directory check
+	$(MAKE) --no-print-directory integration conformance spark
+
+.PHONY: check
+check: setup fmt-check lint types arch proto-check unit property ## the fast half: no sockets beyond loopback
+
+# ---------------------------------------------------------------------------------------------- gates
+
+.PHONY: fmt
+fmt: setup ## format
+	$(BIN)/ruff format -q . && $(BIN)/ruff check -q --fix .
+
+.PHONY: fmt-check
+fmt-check: setup
+	$(BIN)/ruff format --check -q .
+
+.PHONY: lint
+lint: setup ## ruff
+	$(BIN)/ruff check -q .
+
+.PHONY: types
+types: setup ## mypy --strict
+	$(BIN)/mypy
+
+.PHONY: arch
+arch: setup ## import contracts: pure code stays pure, services meet only over the wire
+	$(BIN)/lint-imports --cache-dir .cache/import-linter
+
+.PHONY: proto
+proto: setup ## generate src/oncelog/api from proto/
+	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=src --pyi_out=src --grpc_python_out=src proto/oncelog/api/v1/*.proto
+
+.PHONY: proto-check
+proto-check: setup
+	@out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && \
+	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=$$out --pyi_out=$$out --grpc_python_out=$$out proto/oncelog/api/v1/*.proto && \
+	diff -r -x __init__.py -x __pycache__ $$out/oncelog/api src/oncelog/api || { echo "src/oncelog/api is not what proto/ generates: run make proto"; exit 1; }
+
+# ---------------------------------------------------------------------------------------------- tests
+
+.PHONY: unit
+unit: setup ## tables, transcripts, codec bytes
+	$(PYTEST) -q -n 2 tests/unit
+
+.PHONY: property
+property: setup ## hypothesis: machines against small models
+	$(PYTEST) -q -n 2 tests/property
+
+.PHONY: integration
+integration: setup ## contract suites and real roles: sockets, Postgres, files
+	$(PYTEST) -q -n 2 --dist loadfile tests/contracts tests/integration
+
+.PHONY: conformance
+conformance: setup ## confluent-kafka, aiokafka, kafka-python and the Java client against `oncelog up`
+	$(PYTEST) -q -n 2 --dist loadfile tests/conformance
+
+.PHONY: spark
+spark: setup java ## PySpark source and sink, and the crash matrix
+	$(PYTEST) -q tests/spark
+
+.PHONY: bench
+bench: setup java ## measure; writes bench/results/ and docs/performance.md
+	$(BIN)/python -m bench $(ARGS)
+
+# ---------------------------------------------------------------------------------------------- housekeeping
+
+.PHONY: lock
+lock: ## pin dependencies again (names, versions and hashes; no addresses)
+	@for lock in base: server:server spark:spark dev:server,spark,dev; do \
+	  extras=$$(echo "$${lock#*:}" | tr ',' '\n' | sed '/^$$/d; s/^/--extra /' | tr '\n' ' '); \
+	  $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+	    --custom-compile-command "make lock" $$extras pyproject.toml -o requirements/$${lock%%:*}.lock || exit 1; \
+	done
+
+.PHONY: clean
+clean: ## remove what can be made again
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis artifacts

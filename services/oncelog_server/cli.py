@@ -1,5 +1,0 @@
-"""The `oncelog` command."""
-
-
-def main() -> None:
-    raise SystemExit("the command is being built")

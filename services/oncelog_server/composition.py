@@ -1,0 +1,197 @@
+"""Every role in one process: the same roles as in a cluster, with direct calls for channels.
+
+Order matters only here. The controller comes first, then this node registers (which fences whatever an earlier process
+left behind), then the image is followed, then storage, marker sender and coordinator, and at last the doors: the
+listener, and the gateway behind it, which nobody waits for. Stopping goes the other way round.
+"""
+
+import asyncio
+import contextlib
+import os
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.errors import ErrorCode, OncelogError, error_code_of
+from oncelog.rpc.direct import DirectStub
+from oncelog.rpc.directory import LocalDirectory
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog.rpc.role import Role
+from oncelog_server.data_folder import DataFolder
+from oncelog_server.settings import EmbeddedSettings
+
+NODE_ID = 1
+STOP_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where a running process is to be found."""
+
+    bootstrap: str
+    gateway: str
+    data: Path
+    pid: int
+
+
+async def run_embedded(
+    settings: EmbeddedSettings,
+    *,
+    on_ready: Callable[[Addresses], None],
+    until: Callable[[], Awaitable[None]],
+) -> None:
+    """Run every role until `until` returns. `on_ready` is called once clients may connect.
+
+    Raises OncelogError, one line with the way out, when a role cannot start.
+    """
+    with DataFolder(settings.data, is_ephemeral=settings.ephemeral) as folder:
+        async with embedded_roles(settings, folder.path) as addresses:
+            on_ready(addresses)
+            await until()
+
+
+@asynccontextmanager
+async def embedded_roles(settings: EmbeddedSettings, data: Path) -> AsyncIterator[Addresses]:
+    """The started roles of one node on a claimed data folder."""
+    async with AsyncExitStack() as stack:
+        controller = await _controller(stack, settings, data)
+        follower = MetadataFollower(NODE_ID, controller)
+        await _register(controller, settings)
+        await _follow(stack, follower)
+        storage, coordinator, marker_sender = DirectStub(), DirectStub(), DirectStub()
+        directory = LocalDirectory(
+            storage=storage,
+            coordinator=coordinator,
+            marker_sender=marker_sender,
+            controller=controller,
+        )
+        await _start_log(stack, data, follower, directory)
+        listener = await _start_listener(stack, settings, follower, directory)
+        gateway = await _start_gateway(stack, settings, data, follower, directory)
+        yield Addresses(
+            bootstrap=f"{settings.host}:{listener}",
+            gateway=f"http://{settings.host}:{gateway}",
+            data=data,
+            pid=os.getpid(),
+        )
+
+
+async def _start(stack: AsyncExitStack, role: Role) -> None:
+    await role.start()
+    stack.push_async_callback(_stop, role)
+
+
+async def _stop(role: Role) -> None:
+    async with asyncio.timeout(STOP_TIMEOUT_S):
+        await role.stop()
+
+
+async def _controller(stack: AsyncExitStack, settings: EmbeddedSettings, data: Path) -> DirectStub:
+    from oncelog_controller.settings import ControllerSettings
+    from oncelog_controller.wiring import build_controller
+
+    database_url = f"sqlite:///{data / 'controller.db'}"
+    if settings.postgres:
+        from oncelog_server.embedded_postgres import start_postgres
+
+        database_url = await start_postgres(stack, data / "postgres")
+    controller = build_controller(ControllerSettings(database_url=database_url))
+    await _start(stack, controller)
+    return DirectStub(controller.servicer)
+
+
+async def _register(controller: DirectStub, settings: EmbeddedSettings) -> None:
+    node = pb.Node(
+        node_id=NODE_ID,
+        roles=[
+            pb.ROLE_CONTROLLER,
+            pb.ROLE_COORDINATOR,
+            pb.ROLE_STORAGE,
+            pb.ROLE_MARKER_SENDER,
+            pb.ROLE_LISTENER,
+            pb.ROLE_GATEWAY,
+        ],
+        kafka_host=settings.advertised_host or settings.host,
+        kafka_port=settings.advertised_port or settings.port,
+    )
+    answer = await controller.RegisterNode(
+        pb.RegisterNodeRequest(node=node, incarnation_id=uuid.uuid4().hex)
+    )
+    if answer.status.error_code != ErrorCode.NONE:
+        name = error_code_of(answer.status.error_code).name
+        raise OncelogError(
+            f"the controller refuses this node: {name} {answer.status.error_message}"
+        )
+
+
+async def _follow(stack: AsyncExitStack, follower: MetadataFollower) -> None:
+    task = asyncio.create_task(follower.run(), name="metadata follower")
+
+    async def cancel() -> None:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    stack.push_async_callback(cancel)
+    await follower.wait_until(0)
+
+
+async def _start_log(
+    stack: AsyncExitStack, data: Path, follower: MetadataFollower, directory: LocalDirectory
+) -> None:
+    from oncelog_coordinator.settings import CoordinatorSettings
+    from oncelog_coordinator.wiring import build_coordinator
+    from oncelog_marker_sender.settings import MarkerSenderSettings
+    from oncelog_marker_sender.wiring import build_marker_sender
+    from oncelog_storage.settings import StorageSettings
+    from oncelog_storage.wiring import build_storage
+
+    storage = build_storage(StorageSettings(data_dir=data / "logs"), NODE_ID, follower, directory)
+    marker_sender = build_marker_sender(MarkerSenderSettings(), follower, directory)
+    coordinator = build_coordinator(CoordinatorSettings(), NODE_ID, follower, directory)
+    directory.storage(NODE_ID).bind(storage.servicer)
+    directory.marker_sender().bind(marker_sender.servicer)
+    directory.coordinator(NODE_ID).bind(coordinator.servicer)
+    for role in (storage, marker_sender, coordinator):
+        await _start(stack, role)
+
+
+async def _start_listener(
+    stack: AsyncExitStack,
+    settings: EmbeddedSettings,
+    follower: MetadataFollower,
+    directory: LocalDirectory,
+) -> int:
+    from oncelog_listener.settings import ListenerSettings
+    from oncelog_listener.wiring import build_listener
+
+    listener_settings = ListenerSettings(
+        host=settings.host,
+        port=settings.port,
+        advertised_host=settings.advertised_host,
+        advertised_port=settings.advertised_port,
+    )
+    listener = build_listener(listener_settings, NODE_ID, follower, directory)
+    await _start(stack, listener)
+    return listener.port
+
+
+async def _start_gateway(
+    stack: AsyncExitStack,
+    settings: EmbeddedSettings,
+    data: Path,
+    follower: MetadataFollower,
+    directory: LocalDirectory,
+) -> int:
+    from oncelog_gateway.settings import GatewaySettings
+    from oncelog_gateway.wiring import build_gateway
+
+    gateway_settings = GatewaySettings(
+        host=settings.host, port=settings.gateway_port, audit_path=data / "audit.jsonl"
+    )
+    gateway = build_gateway(gateway_settings, follower, directory)
+    await _start(stack, gateway)
+    return gateway.port

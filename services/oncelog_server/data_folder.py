@@ -1,0 +1,50 @@
+"""The data folder of one embedded process: claimed by a lock, so two processes never write one log."""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Self
+
+from oncelog.errors import OncelogError
+
+
+class DataFolder:
+    """Claimed on entry, released on exit; an ephemeral one is removed then.
+
+    Raises OncelogError when the folder cannot be written or another process holds it.
+    """
+
+    def __init__(self, path: Path, *, is_ephemeral: bool) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="oncelog-")) if is_ephemeral else path.absolute()
+        self._is_ephemeral = is_ephemeral
+        self._lock_fd = -1
+
+    def __enter__(self) -> Self:
+        lock_path = self.path / "oncelog.lock"
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock_fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise OncelogError(
+                f"cannot write the data folder {self.path}: {error.strerror}; "
+                "choose another with --data, or --ephemeral"
+            ) from error
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(self._lock_fd, 32, 0).decode().strip() or "unknown"
+            os.close(self._lock_fd)
+            raise OncelogError(
+                f"the data folder {self.path} is in use by process {holder}; "
+                "stop that one, or choose another folder with --data"
+            ) from error
+        os.ftruncate(self._lock_fd, 0)
+        os.pwrite(self._lock_fd, f"{os.getpid()}\n".encode(), 0)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        os.close(self._lock_fd)
+        if self._is_ephemeral:
+            shutil.rmtree(self.path, ignore_errors=True)

