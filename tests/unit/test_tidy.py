@@ -1,0 +1,71 @@
+"""The repository tests its own tidiness (STYLE: a function fits a screen, a module has a noun, limits are kept)."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GENERATED = ROOT / "src" / "oncelog" / "api"
+SOURCES = sorted(
+    path
+    for folder in ("src", "services")
+    for path in (ROOT / folder).rglob("*.py")
+    if GENERATED not in path.parents
+)
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+JUNK_DRAWERS = {"utils", "util", "common", "helpers", "helper", "shared", "misc", "base"}
+SERVICES = sorted(path.name for path in (ROOT / "services").iterdir() if (path / "wiring.py").exists())
+
+
+def relative(path):
+    return str(path.relative_to(ROOT))
+
+
+def test_sources_are_found():
+    assert len(SOURCES) > 50
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_file_and_its_functions_fit(path):
+    text = path.read_text()
+    assert len(text.splitlines()) <= FILE_LINES_MAX
+    assert path.stem not in JUNK_DRAWERS
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            assert lines <= FUNCTION_LINES_MAX, f"{node.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_module_says_what_it_is_for(path):
+    text = path.read_text()
+    if text.strip():
+        assert ast.get_docstring(ast.parse(text)), "a module begins with its idea"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_no_open_ends(path):
+    text = path.read_text()
+    assert not re.search(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))", text), "a TODO names an issue or does not exist"
+    assert not re.search(r"except( Exception| BaseException)?:\s*\n\s*pass\b", text)
+    assert "NotImplementedError" not in text
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if "core" in path.parts], ids=relative)
+def test_no_bare_epoch_in_a_core(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.arg):
+            assert node.arg not in ("epoch", "id"), f"line {node.lineno}: say whose epoch or id"
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_every_service_has_the_same_rooms(service):
+    folder = ROOT / "services" / service
+    readme = (folder / "README.md").read_text()
+    for heading in ("Owns", "Speaks", "Persists", "Fails how", "Start reading at"):
+        assert re.search(rf"^#+ {heading}", readme, re.MULTILINE), heading
+    assert (folder / "settings.py").exists()
+    assert (folder / "wiring.py").exists()
