@@ -1,0 +1,1 @@
+"""The gateway: REST for people and scripts, the console, metrics."""

@@ -63,3 +63,25 @@ def shard_of(name: str, shard_count: int) -> int:
     """The shard of a transactional.id or a group: `abs(hash) % n`, where Kafka's abs(MIN_VALUE) is 0."""
     value = java_string_hash(name)
     return 0 if value == -(2**31) else abs(value) % shard_count
+
+
+def branch_transactional_id(sink: str, batch_id: int, task_partition: int) -> TransactionalId:
+    """The name under which a Spark task's branch of a micro-batch produces and is described."""
+    return TransactionalId(f"{sink}/{batch_id}/{task_partition}")
+
+
+def shard_name_of(transactional_id: str) -> str:
+    """What is hashed to find a transactional.id's shard: a branch `sink/batch/partition` lives where its sink does.
+
+    Whoever routes by transactional.id (storage leaders, listeners) knows only the branch's name. Stripped until
+    nothing is left to strip, so that a sink whose own name ends like a branch's is found where its branches are.
+    """
+    parts = transactional_id.rsplit("/", 2)
+    while len(parts) == 3 and parts[0] and all(_is_number(part) for part in parts[1:]):
+        transactional_id = parts[0]
+        parts = transactional_id.rsplit("/", 2)
+    return transactional_id
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()

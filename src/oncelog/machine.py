@@ -16,6 +16,7 @@ from oncelog.ids import Millis, Offset
 EventT = TypeVar("EventT", contravariant=True)
 RecordT = TypeVar("RecordT")
 RecordIn = TypeVar("RecordIn")
+RecordOut = TypeVar("RecordOut", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +55,13 @@ Effect = Reply | Send | SetTimer | CancelTimer
 
 
 @dataclass(frozen=True, slots=True)
-class Decision(Generic[RecordT]):
+class Decision(Generic[RecordOut]):
     """What a machine answers to an event.
 
     `label` names the branch taken (`"prepared"`, `"fenced"`): it is the log line, the metric and the coverage mark.
     """
 
-    records: tuple[RecordT, ...] = ()
+    records: tuple[RecordOut, ...] = ()
     effects: tuple[Effect, ...] = ()
     label: str = ""
 

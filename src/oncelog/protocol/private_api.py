@@ -7,7 +7,10 @@ software name is `oncelog`, so that no other client ever sees them. One address 
 
 from typing import Any, Final, NamedTuple
 
+from google.protobuf.message import DecodeError
+
 from oncelog.api.v1 import coordinator_pb2 as pb
+from oncelog.protocol.frames import LENGTH_BYTES, Frame, FrameError
 
 CLIENT_SOFTWARE_NAME: Final = "oncelog"
 PRIVATE_VERSION: Final = 0
@@ -30,3 +33,18 @@ PRIVATE_CALLS: Final[dict[int, PrivateCall]] = {
 }
 
 KEY_OF_METHOD: Final = {call.method: key for key, call in PRIVATE_CALLS.items()}
+
+
+def read_private_response(method: str, frame: Frame) -> Any:
+    """The protobuf response in a response frame: behind correlation id and the tags, which are always empty.
+
+    Raises FrameError when the header is cut or the bytes are no such message.
+    """
+    if len(frame) <= LENGTH_BYTES or frame[LENGTH_BYTES] != 0:
+        raise FrameError(f"the answer to {method} has no valid header")
+    response = PRIVATE_CALLS[KEY_OF_METHOD[method]].response()
+    try:
+        response.ParseFromString(bytes(frame[LENGTH_BYTES + 1 :]))
+    except DecodeError as error:
+        raise FrameError(f"the answer to {method} is malformed: {error}") from error
+    return response

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.ids import Partition, shard_of
+from oncelog.ids import Partition, shard_name_of, shard_of
 from oncelog.topic_config import TopicConfig
 
 TRANSACTION = pb.SHARD_KIND_TRANSACTION
@@ -65,7 +65,8 @@ class MetadataImage:
     def shard_for(self, kind: int, name: str) -> pb.Shard | None:
         """The shard of a transactional.id or group id; None until the internal topic is created."""
         count = self.shard_count(kind)
-        return self.shards.get((kind, shard_of(name, count))) if count else None
+        hashed = shard_name_of(name) if kind == TRANSACTION else name
+        return self.shards.get((kind, shard_of(hashed, count))) if count else None
 
     def updated(self, update: pb.MetadataUpdate) -> "MetadataImage":
         """The image after this update. Updates come in order; an old one is ignored."""

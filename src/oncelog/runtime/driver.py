@@ -1,7 +1,7 @@
 """One machine, its journal, and the commit gate between decisions and the world.
 
 ```
-submit(event) ── decide ── apply ──▶ queue ──▶ append (group commit) ──▶ release replies, sends, timers
+submit(event) ── stamp ── decide ── apply ──▶ queue ──▶ append (group commit) ──▶ release replies, sends, timers
 ```
 
 `decide` and `apply` run in one synchronous step, so no lock is needed; the next decision sees applied state at once.
@@ -9,8 +9,8 @@ What a decision says to the world waits behind every record appended before it, 
 could be told of a state that a failed append takes back. Everything that queues while an append is under way goes
 into the next one.
 
-When an append fails the machine is ahead of its journal. The driver then refuses what waits, stops, and calls
-`on_failure`: the owner drops the machine and replays.
+When an append fails the machine is ahead of its journal; when `apply` breaks, the machine is not to be trusted. In both
+cases the driver refuses what waits, stops, and calls `on_failure`: the owner drops the machine and replays.
 """
 
 import asyncio
@@ -19,22 +19,31 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from oncelog.errors import ErrorCode, OncelogError
-from oncelog.ids import Offset
+from oncelog.ids import Millis, Offset
 from oncelog.journal import AppendFailed, Journal
 from oncelog.machine import CancelTimer, Decision, Effect, Machine, Reply, Send, SetTimer
 from oncelog.runtime.clock import Clock
 
 _log = logging.getLogger(__name__)
 
-BATCH_RECORDS_MAX = 1000
+BATCH_RECORDS_MAX: Final = 1000
 """Records in one append; what is over waits for the next."""
+
+WAITING_MAX: Final = 20_000
+"""Requests whose answers wait for the journal. One more is refused: the journal is not keeping up."""
+
+STOP_TIMEOUT_S: Final = 2.0
+"""How long `stop` waits for the append under way. A cut append is no worse than a crash."""
 
 
 class DriverStopped(OncelogError):
-    """The machine was dropped before this event was decided or its records committed: the outcome is unknown."""
+    """The machine was dropped before this event was decided or its records committed: the outcome is unknown.
+
+    `error_code` is what a client is told: retry here, or look for the owner elsewhere.
+    """
 
     def __init__(self, error_code: ErrorCode) -> None:
         super().__init__(f"machine stopped: {error_code.name}")
@@ -50,7 +59,9 @@ class _Waiting:
 class Driver:
     """Owns one machine. `start` replays; `submit` decides; `stop` refuses what is left.
 
-    `send` takes the machine's `Send` effects; `on_label(label)` counts decisions.
+    `send` takes the machine's `Send` effects. `stamp` completes an event right before it is decided (a producer id, a
+    feature level): timers need that as requests do. `on_label(label)` counts decisions; `observe(event, decision, now)`
+    sees each one. `on_failure` is called once at most.
     """
 
     def __init__(
@@ -62,19 +73,23 @@ class Driver:
         *,
         send: Callable[[Send], None],
         on_failure: Callable[[AppendFailed], None],
-        on_label: Callable[[str], None] = lambda _label: None,
+        on_label: Callable[[str], None] | None = None,
+        stamp: Callable[[Any], Any] | None = None,
+        observe: Callable[[Any, Decision[Any], Millis], None] | None = None,
     ) -> None:
         self.machine = machine
-        self._name = name
+        self.name = name
         self._journal = journal
         self._clock = clock
         self._send = send
         self._on_failure = on_failure
         self._on_label = on_label
+        self._stamp = stamp
+        self._observe = observe
         self._queue: deque[_Waiting] = deque()
         self._replies: dict[int, asyncio.Future[Any]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._wake = asyncio.Event()
+        self._wake: asyncio.Future[None] | None = None
         self._writer: asyncio.Task[None] | None = None
         self._appending = False
         self._stopped: ErrorCode | None = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -87,9 +102,13 @@ class Driver:
             self.machine.apply(offset, record)
         self._next_offset = self._journal.next_offset
         self._stopped = None
-        self._writer = asyncio.create_task(self._write_loop(), name=f"{self._name} journal")
         for effect in self.machine.resume(self._clock.now()):
             self._release(effect)
+
+    @property
+    def stopped(self) -> ErrorCode | None:
+        """None while events are decided; otherwise what a client is told."""
+        return self._stopped
 
     def request_id(self) -> int:
         """An id for an event whose reply the caller awaits with `ask`."""
@@ -98,6 +117,8 @@ class Driver:
 
     async def ask(self, event: Any, request_id: int) -> Any:
         """Decide `event`, which carries `request_id`, and return its reply once committed. Raises DriverStopped."""
+        if len(self._replies) >= WAITING_MAX:
+            raise DriverStopped(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._replies[request_id] = future
         try:
@@ -110,48 +131,86 @@ class Driver:
         """Decide `event` now; its effects follow when its records are committed. Raises DriverStopped."""
         if self._stopped is not None:
             raise DriverStopped(self._stopped)
-        decision: Decision[Any] = self.machine.decide(event, self._clock.now())
-        for record in decision.records:
-            self.machine.apply(Offset(self._next_offset), record)
-            self._next_offset += 1
-        if decision.label:
+        if self._stamp is not None:
+            event = self._stamp(event)
+        now = self._clock.now()
+        try:
+            decision: Decision[Any] = self.machine.decide(event, now)
+        except Exception as error:
+            # `decide` changes nothing, so the machine is as good as before: only this event is lost.
+            _log.error("%s: broke while deciding %r", self.name, event, exc_info=error)
+            raise DriverStopped(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+        if decision.records:
+            self._apply(decision.records)
+        if self._on_label is not None and decision.label:
             self._on_label(decision.label)
+        if self._observe is not None:
+            self._observe(event, decision, now)
         if decision.records or self._queue or self._appending:
             self._queue.append(_Waiting(decision.records, decision.effects))
-            self._wake.set()
+            self._wake_writer()
         else:
             for effect in decision.effects:
                 self._release(effect)
 
     async def stop(self, error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Finish the append under way, refuse the rest with `error_code`."""
+        """Refuse what waits with `error_code`, and give the append under way a moment to end."""
         self._refuse(error_code)
-        if self._writer is not None and self._writer is not asyncio.current_task():
-            self._wake.set()
-            await asyncio.gather(self._writer, return_exceptions=True)
+        writer = self._writer
+        if writer is None or writer is asyncio.current_task():
+            return
+        if self._appending:
+            await asyncio.wait([writer], timeout=STOP_TIMEOUT_S)
+        writer.cancel()
+        await asyncio.gather(writer, return_exceptions=True)
+
+    def _apply(self, records: tuple[Any, ...]) -> None:
+        try:
+            for record in records:
+                self.machine.apply(Offset(self._next_offset), record)
+                self._next_offset += 1
+        except Exception as error:
+            self._break(f"applying {records!r}", error)
+            raise DriverStopped(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+
+    def _wake_writer(self) -> None:
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write_loop(), name=f"{self.name} journal")
+        elif self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
 
     async def _write_loop(self) -> None:
         while self._stopped is None:
             if not self._queue:
-                self._wake.clear()
-                await self._wake.wait()
+                self._wake = asyncio.get_running_loop().create_future()
+                await self._wake
                 continue
             batch = self._take_batch()
             records = [record for waiting in batch for record in waiting.records]
-            if records:
-                self._appending = True
-                try:
-                    await self._journal.append(records)
-                except AppendFailed as failure:
-                    _log.warning("%s: %s; the machine is replayed", self._name, failure)
-                    self._refuse(failure.error_code)
-                    self._on_failure(failure)
-                    return
-                finally:
-                    self._appending = False
-            for waiting in batch:
-                for effect in waiting.effects:
-                    self._release(effect)
+            if records and not await self._append(records):
+                return
+            if self._stopped is None:
+                for waiting in batch:
+                    for effect in waiting.effects:
+                        self._release(effect)
+
+    async def _append(self, records: list[Any]) -> bool:
+        """False if the journal did not take them, or may not have: the machine is lost."""
+        self._appending = True
+        try:
+            await self._journal.append(records)
+        except AppendFailed as failure:
+            if self._stopped is None:
+                _log.warning("%s: %s; the machine is replayed", self.name, failure)
+                self._refuse(failure.error_code)
+                self._on_failure(failure)
+            return False
+        except Exception as error:
+            self._break(f"appending {len(records)} records", error)
+            return False
+        finally:
+            self._appending = False
+        return True
 
     def _take_batch(self) -> list[_Waiting]:
         batch: list[_Waiting] = []
@@ -189,8 +248,18 @@ class Driver:
 
     def _fire(self, name: str, event: Any) -> None:
         self._timers.pop(name, None)
-        if self._stopped is None:
+        try:
             self.submit(event)
+        except DriverStopped:
+            # The machine is gone; the one that is replayed sets its own timers.
+            return
+
+    def _break(self, doing: str, error: Exception) -> None:
+        """We are wrong: state and journal may disagree. Stop here rather than guess; the owner replays."""
+        _log.error("%s: broke while %s; the machine is replayed", self.name, doing, exc_info=error)
+        if self._stopped is None:
+            self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._on_failure(AppendFailed(ErrorCode.UNKNOWN_SERVER_ERROR, f"broke while {doing}"))
 
     def _refuse(self, error_code: ErrorCode) -> None:
         self._stopped = self._stopped or error_code
@@ -201,4 +270,6 @@ class Driver:
         for future in self._replies.values():
             if not future.done():
                 future.set_exception(DriverStopped(error_code))
+                # A caller that was cancelled meanwhile does not look at it.
+                future.exception()
         self._replies.clear()

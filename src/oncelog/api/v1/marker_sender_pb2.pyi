@@ -14,9 +14,11 @@ class DeliveryOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DELIVERED: _ClassVar[DeliveryOutcome]
     FENCED: _ClassVar[DeliveryOutcome]
     CANCELLED: _ClassVar[DeliveryOutcome]
+    OVERLOADED: _ClassVar[DeliveryOutcome]
 DELIVERED: DeliveryOutcome
 FENCED: DeliveryOutcome
 CANCELLED: DeliveryOutcome
+OVERLOADED: DeliveryOutcome
 
 class DeliverMarkersRequest(_message.Message):
     __slots__ = ("shard", "markers")

@@ -70,16 +70,18 @@ class PartitionProduced(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., base_offset: _Optional[int] = ..., log_append_time_ms: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class AppendRequest(_message.Message):
-    __slots__ = ("partition", "coordinator_epoch", "records", "timeout_ms")
+    __slots__ = ("partition", "coordinator_epoch", "records", "timeout_ms", "expected_base_offset")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     partition: _types_pb2.TopicPartition
     coordinator_epoch: int
     records: bytes
     timeout_ms: int
-    def __init__(self, partition: _Optional[_Union[_types_pb2.TopicPartition, _Mapping]] = ..., coordinator_epoch: _Optional[int] = ..., records: _Optional[bytes] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+    expected_base_offset: int
+    def __init__(self, partition: _Optional[_Union[_types_pb2.TopicPartition, _Mapping]] = ..., coordinator_epoch: _Optional[int] = ..., records: _Optional[bytes] = ..., timeout_ms: _Optional[int] = ..., expected_base_offset: _Optional[int] = ...) -> None: ...
 
 class AppendResponse(_message.Message):
     __slots__ = ("error_code", "error_message", "base_offset")
@@ -92,20 +94,22 @@ class AppendResponse(_message.Message):
     def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., base_offset: _Optional[int] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "partitions", "read_to_log_end")
+    __slots__ = ("max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "partitions", "read_to_log_end", "coordinator_epoch")
     MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     MIN_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     READ_TO_LOG_END_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     isolation_level: _types_pb2.IsolationLevel
     partitions: _containers.RepeatedCompositeFieldContainer[FetchPartition]
     read_to_log_end: bool
-    def __init__(self, max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., isolation_level: _Optional[_Union[_types_pb2.IsolationLevel, str]] = ..., partitions: _Optional[_Iterable[_Union[FetchPartition, _Mapping]]] = ..., read_to_log_end: _Optional[bool] = ...) -> None: ...
+    coordinator_epoch: int
+    def __init__(self, max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., isolation_level: _Optional[_Union[_types_pb2.IsolationLevel, str]] = ..., partitions: _Optional[_Iterable[_Union[FetchPartition, _Mapping]]] = ..., read_to_log_end: _Optional[bool] = ..., coordinator_epoch: _Optional[int] = ...) -> None: ...
 
 class FetchPartition(_message.Message):
     __slots__ = ("topic", "partition", "fetch_offset", "max_bytes", "current_leader_epoch")

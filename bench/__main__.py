@@ -1,0 +1,82 @@
+"""`python -m bench [--only NAME …] [--quick] [--dry]`: run workloads, show them, keep them."""
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from bench import results
+from bench.client_workloads import Tell, commit_latency, throughput, transaction_rate
+from bench.process_workloads import recovery, start
+from bench.results import Measurement
+from bench.spark_workloads import spark
+
+WORKLOADS: dict[str, Callable[[bool, Tell], list[Measurement]]] = {
+    "start": start,
+    "commit-latency": commit_latency,
+    "transaction-rate": transaction_rate,
+    "throughput": throughput,
+    "recovery": recovery,
+    "spark": spark,
+}
+
+
+def main() -> int:
+    """Returns 0, or 1 when a bar was missed."""
+    arguments = _arguments()
+    console = Console(highlight=False)
+    measurements: list[Measurement] = []
+    for name in arguments.only or WORKLOADS:
+        with console.status(name) as status:
+            measurements += WORKLOADS[name](arguments.quick, _teller(status, name))
+        console.print(f"{name} done")
+    console.print(_table(measurements))
+    if not arguments.dry:
+        path = results.write(measurements, is_quick=arguments.quick)
+        console.print(f"written: {path.relative_to(results.ROOT)}")
+        if not arguments.only and not arguments.quick:
+            results.write_document(measurements, path)
+            console.print(f"written: {results.DOCUMENT.relative_to(results.ROOT)}")
+    return 1 if any(one.meets_bar is False for one in measurements) else 0
+
+
+def _teller(status: Status, name: str) -> Tell:
+    """Shows what a workload is at beside the spinner."""
+    return lambda text: status.update(f"{name}: {text}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "--only", action="append", choices=list(WORKLOADS), help="run this one; may be repeated"
+    )
+    parser.add_argument("--quick", action="store_true", help="small and rough, to see that it runs")
+    parser.add_argument("--dry", action="store_true", help="show, and write no file")
+    return parser.parse_args()
+
+
+def _table(measurements: list[Measurement]) -> Table:
+    table = Table()
+    for column in ("workload", "what", "oncelog", "mock", "ratio", "bar", "met"):
+        table.add_column(
+            column, justify="right" if column in ("oncelog", "mock", "ratio") else "left"
+        )
+    for one in measurements:
+        met = {None: "", True: "[green]yes[/green]", False: "[red]no[/red]"}[one.meets_bar]
+        table.add_row(
+            one.workload,
+            one.what,
+            f"{results.number(one.oncelog)} {one.unit}",
+            results.number(one.mock),
+            results.number(one.ratio),
+            one.bar_text(),
+            met,
+        )
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""Results: one row a measurement, kept as JSON per commit and shown as a table in `docs/performance.md`."""
+
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "bench" / "results"
+DOCUMENT = ROOT / "docs" / "performance.md"
+TABLE_BEGIN = "<!-- results: written by `make bench` -->"
+TABLE_END = "<!-- end of results -->"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One number of oncelog, the mock's beside it where there is one, and the bar it is held to.
+
+    `bar` is an upper bound when `is_lower_better`, else a lower bound; `is_bar_a_ratio` says that it bounds
+    oncelog / mock instead of the number itself.
+    """
+
+    workload: str
+    what: str
+    unit: str
+    oncelog: float
+    mock: float | None = None
+    is_lower_better: bool = False
+    bar: float | None = None
+    is_bar_a_ratio: bool = False
+
+    @property
+    def ratio(self) -> float | None:
+        return None if not self.mock else self.oncelog / self.mock
+
+    @property
+    def meets_bar(self) -> bool | None:
+        held = self.ratio if self.is_bar_a_ratio else self.oncelog
+        if self.bar is None or held is None:
+            return None
+        return held <= self.bar if self.is_lower_better else held >= self.bar
+
+    def bar_text(self) -> str:
+        if self.bar is None:
+            return ""
+        sign = "≤" if self.is_lower_better else "≥"
+        unit = "× mock" if self.is_bar_a_ratio else self.unit
+        return f"{sign} {number(self.bar)} {unit}"
+
+
+def number(value: float | None) -> str:
+    """Three digits that matter."""
+    if value is None:
+        return ""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if abs(value) >= 1 else f"{value:.3f}"
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which `share` of `values` lie."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def machine() -> dict[str, object]:
+    """What the numbers were taken on."""
+    return {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": _processor(),
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def write(measurements: Sequence[Measurement], *, is_quick: bool) -> Path:
+    """Write one run to `bench/results/<date>-<commit>.json`."""
+    commit = _git("rev-parse", "--short", "HEAD") or "none"
+    is_clean = not _git("status", "--porcelain", "--", "src", "services")
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{time.strftime('%Y-%m-%d')}-{commit}.json"
+    content = {
+        "commit": commit,
+        "is_commit_clean": is_clean,
+        "is_quick": is_quick,
+        "machine": machine(),
+        "measurements": [
+            {**asdict(one), "ratio": one.ratio, "meets_bar": one.meets_bar} for one in measurements
+        ],
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n")
+    return path
+
+
+def write_document(measurements: Sequence[Measurement], source: Path) -> None:
+    """Replace the table in `docs/performance.md`."""
+    text = DOCUMENT.read_text()
+    head, _, rest = text.partition(TABLE_BEGIN)
+    _, _, tail = rest.partition(TABLE_END)
+    facts = machine()
+    lines = [
+        f"Run `{source.stem}`: {facts['cores']} cores, {facts['processor']}, Python {facts['python']}.",
+        "",
+        "| workload | what | oncelog | mock | oncelog / mock | bar | met |",
+        "| --- | --- | ---: | ---: | ---: | --- | --- |",
+    ]
+    for one in measurements:
+        met = {None: "", True: "yes", False: "**no**"}[one.meets_bar]
+        mock = "" if one.mock is None else f"{number(one.mock)} {one.unit}"
+        lines.append(
+            f"| {one.workload} | {one.what} | {number(one.oncelog)} {one.unit} | {mock} "
+            f"| {number(one.ratio)} | {one.bar_text()} | {met} |"
+        )
+    table = "\n".join(lines)
+    DOCUMENT.write_text(f"{head}{TABLE_BEGIN}\n{table}\n{TABLE_END}{tail}")
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or "unknown processor"
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else "unknown processor"
+
+
+def _git(*arguments: str) -> str:
+    result = subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return result.stdout.strip()

@@ -1,0 +1,282 @@
+"""The cluster as the records so far say it is.
+
+One function changes an image, `apply`, and it tells what it touched, so that the same replay feeds the machine (which
+decides on it) and the watchers' stream (which must say what changed). Everything inside is immutable and replaced.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, assert_never
+
+from oncelog.ids import Offset
+from oncelog_controller.core.records import (
+    ClusterCreated,
+    ControllerClaimed,
+    FeaturesChanged,
+    MetadataRecord,
+    NodeRegistered,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    Replicas,
+    ShardsAssigned,
+    Snapshot,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+
+STORAGE: Final = "storage"
+COORDINATOR: Final = "coordinator"
+ROLES: Final = (
+    "controller",
+    COORDINATOR,
+    STORAGE,
+    "marker_sender",
+    "listener",
+    "gateway",
+)
+TRANSACTION_SHARD: Final = "transaction"
+GROUP_SHARD: Final = "group"
+NO_COORDINATOR: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    node_id: int
+    node_epoch: int
+    incarnation_id: str
+    roles: tuple[str, ...]
+    rpc_address: str
+    kafka_host: str
+    kafka_port: int
+    rack: str
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: Replicas
+    isr: Replicas
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    topic_id: str  # 32 hex digits
+    internal: bool
+    configs: Mapping[str, str]
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    kind: str
+    shard: int
+    coordinator: int  # or NO_COORDINATOR
+    coordinator_epoch: int
+
+
+ShardKey = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one record touched, by key; the values are in the image."""
+
+    nodes: tuple[int, ...] = ()
+    topics: tuple[str, ...] = ()
+    removed_topics: tuple[str, ...] = ()
+    shards: tuple[ShardKey, ...] = ()
+    features: bool = False
+    controller: bool = False
+
+
+@dataclass(slots=True)
+class ClusterImage:
+    metadata_offset: Offset = Offset(-1)
+    snapshot_offset: Offset = Offset(-1)
+    cluster_id: str = ""
+    controller: int = -1
+    controller_epoch: int = -1
+    controller_incarnation_id: str = ""
+    features_epoch: int = -1
+    feature_levels: Mapping[str, int] = field(default_factory=dict)
+    next_node_epoch: int = 0
+    next_producer_id: int = 0
+    partition_count: int = 0
+    nodes: dict[int, Node] = field(default_factory=dict)
+    topics: dict[str, Topic] = field(default_factory=dict)
+    topic_names: dict[str, str] = field(default_factory=dict)  # by topic id
+    shards: dict[ShardKey, Shard] = field(default_factory=dict)
+
+    def nodes_with(self, role: str) -> list[int]:
+        """Node ids that play this role, ascending."""
+        return sorted(node.node_id for node in self.nodes.values() if role in node.roles)
+
+    def apply(self, offset: Offset, record: MetadataRecord) -> Change:
+        """Take a record that is history. Asserts that it fits."""
+        assert offset > self.metadata_offset, (offset, self.metadata_offset, record)
+        self.metadata_offset = offset
+        match record:
+            case ControllerClaimed():
+                assert record.controller_epoch > self.controller_epoch, (offset, record)
+                self.controller = record.controller
+                self.controller_epoch = record.controller_epoch
+                self.controller_incarnation_id = record.incarnation_id
+                return Change(controller=True)
+            case ClusterCreated():
+                assert not self.cluster_id, (offset, record, self.cluster_id)
+                self.cluster_id = record.cluster_id
+                return Change()
+            case FeaturesChanged():
+                assert record.features_epoch > self.features_epoch, (offset, record)
+                self.features_epoch = record.features_epoch
+                self.feature_levels = dict(record.levels)
+                return Change(features=True)
+            case NodeRegistered():
+                return self._register(record)
+            case TopicCreated() | TopicDeleted() | PartitionsAdded() | TopicConfigsChanged():
+                return self._change_topic(record)
+            case ShardsAssigned():
+                return self._assign(record)
+            case ProducerIdsAllocated():
+                assert record.first_producer_id == self.next_producer_id, (offset, record)
+                self.next_producer_id += record.count
+                return Change()
+            case Snapshot():
+                self._restore(record)
+                self.snapshot_offset = offset
+                return Change()
+            case _:
+                assert_never(record)
+
+    def _register(self, record: NodeRegistered) -> Change:
+        assert record.node_epoch >= self.next_node_epoch, record
+        self.next_node_epoch = record.node_epoch + 1
+        self.nodes[record.node_id] = Node(
+            node_id=record.node_id,
+            node_epoch=record.node_epoch,
+            incarnation_id=record.incarnation_id,
+            roles=record.roles,
+            rpc_address=record.rpc_address,
+            kafka_host=record.kafka_host,
+            kafka_port=record.kafka_port,
+            rack=record.rack,
+        )
+        topics = []
+        for topic in self.topics.values():
+            if any(partition.leader == record.node_id for partition in topic.partitions):
+                topics.append(topic.name)
+                self.topics[topic.name] = replace(
+                    topic,
+                    partitions=tuple(
+                        replace(partition, leader_epoch=partition.leader_epoch + 1)
+                        if partition.leader == record.node_id
+                        else partition
+                        for partition in topic.partitions
+                    ),
+                )
+        shards = []
+        for key, shard in self.shards.items():
+            if shard.coordinator == record.node_id:
+                shards.append(key)
+                self.shards[key] = replace(shard, coordinator_epoch=shard.coordinator_epoch + 1)
+        return Change(nodes=(record.node_id,), topics=tuple(topics), shards=tuple(shards))
+
+    def _change_topic(
+        self, record: TopicCreated | TopicDeleted | PartitionsAdded | TopicConfigsChanged
+    ) -> Change:
+        match record:
+            case TopicCreated():
+                assert record.name not in self.topics, record
+                self.topics[record.name] = Topic(
+                    record.name,
+                    record.topic_id,
+                    record.internal,
+                    dict(record.configs),
+                    _new_partitions(record.assignment),
+                )
+                self.topic_names[record.topic_id] = record.name
+                self.partition_count += len(record.assignment)
+            case TopicDeleted():
+                topic = self.topics.pop(record.name)
+                assert topic.topic_id == record.topic_id, (topic, record)
+                del self.topic_names[record.topic_id]
+                self.partition_count -= len(topic.partitions)
+                return Change(removed_topics=(record.name,))
+            case PartitionsAdded():
+                topic = self.topics[record.name]
+                self.topics[record.name] = replace(
+                    topic, partitions=topic.partitions + _new_partitions(record.assignment)
+                )
+                self.partition_count += len(record.assignment)
+            case TopicConfigsChanged():
+                self.topics[record.name] = replace(
+                    self.topics[record.name], configs=dict(record.configs)
+                )
+        return Change(topics=(record.name,))
+
+    def _assign(self, record: ShardsAssigned) -> Change:
+        keys = []
+        for number, coordinator in record.coordinators:
+            key = (record.kind, number)
+            known = self.shards.get(key)
+            coordinator_epoch = known.coordinator_epoch + 1 if known else 0
+            self.shards[key] = Shard(record.kind, number, coordinator, coordinator_epoch)
+            keys.append(key)
+        return Change(shards=tuple(keys))
+
+    def to_state(self) -> dict[str, Any]:
+        """Everything, as JSON can hold it; `Snapshot` carries it."""
+        return {
+            "cluster_id": self.cluster_id,
+            "controller": self.controller,
+            "controller_epoch": self.controller_epoch,
+            "controller_incarnation_id": self.controller_incarnation_id,
+            "features_epoch": self.features_epoch,
+            "feature_levels": dict(self.feature_levels),
+            "next_node_epoch": self.next_node_epoch,
+            "next_producer_id": self.next_producer_id,
+            "nodes": tuple(asdict(node) for node in self.nodes.values()),
+            "topics": tuple(asdict(topic) for topic in self.topics.values()),
+            "shards": tuple(asdict(shard) for shard in self.shards.values()),
+        }
+
+    def _restore(self, record: Snapshot) -> None:
+        state = dict(record.state)
+        self.nodes = {node["node_id"]: Node(**node) for node in state.pop("nodes")}
+        self.topics = {}
+        for body in state.pop("topics"):
+            partitions = tuple(Partition(**partition) for partition in body["partitions"])
+            self.topics[body["name"]] = Topic(**{**body, "partitions": partitions})
+        shards = (Shard(**shard) for shard in state.pop("shards"))
+        self.shards = {(shard.kind, shard.shard): shard for shard in shards}
+        self.topic_names = {topic.topic_id: name for name, topic in self.topics.items()}
+        self.partition_count = sum(len(topic.partitions) for topic in self.topics.values())
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def copy(self) -> "ClusterImage":
+        """An image that changes on its own from here; the values inside are shared, being immutable."""
+        return replace(
+            self,
+            nodes=dict(self.nodes),
+            topics=dict(self.topics),
+            topic_names=dict(self.topic_names),
+            shards=dict(self.shards),
+        )
+
+
+def _new_partitions(assignment: tuple[Replicas, ...]) -> tuple[Partition, ...]:
+    return tuple(
+        Partition(
+            leader=replicas[0],
+            leader_epoch=0,
+            partition_epoch=0,
+            replicas=replicas,
+            isr=replicas,
+        )
+        for replicas in assignment
+    )

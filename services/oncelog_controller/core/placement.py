@@ -1,0 +1,76 @@
+"""Which nodes hold which replicas, and which of them lead.
+
+Round robin, continued from topic to topic: the n-th partition of the cluster is led by the n-th storage node (modulo
+their number) and followed by the next ones, so leaders stay spread whatever the sizes of the topics.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog_controller.core.records import Replicas
+
+DEFAULT_REPLICATION_FACTOR_MAX = 3
+"""Kafka's customary factor; with fewer storage nodes, all of them."""
+
+
+def default_replication_factor(storage_node_count: int) -> int:
+    return min(DEFAULT_REPLICATION_FACTOR_MAX, storage_node_count)
+
+
+def round_robin(
+    storage_nodes: Sequence[int], *, first: int, partitions: int, replication_factor: int
+) -> tuple[Replicas, ...]:
+    """Replicas for `partitions` new partitions, the first of which is the cluster's `first`-th."""
+    count = len(storage_nodes)
+    assert 0 < replication_factor <= count, (replication_factor, count)
+    return tuple(
+        tuple(
+            storage_nodes[(first + partition + replica) % count]
+            for replica in range(replication_factor)
+        )
+        for partition in range(partitions)
+    )
+
+
+def checked_assignment(
+    assignment: Mapping[int, Sequence[int]],
+    storage_nodes: Sequence[int],
+    *,
+    first: int,
+    count: int,
+    replication_factor: int | None = None,
+) -> tuple[Replicas, ...]:
+    """A manual assignment of partitions `first` to `first + count - 1`, in order.
+
+    Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) that names the partition at fault. All partitions of a topic have one
+    replication factor: `replication_factor`, or that of the first one named.
+    """
+    if sorted(assignment) != list(range(first, first + count)):
+        raise _refused(
+            f"partitions {sorted(assignment)} are assigned by hand; "
+            f"expected each of {first} to {first + count - 1} once"
+        )
+    ordered = []
+    for partition in range(first, first + count):
+        replicas = tuple(assignment[partition])
+        if not replicas or len(set(replicas)) != len(replicas):
+            raise _refused(
+                f"partition {partition} has replicas {list(replicas)}; name different nodes"
+            )
+        for node_id in replicas:
+            if node_id not in storage_nodes:
+                raise _refused(
+                    f"partition {partition} names node {node_id}, which is no storage node; "
+                    f"known are {list(storage_nodes)}"
+                )
+        expected = replication_factor or len(assignment[first])
+        if len(replicas) != expected:
+            raise _refused(
+                f"partition {partition} has {len(replicas)} replicas where {expected} are expected"
+            )
+        ordered.append(replicas)
+    return tuple(ordered)
+
+
+def _refused(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

@@ -1,0 +1,179 @@
+"""What the controller writes down: one record per fact, replayed in order into a `ClusterImage`.
+
+A record says what was decided, with everything that was drawn by chance (ids) or assigned (epochs) already in it.
+Some facts imply others by a fixed rule, and then only the fact is recorded: `NodeRegistered` raises the leader epoch
+of every partition that the node leads and the coordinator epoch of every shard that it owns, which keeps a restart one
+small record however many partitions there are. Such a rule may never change for a record type that exists; a new rule
+is a new type.
+
+On disk a record is its type's name and a JSON object of its fields. A field may be added with a default; a type or
+field that this version does not know comes from a newer one, and is refused: metadata may not be skipped.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from oncelog.errors import OncelogError
+
+Replicas = tuple[int, ...]
+"""Node ids in order of preference; the first one leads."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerClaimed:
+    """A controller process began to write: the first record of each process's first append."""
+
+    controller: int
+    controller_epoch: int
+    incarnation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCreated:
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class FeaturesChanged:
+    """The finalized levels, all of them."""
+
+    features_epoch: int
+    levels: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRegistered:
+    """A process announced itself. Fences what an earlier one with this node id left behind (see the module)."""
+
+    node_id: int
+    node_epoch: int
+    incarnation_id: str
+    roles: tuple[str, ...]
+    rpc_address: str = ""
+    kafka_host: str = ""
+    kafka_port: int = 0
+    rack: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    """Every partition starts at leader epoch 0 with all its replicas in sync."""
+
+    name: str
+    topic_id: str  # 32 hex digits
+    internal: bool
+    configs: Mapping[str, str]
+    assignment: tuple[Replicas, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    name: str
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    name: str
+    assignment: tuple[Replicas, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigsChanged:
+    """All overrides of the topic; what is not named has its default."""
+
+    name: str
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardsAssigned:
+    """Each shard's new coordinator; raises its coordinator epoch, from -1 for a new shard."""
+
+    kind: str
+    coordinators: tuple[tuple[int, int], ...]  # (shard, node id; -1: none)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsAllocated:
+    """`count` producer ids from `first_producer_id` on belong to this incarnation of the node, for ever."""
+
+    first_producer_id: int
+    count: int
+    node_id: int
+    node_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The whole image after every earlier record: replay may begin here. `state` is `ClusterImage.to_state()`."""
+
+    state: Mapping[str, Any]
+
+
+MetadataRecord = (
+    ControllerClaimed
+    | ClusterCreated
+    | FeaturesChanged
+    | NodeRegistered
+    | TopicCreated
+    | TopicDeleted
+    | PartitionsAdded
+    | TopicConfigsChanged
+    | ShardsAssigned
+    | ProducerIdsAllocated
+    | Snapshot
+)
+
+RECORD_TYPES: Final[Mapping[str, type[Any]]] = {
+    record_type.__name__: record_type
+    for record_type in (
+        ControllerClaimed,
+        ClusterCreated,
+        FeaturesChanged,
+        NodeRegistered,
+        TopicCreated,
+        TopicDeleted,
+        PartitionsAdded,
+        TopicConfigsChanged,
+        ShardsAssigned,
+        ProducerIdsAllocated,
+        Snapshot,
+    )
+}
+
+
+def encode_record(record: MetadataRecord) -> tuple[str, str]:
+    """(type name, JSON text)."""
+    body = {field.name: getattr(record, field.name) for field in fields(record)}
+    return type(record).__name__, json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+
+
+def decode_record(record_type: str, body: str) -> MetadataRecord:
+    """The record. Raises OncelogError for one that only a newer oncelog can have written, or that is damaged."""
+    found = RECORD_TYPES.get(record_type)
+    if found is None:
+        raise OncelogError(
+            f"metadata record type {record_type!r} is unknown: a newer oncelog wrote it; start that one"
+        )
+    try:
+        record: MetadataRecord = found(
+            **{name: _frozen(value) for name, value in json.loads(body).items()}
+        )
+    except (TypeError, ValueError, AttributeError) as error:
+        raise OncelogError(
+            f"metadata record {record_type} {body[:120]!r} cannot be read ({error}): "
+            "a newer oncelog wrote it, or it is damaged"
+        ) from error
+    return record
+
+
+def _frozen(value: Any) -> Any:
+    """JSON's lists as the tuples they were."""
+    if isinstance(value, list):
+        return tuple(_frozen(item) for item in value)
+    if isinstance(value, dict):
+        return {name: _frozen(item) for name, item in value.items()}
+    return value

@@ -1,0 +1,191 @@
+"""The controller's database: one engine, one thread, a schema that is current.
+
+SQLAlchemy's calls block, so all of them run on a thread of their own and the event loop never waits. One thread is
+enough: the journal has one writer and its appends come one at a time.
+
+Importing alembic costs a quarter of a second, so it is imported only when the stored revision is not this code's. A
+new SQLite file gets the tables directly, stamped with the revision that the migrations would have reached.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    Connection,
+    Engine,
+    create_engine,
+    event,
+    insert,
+    inspect,
+    make_url,
+    select,
+    text,
+)
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from oncelog.errors import OncelogError
+from oncelog_controller.schema import SCHEMA_REVISION, alembic_version, metadata
+
+ResultT = TypeVar("ResultT")
+
+MIGRATION_LOCK = 0x6F6E63656C6F67
+"""Key of the advisory lock that lets one process at a time migrate a Postgres database ("oncelog")."""
+
+
+class Database:
+    """`await open()`, then `await run(function)`, then `await close()`."""
+
+    def __init__(self, url: str, timeout_ms: int) -> None:
+        """Raises OncelogError for a URL that names neither SQLite nor Postgres with psycopg 3."""
+        self._url = _checked_url(url)
+        self.shown_url = self._url.render_as_string(hide_password=True)
+        self._timeout_ms = timeout_ms
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="metadata-database")
+        self._engine: Engine | None = None
+
+    async def open(self) -> None:
+        """Connect and bring the schema up to date. Raises OncelogError with the way out."""
+        try:
+            await self._on_thread(self._open)
+        except ImportError as error:
+            raise OncelogError(
+                f"no driver for the metadata database {self.shown_url}: {error}; "
+                "pip install 'oncelog[server]'"
+            ) from error
+        except SQLAlchemyError as error:
+            raise OncelogError(
+                f"cannot open the metadata database {self.shown_url}: {reason_of(error)}; "
+                "check that it is there and may be written, or set ONCELOG_CONTROLLER_DATABASE_URL"
+            ) from error
+
+    async def run(self, function: Callable[[Connection], ResultT]) -> ResultT:
+        """Call `function` in one transaction, committed when it returns. Raises SQLAlchemyError."""
+
+        def in_transaction() -> ResultT:
+            assert self._engine is not None, "the database is not open"
+            with self._engine.begin() as connection:
+                return function(connection)
+
+        return await self._on_thread(in_transaction)
+
+    async def close(self) -> None:
+        """Give the connections back. Closing twice, or without opening, is fine."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await self._on_thread(engine.dispose)
+        self._executor.shutdown(wait=False)
+
+    async def _on_thread(self, function: Callable[[], ResultT]) -> ResultT:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function)
+
+    def _open(self) -> None:
+        engine = self._create_engine()
+        try:
+            _bring_schema_up_to_date(engine, self.shown_url)
+        except BaseException:
+            engine.dispose()
+            raise
+        self._engine = engine
+
+    def _create_engine(self) -> Engine:
+        if self._url.get_backend_name() == "sqlite":
+            engine = create_engine(self._url, connect_args={"timeout": self._timeout_ms / 1000})
+            event.listen(engine, "connect", _configure_sqlite)
+            event.listen(engine, "begin", _begin_sqlite)
+            return engine
+        options = f"-c lock_timeout={self._timeout_ms} -c statement_timeout={self._timeout_ms}"
+        connect_timeout_s = max(2, self._timeout_ms // 1000)
+        return create_engine(
+            self._url,
+            pool_size=1,
+            max_overflow=0,
+            pool_pre_ping=True,
+            connect_args={
+                "connect_timeout": connect_timeout_s,
+                "tcp_user_timeout": self._timeout_ms,
+                "options": options,
+            },
+        )
+
+
+def reason_of(error: SQLAlchemyError) -> str:
+    """The driver's own words on one line."""
+    cause = getattr(error, "orig", None) or error
+    return " ".join(str(cause).split()) or type(cause).__name__
+
+
+def _checked_url(text_url: str) -> URL:
+    way_out = "set ONCELOG_CONTROLLER_DATABASE_URL to sqlite:///path or postgresql+psycopg://user@host/database"
+    try:
+        url = make_url(text_url)
+    except ArgumentError as error:
+        raise OncelogError(f"the metadata database has no valid URL; {way_out}") from error
+    if url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    shown = url.render_as_string(hide_password=True)
+    if url.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
+        raise OncelogError(f"metadata database {shown} is neither SQLite nor Postgres; {way_out}")
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        raise OncelogError(
+            f"metadata database {shown} names no file, and metadata must outlive the process; {way_out}"
+        )
+    return url
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:
+    # The driver would begin transactions by itself, and late; ours begin where `begin` says.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    # A committed block of producer ids may never be forgotten, so each commit reaches the disk.
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # Taking the write lock at once makes a second controller wait instead of failing half way.
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _bring_schema_up_to_date(engine: Engine, shown_url: str) -> None:
+    with engine.begin() as connection:
+        if _is_current(connection):
+            return
+        if engine.dialect.name == "sqlite" and not inspect(connection).get_table_names():
+            metadata.create_all(connection)
+            alembic_version.create(connection)
+            connection.execute(insert(alembic_version).values(version_num=SCHEMA_REVISION))
+            return
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+        if not _is_current(connection):
+            _migrate(connection, shown_url)
+
+
+def _is_current(connection: Connection) -> bool:
+    if not inspect(connection).has_table("alembic_version"):
+        return False
+    stored = connection.execute(select(alembic_version.c.version_num)).scalars().all()
+    return list(stored) == [SCHEMA_REVISION]
+
+
+def _migrate(connection: Connection, shown_url: str) -> None:
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util.exc import CommandError
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        raise OncelogError(
+            f"cannot migrate the metadata database {shown_url}: {error}; "
+            "a newer oncelog may have written it: start that one"
+        ) from error

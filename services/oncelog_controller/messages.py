@@ -1,0 +1,105 @@
+"""The image as the contract's messages: the one translation from domain types to `controller.proto`."""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog_controller.core.image import (
+    TRANSACTION_SHARD,
+    Change,
+    ClusterImage,
+    Node,
+    Shard,
+    Topic,
+)
+
+KeyT = TypeVar("KeyT")
+
+
+def snapshot_message(image: ClusterImage) -> pb.MetadataSnapshot:
+    return pb.MetadataSnapshot(
+        cluster_id=image.cluster_id,
+        controller=image.controller,
+        controller_epoch=image.controller_epoch,
+        nodes=map(node_message, image.nodes.values()),
+        topics=map(topic_message, image.topics.values()),
+        shards=map(shard_message, image.shards.values()),
+        features=_features_message(image),
+    )
+
+
+def delta_message(image: ClusterImage, changes: Sequence[Change]) -> pb.MetadataDelta:
+    """What `changes` touched, with the values that `image` has after all of them."""
+    nodes = _distinct(node for change in changes for node in change.nodes)
+    topics = _distinct(topic for change in changes for topic in change.topics)
+    removed = _distinct(topic for change in changes for topic in change.removed_topics)
+    shards = _distinct(shard for change in changes for shard in change.shards)
+    is_new_controller = any(change.controller for change in changes)
+    return pb.MetadataDelta(
+        nodes=[node_message(image.nodes[node_id]) for node_id in nodes],
+        topics=[topic_message(image.topics[name]) for name in topics if name in image.topics],
+        removed_topics=[name for name in removed if name not in image.topics],
+        shards=[shard_message(image.shards[key]) for key in shards],
+        features=_features_message(image) if any(change.features for change in changes) else None,
+        controller=image.controller if is_new_controller else 0,
+        controller_epoch=image.controller_epoch if is_new_controller else 0,
+    )
+
+
+def node_message(node: Node) -> pb.Node:
+    return pb.Node(
+        node_id=node.node_id,
+        node_epoch=node.node_epoch,
+        roles=[pb.Role.Value(f"ROLE_{role.upper()}") for role in node.roles],
+        rpc_address=node.rpc_address,
+        kafka_host=node.kafka_host,
+        kafka_port=node.kafka_port,
+        rack=node.rack,
+    )
+
+
+def topic_message(topic: Topic) -> pb.Topic:
+    return pb.Topic(
+        name=topic.name,
+        topic_id=bytes.fromhex(topic.topic_id),
+        internal=topic.internal,
+        configs=topic.configs,
+        partitions=[
+            pb.Partition(
+                partition=number,
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                partition_epoch=partition.partition_epoch,
+                replicas=partition.replicas,
+                isr=partition.isr,
+            )
+            for number, partition in enumerate(topic.partitions)
+        ],
+    )
+
+
+def shard_message(shard: Shard) -> pb.Shard:
+    is_transaction = shard.kind == TRANSACTION_SHARD
+    return pb.Shard(
+        kind=pb.SHARD_KIND_TRANSACTION if is_transaction else pb.SHARD_KIND_GROUP,
+        shard=shard.shard,
+        coordinator=shard.coordinator,
+        coordinator_epoch=shard.coordinator_epoch,
+    )
+
+
+def role_names(roles: Iterable[int]) -> tuple[str, ...]:
+    """The contract's roles as `core.image` names them; one that is not known keeps its number, to be refused."""
+    known = {number: name for name, number in pb.Role.items()}
+    return tuple(
+        known[role].removeprefix("ROLE_").lower() if role in known else str(role) for role in roles
+    )
+
+
+def _features_message(image: ClusterImage) -> pb.Features:
+    return pb.Features(features_epoch=image.features_epoch, levels=image.feature_levels)
+
+
+def _distinct(keys: Iterable[KeyT]) -> list[KeyT]:
+    """In order of first appearance."""
+    return list(dict.fromkeys(keys))

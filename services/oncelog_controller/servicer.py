@@ -1,0 +1,236 @@
+"""The `Controller` service: contract messages in, events to the machine, answers out, and nothing decided here.
+
+What chance supplies (topic ids, the cluster id) is drawn here, before an event enters the machine.
+"""
+
+import base64
+import uuid
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.api.v1 import types_pb2 as types
+from oncelog.errors import ErrorCode
+from oncelog.runtime import DriverStopped
+from oncelog_controller.core.events import (
+    AllocateProducerIds,
+    AlterConfigs,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    MetadataEvent,
+    NewPartitions,
+    NewTopic,
+    NodeAnswer,
+    NodeHeartbeat,
+    ProducerIdsAnswer,
+    RegisterNode,
+    StatusAnswer,
+    TopicResult,
+    TopicsAnswer,
+    UpdateFeatures,
+)
+from oncelog_controller.messages import role_names
+from oncelog_controller.metadata_log import MetadataLog, MetadataUnavailable
+from oncelog_controller.watchers import Watchers
+
+
+class ControllerServicer:
+    """Answers as gRPC handlers do; `context` is None on a direct call."""
+
+    def __init__(self, log: MetadataLog, watchers: Watchers, session_timeout_ms: int) -> None:
+        self._log = log
+        self._watchers = watchers
+        self._session_timeout_ms = session_timeout_ms
+
+    async def RegisterNode(
+        self, request: pb.RegisterNodeRequest, context: Any
+    ) -> pb.RegisterNodeResponse:
+        node = request.node
+        cluster_id = _random_uuid_base64()
+        topic_ids = uuid.uuid4().hex, uuid.uuid4().hex
+        answer = await self._ask(
+            lambda request_id: RegisterNode(
+                request_id=request_id,
+                node_id=node.node_id,
+                incarnation_id=request.incarnation_id,
+                roles=role_names(node.roles),
+                rpc_address=node.rpc_address,
+                kafka_host=node.kafka_host,
+                kafka_port=node.kafka_port,
+                rack=node.rack,
+                cluster_id=cluster_id,
+                transaction_topic_id=topic_ids[0],
+                group_topic_id=topic_ids[1],
+            )
+        )
+        if isinstance(answer, ErrorCode):
+            return pb.RegisterNodeResponse(status=_unavailable(answer))
+        assert isinstance(answer, NodeAnswer), answer
+        return pb.RegisterNodeResponse(
+            status=_status(answer.error_code, answer.message),
+            node_epoch=answer.node_epoch,
+            session_timeout_ms=self._session_timeout_ms,
+        )
+
+    async def NodeHeartbeat(
+        self, request: pb.NodeHeartbeatRequest, context: Any
+    ) -> pb.NodeHeartbeatResponse:
+        answer = await self._ask(
+            lambda request_id: NodeHeartbeat(request_id, request.node_id, request.node_epoch)
+        )
+        return pb.NodeHeartbeatResponse(status=_status_of(answer))
+
+    async def WatchMetadata(
+        self, request: pb.WatchMetadataRequest, context: Any = None
+    ) -> AsyncIterator[pb.MetadataUpdate]:
+        async for update in self._watchers.watch(request.from_metadata_offset):
+            yield update
+
+    async def CreateTopics(
+        self, request: pb.CreateTopicsRequest, context: Any
+    ) -> pb.CreateTopicsResponse:
+        topics = tuple(_new_topic(topic) for topic in request.topics)
+        answer = await self._ask(
+            lambda request_id: CreateTopics(request_id, topics, request.validate_only)
+        )
+        results = _topic_results(answer, [topic.name for topic in topics])
+        return pb.CreateTopicsResponse(results=results, metadata_offset=_offset_of(answer))
+
+    async def DeleteTopics(
+        self, request: pb.DeleteTopicsRequest, context: Any
+    ) -> pb.DeleteTopicsResponse:
+        names = tuple(request.names)
+        topic_ids = tuple(topic_id.hex() for topic_id in request.topic_ids)
+        answer = await self._ask(lambda request_id: DeleteTopics(request_id, names, topic_ids))
+        results = _topic_results(answer, names, topic_ids)
+        return pb.DeleteTopicsResponse(results=results, metadata_offset=_offset_of(answer))
+
+    async def CreatePartitions(
+        self, request: pb.CreatePartitionsRequest, context: Any
+    ) -> pb.CreatePartitionsResponse:
+        topics = tuple(
+            NewPartitions(topic.name, topic.count, _assignment(topic.assignment))
+            for topic in request.topics
+        )
+        answer = await self._ask(
+            lambda request_id: CreatePartitions(request_id, topics, request.validate_only)
+        )
+        results = _topic_results(answer, [topic.name for topic in topics])
+        return pb.CreatePartitionsResponse(results=results, metadata_offset=_offset_of(answer))
+
+    async def AlterConfigs(
+        self, request: pb.AlterConfigsRequest, context: Any
+    ) -> pb.AlterConfigsResponse:
+        answer = await self._ask(
+            lambda request_id: AlterConfigs(
+                request_id,
+                request.topic,
+                dict(request.set),
+                tuple(request.remove),
+                request.validate_only,
+            )
+        )
+        return pb.AlterConfigsResponse(
+            status=_status_of(answer), metadata_offset=_offset_of(answer)
+        )
+
+    async def UpdateFeatures(
+        self, request: pb.UpdateFeaturesRequest, context: Any
+    ) -> pb.UpdateFeaturesResponse:
+        answer = await self._ask(
+            lambda request_id: UpdateFeatures(
+                request_id, dict(request.levels), request.validate_only
+            )
+        )
+        return pb.UpdateFeaturesResponse(
+            status=_status_of(answer), metadata_offset=_offset_of(answer)
+        )
+
+    async def AllocateProducerIds(
+        self, request: pb.AllocateProducerIdsRequest, context: Any
+    ) -> pb.AllocateProducerIdsResponse:
+        answer = await self._ask(
+            lambda request_id: AllocateProducerIds(request_id, request.node_id, request.node_epoch)
+        )
+        if isinstance(answer, ErrorCode):
+            return pb.AllocateProducerIdsResponse(status=_unavailable(answer), first_producer_id=-1)
+        assert isinstance(answer, ProducerIdsAnswer), answer
+        return pb.AllocateProducerIdsResponse(
+            status=_status(answer.error_code, answer.message),
+            first_producer_id=answer.first_producer_id,
+            producer_id_count=answer.count,
+        )
+
+    async def _ask(self, event: Callable[[int], MetadataEvent]) -> Any:
+        """The machine's answer, or the code of why there is none."""
+        try:
+            return await self._log.ask(event)
+        except (DriverStopped, MetadataUnavailable) as error:
+            return error.error_code
+
+
+def _status(error_code: ErrorCode, message: str = "") -> types.Status:
+    return types.Status(error_code=error_code, error_message=message)
+
+
+def _unavailable(error_code: ErrorCode) -> types.Status:
+    return _status(error_code, _UNAVAILABLE)
+
+
+_UNAVAILABLE = "the controller is replaying its journal, so the outcome is unknown; ask again"
+
+
+def _status_of(answer: StatusAnswer | ErrorCode) -> types.Status:
+    if isinstance(answer, ErrorCode):
+        return _unavailable(answer)
+    return _status(answer.error_code, answer.message)
+
+
+def _offset_of(answer: StatusAnswer | TopicsAnswer | ErrorCode) -> int:
+    return -1 if isinstance(answer, ErrorCode) else answer.metadata_offset
+
+
+def _new_topic(topic: pb.NewTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        topic_id=uuid.uuid4().hex,
+        partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        configs=dict(topic.configs),
+        internal=topic.internal,
+        assignment=_assignment(topic.assignment),
+    )
+
+
+def _assignment(assignment: Any) -> dict[int, tuple[int, ...]]:
+    return {partition: tuple(listed.replicas) for partition, listed in assignment.items()}
+
+
+def _topic_results(
+    answer: TopicsAnswer | ErrorCode, names: Any, topic_ids: Any = ()
+) -> list[pb.TopicResult]:
+    if isinstance(answer, ErrorCode):
+        lost = [TopicResult(name, answer, _UNAVAILABLE) for name in dict.fromkeys(names)]
+        lost += [TopicResult("", answer, _UNAVAILABLE, topic_id) for topic_id in topic_ids]
+        return [_topic_result(result) for result in lost]
+    return [_topic_result(result) for result in answer.results]
+
+
+def _topic_result(result: TopicResult) -> pb.TopicResult:
+    return pb.TopicResult(
+        name=result.name,
+        error_code=result.error_code,
+        error_message=result.message,
+        topic_id=bytes.fromhex(result.topic_id),
+        partitions=result.partitions,
+        replication_factor=result.replication_factor,
+    )
+
+
+def _random_uuid_base64() -> str:
+    """22 characters, as Kafka writes its cluster ids; one that begins like an option would trip command lines."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text

@@ -1,0 +1,55 @@
+"""The controller's knobs; each is read from ONCELOG_CONTROLLER_<NAME>."""
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class ControllerSettings(BaseSettings):
+    """Set once per process. The counts of shards and the feature level matter only when the cluster is created."""
+
+    model_config = SettingsConfigDict(env_prefix="ONCELOG_CONTROLLER_", frozen=True)
+
+    database_url: str = Field(
+        "sqlite:///oncelog-controller.db",
+        description="where the journal is kept: sqlite:///path, or postgresql+psycopg://user@host/database",
+    )
+    controller_id: int = Field(
+        1, ge=1, description="node id that metadata names as the controller's"
+    )
+    transaction_shard_count: int = Field(
+        50, ge=1, le=1000, description="partitions of __transaction_state; fixed at creation"
+    )
+    group_shard_count: int = Field(
+        50, ge=1, le=1000, description="partitions of __consumer_offsets; fixed at creation"
+    )
+    default_partitions: int = Field(
+        1, ge=1, le=1000, description="partitions of a topic that is created with -1"
+    )
+    partitions_max: int = Field(
+        10_000,
+        ge=1,
+        le=1_000_000,
+        description="partitions in the whole cluster; each costs every node memory and open files",
+    )
+    transaction_version: int = Field(
+        2, ge=0, le=2, description="level of transaction.version when the cluster is created"
+    )
+    bootstrap_storage_nodes: int = Field(
+        1,
+        ge=1,
+        le=1000,
+        description="storage nodes that must have registered before the internal topics are created; "
+        "3 in a cluster, so that they get three replicas",
+    )
+    session_timeout_ms: int = Field(
+        9000, ge=100, le=3_600_000, description="told to nodes: heartbeat well within it"
+    )
+    snapshot_interval_records: int = Field(
+        10_000, ge=1, description="records in the journal after which the image is written down"
+    )
+    delta_history: int = Field(
+        1000, ge=1, le=100_000, description="updates held for watchers that are behind or come back"
+    )
+    database_timeout_ms: int = Field(
+        5000, ge=100, le=600_000, description="longest wait for a connection or a lock"
+    )

@@ -1,0 +1,86 @@
+"""The stream of metadata: a snapshot, then deltas, to every watcher at its own pace.
+
+Nothing is queued per watcher. The last updates are held once, each findable by the offset it follows; a watcher is a
+cursor that pulls the update after the one it saw. One that fell out of the history, or came with an offset that is no
+boundary here, gets a snapshot. So a slow watcher costs nothing and never loses or reorders anything.
+
+Only committed records come here: the driver releases them behind the commit gate.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.ids import Offset
+from oncelog_controller.core.events import Committed
+from oncelog_controller.core.image import Change, ClusterImage
+from oncelog_controller.messages import delta_message, snapshot_message
+
+
+class Watchers:
+    """`reset` before the first watcher, `take` what is committed, `stop` ends every stream."""
+
+    def __init__(self, history_max: int) -> None:
+        self._history_max = history_max
+        self._image = ClusterImage()
+        self._snapshot: pb.MetadataUpdate | None = None
+        self._following: dict[int, pb.MetadataUpdate] = {}
+        self._changed = asyncio.Event()
+        self._stopped = False
+
+    @property
+    def metadata_offset(self) -> int:
+        """Of the newest committed record."""
+        return self._image.metadata_offset
+
+    def reset(self, image: ClusterImage) -> None:
+        """Continue from `image`, which was replayed: every watcher that is not there yet gets a snapshot."""
+        self._image = image.copy()
+        self._snapshot = None
+        self._following.clear()
+        self._wake()
+
+    def take(self, committed: Committed) -> None:
+        """One decision's records, in order of commit."""
+        previous = self._image.metadata_offset
+        first = committed.metadata_offset - len(committed.records) + 1
+        assert first == previous + 1, (first, previous)
+        changes: list[Change] = []
+        for offset, record in enumerate(committed.records, first):
+            changes.append(self._image.apply(Offset(offset), record))
+        self._snapshot = None
+        self._following[previous] = pb.MetadataUpdate(
+            metadata_offset=committed.metadata_offset, delta=delta_message(self._image, changes)
+        )
+        while len(self._following) > self._history_max:
+            del self._following[next(iter(self._following))]
+        self._wake()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._wake()
+
+    async def watch(self, from_metadata_offset: int) -> AsyncIterator[pb.MetadataUpdate]:
+        """Updates after `from_metadata_offset` (-1: from nothing) until `stop`; waits while there are none."""
+        seen = from_metadata_offset
+        while not self._stopped:
+            if seen == self._image.metadata_offset:
+                await self._changed.wait()
+                continue
+            # A cluster that has not begun is told with a snapshot, for only that names the cluster.
+            update = self._following.get(seen) if seen >= 0 else None
+            if update is None:
+                update = self._current_snapshot()
+            seen = update.metadata_offset
+            yield update
+
+    def _current_snapshot(self) -> pb.MetadataUpdate:
+        if self._snapshot is None:
+            self._snapshot = pb.MetadataUpdate(
+                metadata_offset=self._image.metadata_offset, snapshot=snapshot_message(self._image)
+            )
+        return self._snapshot
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,0 +1,99 @@
+"""AddPartitionsToTxn: which partitions a transaction writes to, before it writes (facts 8.4 and 8.5).
+
+A client adds partitions itself in TV1; in TV2 the partition leader adds them on the client's behalf. Adding to an idle
+transactional.id starts its next transaction: there is no request that begins one. Verification only asks.
+
+Kafka answers CONCURRENT_TRANSACTIONS before it looks at the caller's identity while a transition is pending, and a
+prepared transaction's completion always is. We keep that order for prepared transactions: after TV2's EndTxn on an
+exhausted producer id the client already holds the identity that completion will install, and must be told to wait,
+not that it is unknown. An addition that is still being written counts as present here, and its answer waits in the
+commit gate.
+"""
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import Millis, Partition
+from oncelog.machine import Decision, Effect, Reply, SetTimer
+from oncelog_coordinator.core.completion import timer_name
+from oncelog_coordinator.core.txn_events import (
+    AddPartitions,
+    ErrorAnswer,
+    TxnTimedOut,
+    VerifyAnswer,
+    VerifyPartitions,
+)
+from oncelog_coordinator.core.txn_records import value_bytes_estimate
+from oncelog_coordinator.core.txn_state import TxnMetadata, TxnRecord, TxnState
+
+
+def decide(
+    txn: TxnMetadata | None, event: AddPartitions, record_bytes_max: int, now: Millis
+) -> Decision[TxnRecord]:
+    """`record_bytes_max`: what the shard's log takes as one record; a transaction must not outgrow it."""
+    if txn is None:
+        return _answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "unknown_id")
+    if txn.state.is_prepared:
+        return _answer(event, ErrorCode.CONCURRENT_TRANSACTIONS, "add_while_completing")
+    if event.producer_id != txn.producer_id:
+        return _answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "wrong_producer_id")
+    if event.producer_epoch != txn.producer_epoch:
+        return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
+    is_ongoing = txn.state is TxnState.ONGOING
+    added = _absent(txn.partitions, event.partitions)
+    if is_ongoing and not added:
+        return _answer(event, ErrorCode.NONE, "partitions_present")
+    if (
+        len(txn.partitions) + len(added) > 256
+        and value_bytes_estimate((*txn.partitions, *added)) > record_bytes_max
+    ):
+        # Kafka's append fails with RecordTooLarge here, which a client sees as this code (facts 6).
+        return _answer(event, ErrorCode.UNKNOWN_SERVER_ERROR, "too_many_partitions")
+    ongoing = txn.with_partitions(added, event.client_transaction_version, now)
+    effects: tuple[Effect, ...] = (Reply(event.request_id, ErrorAnswer(ErrorCode.NONE)),)
+    if is_ongoing:
+        return Decision((ongoing,), effects, "partitions_added")
+    if ongoing.has_timeout:
+        effects = (*effects, timeout_timer(ongoing, now))
+    return Decision((ongoing,), effects, "transaction_started")
+
+
+def verify(txn: TxnMetadata | None, event: VerifyPartitions) -> Decision[TxnRecord]:
+    if txn is None:
+        return _verified(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "unknown_id")
+    if event.producer_id != txn.producer_id:
+        return _verified(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "wrong_producer_id")
+    if event.producer_epoch != txn.producer_epoch:
+        return _verified(event, ErrorCode.PRODUCER_FENCED, "fenced")
+    if txn.state.is_prepared:
+        return _verified(event, ErrorCode.CONCURRENT_TRANSACTIONS, "verify_while_completing")
+    missing = _absent(txn.partitions, event.partitions)
+    label = "partition_not_in_transaction" if missing else "verified"
+    return _verified(event, ErrorCode.NONE, label, missing)
+
+
+def timeout_timer(ongoing: TxnMetadata, now: Millis) -> SetTimer:
+    """Fires when the transaction may be aborted: its deadline must be past, not reached."""
+    after_ms = Millis(max(0, ongoing.deadline - now) + 1)
+    return SetTimer(
+        timer_name(ongoing.transactional_id), after_ms, TxnTimedOut(ongoing.transactional_id)
+    )
+
+
+def _absent(present: tuple[Partition, ...], asked: tuple[Partition, ...]) -> tuple[Partition, ...]:
+    """Those asked for that are not present, each once, in the order asked."""
+    if len(asked) == 1:
+        return () if asked[0] in present else asked
+    known = frozenset(present)
+    return tuple(partition for partition in dict.fromkeys(asked) if partition not in known)
+
+
+def _answer(event: AddPartitions, error_code: ErrorCode, label: str) -> Decision[TxnRecord]:
+    return Decision((), (Reply(event.request_id, ErrorAnswer(error_code)),), label)
+
+
+def _verified(
+    event: VerifyPartitions,
+    error_code: ErrorCode,
+    label: str,
+    missing: tuple[Partition, ...] = (),
+) -> Decision[TxnRecord]:
+    return Decision((), (Reply(event.request_id, VerifyAnswer(error_code, missing)),), label)

@@ -1,0 +1,190 @@
+"""InitProducerId: who is this producer from now on (facts 8.3).
+
+A new producer gets a higher epoch than every earlier one of its id, which fences them. One that names its current
+identity continues after an error and is bumped too; one that names the identity it had before the last bump is
+retrying a call whose answer it lost, and gets the same answer again. Anyone else is a zombie.
+
+Kafka answers CONCURRENT_TRANSACTIONS while a transition is being written; here the transition is applied already, so a
+second caller is decided on what the first left: it is bumped again and the first is fenced. Prepared transactions
+always have their completion pending in Kafka, so PrepareCommit and PrepareAbort are answered before identity is
+looked at.
+"""
+
+from typing import Final
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    Millis,
+    ProducerEpoch,
+    ProducerId,
+    TransactionalId,
+)
+from oncelog.machine import Decision, Reply
+from oncelog_coordinator.core import fencing
+from oncelog_coordinator.core.markers import DecisionKey
+from oncelog_coordinator.core.txn_events import IdentityAnswer, InitProducerId
+from oncelog_coordinator.core.txn_state import (
+    EXHAUSTED_EPOCH,
+    TWO_PHASE_TIMEOUT_MS,
+    TxnMetadata,
+    TxnRecord,
+    TxnState,
+)
+
+TRANSACTIONAL_ID_BYTES_MAX: Final = 32_767
+"""The length of a Kafka string is an int16."""
+
+
+def request_error(
+    transactional_id: str,
+    timeout_ms: int,
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    enable_two_phase_commit: bool,
+    keep_prepared_transaction: bool,
+    two_phase_commit_enabled: bool,
+    timeout_max_ms: int,
+) -> ErrorCode:
+    """What is wrong with a request whose transactional.id is not null; NONE if nothing. Asked before the shard is."""
+    if not transactional_id or len(transactional_id.encode()) > TRANSACTIONAL_ID_BYTES_MAX:
+        return ErrorCode.INVALID_REQUEST
+    if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH):
+        return ErrorCode.INVALID_REQUEST
+    if enable_two_phase_commit and not two_phase_commit_enabled:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if keep_prepared_transaction:
+        return ErrorCode.UNSUPPORTED_VERSION
+    if not enable_two_phase_commit and not 0 < timeout_ms <= timeout_max_ms:
+        return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    return ErrorCode.NONE
+
+
+def effective_timeout_ms(timeout_ms: int, *, enable_two_phase_commit: bool) -> Millis:
+    """A transaction decided from outside never times out."""
+    return Millis(TWO_PHASE_TIMEOUT_MS if enable_two_phase_commit else timeout_ms)
+
+
+def wants_producer_id(txn: TxnMetadata | None, event: InitProducerId) -> bool:
+    if txn is None:
+        return True
+    if txn.state.is_idle:
+        return _rotates(txn, event)
+    return fencing.wants_producer_id(txn, event.cluster_transaction_version)
+
+
+def decide(
+    txn: TxnMetadata | None, event: InitProducerId, key: DecisionKey, now: Millis
+) -> Decision[TxnRecord]:
+    if txn is not None and txn.state.is_prepared:
+        return _refuse(event, ErrorCode.CONCURRENT_TRANSACTIONS, "init_while_completing")
+    if txn is not None and not _may_be(txn, event):
+        return _refuse(event, ErrorCode.PRODUCER_FENCED, "init_fenced")
+    if txn is not None and txn.state is TxnState.ONGOING:
+        refusal = Reply(event.request_id, IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS))
+        aborted = fencing.fence_and_abort(
+            txn,
+            event.cluster_transaction_version,
+            event.new_producer_id,
+            key,
+            refusal,
+            "init_aborts_ongoing",
+            now,
+        )
+        return aborted or _no_producer_id(event)
+    if txn is None:
+        if event.new_producer_id is None:
+            return _no_producer_id(event)
+        txn = _unknown(event.transactional_id, event.new_producer_id, now)
+    if _rotates(txn, event):
+        return _rotate(txn, event, now)
+    return _bump(txn, event, now)
+
+
+def _may_be(txn: TxnMetadata, event: InitProducerId) -> bool:
+    """No identity is named, or one that this transactional.id has or had just before a rotation."""
+    if event.expected_producer_id == NO_PRODUCER_ID:
+        return True
+    return event.expected_producer_id == txn.producer_id or (
+        event.expected_producer_id == txn.previous_producer_id
+        and event.expected_producer_epoch >= EXHAUSTED_EPOCH
+    )
+
+
+def _rotates(txn: TxnMetadata, event: InitProducerId) -> bool:
+    return txn.is_exhausted and (
+        event.expected_producer_id == NO_PRODUCER_ID
+        or (
+            event.expected_producer_epoch == txn.producer_epoch
+            and event.expected_producer_id == txn.producer_id
+        )
+    )
+
+
+def _rotate(txn: TxnMetadata, event: InitProducerId, now: Millis) -> Decision[TxnRecord]:
+    if event.new_producer_id is None:
+        return _no_producer_id(event)
+    names_itself = event.expected_producer_id != NO_PRODUCER_ID
+    return _initialise(
+        txn.initialised(
+            event.new_producer_id,
+            ProducerEpoch(0),
+            txn.producer_epoch if names_itself else NO_PRODUCER_EPOCH,
+            event.timeout_ms,
+            now,
+        ),
+        event,
+        "producer_id_rotated",
+    )
+
+
+def _bump(txn: TxnMetadata, event: InitProducerId, now: Millis) -> Decision[TxnRecord]:
+    stored = txn.producer_epoch
+    if event.expected_producer_id == NO_PRODUCER_ID:
+        bumped, last = ProducerEpoch(stored + 1), NO_PRODUCER_EPOCH
+        label = "initialised"
+    elif stored == NO_PRODUCER_EPOCH or (
+        event.expected_producer_epoch == stored and event.expected_producer_id == txn.producer_id
+    ):
+        bumped, last = ProducerEpoch(stored + 1), stored
+        label = "epoch_bumped"
+    elif event.expected_producer_epoch == txn.last_producer_epoch:
+        bumped, last = stored, txn.last_producer_epoch
+        label = "init_retry_answered"
+    else:
+        return _refuse(event, ErrorCode.PRODUCER_FENCED, "init_fenced")
+    return _initialise(
+        txn.initialised(txn.producer_id, bumped, last, event.timeout_ms, now), event, label
+    )
+
+
+def _initialise(initialised: TxnMetadata, event: InitProducerId, label: str) -> Decision[TxnRecord]:
+    answer = IdentityAnswer(ErrorCode.NONE, initialised.producer_id, initialised.producer_epoch)
+    return Decision((initialised,), (Reply(event.request_id, answer),), label)
+
+
+def _unknown(
+    transactional_id: TransactionalId, producer_id: ProducerId, now: Millis
+) -> TxnMetadata:
+    """An id nobody has used: Empty before its first epoch. Never stored."""
+    return TxnMetadata(
+        transactional_id,
+        producer_id,
+        NO_PRODUCER_EPOCH,
+        TxnState.EMPTY,
+        Millis(0),
+        (),
+        NO_TIMESTAMP,
+        now,
+    )
+
+
+def _refuse(event: InitProducerId, error_code: ErrorCode, label: str) -> Decision[TxnRecord]:
+    return Decision((), (Reply(event.request_id, IdentityAnswer(error_code)),), label)
+
+
+def _no_producer_id(event: InitProducerId) -> Decision[TxnRecord]:
+    return _refuse(event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no_producer_id")

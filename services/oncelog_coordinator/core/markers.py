@@ -1,0 +1,70 @@
+"""What a decided transaction asks of the marker sender, and what comes back.
+
+Both machines of a shard (ordinary transactions and Spark sinks) speak to the marker sender with these messages. A
+machine emits `Send(MARKER_SENDER, MarkersWanted(…))` when it has decided; the shell stamps the coordinator epoch,
+delivers, and submits `MarkersDelivered` with the same key. A crash may lose either: `resume()` wants the markers
+again, and a marker that is there already is harmless (facts 8.11).
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from oncelog.ids import Partition, ProducerEpoch, ProducerId
+
+MARKER_SENDER: Final = "marker_sender"
+"""The destination of a `Send` that carries `MarkersWanted`."""
+
+TXN_MACHINE: Final = "txn"
+SINK_MACHINE: Final = "sink"
+
+
+class DecisionKey(NamedTuple):
+    """Names one decision within one life of a machine, so that a late answer can never complete a later decision.
+
+    `number` must differ between two decisions of the same name: a TV1 producer keeps its epoch, so identity is not
+    enough.
+    """
+
+    machine: str
+    """TXN_MACHINE or SINK_MACHINE: to whom `MarkersDelivered` is given."""
+    name: str
+    """The transactional.id, or the sink's."""
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerWanted:
+    """The markers of one producer id. `producer_epoch` is the stored one, already bumped in TV2 (facts 8.11)."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    commit: bool
+    transaction_version: int
+    """0, 1: a leader accepts an epoch >= its own; 2: only a greater one."""
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersWanted:
+    decision_key: DecisionKey
+    markers: tuple[MarkerWanted, ...]
+
+
+class DeliveryOutcome(Enum):
+    DELIVERED = "delivered"
+    """Every partition has its marker, or exists no more."""
+    FENCED = "fenced"
+    """A leader has seen a newer coordinator or producer epoch: someone else owns this transaction."""
+    CANCELLED = "cancelled"
+    """The marker sender was told that the shard moved away."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersDelivered:
+    """An event: the marker sender is done with a decision."""
+
+    decision_key: DecisionKey
+    outcome: DeliveryOutcome
+    dropped: tuple[Partition, ...] = ()
+    """Partitions that no longer exist."""

@@ -1,0 +1,271 @@
+"""The machine of one `__transaction_state` partition: ordinary transactions and Spark sinks side by side on one
+journal.
+
+Events are routed by type, records by the type in their key. The two never share state; what they share is names. A
+transactional.id belongs to whoever used it first: a producer is refused a sink's name (or the name of one of its
+branches, `sink/batch/partition`), and a sink is refused a producer's. A branch produces like a TV2 transaction, so a
+partition leader's AddPartitionsToTxn for its producer id is given to the sinks.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import Millis, Offset, ProducerId, TransactionalId
+from oncelog.machine import Decision, Effect, Reply
+from oncelog_coordinator.core import sink_events, views
+from oncelog_coordinator.core.markers import TXN_MACHINE, MarkersDelivered
+from oncelog_coordinator.core.sink import SinkEvent, SinkMachine
+from oncelog_coordinator.core.sink_limits import DEFAULT_LIMITS, SinkLimits
+from oncelog_coordinator.core.sink_records import (
+    SinkHeader,
+    SinkRecord,
+    decode_sink_record,
+    encode_sink_record,
+)
+from oncelog_coordinator.core.txn import TxnConfig, TxnMachine
+from oncelog_coordinator.core.txn_events import (
+    AddPartitions,
+    DescribeTransaction,
+    EndTxn,
+    ErrorAnswer,
+    ExpireIds,
+    ForceTerminate,
+    IdentityAnswer,
+    InitProducerId,
+    ListTransactions,
+    ResendMarkers,
+    TxnEvent,
+    TxnTimedOut,
+    VerifyAnswer,
+    VerifyPartitions,
+)
+from oncelog_coordinator.core.txn_records import (
+    TXN_RECORD_TYPE,
+    decode_record,
+    encode_record,
+    record_type,
+)
+from oncelog_coordinator.core.txn_state import (
+    STATE_OF_NAME,
+    TV2,
+    TxnMetadata,
+    TxnRecord,
+    TxnTombstone,
+)
+
+ShardEvent = TxnEvent | SinkEvent
+ShardRecord = TxnRecord | SinkRecord
+
+_ASKS_A_TRANSACTION: Final = (
+    AddPartitions,
+    EndTxn,
+    InitProducerId,
+    VerifyPartitions,
+    ForceTerminate,
+    DescribeTransaction,
+    ListTransactions,
+)
+_TXN_ONLY: Final = (TxnTimedOut, ExpireIds, ResendMarkers)
+
+
+def encode_shard_record(record: ShardRecord, version: int) -> tuple[bytes, bytes | None]:
+    """Key and value; `version` is of a transaction's value (facts 5.1)."""
+    if isinstance(record, TxnMetadata | TxnTombstone):
+        return encode_record(record, version)
+    return encode_sink_record(record)
+
+
+def decode_shard_record(key: bytes, value: bytes | None) -> ShardRecord | None:
+    """None for a record of a newer kind. Raises ValueError or OncelogError for a damaged one."""
+    if record_type(key) == TXN_RECORD_TYPE:
+        return decode_record(key, value)
+    return decode_sink_record(key, value)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardConfig:
+    txn: TxnConfig = TxnConfig()
+    sink: SinkLimits = DEFAULT_LIMITS
+
+
+class ShardMachine:
+    """See `oncelog.machine.Machine` for the contract."""
+
+    def __init__(self, config: ShardConfig | None = None) -> None:
+        config = config or ShardConfig()
+        self.txn = TxnMachine(config.txn)
+        self.sink = SinkMachine(config.sink)
+        self._sinks: dict[str, None] = {}
+
+    def decide(self, event: ShardEvent, now: Millis) -> Decision[ShardRecord]:
+        if isinstance(event, _ASKS_A_TRANSACTION):
+            return self._decide_named(event, now) if self._sinks else self.txn.decide(event, now)
+        if isinstance(event, MarkersDelivered):
+            if event.decision_key.machine == TXN_MACHINE:
+                return self.txn.decide(event, now)
+            return self.sink.decide(event, now)
+        if isinstance(event, _TXN_ONLY):
+            return self.txn.decide(event, now)
+        return self._decide_sink(event, now)
+
+    def apply(self, offset: Offset, record: ShardRecord) -> None:
+        if isinstance(record, TxnMetadata | TxnTombstone):
+            self.txn.apply(offset, record)
+            return
+        if isinstance(record, SinkHeader):
+            self._sinks[record.sink] = None
+        self.sink.apply(offset, record)
+
+    def resume(self, now: Millis) -> Sequence[Effect]:
+        return (*self.txn.resume(now), *self.sink.resume(now))
+
+    def wants_producer_id(self, event: ShardEvent) -> bool:
+        if isinstance(event, sink_events.JoinAttempt):
+            return self.sink.wants_producer_id(event)
+        return self.txn.wants_producer_id(event)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._sinks and not any(True for _ in self.txn.transactions)
+
+    # --------------------------------------------------------------------------------------- ids that sinks may own
+
+    def _decide_named(
+        self,
+        event: AddPartitions
+        | EndTxn
+        | InitProducerId
+        | VerifyPartitions
+        | ForceTerminate
+        | DescribeTransaction
+        | ListTransactions,
+        now: Millis,
+    ) -> Decision[ShardRecord]:
+        match event:
+            case AddPartitions() | VerifyPartitions():
+                if self.sink.owns_producer(event.producer_id):
+                    return self._add_to_branch(event, now)
+            case InitProducerId() | EndTxn():
+                if self._is_of_a_sink(event.transactional_id):
+                    refused = IdentityAnswer(ErrorCode.INVALID_REQUEST)
+                    return Decision((), (Reply(event.request_id, refused),), "id_is_a_sink")
+            case ForceTerminate():
+                if self._is_of_a_sink(event.transactional_id):
+                    return self._terminate_branch(event, now)
+            case DescribeTransaction():
+                rows = [
+                    row
+                    for row in self._branches()
+                    if row.transactional_id == event.transactional_id
+                ]
+                if rows:
+                    reply = Reply(event.request_id, views.describe(rows[-1]))
+                    return Decision((), (reply,), "described")
+            case ListTransactions():
+                everything = chain(self.txn.transactions, self._branches())
+                listed = views.list_transactions(everything, event, now)
+                return Decision((), (Reply(event.request_id, listed),), "listed")
+        return self.txn.decide(event, now)
+
+    def _decide_sink(self, event: SinkEvent, now: Millis) -> Decision[ShardRecord]:
+        if isinstance(event, sink_events.OpenAttempt | sink_events.JoinAttempt) and self.txn.knows(
+            event.sink
+        ):
+            message = (
+                f"transactionalId {event.sink!r} is in use by an ordinary producer; "
+                "give the sink a name of its own"
+            )
+            answer = (
+                sink_events.OpenAnswer(ErrorCode.INVALID_REQUEST, message)
+                if isinstance(event, sink_events.OpenAttempt)
+                else sink_events.JoinAnswer(ErrorCode.INVALID_REQUEST, message)
+            )
+            return Decision((), (Reply(event.request_id, answer),), "id_is_a_producer")
+        return self.sink.decide(event, now)
+
+    def _is_of_a_sink(self, transactional_id: str) -> bool:
+        """A sink's name, or that of a branch of it, past or future."""
+        name = transactional_id
+        while name not in self._sinks:
+            owner, *rest = name.rsplit("/", 2)
+            if len(rest) != 2 or not all(part.isascii() and part.isdigit() for part in rest):
+                return False
+            name = owner
+        return not self.txn.knows(transactional_id)
+
+    def _add_to_branch(
+        self, event: AddPartitions | VerifyPartitions, now: Millis
+    ) -> Decision[ShardRecord]:
+        verify_only = isinstance(event, VerifyPartitions)
+        added = self.sink.decide(
+            sink_events.AddBranchPartitions(
+                event.request_id,
+                event.producer_id,
+                event.producer_epoch,
+                event.partitions,
+                verify_only,
+            ),
+            now,
+        )
+
+        def answer(branch: sink_events.AddBranchPartitionsAnswer) -> ErrorAnswer | VerifyAnswer:
+            refused = tuple(p for p, code in branch.partitions if code is not ErrorCode.NONE)
+            if verify_only:
+                return VerifyAnswer(branch.error_code, refused)
+            failed = next(
+                (code for _, code in branch.partitions if code is not ErrorCode.NONE), None
+            )
+            return ErrorAnswer(failed or branch.error_code)
+
+        return _with_answer(added, answer)
+
+    def _terminate_branch(self, event: ForceTerminate, now: Millis) -> Decision[ShardRecord]:
+        """A branch ends only with its whole attempt; the name of a sink ends all that is open of it."""
+        rows = [
+            row
+            for row in self.sink.transaction_views()
+            if event.transactional_id in (row.transactional_id, row.sink)
+        ]
+        if not rows:
+            message = f"nothing of {event.transactional_id!r} is open"
+            answer = ErrorAnswer(ErrorCode.INVALID_TXN_STATE, message)
+            return Decision((), (Reply(event.request_id, answer),), "terminate_refused")
+        nonces = tuple(dict.fromkeys(row.nonce for row in rows))
+        abort = sink_events.AbortAttempt(event.request_id, rows[0].sink, nonces)
+
+        def answered(aborted: sink_events.AbortAnswer) -> ErrorAnswer:
+            return ErrorAnswer(aborted.error_code, aborted.error_message)
+
+        return _with_answer(self.sink.decide(abort, now), answered)
+
+    def _branches(self) -> list[TxnMetadata]:
+        """Live branches in the shape of ordinary transactions: the audit of hanging ones must see them."""
+        return [
+            TxnMetadata(
+                TransactionalId(row.transactional_id),
+                ProducerId(row.producer_id),
+                row.producer_epoch,
+                STATE_OF_NAME[row.state],
+                row.timeout_ms,
+                row.partitions,
+                row.start_time_ms,
+                row.last_update_time_ms,
+                row.producer_id,
+                client_transaction_version=TV2,
+            )
+            for row in self.sink.transaction_views()
+        ]
+
+
+def _with_answer(
+    decision: Decision[SinkRecord], translate: Callable[..., object]
+) -> Decision[ShardRecord]:
+    """The same decision, its reply in the words of the event that was asked."""
+    effects = tuple(
+        replace(effect, answer=translate(effect.answer)) if isinstance(effect, Reply) else effect
+        for effect in decision.effects
+    )
+    return Decision(decision.records, effects, decision.label)

@@ -1,0 +1,487 @@
+"""Decides every Spark sink of one `__transaction_state` partition.
+
+A micro-batch is written by one *attempt*, which the driver opens under a fresh random nonce. Each task joins it and
+gets a *branch*: a producer id of its own, with which it writes ordinary transactional batches, and which it seals when
+all of them are acknowledged. The driver then commits the batch, naming the winning branch of each task. One DECIDE
+record is the commit: the winners become visible, every other branch of the attempt aborts. Branches are never used
+twice, so after the decision their producer ids are fenced for good by the markers' bumped epoch.
+
+```
+            OpenAttempt              CommitBatch                 MarkersDelivered
+   (none) ──────────────▶ Open ───────────────────▶ Committing ─────────────────▶ (removed; in the window)
+                           │  superseded, timed out,
+                           └──────────────────────▶ Aborting ───────────────────▶ (removed)
+                              AbortAttempt, ALREADY_OTHER
+```
+
+A sink has at most one open attempt: opening one aborts what is open. Batch ids of a query only grow, and a batch at or
+below the last committed one is never written again: its tasks are told to skip. That is what makes a batch that Spark
+re-runs after a crash harmless. State and records: `sink_state`, `sink_records`. The join table: `sink_join`; the commit
+table: `sink_commit`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, assert_never
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import Millis, Offset, Partition, ProducerId
+from oncelog.machine import CancelTimer, Decision, Effect, Reply, Send, SetTimer
+from oncelog_coordinator.core.markers import MARKER_SENDER, DeliveryOutcome, MarkersDelivered
+from oncelog_coordinator.core.sink_commit import judge_commit
+from oncelog_coordinator.core.sink_events import (
+    AbortAnswer,
+    AbortAttempt,
+    AddBranchPartitions,
+    AddBranchPartitionsAnswer,
+    AnsweredEvent,
+    AttemptTimedOut,
+    BranchTransaction,
+    CommitAnswer,
+    CommitBatch,
+    DecisionDescription,
+    DescribeSink,
+    JoinAnswer,
+    JoinAttempt,
+    MarkersOverdue,
+    OpenAnswer,
+    OpenAttempt,
+    SealAnswer,
+    SealBranch,
+    SinkAnswer,
+    SinkDescription,
+)
+from oncelog_coordinator.core.sink_join import (
+    header_after_join,
+    join_answer,
+    joined_before,
+    new_branch,
+    refuse_join,
+)
+from oncelog_coordinator.core.sink_limits import DEFAULT_LIMITS, SinkLimits, refuse_arguments
+from oncelog_coordinator.core.sink_records import (
+    AttemptOpen,
+    Branch,
+    Decide,
+    Outcome,
+    SinkHeader,
+    SinkRecord,
+)
+from oncelog_coordinator.core.sink_state import (
+    Attempt,
+    Sink,
+    SinkMap,
+    branch_transaction,
+    bumped,
+    completion_records,
+    describe_attempt,
+    markers_wanted,
+)
+
+SinkEvent = AnsweredEvent | AttemptTimedOut | MarkersOverdue | MarkersDelivered
+
+_UINT32_MASK: Final = 0xFFFF_FFFF
+_FENCED: Final = SinkAnswer.FENCED
+
+
+class SinkMachine:
+    """The sinks of one shard. Events: `sink_events` and `MarkersDelivered` whose key names SINK_MACHINE."""
+
+    def __init__(self, limits: SinkLimits = DEFAULT_LIMITS) -> None:
+        assert limits.attempts_max < limits.batches_max, (
+            "a decision under way must not be older than the window that it will enter",
+            limits,
+        )
+        self._limits = limits
+        self._map = SinkMap()
+
+    # ------------------------------------------------------------------------------------------ the contract
+
+    def decide(self, event: SinkEvent, now: Millis) -> Decision[SinkRecord]:
+        match event:
+            case OpenAttempt():
+                return self._open(event, now)
+            case JoinAttempt():
+                return self._join(event, now)
+            case SealBranch():
+                return self._seal(event, now)
+            case CommitBatch():
+                return self._commit(event, now)
+            case AbortAttempt():
+                return self._abort(event, now)
+            case AddBranchPartitions():
+                return self._add_partitions(event)
+            case DescribeSink():
+                return self._describe(event)
+            case AttemptTimedOut():
+                return self._time_out(event, now)
+            case MarkersOverdue():
+                return self._send_again(event)
+            case MarkersDelivered():
+                return self._delivered(event)
+            case _:
+                assert_never(event)
+
+    def apply(self, offset: Offset, record: SinkRecord) -> None:
+        self._map.put(record)
+
+    def resume(self, now: Millis) -> Sequence[Effect]:
+        """Deadlines of open attempts, markers of decided ones."""
+        effects: list[Effect] = []
+        for name in sorted(self._map.sinks):
+            for attempt in self._map.sinks[name].sorted_attempts():
+                if attempt.decide is not None:
+                    effects.append(_drive_markers(attempt, attempt.decide))
+                else:
+                    effects.append(_deadline(name, attempt.nonce, attempt.deadline_ms - now))
+        return effects
+
+    # ------------------------------------------------------------------------------- questions of the shell
+
+    def wants_producer_id(self, event: SinkEvent) -> bool:
+        """Whether this event would be answered with a new branch, had it a producer id."""
+        if not isinstance(event, JoinAttempt) or event.producer_id is not None:
+            return False
+        return (
+            refuse_join(self._map, self._limits, event) is None
+            and joined_before(self._map, event) is None
+        )
+
+    def owns_producer(self, producer_id: ProducerId) -> bool:
+        """Whether this is a branch whose end is not yet everywhere: its AddPartitionsToTxn belongs here."""
+        return producer_id in self._map.attempt_of_producer
+
+    def owns_transactional_id(self, transactional_id: str) -> bool:
+        """Whether a live branch has this name. Costs a walk over the live branches."""
+        return any(row.transactional_id == transactional_id for row in self.transaction_views())
+
+    def transaction_views(self) -> tuple[BranchTransaction, ...]:
+        """Every live branch as a transaction. Two tries of one task have the same name; the newer is last."""
+        return tuple(
+            branch_transaction(attempt, branch)
+            for name in sorted(self._map.sinks)
+            for attempt in self._map.sinks[name].sorted_attempts()
+            for branch in attempt.sorted_branches()
+        )
+
+    def oldest_open_attempt_ms(self) -> Millis | None:
+        """When the oldest attempt that is still open was opened; None when none is."""
+        opened = [
+            attempt.opened.opened_time_ms
+            for sink in self._map.sinks.values()
+            for attempt in sink.attempts.values()
+            if attempt.is_open and attempt.opened is not None
+        ]
+        return min(opened, default=None)
+
+    # ---------------------------------------------------------------------------------------------- attempts
+
+    def _open(self, event: OpenAttempt, now: Millis) -> Decision[SinkRecord]:
+        refusal = refuse_arguments(event, self._limits)
+        if refusal is not None:
+            return _answer(event, OpenAnswer(*refusal), "open_refused")
+        sink = self._map.sinks.get(event.sink, Sink(event.sink))
+        known = sink.attempts.get(event.nonce)
+        if known is not None and known.is_open:
+            return _answer(event, OpenAnswer(sink_epoch=known.sink_epoch), "open_repeated")
+        if known is not None or any(b.nonce == event.nonce for b in sink.committed_batches()):
+            message = f"attempt {event.nonce.hex()} is decided; draw a new nonce"
+            return _answer(event, OpenAnswer(error_message=message, answer=_FENCED), "open_fenced")
+        if event.sink not in self._map.sinks and len(self._map.sinks) >= self._limits.sinks_max:
+            message = f"this shard has {self._limits.sinks_max} sinks, which is its bound; reuse a transactionalId"
+            return _answer(event, OpenAnswer(ErrorCode.POLICY_VIOLATION, message), "open_refused")
+        if len(sink.attempts) >= self._limits.attempts_max:
+            message = f"{len(sink.attempts)} attempts of sink {event.sink!r} wait for their markers; try again"
+            answer = OpenAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, message)
+            return _answer(event, answer, "open_refused")
+        # Superseded attempts are decided before the new one exists: any prefix of these records is a state in
+        # which at most one attempt is open.
+        records: list[SinkRecord] = []
+        effects: list[Effect] = []
+        for attempt in sink.open_attempts():
+            closed = self._close(sink, attempt, Outcome.ABORT, "superseded", now)
+            records.extend(closed.records)
+            effects.extend(closed.effects)
+        header = sink.header or SinkHeader(event.sink, 0, 0, "", "", (), ())
+        header = replace(header, sink_epoch=header.sink_epoch + 1)
+        timeout_ms = event.timeout_ms or self._limits.timeout_default_ms
+        opened = AttemptOpen(event.sink, event.nonce, header.sink_epoch, now, timeout_ms)
+        effects.append(Reply(event.request_id, OpenAnswer(sink_epoch=header.sink_epoch)))
+        effects.append(_deadline(event.sink, event.nonce, timeout_ms))
+        label = "superseded" if records else "opened"
+        return Decision((*records, header, opened), tuple(effects), label)
+
+    def _abort(self, event: AbortAttempt, now: Millis) -> Decision[SinkRecord]:
+        refusal = refuse_arguments(event, self._limits)
+        if refusal is not None:
+            return _answer(event, AbortAnswer(*refusal), "abort_refused")
+        sink = self._map.sinks.get(event.sink, Sink(event.sink))
+        aborts = [attempt for attempt in sink.open_attempts() if attempt.nonce in event.nonces]
+        records: list[SinkRecord] = []
+        effects: list[Effect] = [Reply(event.request_id, AbortAnswer(aborted=len(aborts)))]
+        for attempt in aborts:
+            closed = self._close(sink, attempt, Outcome.ABORT, "aborted", now)
+            records.extend(closed.records)
+            effects.extend(closed.effects)
+        return Decision(tuple(records), tuple(effects), "aborted" if aborts else "abort_ignored")
+
+    def _time_out(self, event: AttemptTimedOut, now: Millis) -> Decision[SinkRecord]:
+        attempt = self._map.open_attempt(event.sink, event.nonce)
+        if attempt is None:
+            return Decision(label="timeout_ignored")
+        left_ms = attempt.deadline_ms - now
+        if left_ms > 0:
+            return Decision(
+                effects=(_deadline(event.sink, event.nonce, left_ms),), label="timeout_early"
+            )
+        return self._close(self._map.sinks[event.sink], attempt, Outcome.ABORT, "timed_out", now)
+
+    def _commit(self, event: CommitBatch, now: Millis) -> Decision[SinkRecord]:
+        refusal = refuse_arguments(event, self._limits)
+        if refusal is not None:
+            return _answer(event, CommitAnswer(*refusal), "commit_refused")
+        sink = self._map.sinks.get(event.sink)
+        verdict = judge_commit(sink, event)
+        answer = CommitAnswer(error_message=verdict.message, answer=verdict.answer)
+        records: list[SinkRecord] = []
+        effects: list[Effect] = [Reply(event.request_id, answer)]
+        if verdict.attempt is not None and verdict.winners is not None:
+            assert sink is not None, event
+            closed = self._close(
+                sink, verdict.attempt, Outcome.COMMIT, verdict.label, now, verdict.winners
+            )
+            records.extend(closed.records)
+            effects.extend(closed.effects)
+        for attempt in verdict.aborts:
+            assert sink is not None, event
+            closed = self._close(sink, attempt, Outcome.ABORT, verdict.label, now)
+            records.extend(closed.records)
+            effects.extend(closed.effects)
+        return Decision(tuple(records), tuple(effects), verdict.label)
+
+    def _close(
+        self,
+        sink: Sink,
+        attempt: Attempt,
+        outcome: Outcome,
+        reason: str,
+        now: Millis,
+        winners: Sequence[Branch] = (),
+    ) -> Decision[SinkRecord]:
+        """The one record that ends an attempt, and the markers that follow from it."""
+        assert sink.header is not None, sink
+        generation = next(
+            (branch.query_generation for branch in attempt.branches.values()),
+            sink.header.query_generation,
+        )
+        decide = Decide(
+            sink=sink.name,
+            nonce=attempt.nonce,
+            outcome=outcome,
+            reason=reason,
+            sink_epoch=attempt.sink_epoch,
+            query_generation=generation,
+            batch_id=attempt.batch_id,
+            row_count=sum(branch.row_count for branch in winners),
+            crc32c=sum(branch.crc32c for branch in winners) & _UINT32_MASK,
+            decided_time_ms=now,
+            winners=tuple(sorted(branch.producer_id for branch in winners)),
+        )
+        records: tuple[SinkRecord, ...] = (decide,)
+        effects: tuple[Effect, ...] = (CancelTimer(_deadline_name(sink.name, attempt.nonce)),)
+        wanted = markers_wanted(attempt, decide)
+        if wanted.markers:
+            effects += (Send(MARKER_SENDER, wanted),)
+        else:
+            records += completion_records(sink, attempt, decide, self._limits.batches_max)
+        return Decision(records, effects, reason)
+
+    # ---------------------------------------------------------------------------------------------- branches
+
+    def _join(self, event: JoinAttempt, now: Millis) -> Decision[SinkRecord]:
+        refusal = refuse_join(self._map, self._limits, event)
+        if refusal is not None:
+            return _answer(event, *refusal)
+        joined = joined_before(self._map, event)
+        if joined is not None:
+            return _answer(event, join_answer(joined), "join_repeated")
+        if event.producer_id is None:
+            answer = JoinAnswer(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer id at hand; try again"
+            )
+            return _answer(event, answer, "join_without_producer_id")
+        assert not self.owns_producer(event.producer_id), ("a producer id is used once", event)
+        attempt = self._map.open_attempt(event.sink, event.nonce)
+        header = self._map.sinks[event.sink].header
+        assert header is not None, event
+        assert attempt is not None, event
+        assert attempt.opened is not None, event
+        joined_header = header_after_join(header, event, self._limits)
+        branch = new_branch(event, joined_header, event.producer_id, now)
+        changed = () if joined_header == header else (joined_header,)
+        return Decision(
+            records=(*changed, branch),
+            effects=(
+                Reply(event.request_id, join_answer(branch)),
+                _deadline(event.sink, event.nonce, attempt.opened.timeout_ms),
+            ),
+            label="adopted"
+            if joined_header.query_generation != header.query_generation
+            else "joined",
+        )
+
+    def _seal(self, event: SealBranch, now: Millis) -> Decision[SinkRecord]:
+        refusal = refuse_arguments(event, self._limits)
+        if refusal is not None:
+            return _answer(event, SealAnswer(*refusal), "seal_refused")
+        attempt = self._map.open_attempt(event.sink, event.nonce)
+        branch = attempt.branches.get(event.producer_id) if attempt is not None else None
+        message = ""
+        if attempt is None or attempt.opened is None:
+            message = f"attempt {event.nonce.hex()} is not open: superseded, decided or timed out"
+        elif branch is None or branch.producer_epoch != event.producer_epoch:
+            message = f"the attempt has no branch of producer id {event.producer_id}, epoch {event.producer_epoch}"
+        elif branch.is_sealed:
+            if (branch.row_count, branch.crc32c) == (event.row_count, event.crc32c):
+                return _answer(event, SealAnswer(), "seal_repeated")
+            message = (
+                f"producer id {event.producer_id} was sealed with {branch.row_count} other rows"
+            )
+        if message or branch is None or attempt is None or attempt.opened is None:
+            answer = SealAnswer(error_message=message, answer=_FENCED)
+            return _answer(event, answer, "seal_fenced")
+        # A partition that the branch wrote to must get its marker, or it would hold back readers for ever. So it
+        # is added here too, should a leader have let a batch in without asking.
+        written = {partition for partition, _ in event.last_sequences}
+        partitions = tuple(sorted(written.union(branch.partitions)))
+        sealed = replace(
+            branch,
+            sealed_time_ms=now,
+            row_count=event.row_count,
+            crc32c=event.crc32c,
+            partitions=partitions,
+        )
+        return Decision(
+            records=(sealed,),
+            effects=(
+                Reply(event.request_id, SealAnswer()),
+                _deadline(event.sink, event.nonce, attempt.opened.timeout_ms),
+            ),
+            label="sealed",
+        )
+
+    def _add_partitions(self, event: AddBranchPartitions) -> Decision[SinkRecord]:
+        """Facts 8.4 and 8.5, for an identity that is never used again: what is closed is fenced, not retried."""
+        key = self._map.attempt_of_producer.get(event.producer_id)
+        if key is None:
+            return _refuse_add(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        attempt = self._map.sinks[key[0]].attempts[key[1]]
+        branch = attempt.branches[event.producer_id]
+        stored = branch.producer_epoch if attempt.is_open else bumped(branch.producer_epoch)
+        if event.producer_epoch != stored:
+            return _refuse_add(event, ErrorCode.PRODUCER_FENCED)
+        if not attempt.is_open:
+            return _refuse_add(event, ErrorCode.CONCURRENT_TRANSACTIONS)
+        added = {partition for partition in event.partitions if partition not in branch.partitions}
+        if event.verify_only:
+            return _answer_add(event, added, ErrorCode.TRANSACTION_ABORTABLE, "verified")
+        if not added:
+            return _answer_add(event, added, ErrorCode.NONE, "add_repeated")
+        if branch.is_sealed:
+            return _refuse_add(event, ErrorCode.INVALID_TXN_STATE)
+        if len(branch.partitions) + len(added) > self._limits.partitions_max:
+            return _refuse_add(event, ErrorCode.POLICY_VIOLATION)
+        partitions = tuple(sorted(added.union(branch.partitions)))
+        answered = _answer_add(event, set(), ErrorCode.NONE, "added")
+        return replace(answered, records=(replace(branch, partitions=partitions),))
+
+    # ----------------------------------------------------------------------------------------------- markers
+
+    def _delivered(self, event: MarkersDelivered) -> Decision[SinkRecord]:
+        sink = self._map.sinks.get(event.decision_key.name)
+        attempt = sink.attempt_of_epoch(event.decision_key.number) if sink is not None else None
+        if sink is None or attempt is None or attempt.decide is None:
+            return Decision(label="delivery_ignored")
+        if event.outcome is not DeliveryOutcome.DELIVERED:
+            timer = SetTimer(
+                f"sink-markers/{sink.name}/{attempt.nonce.hex()}",
+                self._limits.redelivery_ms,
+                MarkersOverdue(sink.name, attempt.nonce),
+            )
+            return Decision(effects=(timer,), label=f"delivery_{event.outcome.value}")
+        records = completion_records(sink, attempt, attempt.decide, self._limits.batches_max)
+        return Decision(records, label="completed")
+
+    def _send_again(self, event: MarkersOverdue) -> Decision[SinkRecord]:
+        attempt = self._map.attempt(event.sink, event.nonce)
+        if attempt is None or attempt.decide is None:
+            return Decision(label="delivery_ignored")
+        return Decision(
+            effects=(_drive_markers(attempt, attempt.decide),), label="markers_sent_again"
+        )
+
+    def _describe(self, event: DescribeSink) -> Decision[SinkRecord]:
+        sink = self._map.sinks.get(event.sink)
+        if sink is None or sink.header is None:
+            unknown = SinkDescription(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, event.sink)
+            return _answer(event, unknown, "sink_unknown")
+        description = SinkDescription(
+            error_code=ErrorCode.NONE,
+            sink=sink.name,
+            query_id=sink.header.query_id,
+            last_committed_batch_id=sink.last_committed_batch_id,
+            sink_epoch=sink.header.sink_epoch,
+            attempts=tuple(describe_attempt(attempt) for attempt in sink.sorted_attempts()),
+            decisions=tuple(
+                DecisionDescription(
+                    batch.batch_id,
+                    batch.nonce,
+                    batch.branch_count,
+                    batch.row_count,
+                    batch.decided_time_ms,
+                )
+                for batch in sink.committed_batches()
+            ),
+        )
+        return _answer(event, description, "sink_described")
+
+
+def _drive_markers(attempt: Attempt, decide: Decide) -> Effect:
+    """Sends what a decision owes; with nothing owed (a crash cut its completion short) the completion itself."""
+    wanted = markers_wanted(attempt, decide)
+    if wanted.markers:
+        return Send(MARKER_SENDER, wanted)
+    return SetTimer(
+        f"sink-markers/{decide.sink}/{decide.nonce.hex()}",
+        Millis(0),
+        MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED),
+    )
+
+
+def _deadline_name(sink: str, nonce: bytes) -> str:
+    return f"sink-deadline/{sink}/{nonce.hex()}"
+
+
+def _deadline(sink: str, nonce: bytes, after_ms: int) -> SetTimer:
+    return SetTimer(
+        _deadline_name(sink, nonce), Millis(max(0, after_ms)), AttemptTimedOut(sink, nonce)
+    )
+
+
+def _refuse_add(event: AddBranchPartitions, error_code: ErrorCode) -> Decision[SinkRecord]:
+    label = f"add_{error_code.name.lower()}"
+    return _answer(event, AddBranchPartitionsAnswer(error_code), label)
+
+
+def _answer_add(
+    event: AddBranchPartitions, missing: set[Partition], missing_code: ErrorCode, label: str
+) -> Decision[SinkRecord]:
+    results = tuple(
+        (partition, missing_code if partition in missing else ErrorCode.NONE)
+        for partition in event.partitions
+    )
+    return _answer(event, AddBranchPartitionsAnswer(ErrorCode.NONE, results), label)
+
+
+def _answer(event: AnsweredEvent, answer: object, label: str) -> Decision[SinkRecord]:
+    return Decision(effects=(Reply(event.request_id, answer),), label=label)

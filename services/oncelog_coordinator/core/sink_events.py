@@ -1,0 +1,245 @@
+"""What happens to a Spark sink, and what it answers. The fields mirror `coordinator.proto`; its comments explain them.
+
+Every event with a `request_id` is answered once. An answer has two halves: `error_code` says that the call itself
+failed (bad argument, no producer id at hand, a bound reached); `answer` says how the protocol stands, and is an
+expected outcome. `error_message` is for people in both cases.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import Millis, Partition, ProducerEpoch, ProducerId, Sequence
+
+
+class SinkAnswer(IntEnum):
+    """The numbers are those of `SinkAnswer` in coordinator.proto, where each is explained."""
+
+    OK = 0
+    SKIP = 1
+    ALREADY = 2
+    ALREADY_OTHER = 3
+    FENCED = 4
+    QUERY_CHANGED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAttempt:
+    request_id: int
+    sink: str
+    nonce: bytes
+    timeout_ms: Millis
+    """0: the machine's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAttempt:
+    request_id: int
+    sink: str
+    nonce: bytes
+    query_id: str
+    run_id: str
+    """Empty for a batch job, which has none: such a run is never refused as superseded."""
+    batch_id: int
+    task_partition: int
+    task_attempt_id: int
+    adopt_query: bool = False
+    producer_id: ProducerId | None = None
+    """A fresh one, stamped by the shell when `wants_producer_id` says so; None when the shell has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealBranch:
+    request_id: int
+    sink: str
+    nonce: bytes
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    last_sequences: tuple[tuple[Partition, Sequence], ...]
+    row_count: int
+    crc32c: int
+
+
+@dataclass(frozen=True, slots=True)
+class BranchMessage:
+    """What one Spark task returned to its driver."""
+
+    nonce: bytes
+    query_id: str
+    skipped: bool
+    task_partition: int = -1
+    producer_id: ProducerId = ProducerId(-1)
+    producer_epoch: ProducerEpoch = ProducerEpoch(-1)
+    row_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBatch:
+    request_id: int
+    sink: str
+    batch_id: int
+    messages: tuple[BranchMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AbortAttempt:
+    request_id: int
+    sink: str
+    nonces: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddBranchPartitions:
+    """From a partition leader, before a branch's first batch there (or to verify, which changes nothing)."""
+
+    request_id: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    partitions: tuple[Partition, ...]
+    verify_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeSink:
+    request_id: int
+    sink: str
+
+
+AnsweredEvent = (
+    OpenAttempt
+    | JoinAttempt
+    | SealBranch
+    | CommitBatch
+    | AbortAttempt
+    | AddBranchPartitions
+    | DescribeSink
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptTimedOut:
+    """Timer: the deadline of an attempt may have passed."""
+
+    sink: str
+    nonce: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersOverdue:
+    """Timer: a decided attempt's markers were not delivered the last time; send them again."""
+
+    sink: str
+    nonce: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAnswer:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    answer: SinkAnswer = SinkAnswer.OK
+    sink_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAnswer:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    answer: SinkAnswer = SinkAnswer.OK
+    producer_id: ProducerId = ProducerId(-1)
+    producer_epoch: ProducerEpoch = ProducerEpoch(-1)
+    transactional_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SealAnswer:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    answer: SinkAnswer = SinkAnswer.OK
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAnswer:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    answer: SinkAnswer = SinkAnswer.OK
+
+
+@dataclass(frozen=True, slots=True)
+class AbortAnswer:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    aborted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AddBranchPartitionsAnswer:
+    """`error_code` is of the whole call; when it is NONE each partition has its own."""
+
+    error_code: ErrorCode
+    partitions: tuple[tuple[Partition, ErrorCode], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BranchDescription:
+    task_partition: int
+    task_attempt_id: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    sealed: bool
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptDescription:
+    nonce: bytes
+    batch_id: int
+    """-1 before the first join."""
+    state: str
+    """Open, Committing or Aborting."""
+    opened_time_ms: Millis
+    """-1: unknown, the attempt is being removed."""
+    deadline_ms: Millis
+    """-1: decided, it has none."""
+    branches: tuple[BranchDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionDescription:
+    batch_id: int
+    nonce: bytes
+    branch_count: int
+    row_count: int
+    decided_time_ms: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class SinkDescription:
+    error_code: ErrorCode
+    sink: str
+    query_id: str = ""
+    last_committed_batch_id: int = -1
+    sink_epoch: int = 0
+    attempts: tuple[AttemptDescription, ...] = ()
+    decisions: tuple[DecisionDescription, ...] = ()
+    """The newest last."""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchTransaction:
+    """A live branch as Kafka's DescribeTransactions and ListTransactions show a transaction."""
+
+    transactional_id: str
+    """`sink/batch/partition`."""
+    state: str
+    """Kafka's name: Ongoing, PrepareCommit or PrepareAbort."""
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    """Bumped once the branch is decided, as in TV2 (facts 8.7)."""
+    start_time_ms: Millis
+    last_update_time_ms: Millis
+    timeout_ms: Millis
+    """-1: unknown, the attempt is being removed."""
+    partitions: tuple[Partition, ...]
+    sink: str
+    nonce: bytes
+    """Names the attempt that an operator's abort has to end: branches end only together."""

@@ -1,0 +1,121 @@
+"""What happens when nobody comes: transactions that take too long, ids that nobody uses, operators who end one (facts
+8.9).
+
+Kafka looks every ten seconds for transactions past their timeout. Here each Ongoing transaction has a timer, so it is
+aborted within a second of its deadline; the comparison is the same, strictly past. A timer is only a hint: the wall
+clock decides when it fires, and a timer that comes early, or after the transaction has ended, changes nothing.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import Millis
+from oncelog.machine import Decision, Reply, SetTimer
+from oncelog_coordinator.core import fencing
+from oncelog_coordinator.core.add_partitions import timeout_timer
+from oncelog_coordinator.core.completion import timer_name
+from oncelog_coordinator.core.markers import DecisionKey
+from oncelog_coordinator.core.txn_events import (
+    ErrorAnswer,
+    ExpireIds,
+    ForceTerminate,
+    TxnTimedOut,
+)
+from oncelog_coordinator.core.txn_state import TxnMetadata, TxnRecord, TxnState, TxnTombstone
+
+RETRY_TIMEOUT_AFTER_MS: Final = Millis(1_000)
+"""How long an overdue abort waits for a producer id."""
+
+TOMBSTONES_MAX: Final = 1_000
+"""In one step; more expired ids are taken in the next one, soon after."""
+
+NEXT_TOMBSTONES_AFTER_MS: Final = Millis(50)
+
+EXPIRE_TIMER: Final = "expire ids"
+
+
+def timed_out(
+    txn: TxnMetadata | None, event: TxnTimedOut, key: DecisionKey, now: Millis
+) -> Decision[TxnRecord]:
+    if txn is None or txn.state is not TxnState.ONGOING or not txn.has_timeout:
+        return Decision(label="timer_outlived_transaction")
+    if not txn.deadline < now:
+        return Decision((), (timeout_timer(txn, now),), "timer_too_early")
+    aborted = fencing.fence_and_abort(
+        txn,
+        event.cluster_transaction_version,
+        event.new_producer_id,
+        key,
+        None,
+        "timed_out",
+        now,
+    )
+    if aborted is not None:
+        return aborted
+    later = SetTimer(
+        timer_name(txn.transactional_id),
+        RETRY_TIMEOUT_AFTER_MS,
+        TxnTimedOut(txn.transactional_id),
+    )
+    return Decision((), (later,), "timeout_waits_for_producer_id")
+
+
+def force_terminate(
+    txn: TxnMetadata | None, event: ForceTerminate, key: DecisionKey, now: Millis
+) -> Decision[TxnRecord]:
+    """Abort an Ongoing transaction for an operator. One that is already being aborted is a success."""
+    if txn is None:
+        return _answer(
+            event,
+            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+            f"no transactional.id {event.transactional_id!r} is known; list them first",
+        )
+    if txn.state is TxnState.PREPARE_ABORT:
+        return _answer(event, ErrorCode.NONE, "")
+    if txn.state is not TxnState.ONGOING:
+        return _answer(
+            event,
+            ErrorCode.INVALID_TXN_STATE,
+            f"{event.transactional_id!r} is in state {txn.state.kafka_name}: only an Ongoing "
+            "transaction can be terminated",
+        )
+    done = Reply(event.request_id, ErrorAnswer(ErrorCode.NONE))
+    aborted = fencing.fence_and_abort(
+        txn,
+        event.cluster_transaction_version,
+        event.new_producer_id,
+        key,
+        done,
+        "force_terminated",
+        now,
+    )
+    return aborted or _answer(
+        event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer id is at hand yet; try again"
+    )
+
+
+def expire_ids(
+    transactions: Iterable[TxnMetadata], expiration_ms: Millis, interval_ms: Millis, now: Millis
+) -> Decision[TxnRecord]:
+    """Forget ids whose last transition is at least `expiration_ms` old and that have nothing open."""
+    latest = now - expiration_ms
+    expired: list[TxnTombstone] = []
+    for txn in transactions:
+        if txn.state.is_idle and txn.last_update_timestamp <= latest:
+            expired.append(TxnTombstone(txn.transactional_id))
+            if len(expired) == TOMBSTONES_MAX:
+                break
+    is_full = len(expired) == TOMBSTONES_MAX
+    again = SetTimer(
+        EXPIRE_TIMER,
+        NEXT_TOMBSTONES_AFTER_MS if is_full else interval_ms,
+        ExpireIds(),
+        Millis(0) if is_full else Millis(interval_ms // 10),
+    )
+    return Decision(tuple(expired), (again,), "ids_expired" if expired else "no_id_expired")
+
+
+def _answer(event: ForceTerminate, error_code: ErrorCode, message: str) -> Decision[TxnRecord]:
+    label = "terminate_refused" if error_code is not ErrorCode.NONE else "already_terminating"
+    return Decision((), (Reply(event.request_id, ErrorAnswer(error_code, message)),), label)

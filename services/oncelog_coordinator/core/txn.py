@@ -1,0 +1,193 @@
+"""The transaction machine: every transactional.id of one `__transaction_state` partition.
+
+`decide` gives each event to the module that holds its table; `apply` keeps the newest state of each id; `resume` says
+what replayed state still owes the world: markers of prepared transactions, and a timer for each Ongoing one, which is
+left alone until its own timeout (facts 1.1, rows 2 and 3).
+
+Start with `txn_state`, then `end_txn`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from oncelog.ids import Millis, Offset, TransactionalId
+from oncelog.machine import Decision, Effect, Reply, SetTimer
+from oncelog_coordinator.core import (
+    add_partitions,
+    completion,
+    end_txn,
+    fencing,
+    init_producer_id,
+    timeouts,
+    views,
+)
+from oncelog_coordinator.core.markers import TXN_MACHINE, DecisionKey, MarkersDelivered
+from oncelog_coordinator.core.txn_events import (
+    AddPartitions,
+    DescribeTransaction,
+    EndTxn,
+    ExpireIds,
+    ForceTerminate,
+    InitProducerId,
+    ListTransactions,
+    ResendMarkers,
+    TxnEvent,
+    TxnTimedOut,
+    VerifyPartitions,
+)
+from oncelog_coordinator.core.txn_state import (
+    TxnMetadata,
+    TxnRecord,
+    TxnState,
+    TxnTombstone,
+    check_transition,
+)
+
+DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class TxnConfig:
+    """What a machine needs of the settings; Kafka's defaults (facts 10)."""
+
+    transactional_id_expiration_ms: Millis = Millis(7 * DAY_MS)
+    expire_interval_ms: Millis = Millis(3_600_000)
+    record_bytes_max: int = 900_000
+    """A transaction's partitions must fit one record; below max.message.bytes with room for the batch around it."""
+
+
+class TxnMachine:
+    """Decides every transaction of one shard. See `oncelog.machine.Machine` for the contract."""
+
+    def __init__(self, config: TxnConfig | None = None) -> None:
+        self._config = config or TxnConfig()
+        self._txns: dict[TransactionalId, TxnMetadata] = {}
+        self._decision_numbers: dict[TransactionalId, int] = {}
+        self._applied = 0
+        self._is_live = False
+
+    # ------------------------------------------------------------------------------------------------ the contract
+
+    def decide(self, event: TxnEvent, now: Millis) -> Decision[TxnRecord]:
+        match event:
+            case AddPartitions():
+                txn = self._txns.get(event.transactional_id)
+                return add_partitions.decide(txn, event, self._config.record_bytes_max, now)
+            case EndTxn():
+                txn = self._txns.get(event.transactional_id)
+                return end_txn.decide(txn, event, self._next_key(event.transactional_id), now)
+            case MarkersDelivered():
+                name = TransactionalId(event.decision_key.name)
+                is_current = self._is_current(event.decision_key)
+                return completion.markers_delivered(self._txns.get(name), is_current, event, now)
+            case InitProducerId():
+                txn = self._txns.get(event.transactional_id)
+                key = self._next_key(event.transactional_id)
+                return init_producer_id.decide(txn, event, key, now)
+            case VerifyPartitions():
+                return add_partitions.verify(self._txns.get(event.transactional_id), event)
+            case TxnTimedOut():
+                txn = self._txns.get(event.transactional_id)
+                key = self._next_key(event.transactional_id)
+                return timeouts.timed_out(txn, event, key, now)
+            case ResendMarkers():
+                name = TransactionalId(event.decision_key.name)
+                is_current = self._is_current(event.decision_key)
+                return completion.resend_markers(self._txns.get(name), is_current, event)
+            case ForceTerminate():
+                txn = self._txns.get(event.transactional_id)
+                key = self._next_key(event.transactional_id)
+                return timeouts.force_terminate(txn, event, key, now)
+            case _:
+                return self._decide_periodic_or_read(event, now)
+
+    def apply(self, offset: Offset, record: TxnRecord) -> None:
+        """Before `resume`, records come from a compacted log and states may be missing between two of them."""
+        self._applied += 1
+        name = record.transactional_id
+        if isinstance(record, TxnTombstone):
+            known = self._txns.pop(name, None)
+            assert not self._is_live or known is None or known.state.is_idle, (offset, known)
+            self._decision_numbers.pop(name, None)
+            return
+        if self._is_live:
+            check_transition(self._txns.get(name), record)
+        self._txns[name] = record
+        if record.state.is_prepared:
+            self._decision_numbers[name] = self._applied
+        else:
+            self._decision_numbers.pop(name, None)
+
+    def resume(self, now: Millis) -> Sequence[Effect]:
+        self._is_live = True
+        effects: list[Effect] = []
+        for name, txn in self._txns.items():
+            if txn.state.is_prepared:
+                key = DecisionKey(TXN_MACHINE, name, self._decision_numbers[name])
+                effects.append(completion.markers_wanted(txn, key))
+            elif txn.state is TxnState.ONGOING and txn.has_timeout:
+                effects.append(add_partitions.timeout_timer(txn, now))
+        interval_ms = self._config.expire_interval_ms
+        effects.append(
+            SetTimer(timeouts.EXPIRE_TIMER, interval_ms, ExpireIds(), Millis(interval_ms // 10))
+        )
+        return effects
+
+    # ------------------------------------------------------------------------------------------------ what others ask
+
+    def wants_producer_id(self, event: object) -> bool:
+        """Whether `decide(event)` may need `event.new_producer_id`. Asked synchronously, right before."""
+        match event:
+            case EndTxn():
+                return end_txn.wants_producer_id(self._txns.get(event.transactional_id), event)
+            case InitProducerId():
+                txn = self._txns.get(event.transactional_id)
+                return init_producer_id.wants_producer_id(txn, event)
+            case TxnTimedOut() | ForceTerminate():
+                txn = self._txns.get(event.transactional_id)
+                return fencing.wants_producer_id(txn, event.cluster_transaction_version)
+            case _:
+                return False
+
+    def knows(self, transactional_id: str) -> bool:
+        """An ordinary producer has used this transactional.id and it has not expired."""
+        return transactional_id in self._txns
+
+    def transaction(self, transactional_id: str) -> TxnMetadata | None:
+        return self._txns.get(TransactionalId(transactional_id))
+
+    @property
+    def transactions(self) -> Iterable[TxnMetadata]:
+        """All of them, in the order their ids were first seen."""
+        return self._txns.values()
+
+    # ------------------------------------------------------------------------------------------------
+
+    def _decide_periodic_or_read(
+        self, event: ExpireIds | DescribeTransaction | ListTransactions, now: Millis
+    ) -> Decision[TxnRecord]:
+        match event:
+            case ExpireIds():
+                config = self._config
+                return timeouts.expire_ids(
+                    self._txns.values(),
+                    config.transactional_id_expiration_ms,
+                    config.expire_interval_ms,
+                    now,
+                )
+            case DescribeTransaction():
+                described = views.describe(self._txns.get(event.transactional_id))
+                return Decision((), (Reply(event.request_id, described),), "described")
+            case ListTransactions():
+                listed = views.list_transactions(self._txns.values(), event, now)
+                return Decision((), (Reply(event.request_id, listed),), "listed")
+            case _:
+                assert_never(event)
+
+    def _next_key(self, transactional_id: TransactionalId) -> DecisionKey:
+        """Names the decision that the next applied record would be."""
+        return DecisionKey(TXN_MACHINE, transactional_id, self._applied + 1)
+
+    def _is_current(self, key: DecisionKey) -> bool:
+        return self._decision_numbers.get(TransactionalId(key.name)) == key.number

@@ -1,0 +1,169 @@
+"""What a TxnMachine is asked, and what it answers.
+
+An event that is answered carries the `request_id` of its answer. Identity is data: `new_producer_id` holds an id
+claimed by the shell when `TxnMachine.wants_producer_id(event)` says that the decision may need one; None there means
+that none was to be had, and the machine answers COORDINATOR_LOAD_IN_PROGRESS where it would need it (facts 9).
+`cluster_transaction_version` is the finalized feature level: it decides how the server itself aborts (facts 2.1).
+"""
+
+from dataclasses import dataclass
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    Millis,
+    Partition,
+    ProducerEpoch,
+    ProducerId,
+    TransactionalId,
+)
+from oncelog_coordinator.core.markers import DecisionKey, MarkersDelivered
+from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerId:
+    """A producer starts, continues after an error, or retries. Checked before by `init_producer_id.request_error`."""
+
+    request_id: int
+    transactional_id: TransactionalId
+    timeout_ms: Millis
+    expected_producer_id: ProducerId = NO_PRODUCER_ID
+    expected_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+    cluster_transaction_version: int = 2
+    new_producer_id: ProducerId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """From a client (version 0), or from a partition leader for a TV2 client (version 2)."""
+
+    request_id: int
+    transactional_id: TransactionalId
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    partitions: tuple[Partition, ...]
+    client_transaction_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyPartitions:
+    """A partition leader asks whether a TV1 client has added these partitions."""
+
+    request_id: int
+    transactional_id: TransactionalId
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndTxn:
+    request_id: int
+    transactional_id: TransactionalId
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    commit: bool
+    client_transaction_version: int = 0
+    new_producer_id: ProducerId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForceTerminate:
+    """An operator ends an Ongoing transaction: the producer is fenced and the transaction aborted."""
+
+    request_id: int
+    transactional_id: TransactionalId
+    cluster_transaction_version: int = 2
+    new_producer_id: ProducerId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TxnTimedOut:
+    """The timer of an Ongoing transaction."""
+
+    transactional_id: TransactionalId
+    cluster_transaction_version: int = 2
+    new_producer_id: ProducerId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResendMarkers:
+    """The timer after a delivery that was fenced or cancelled although this shard is still ours."""
+
+    decision_key: DecisionKey
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireIds:
+    """The periodic search for transactional.ids that nobody has used for long (facts 8.9)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeTransaction:
+    request_id: int
+    transactional_id: TransactionalId
+
+
+@dataclass(frozen=True, slots=True)
+class ListTransactions:
+    """Filters of `ListTransactions`; the pattern is checked before by `id_pattern.compile_id_pattern`."""
+
+    request_id: int
+    states: tuple[TxnState, ...] | None = None
+    """None: every state. An empty tuple matches nothing: only unknown names were given."""
+    producer_ids: tuple[ProducerId, ...] = ()
+    duration_ms: Millis = Millis(-1)
+    transactional_id_pattern: str = ""
+
+
+TxnEvent = (
+    InitProducerId
+    | AddPartitions
+    | VerifyPartitions
+    | EndTxn
+    | ForceTerminate
+    | TxnTimedOut
+    | MarkersDelivered
+    | ResendMarkers
+    | ExpireIds
+    | DescribeTransaction
+    | ListTransactions
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """To AddPartitions and ForceTerminate."""
+
+    error_code: ErrorCode
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityAnswer:
+    """To InitProducerId and EndTxn: the identity to go on with; -1/-1 on an error and to a TV1 EndTxn."""
+
+    error_code: ErrorCode
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyAnswer:
+    """`missing` partitions are not in the transaction: each gets TRANSACTION_ABORTABLE (facts 8.5)."""
+
+    error_code: ErrorCode
+    missing: tuple[Partition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeAnswer:
+    error_code: ErrorCode
+    transaction: TxnMetadata | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListAnswer:
+    transactions: tuple[TxnMetadata, ...]

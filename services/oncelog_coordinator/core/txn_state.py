@@ -1,0 +1,265 @@
+"""The stored state of one transactional.id, and every legal way to change it (facts 8.2).
+
+```
+Empty ──▶ Ongoing ──▶ PrepareCommit ──▶ CompleteCommit ──▶ Ongoing …
+  ▲          └──────▶ PrepareAbort ───▶ CompleteAbort ───▶ Ongoing …
+  └── InitProducerId ── Empty, CompleteCommit, CompleteAbort
+```
+
+Kafka keeps a `pendingState` beside this state while a record is on its way to the log. We do not: a record is applied
+as soon as it is decided, what it says to the world waits in the commit gate, and a failed append drops the machine.
+So `PrepareEpochFence` and `Dead`, which in Kafka exist only as pending states, are never stored here either.
+
+A state is a value: the record of a transition is the new state whole, as in Kafka's log.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from oncelog.ids import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    PRODUCER_EPOCH_MAX,
+    Millis,
+    Partition,
+    ProducerEpoch,
+    ProducerId,
+    TransactionalId,
+)
+
+EXHAUSTED_EPOCH: Final = PRODUCER_EPOCH_MAX - 1
+"""From here on a producer id must be replaced: the last epoch is kept for fencing (facts 10)."""
+
+TWO_PHASE_TIMEOUT_MS: Final = 2**31 - 1
+"""A transaction with this timeout is decided from outside and never timed out (KIP-939)."""
+
+TV2: Final = 2
+
+
+class TxnState(IntEnum):
+    """Kafka's numbers, as they stand in the log."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def kafka_name(self) -> str:
+        """As DescribeTransactions spells it, `PrepareCommit`."""
+        return KAFKA_NAMES[self]
+
+    @property
+    def is_prepared(self) -> bool:
+        """Decided, with markers still to be delivered."""
+        return self is TxnState.PREPARE_COMMIT or self is TxnState.PREPARE_ABORT
+
+    @property
+    def is_idle(self) -> bool:
+        """No transaction is open or being completed."""
+        return self in IDLE_STATES
+
+
+KAFKA_NAMES: Final = {
+    TxnState.EMPTY: "Empty",
+    TxnState.ONGOING: "Ongoing",
+    TxnState.PREPARE_COMMIT: "PrepareCommit",
+    TxnState.PREPARE_ABORT: "PrepareAbort",
+    TxnState.COMPLETE_COMMIT: "CompleteCommit",
+    TxnState.COMPLETE_ABORT: "CompleteAbort",
+    TxnState.DEAD: "Dead",
+    TxnState.PREPARE_EPOCH_FENCE: "PrepareEpochFence",
+}
+STATE_OF_NAME: Final = {name: state for state, name in KAFKA_NAMES.items()}
+IDLE_STATES: Final = (TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
+
+VALID_PREVIOUS: Final = {
+    TxnState.EMPTY: IDLE_STATES,
+    TxnState.ONGOING: (TxnState.ONGOING, *IDLE_STATES),
+    TxnState.PREPARE_COMMIT: (TxnState.ONGOING,),
+    TxnState.PREPARE_ABORT: (TxnState.ONGOING, *IDLE_STATES),
+    TxnState.COMPLETE_COMMIT: (TxnState.PREPARE_COMMIT,),
+    TxnState.COMPLETE_ABORT: (TxnState.PREPARE_ABORT,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TxnMetadata:
+    """One value of `__transaction_state` (facts 5.1)."""
+
+    transactional_id: TransactionalId
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    state: TxnState
+    timeout_ms: Millis
+    partitions: tuple[Partition, ...]
+    start_timestamp: Millis
+    """-1 only in Empty; after completion it is still the last transaction's."""
+    last_update_timestamp: Millis
+    previous_producer_id: ProducerId = NO_PRODUCER_ID
+    """The producer id before the last transition; it differs from the current one only across a rotation."""
+    next_producer_id: ProducerId = NO_PRODUCER_ID
+    """Takes over at completion because this one's epochs are exhausted."""
+    client_transaction_version: int = 0
+    """Decides how strictly leaders check the markers' epoch."""
+    last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+    """The epoch before the last bump: recognises a retry. Never persisted, so -1 after a replay."""
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self.producer_epoch >= EXHAUSTED_EPOCH
+
+    @property
+    def has_timeout(self) -> bool:
+        return self.timeout_ms != TWO_PHASE_TIMEOUT_MS
+
+    @property
+    def deadline(self) -> Millis:
+        """The transaction may be aborted when now is past this, not at it (facts 8.9)."""
+        return Millis(self.start_timestamp + self.timeout_ms)
+
+    def initialised(
+        self,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        last_producer_epoch: ProducerEpoch,
+        timeout_ms: Millis,
+        now: Millis,
+    ) -> "TxnMetadata":
+        """Empty, for the producer that is told this identity."""
+        return TxnMetadata(
+            self.transactional_id,
+            producer_id,
+            producer_epoch,
+            TxnState.EMPTY,
+            timeout_ms,
+            (),
+            NO_TIMESTAMP,
+            now,
+            self.producer_id,
+            NO_PRODUCER_ID,
+            self.client_transaction_version,
+            last_producer_epoch,
+        )
+
+    def with_partitions(
+        self, added: tuple[Partition, ...], client_transaction_version: int, now: Millis
+    ) -> "TxnMetadata":
+        """Ongoing with these partitions as well; the first ones start the transaction."""
+        is_new = self.state is not TxnState.ONGOING
+        return TxnMetadata(
+            self.transactional_id,
+            self.producer_id,
+            self.producer_epoch,
+            TxnState.ONGOING,
+            self.timeout_ms,
+            added if is_new else self.partitions + added,
+            now if is_new else self.start_timestamp,
+            now,
+            self.producer_id,
+            self.next_producer_id,
+            client_transaction_version,
+            self.last_producer_epoch,
+        )
+
+    def prepared(
+        self,
+        state: TxnState,
+        producer_epoch: ProducerEpoch,
+        last_producer_epoch: ProducerEpoch,
+        next_producer_id: ProducerId,
+        transaction_version: int,
+        now: Millis,
+    ) -> "TxnMetadata":
+        """The decision. An abort without a transaction (TV2) starts now; completion requires a start."""
+        return TxnMetadata(
+            self.transactional_id,
+            self.producer_id,
+            producer_epoch,
+            state,
+            self.timeout_ms,
+            self.partitions,
+            self.start_timestamp if self.state is TxnState.ONGOING else now,
+            now,
+            self.producer_id,
+            next_producer_id,
+            transaction_version,
+            last_producer_epoch,
+        )
+
+    def completed(self, now: Millis) -> "TxnMetadata":
+        """Every marker is written; a successor id, if one was chosen, takes over at epoch 0 (facts 8.7)."""
+        rotates = self.client_transaction_version >= TV2 and self.next_producer_id != NO_PRODUCER_ID
+        return TxnMetadata(
+            self.transactional_id,
+            self.next_producer_id if rotates else self.producer_id,
+            ProducerEpoch(0) if rotates else self.producer_epoch,
+            TxnState.COMPLETE_COMMIT
+            if self.state is TxnState.PREPARE_COMMIT
+            else TxnState.COMPLETE_ABORT,
+            self.timeout_ms,
+            (),
+            self.start_timestamp,
+            now,
+            self.producer_id,
+            NO_PRODUCER_ID,
+            self.client_transaction_version,
+            self.last_producer_epoch,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TxnTombstone:
+    """A null value: the id has expired and is forgotten."""
+
+    transactional_id: TransactionalId
+
+
+TxnRecord = TxnMetadata | TxnTombstone
+
+
+def next_identity(prepared: TxnMetadata) -> tuple[ProducerId, ProducerEpoch]:
+    """What the producer continues with once this prepared transaction is complete: TV2's EndTxn tells it at once."""
+    if prepared.next_producer_id != NO_PRODUCER_ID:
+        return prepared.next_producer_id, ProducerEpoch(0)
+    return prepared.producer_id, prepared.producer_epoch
+
+
+def check_transition(old: TxnMetadata | None, new: TxnMetadata) -> None:
+    """Asserts what holds between two neighbouring states (facts 8.2). A violation is our bug, never a client's."""
+    if old is None:
+        assert new.state is TxnState.EMPTY, ("first record", new)
+        return
+    assert old.state in VALID_PREVIOUS[new.state], (old, new)
+    assert new.previous_producer_id == old.producer_id, (old, new)
+    if new.state is TxnState.EMPTY:
+        assert not new.partitions, (old, new)
+        assert new.start_timestamp == NO_TIMESTAMP, (old, new)
+        if new.producer_id == old.producer_id:
+            assert new.producer_epoch - old.producer_epoch in (0, 1), (old, new)
+        else:
+            assert new.producer_epoch == 0, (old, new)
+        return
+    assert new.timeout_ms == old.timeout_ms, (old, new)
+    assert new.start_timestamp != NO_TIMESTAMP, (old, new)
+    if new.state is TxnState.ONGOING:
+        assert new.producer_id == old.producer_id, (old, new)
+        assert new.producer_epoch == old.producer_epoch, (old, new)
+        assert new.partitions[: len(old.partitions)] == old.partitions, (old, new)
+    elif new.state.is_prepared:
+        assert new.producer_id == old.producer_id, (old, new)
+        assert new.producer_epoch - old.producer_epoch in (0, 1), (old, new)
+        assert new.partitions == old.partitions, (old, new)
+    else:
+        assert not new.partitions, (old, new)
+        assert new.start_timestamp == old.start_timestamp, (old, new)
+        if new.producer_id == old.producer_id:
+            assert new.producer_epoch == old.producer_epoch, (old, new)
+        else:
+            assert (new.producer_id, new.producer_epoch) == (old.next_producer_id, 0), (old, new)

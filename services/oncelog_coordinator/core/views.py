@@ -1,0 +1,46 @@
+"""Reads for operators: DescribeTransactions and ListTransactions (facts 3).
+
+The duration filter is strict, and compares with the stored start, which is -1 in Empty: an Empty entry passes every
+duration. In CompleteCommit and CompleteAbort the start is still the last transaction's.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import Millis
+from oncelog_coordinator.core.id_pattern import compile_id_pattern
+from oncelog_coordinator.core.txn_events import DescribeAnswer, ListAnswer, ListTransactions
+from oncelog_coordinator.core.txn_state import STATE_OF_NAME, TxnMetadata, TxnState
+
+
+def split_state_filters(
+    names: Sequence[str],
+) -> tuple[tuple[TxnState, ...] | None, tuple[str, ...]]:
+    """(states to keep or None for all, names that are no state: told back, and matching nothing)."""
+    if not names:
+        return None, ()
+    known = tuple(STATE_OF_NAME[name] for name in names if name in STATE_OF_NAME)
+    return known, tuple(name for name in names if name not in STATE_OF_NAME)
+
+
+def describe(txn: TxnMetadata | None) -> DescribeAnswer:
+    if txn is None:
+        return DescribeAnswer(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    return DescribeAnswer(ErrorCode.NONE, txn)
+
+
+def list_transactions(
+    transactions: Iterable[TxnMetadata], filters: ListTransactions, now: Millis
+) -> ListAnswer:
+    """Raises KafkaError for a pattern that was not checked before."""
+    pattern = compile_id_pattern(filters.transactional_id_pattern)
+    return ListAnswer(
+        tuple(
+            txn
+            for txn in transactions
+            if (filters.states is None or txn.state in filters.states)
+            and (not filters.producer_ids or txn.producer_id in filters.producer_ids)
+            and (filters.duration_ms < 0 or now - txn.start_timestamp > filters.duration_ms)
+            and (pattern is None or pattern.matches(txn.transactional_id))
+        )
+    )

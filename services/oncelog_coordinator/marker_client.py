@@ -1,0 +1,118 @@
+"""Hands a shard's decisions to the marker sender and brings the outcome back as an event.
+
+One task per decision, because delivery ends only when every partition leader has its marker. Repeating the call is
+safe: a marker that is already written is harmless (facts 8.11). What is under way when the shard is lost is forgotten
+here; the shard's next owner derives it again from the log.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from oncelog.api.v1 import marker_sender_pb2 as pb
+from oncelog.api.v1 import storage_pb2, types_pb2
+from oncelog.ids import CoordinatorEpoch, Partition
+from oncelog.machine import Send
+from oncelog.rpc.directory import Directory
+from oncelog_coordinator.backoff import Backoff
+from oncelog_coordinator.core.markers import (
+    MARKER_SENDER,
+    DeliveryOutcome,
+    MarkersDelivered,
+    MarkersWanted,
+)
+from oncelog_coordinator.settings import CoordinatorSettings
+
+_log = logging.getLogger(__name__)
+
+_OUTCOMES: Final = {
+    pb.DELIVERED: DeliveryOutcome.DELIVERED,
+    pb.FENCED: DeliveryOutcome.FENCED,
+    pb.CANCELLED: DeliveryOutcome.CANCELLED,
+}
+
+
+class MarkerClient:
+    """Of one shard under one coordinator epoch. `slots` bounds the deliveries of the whole process."""
+
+    def __init__(
+        self,
+        shard: int,
+        coordinator_epoch: CoordinatorEpoch,
+        directory: Directory,
+        settings: CoordinatorSettings,
+        slots: asyncio.Semaphore,
+        feed_back: Callable[[MarkersDelivered], None],
+    ) -> None:
+        self._shard = shard
+        self._coordinator_epoch = coordinator_epoch
+        self._directory = directory
+        self._settings = settings
+        self._slots = slots
+        self._feed_back = feed_back
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(self, effect: Send) -> None:
+        """The machine's `Send` effect; returns at once."""
+        assert effect.destination == MARKER_SENDER, effect
+        wanted: MarkersWanted = effect.message
+        task = asyncio.create_task(
+            self._deliver(wanted), name=f"markers {wanted.decision_key.name}"
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Forget what is under way."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def cancel_at_sender(self) -> None:
+        """Tell the marker sender that this shard is no longer ours. Only saves it work: leaders fence what it sends."""
+        request = pb.CancelShardRequest(
+            shard=self._shard, coordinator_epoch=self._coordinator_epoch
+        )
+        try:
+            await self._directory.marker_sender().CancelShard(request)
+        except Exception as error:
+            _log.info("marker sender was not told that shard %d moved: %s", self._shard, error)
+
+    async def _deliver(self, wanted: MarkersWanted) -> None:
+        request = self._request(wanted)
+        backoff = Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms)
+        async with self._slots:
+            while True:
+                try:
+                    response: Any = await self._directory.marker_sender().DeliverMarkers(request)
+                    break
+                except Exception as error:
+                    _log.info("markers of %s: %s; trying again", wanted.decision_key.name, error)
+                    await backoff.pause()
+        self._feed_back(
+            MarkersDelivered(
+                wanted.decision_key,
+                _OUTCOMES[response.outcome],
+                tuple(Partition(gone.topic, gone.partition) for gone in response.dropped),
+            )
+        )
+
+    def _request(self, wanted: MarkersWanted) -> Any:
+        return pb.DeliverMarkersRequest(
+            shard=self._shard,
+            markers=[
+                storage_pb2.TxnMarker(
+                    producer_id=marker.producer_id,
+                    producer_epoch=marker.producer_epoch,
+                    commit=marker.commit,
+                    coordinator_epoch=self._coordinator_epoch,
+                    transaction_version=marker.transaction_version,
+                    partitions=[
+                        types_pb2.TopicPartition(topic=topic, partition=partition)
+                        for topic, partition in marker.partitions
+                    ],
+                )
+                for marker in wanted.markers
+            ],
+        )

@@ -1,0 +1,123 @@
+"""Producer ids from blocks of the controller: `claim` is immediate, the next block is fetched before it is needed
+(facts 9).
+
+The controller's journal holds a block before it is answered, and a block is used by one process only, so an id is never
+used twice; a crash loses the rest of a block, which costs nothing but numbers.
+"""
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.errors import ErrorCode, KafkaError, error_code_of
+from oncelog.ids import ProducerId
+from oncelog.rpc.directory import Directory
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog_coordinator.backoff import Backoff
+
+_log = logging.getLogger(__name__)
+
+PREFETCH_PERCENT: Final = 90
+"""Of a block handed out when the next one is asked for."""
+
+BACKOFF_MS: Final = 50
+BACKOFF_MAX_MS: Final = 1_000
+CALL_TIMEOUT_S: Final = 5.0
+_INT64_MAX: Final = 2**63 - 1
+
+
+class ProducerIds:
+    """The ids this process may hand out. At most one block is held beside the current one."""
+
+    def __init__(self, node_id: int, metadata: MetadataFollower, directory: Directory) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._directory = directory
+        self._current = range(0)
+        self._position = 0
+        self._prefetch_at = 0
+        self._next: range | None = None
+        self._last_id = -1
+        self._fetch: asyncio.Task[None] | None = None
+        self._arrived = asyncio.Event()
+
+    def claim(self) -> ProducerId | None:
+        """An id nobody else has; None while no block is at hand (one is then on its way)."""
+        if self._position >= len(self._current):
+            if self._next is None:
+                self._prefetch()
+                return None
+            self._install(self._next)
+            self._next = None
+        claimed = self._current[self._position]
+        self._position += 1
+        if self._position > self._prefetch_at and self._next is None:
+            self._prefetch()
+        return ProducerId(claimed)
+
+    async def claim_when_ready(self) -> ProducerId:
+        """As `claim`, but waits for a block. The caller sets the limit."""
+        while (claimed := self.claim()) is None:
+            await self._arrived.wait()
+        return claimed
+
+    async def start(self) -> None:
+        """Returns when the first block is here. The caller sets the limit; fetching goes on behind it."""
+        self._prefetch()
+        await self._arrived.wait()
+
+    async def stop(self) -> None:
+        if self._fetch is not None:
+            self._fetch.cancel()
+            await asyncio.gather(self._fetch, return_exceptions=True)
+
+    def _install(self, block: range) -> None:
+        self._current = block
+        self._position = 0
+        self._prefetch_at = len(block) * PREFETCH_PERCENT // 100
+
+    def _prefetch(self) -> None:
+        if self._fetch is None or self._fetch.done():
+            self._arrived.clear()
+            self._fetch = asyncio.create_task(self._fetch_block(), name="producer id block")
+
+    async def _fetch_block(self) -> None:
+        # Safe to repeat: an answer that was lost costs a block, and blocks are never handed out twice.
+        backoff = Backoff(BACKOFF_MS, BACKOFF_MAX_MS)
+        while True:
+            try:
+                async with asyncio.timeout(CALL_TIMEOUT_S):
+                    block = await self._ask_controller()
+                break
+            except TimeoutError:
+                _log.warning(
+                    "no answer about producer ids within %.1f s; asking again", CALL_TIMEOUT_S
+                )
+            except Exception as error:
+                _log.warning("no producer ids yet: %s", error)
+                await backoff.pause()
+        self._last_id = block[-1]
+        if self._position >= len(self._current):
+            self._install(block)
+        else:
+            self._next = block
+        self._arrived.set()
+
+    async def _ask_controller(self) -> range:
+        node = self._metadata.image.nodes.get(self._node_id)
+        if node is None:
+            raise KafkaError(
+                ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {self._node_id} is not in the metadata"
+            )
+        request = pb.AllocateProducerIdsRequest(node_id=self._node_id, node_epoch=node.node_epoch)
+        answer: Any = await self._directory.controller().AllocateProducerIds(request)
+        if answer.status.error_code != ErrorCode.NONE:
+            raise KafkaError(error_code_of(answer.status.error_code), answer.status.error_message)
+        first, count = answer.first_producer_id, answer.producer_id_count
+        if first < 0 or count <= 0 or first + count > _INT64_MAX or first <= self._last_id:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"controller offered producer ids from {first}, {count} of them, after {self._last_id}",
+            )
+        return range(first, first + count)

@@ -1,0 +1,338 @@
+"""The TransactionCoordinator service: protobuf to events and answers to protobuf, nothing else.
+
+Every method answers with Kafka error codes and raises nothing. The order of the first checks is facts 8.1: what is
+wrong with the request itself, then whether the shard is here, then the machine.
+"""
+
+import asyncio
+from typing import Any
+
+from oncelog.api.v1 import coordinator_pb2 as pb
+from oncelog.api.v1 import types_pb2
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import (
+    CONSUMER_OFFSETS_TOPIC,
+    Millis,
+    Partition,
+    ProducerEpoch,
+    ProducerId,
+    TransactionalId,
+    shard_of,
+)
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog.runtime import DriverStopped
+from oncelog_coordinator.core import init_producer_id
+from oncelog_coordinator.core.id_pattern import compile_id_pattern
+from oncelog_coordinator.core.txn_events import (
+    AddPartitions,
+    DescribeAnswer,
+    DescribeTransaction,
+    EndTxn,
+    ErrorAnswer,
+    ForceTerminate,
+    IdentityAnswer,
+    InitProducerId,
+    ListAnswer,
+    ListTransactions,
+    VerifyAnswer,
+    VerifyPartitions,
+)
+from oncelog_coordinator.core.txn_state import TxnMetadata
+from oncelog_coordinator.core.views import split_state_filters
+from oncelog_coordinator.producer_ids import ProducerIds
+from oncelog_coordinator.settings import CoordinatorSettings
+from oncelog_coordinator.shards import Reign, Shards, ShardUnavailable
+from oncelog_coordinator.sink_servicer import SinkCalls
+
+TRANSACTIONS_PER_CALL_MAX = 1_000
+"""In one AddPartitionsToTxn of a storage leader, or ids in one DescribeTransactions."""
+
+
+class TransactionCoordinatorServicer(SinkCalls):
+    """Methods are named and shaped by `coordinator.proto`; those of Spark sinks are in `SinkCalls`."""
+
+    def __init__(
+        self,
+        node_id: int,
+        metadata: MetadataFollower,
+        shards: Shards,
+        producer_ids: ProducerIds,
+        settings: CoordinatorSettings,
+    ) -> None:
+        super().__init__(shards)
+        self._node_id = node_id
+        self._metadata = metadata
+        self._producer_ids = producer_ids
+        self._settings = settings
+
+    # ------------------------------------------------------------------------------------------------ producers
+
+    async def InitProducerId(self, request: Any, context: Any) -> Any:
+        if not request.HasField("transactional_id"):
+            return self._idempotent_producer()
+        settings = self._settings
+        error_code = init_producer_id.request_error(
+            request.transactional_id,
+            request.transaction_timeout_ms,
+            request.producer_id,
+            request.producer_epoch,
+            enable_two_phase_commit=request.enable_two_phase_commit,
+            keep_prepared_transaction=request.keep_prepared_transaction,
+            two_phase_commit_enabled=settings.two_phase_commit_enabled,
+            timeout_max_ms=settings.transaction_max_timeout_ms,
+        )
+        if error_code is not ErrorCode.NONE:
+            return _initialised(IdentityAnswer(error_code))
+        timeout_ms = init_producer_id.effective_timeout_ms(
+            request.transaction_timeout_ms, enable_two_phase_commit=request.enable_two_phase_commit
+        )
+        try:
+            driver = self._shards.driver_for(request.transactional_id)
+            request_id = driver.request_id()
+            event = InitProducerId(
+                request_id,
+                request.transactional_id,
+                timeout_ms,
+                ProducerId(request.producer_id),
+                ProducerEpoch(request.producer_epoch),
+            )
+            return _initialised(await driver.ask(event, request_id))
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return _initialised(IdentityAnswer(unavailable.error_code))
+
+    def _idempotent_producer(self) -> Any:
+        """No transactional.id: an id at epoch 0, and nothing to remember."""
+        claimed = self._producer_ids.claim()
+        if claimed is None:
+            return _initialised(IdentityAnswer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        return _initialised(IdentityAnswer(ErrorCode.NONE, claimed, ProducerEpoch(0)))
+
+    # ------------------------------------------------------------------------------------------------ partitions
+
+    async def AddPartitionsToTxn(self, request: Any, context: Any) -> Any:
+        transactions = request.transactions
+        if len(transactions) == 1:
+            results = [await self._add_partitions(transactions[0])]
+        else:
+            results = list(await asyncio.gather(*map(self._add_partitions, transactions)))
+        return pb.AddPartitionsToTxnResponse(results=results)
+
+    async def _add_partitions(self, asked: Any) -> Any:
+        name = asked.transactional_id
+        if not name:
+            return _whole(name, ErrorCode.INVALID_REQUEST)
+        partitions = tuple(Partition(p.topic, p.partition) for p in asked.partitions)
+        image = self._metadata.image
+        known = [image.partition(partition) is not None for partition in partitions]
+        if not all(known):
+            # One failed partition fails them all; the others were not attempted (facts 3).
+            codes = [
+                ErrorCode.OPERATION_NOT_ATTEMPTED
+                if is_known
+                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                for is_known in known
+            ]
+            return _each(name, zip(partitions, codes, strict=True))
+        try:
+            driver = self._shards.driver_for(name)
+            request_id = driver.request_id()
+            identity = (request_id, name, asked.producer_id, asked.producer_epoch, partitions)
+            if asked.verify_only:
+                verified: VerifyAnswer = await driver.ask(VerifyPartitions(*identity), request_id)
+                return _verified(name, verified, partitions)
+            event = AddPartitions(*identity, asked.client_transaction_version)
+            added: ErrorAnswer = await driver.ask(event, request_id)
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return _whole(name, unavailable.error_code)
+        if added.error_code is not ErrorCode.NONE:
+            return _whole(name, added.error_code)
+        return _each(name, ((partition, ErrorCode.NONE) for partition in partitions))
+
+    async def AddOffsetsToTxn(self, request: Any, context: Any) -> Any:
+        """Adds the partition of `__consumer_offsets` where the group's offsets are kept. Always TV0 (facts 2.1)."""
+        if not request.transactional_id:
+            return pb.AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+        offsets = self._metadata.image.topics.get(CONSUMER_OFFSETS_TOPIC)
+        if offsets is None or not offsets.partitions:
+            return pb.AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        partition = Partition(
+            CONSUMER_OFFSETS_TOPIC, shard_of(request.group_id, len(offsets.partitions))
+        )
+        try:
+            driver = self._shards.driver_for(request.transactional_id)
+            request_id = driver.request_id()
+            event = AddPartitions(
+                request_id,
+                request.transactional_id,
+                request.producer_id,
+                request.producer_epoch,
+                (partition,),
+            )
+            answer: ErrorAnswer = await driver.ask(event, request_id)
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return pb.AddOffsetsToTxnResponse(error_code=unavailable.error_code)
+        return pb.AddOffsetsToTxnResponse(error_code=answer.error_code)
+
+    # ------------------------------------------------------------------------------------------------ end
+
+    async def EndTxn(self, request: Any, context: Any) -> Any:
+        name = request.transactional_id
+        if not name:
+            return _ended(IdentityAnswer(ErrorCode.INVALID_REQUEST))
+        try:
+            driver = self._shards.driver_for(name)
+            request_id = driver.request_id()
+            event = EndTxn(
+                request_id,
+                name,
+                request.producer_id,
+                request.producer_epoch,
+                request.committed,
+                request.client_transaction_version,
+            )
+            return _ended(await driver.ask(event, request_id))
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return _ended(IdentityAnswer(unavailable.error_code))
+
+    async def ForceTerminateTransaction(self, request: Any, context: Any) -> Any:
+        name = request.transactional_id
+        if not name:
+            return pb.ForceTerminateTransactionResponse(
+                error_code=ErrorCode.INVALID_REQUEST, error_message="transactional_id is empty"
+            )
+        try:
+            driver = self._shards.driver_for(name)
+            request_id = driver.request_id()
+            event = ForceTerminate(request_id, TransactionalId(name))
+            answer: ErrorAnswer = await driver.ask(event, request_id)
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return pb.ForceTerminateTransactionResponse(
+                error_code=unavailable.error_code, error_message=str(unavailable)
+            )
+        return pb.ForceTerminateTransactionResponse(
+            error_code=answer.error_code, error_message=answer.message
+        )
+
+    # ------------------------------------------------------------------------------------------------ views
+
+    async def DescribeTransactions(self, request: Any, context: Any) -> Any:
+        names = request.transactional_ids[:TRANSACTIONS_PER_CALL_MAX]
+        described = await asyncio.gather(*map(self._describe, names))
+        refused = [
+            pb.TransactionDescription(error_code=ErrorCode.INVALID_REQUEST, transactional_id=name)
+            for name in request.transactional_ids[TRANSACTIONS_PER_CALL_MAX:]
+        ]
+        return pb.DescribeTransactionsResponse(transactions=[*described, *refused])
+
+    async def _describe(self, name: str) -> Any:
+        error_code = ErrorCode.INVALID_REQUEST
+        if name:
+            try:
+                driver = self._shards.driver_for(name)
+                request_id = driver.request_id()
+                event = DescribeTransaction(request_id, TransactionalId(name))
+                answer: DescribeAnswer = await driver.ask(event, request_id)
+                reign = self._shards.reign_of(name)
+                if answer.transaction is not None and reign is not None:
+                    return self._description(answer.transaction, reign)
+                error_code = answer.error_code
+            except (ShardUnavailable, DriverStopped) as unavailable:
+                error_code = unavailable.error_code
+        return pb.TransactionDescription(error_code=error_code, transactional_id=name)
+
+    async def ListTransactions(self, request: Any, context: Any) -> Any:
+        states, unknown = split_state_filters(request.state_filters)
+        found: list[Any] = []
+        try:
+            compile_id_pattern(request.transactional_id_pattern)
+            for reign, driver in self._shards.drivers():
+                request_id = driver.request_id()
+                event = ListTransactions(
+                    request_id,
+                    states,
+                    tuple(map(ProducerId, request.producer_id_filters)),
+                    Millis(request.duration_filter_ms),
+                    request.transactional_id_pattern,
+                )
+                answer: ListAnswer = await driver.ask(event, request_id)
+                found += [self._description(txn, reign) for txn in answer.transactions]
+        except KafkaError as refused:
+            return pb.ListTransactionsResponse(
+                error_code=refused.error_code,
+                error_message=refused.message,
+                unknown_state_filters=unknown,
+            )
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return pb.ListTransactionsResponse(
+                error_code=unavailable.error_code,
+                error_message=str(unavailable),
+                unknown_state_filters=unknown,
+            )
+        return pb.ListTransactionsResponse(transactions=found, unknown_state_filters=unknown)
+
+    def _description(self, txn: TxnMetadata, reign: Reign) -> Any:
+        return pb.TransactionDescription(
+            transactional_id=txn.transactional_id,
+            state=txn.state.kafka_name,
+            transaction_timeout_ms=txn.timeout_ms,
+            transaction_start_time_ms=txn.start_timestamp,
+            producer_id=txn.producer_id,
+            producer_epoch=txn.producer_epoch,
+            partitions=[
+                types_pb2.TopicPartition(topic=topic, partition=partition)
+                for topic, partition in txn.partitions
+            ],
+            last_update_time_ms=txn.last_update_timestamp,
+            shard=reign.shard,
+            coordinator=self._node_id,
+            coordinator_epoch=reign.coordinator_epoch,
+            client_transaction_version=txn.client_transaction_version,
+        )
+
+
+_Result = pb.AddPartitionsToTxnResponse.Result
+
+
+def _initialised(answer: IdentityAnswer) -> Any:
+    return pb.InitProducerIdResponse(
+        error_code=answer.error_code,
+        producer_id=answer.producer_id,
+        producer_epoch=answer.producer_epoch,
+        ongoing_producer_id=-1,
+        ongoing_producer_epoch=-1,
+    )
+
+
+def _ended(answer: IdentityAnswer) -> Any:
+    return pb.EndTxnResponse(
+        error_code=answer.error_code,
+        producer_id=answer.producer_id,
+        producer_epoch=answer.producer_epoch,
+    )
+
+
+def _whole(transactional_id: str, error_code: ErrorCode) -> Any:
+    return _Result(transactional_id=transactional_id, error_code=error_code)
+
+
+def _each(transactional_id: str, codes: Any) -> Any:
+    return _Result(
+        transactional_id=transactional_id,
+        partitions=[
+            types_pb2.PartitionError(topic=topic, partition=partition, error_code=error_code)
+            for (topic, partition), error_code in codes
+        ],
+    )
+
+
+def _verified(
+    transactional_id: str, answer: VerifyAnswer, partitions: tuple[Partition, ...]
+) -> Any:
+    if answer.error_code is not ErrorCode.NONE:
+        return _whole(transactional_id, answer.error_code)
+    missing = frozenset(answer.missing)
+    codes = (
+        ErrorCode.TRANSACTION_ABORTABLE if partition in missing else ErrorCode.NONE
+        for partition in partitions
+    )
+    return _each(transactional_id, zip(partitions, codes, strict=True))

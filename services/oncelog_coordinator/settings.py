@@ -1,0 +1,62 @@
+"""The coordinator's knobs; each is read from ONCELOG_COORDINATOR_<NAME>. Defaults are Kafka's where it has the same
+(facts 10)."""
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+DAY_MS = 86_400_000
+
+
+class CoordinatorSettings(BaseSettings):
+    """Set once per process. Times are in milliseconds."""
+
+    model_config = SettingsConfigDict(env_prefix="ONCELOG_COORDINATOR_", frozen=True)
+
+    transaction_max_timeout_ms: int = Field(
+        900_000,
+        ge=1,
+        le=2**31 - 2,
+        description="longest transaction timeout a producer may ask for; an abandoned one holds "
+        "back read_committed consumers for this long",
+    )
+    transactional_id_expiration_ms: int = Field(
+        7 * DAY_MS,
+        ge=1,
+        description="an id unused for this long is forgotten; keep it above the longest pause of "
+        "an application",
+    )
+    expire_ids_interval_ms: int = Field(
+        3_600_000, ge=10, description="how often expired ids are looked for"
+    )
+    two_phase_commit_enabled: bool = Field(
+        False, description="allow producers whose transactions never time out (KIP-939)"
+    )
+    append_timeout_ms: int = Field(
+        5_000,
+        ge=10,
+        description="how long an append to the shard's log is retried before clients are told to "
+        "look for the coordinator again; above a leader election, below a client's request timeout",
+    )
+    retry_backoff_ms: int = Field(
+        50,
+        ge=1,
+        le=60_000,
+        description="first pause before a failed call to another role is repeated",
+    )
+    retry_backoff_max_ms: int = Field(
+        1_000, ge=1, le=60_000, description="longest such pause; half of it is random"
+    )
+    deliveries_max: int = Field(
+        1_000,
+        ge=1,
+        description="decisions handed to the marker sender at one time; more wait here, not there",
+    )
+    start_timeout_ms: int = Field(
+        5_000,
+        ge=0,
+        description="how long start waits for its shards and first producer ids; after that they "
+        "go on loading while clients are told COORDINATOR_LOAD_IN_PROGRESS",
+    )
+    story_steps_max: int = Field(
+        256, ge=0, description="recent steps kept per shard for `story`; about 200 bytes each"
+    )

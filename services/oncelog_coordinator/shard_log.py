@@ -1,0 +1,314 @@
+"""A shard's journal: one partition of `__transaction_state`, behind whichever storage node leads it.
+
+Only the shard's coordinator writes here, and three things keep it so:
+
+* every append carries the coordinator epoch, and a leader that has seen a newer one refuses it;
+* every append says where it expects the log to end, so one decided without knowing the newest record is refused;
+* the coordinator is an idempotent producer to its shard, with an id of its own per load: an append whose answer was
+lost is repeated byte for byte, and the leader answers for the first one.
+
+What cannot be settled within `append_timeout_ms` fails the append: the machine is dropped, and replaying tells what was
+written. Replay reads to the log's end, not to the high watermark (facts 1.1, row 3), but waits until the high
+watermark has passed what it read: markers must not go out for a decision that a lost leader takes with it.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.api.v1 import types_pb2
+from oncelog.errors import ErrorCode, KafkaError, OncelogError, error_code_of
+from oncelog.ids import CoordinatorEpoch, Offset, Partition, ProducerId, next_sequence
+from oncelog.journal import AppendFailed
+from oncelog.record.batch import CONTROL, HEADER_BYTES, BatchHeader, iter_headers
+from oncelog.record.records import Record, decode_batch, encode_batch
+from oncelog.rpc.directory import Directory
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog.runtime import Clock
+from oncelog_coordinator.backoff import Backoff
+from oncelog_coordinator.core.shard_machine import (
+    ShardRecord,
+    decode_shard_record,
+    encode_shard_record,
+)
+from oncelog_coordinator.settings import CoordinatorSettings
+
+_log = logging.getLogger(__name__)
+
+FETCH_BYTES: Final = 4 * 1024 * 1024
+FETCH_TIMEOUT_S: Final = 10.0
+RECORD_OVERHEAD_BYTES: Final = 32
+"""At most, around a record's key and value in a batch."""
+
+NOT_WRITTEN_YET: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Repeating the identical batch may succeed, and can do no harm."""
+
+TOLD_TO_CLIENTS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.LEADER_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.INVALID_PRODUCER_EPOCH: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""Append failure → what a client is told (facts 6); what is not here stays as it is."""
+
+
+class ReplayFailed(OncelogError):
+    """The shard's log could not be read. Reading it again is safe."""
+
+
+class ShardLog:
+    """Implements `oncelog.journal.Journal` for one load of one shard."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        coordinator_epoch: CoordinatorEpoch,
+        metadata: MetadataFollower,
+        directory: Directory,
+        claim_producer_id: Callable[[], Awaitable[ProducerId]],
+        clock: Clock,
+        settings: CoordinatorSettings,
+    ) -> None:
+        self._partition = partition
+        self._coordinator_epoch = coordinator_epoch
+        self._metadata = metadata
+        self._directory = directory
+        self._claim_producer_id = claim_producer_id
+        self._clock = clock
+        self._settings = settings
+        self._wire_partition = types_pb2.TopicPartition(
+            topic=partition.topic, partition=partition.partition
+        )
+        self._next_offset = 0
+        self._producer_id: ProducerId | None = None
+        self._next_sequence = 0
+
+    @property
+    def next_offset(self) -> Offset:
+        return Offset(self._next_offset)
+
+    # ------------------------------------------------------------------------------------------------ append
+
+    async def append(self, records: Sequence[ShardRecord]) -> Offset:
+        """One batch, or as many as the topic's max.message.bytes asks for. Raises AppendFailed."""
+        first = self._next_offset
+        if self._producer_id is None:
+            self._producer_id = await self._claim()
+        version = min(1, self._metadata.image.transaction_version)
+        now = self._clock.now()
+        encoded = [Record(*encode_shard_record(record, version), now) for record in records]
+        for chunk in self._chunks(encoded):
+            await self._append_batch(chunk)
+        return Offset(first)
+
+    async def _claim(self) -> ProducerId:
+        try:
+            async with asyncio.timeout(self._settings.append_timeout_ms / 1000):
+                return await self._claim_producer_id()
+        except TimeoutError:
+            raise AppendFailed(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, "no producer id for the shard's own appends"
+            ) from None
+
+    def _chunks(self, records: list[Record]) -> list[list[Record]]:
+        """One oversized record is still attempted alone: the leader's refusal is the better message."""
+        if len(records) == 1:
+            return [records]
+        limit = self._metadata.image.topic_config(self._partition.topic).max_message_bytes
+        chunks: list[list[Record]] = [[]]
+        size = HEADER_BYTES
+        for record in records:
+            assert record.key is not None, record
+            cost = RECORD_OVERHEAD_BYTES + len(record.key) + len(record.value or b"")
+            if chunks[-1] and size + cost > limit:
+                chunks.append([])
+                size = HEADER_BYTES
+            chunks[-1].append(record)
+            size += cost
+        return chunks
+
+    async def _append_batch(self, records: list[Record]) -> None:
+        assert self._producer_id is not None, "claimed before the first batch"
+        batch = encode_batch(
+            records,
+            producer_id=self._producer_id,
+            producer_epoch=0,
+            base_sequence=self._next_sequence,
+        )
+        request = pb.AppendRequest(
+            partition=self._wire_partition,
+            coordinator_epoch=self._coordinator_epoch,
+            records=bytes(batch),
+            timeout_ms=self._settings.append_timeout_ms,
+            expected_base_offset=self._next_offset,
+        )
+        await self._append_until_settled(request)
+        self._next_offset += len(records)
+        self._next_sequence = next_sequence(self._next_sequence, len(records))
+
+    async def _append_until_settled(self, request: Any) -> None:
+        """Repeat the identical batch until the leader answers for it, or time is up."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.append_timeout_ms / 1000
+        backoff = Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms)
+        while True:
+            error_code, message = await self._append_once(request, deadline)
+            if error_code is ErrorCode.NONE:
+                return
+            if error_code not in NOT_WRITTEN_YET or loop.time() >= deadline:
+                told = TOLD_TO_CLIENTS.get(error_code, error_code)
+                raise AppendFailed(told, f"{self._partition}: {error_code.name} {message}")
+            await backoff.pause()
+
+    async def _append_once(self, request: Any, deadline: float) -> tuple[ErrorCode, str]:
+        try:
+            storage = self._leader()
+            async with asyncio.timeout_at(deadline):
+                response: Any = await storage.Append(request)
+        except KafkaError as error:
+            return error.error_code, error.message
+        except TimeoutError:
+            return ErrorCode.REQUEST_TIMED_OUT, "no answer"
+        except Exception as error:
+            # Whatever the transport raises means the same here: it is unknown whether the batch was written.
+            return ErrorCode.NETWORK_EXCEPTION, str(error)
+        error_code = error_code_of(response.error_code)
+        if error_code is ErrorCode.NONE and response.base_offset not in (-1, self._next_offset):
+            return (
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"written at {response.base_offset}, expected {self._next_offset}",
+            )
+        return error_code, response.error_message
+
+    def _leader(self) -> Any:
+        """The stub of the partition's leader. Raises KafkaError while there is none."""
+        found = self._metadata.image.partition(self._partition)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(self._partition))
+        if found.leader < 0:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{self._partition} has no leader")
+        try:
+            return self._directory.storage(found.leader)
+        except KeyError:
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"node {found.leader} is not known yet"
+            ) from None
+
+    # ------------------------------------------------------------------------------------------------ replay
+
+    async def replay(self) -> AsyncIterator[tuple[Offset, ShardRecord]]:
+        """Every record known to this coordinator, in order. Raises ReplayFailed."""
+        position = 0
+        while True:
+            fetched = await self._fetch(position)
+            if (
+                fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+                and position < fetched.log_start_offset
+            ):
+                position = fetched.log_start_offset
+                continue
+            self._check(fetched)
+            if not fetched.records:
+                position = max(position, fetched.log_start_offset, fetched.high_watermark)
+                break
+            before = position
+            for at, header in iter_headers(fetched.records):
+                if header.last_offset < position:
+                    continue
+                for offset, record in self._records(fetched.records, at, header):
+                    if offset >= position:
+                        yield offset, record
+                position = header.next_offset
+            if position == before:
+                raise ReplayFailed(
+                    f"{self._partition}: {len(fetched.records)} bytes at offset {position} hold no whole batch"
+                )
+        await self._wait_for_high_watermark(position, fetched.high_watermark)
+        self._next_offset = position
+
+    async def _wait_for_high_watermark(self, log_end: int, high_watermark: int) -> None:
+        backoff = Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms)
+        while high_watermark < log_end:
+            await backoff.pause()
+            fetched = await self._fetch(log_end)
+            self._check(fetched)
+            if fetched.records:
+                raise ReplayFailed(f"{self._partition} grew past {log_end} while it was loaded")
+            high_watermark = fetched.high_watermark
+
+    async def _fetch(self, position: int) -> Any:
+        request = pb.FetchRequest(
+            max_bytes=FETCH_BYTES,
+            read_to_log_end=True,
+            coordinator_epoch=self._coordinator_epoch,
+            partitions=[
+                pb.FetchPartition(
+                    topic=self._partition.topic,
+                    partition=self._partition.partition,
+                    fetch_offset=position,
+                    max_bytes=FETCH_BYTES,
+                    current_leader_epoch=-1,
+                )
+            ],
+        )
+        try:
+            async with asyncio.timeout(FETCH_TIMEOUT_S):
+                response: Any = await self._leader().Fetch(request)
+        except Exception as error:
+            raise ReplayFailed(f"{self._partition}: {error}") from error
+        if len(response.partitions) != 1:
+            raise ReplayFailed(
+                f"{self._partition}: answer about {len(response.partitions)} partitions"
+            )
+        return response.partitions[0]
+
+    def _check(self, fetched: Any) -> None:
+        if fetched.error_code != ErrorCode.NONE:
+            raise ReplayFailed(f"{self._partition}: {error_code_of(fetched.error_code).name}")
+
+    def _records(
+        self, data: bytes, at: int, header: BatchHeader
+    ) -> list[tuple[Offset, ShardRecord]]:
+        if header.attributes & CONTROL:
+            return []
+        decoded: list[tuple[Offset, ShardRecord]] = []
+        try:
+            for record in decode_batch(data, at):
+                if record.key is None:
+                    raise ValueError("a record without a key")
+                shard_record = decode_shard_record(record.key, record.value)
+                if shard_record is None:
+                    _log.info(
+                        "%s: record at %d is of a newer kind; skipped",
+                        self._partition,
+                        record.offset,
+                    )
+                else:
+                    decoded.append((Offset(record.offset), shard_record))
+        except (ValueError, OncelogError) as error:
+            raise ReplayFailed(
+                f"{self._partition}: batch at offset {header.base_offset}: {error}"
+            ) from error
+        return decoded

@@ -1,0 +1,197 @@
+"""The Spark sink calls of the TransactionCoordinator service: protobuf to sink events and back, nothing else."""
+
+from typing import Any
+
+from oncelog.api.v1 import coordinator_pb2 as pb
+from oncelog.errors import ErrorCode
+from oncelog.ids import Millis, Partition, ProducerEpoch, ProducerId, Sequence
+from oncelog.runtime import DriverStopped
+from oncelog_coordinator.core.sink_events import (
+    AbortAttempt,
+    AttemptDescription,
+    BranchMessage,
+    CommitBatch,
+    DescribeSink,
+    JoinAttempt,
+    OpenAttempt,
+    SealBranch,
+    SinkDescription,
+)
+from oncelog_coordinator.shards import Shards, ShardUnavailable
+
+
+class SinkCalls:
+    """A sink lives on the shard of its name."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+
+    async def OpenAttempt(self, request: Any, context: Any) -> Any:
+        try:
+            driver = self._driver(request)
+            request_id = driver.request_id()
+            event = OpenAttempt(request_id, request.sink, request.nonce, Millis(request.timeout_ms))
+            answer = await driver.ask(event, request_id)
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return pb.OpenAttemptResponse(**_refusal(unavailable))
+        return pb.OpenAttemptResponse(**_outcome(answer), sink_epoch=answer.sink_epoch)
+
+    async def JoinAttempt(self, request: Any, context: Any) -> Any:
+        try:
+            driver = self._driver(request)
+            request_id = driver.request_id()
+            event = JoinAttempt(
+                request_id,
+                request.sink,
+                request.nonce,
+                request.query_id,
+                request.run_id,
+                request.batch_id,
+                request.task_partition,
+                request.task_attempt_id,
+                request.adopt_query,
+            )
+            answer = await driver.ask(event, request_id)
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return pb.JoinAttemptResponse(
+                **_refusal(unavailable), producer_id=-1, producer_epoch=-1
+            )
+        return pb.JoinAttemptResponse(
+            **_outcome(answer),
+            producer_id=answer.producer_id,
+            producer_epoch=answer.producer_epoch,
+            transactional_id=answer.transactional_id,
+        )
+
+    async def SealBranch(self, request: Any, context: Any) -> Any:
+        try:
+            driver = self._driver(request)
+            request_id = driver.request_id()
+            event = SealBranch(
+                request_id,
+                request.sink,
+                request.nonce,
+                ProducerId(request.producer_id),
+                ProducerEpoch(request.producer_epoch),
+                tuple(
+                    (Partition(last.topic, last.partition), Sequence(last.last_sequence))
+                    for last in request.last_sequences
+                ),
+                request.row_count,
+                request.crc32c,
+            )
+            answer = await driver.ask(event, request_id)
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return pb.SealBranchResponse(**_refusal(unavailable))
+        return pb.SealBranchResponse(**_outcome(answer))
+
+    async def CommitBatch(self, request: Any, context: Any) -> Any:
+        try:
+            driver = self._driver(request)
+            request_id = driver.request_id()
+            event = CommitBatch(
+                request_id,
+                request.sink,
+                request.batch_id,
+                tuple(_branch_message(message) for message in request.messages),
+            )
+            answer = await driver.ask(event, request_id)
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return pb.CommitBatchResponse(**_refusal(unavailable))
+        return pb.CommitBatchResponse(**_outcome(answer))
+
+    async def AbortAttempt(self, request: Any, context: Any) -> Any:
+        try:
+            driver = self._driver(request)
+            request_id = driver.request_id()
+            event = AbortAttempt(request_id, request.sink, tuple(request.nonces))
+            answer = await driver.ask(event, request_id)
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return pb.AbortAttemptResponse(**_refusal(unavailable))
+        return pb.AbortAttemptResponse(
+            error_code=answer.error_code,
+            error_message=answer.error_message,
+            aborted=answer.aborted,
+        )
+
+    async def DescribeSink(self, request: Any, context: Any) -> Any:
+        try:
+            driver = self._driver(request)
+            request_id = driver.request_id()
+            answer: SinkDescription = await driver.ask(
+                DescribeSink(request_id, request.sink), request_id
+            )
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return pb.DescribeSinkResponse(error_code=unavailable.error_code, sink=request.sink)
+        return _sink_description(answer)
+
+    def _driver(self, request: Any) -> Any:
+        if not request.sink:
+            raise ShardUnavailable(ErrorCode.INVALID_REQUEST)
+        return self._shards.driver_for(request.sink)
+
+
+def _refusal(unavailable: ShardUnavailable | DriverStopped) -> dict[str, Any]:
+    return {"error_code": unavailable.error_code, "error_message": str(unavailable)}
+
+
+def _outcome(answer: Any) -> dict[str, Any]:
+    return {
+        "error_code": answer.error_code,
+        "error_message": answer.error_message,
+        "answer": answer.answer,
+    }
+
+
+def _branch_message(message: Any) -> BranchMessage:
+    return BranchMessage(
+        message.nonce,
+        message.query_id,
+        message.skipped,
+        message.task_partition,
+        ProducerId(message.producer_id),
+        ProducerEpoch(message.producer_epoch),
+        message.row_count,
+    )
+
+
+def _sink_description(sink: SinkDescription) -> Any:
+    return pb.DescribeSinkResponse(
+        error_code=sink.error_code,
+        sink=sink.sink,
+        query_id=sink.query_id,
+        last_committed_batch_id=sink.last_committed_batch_id,
+        sink_epoch=sink.sink_epoch,
+        attempts=[_attempt(attempt) for attempt in sink.attempts],
+        decisions=[
+            pb.DescribeSinkResponse.Decision(
+                batch_id=decision.batch_id,
+                nonce=decision.nonce,
+                branch_count=decision.branch_count,
+                row_count=decision.row_count,
+                decided_time_ms=decision.decided_time_ms,
+            )
+            for decision in sink.decisions
+        ],
+    )
+
+
+def _attempt(attempt: AttemptDescription) -> Any:
+    return pb.DescribeSinkResponse.Attempt(
+        nonce=attempt.nonce,
+        batch_id=attempt.batch_id,
+        state=attempt.state,
+        opened_time_ms=attempt.opened_time_ms,
+        deadline_ms=attempt.deadline_ms,
+        branches=[
+            pb.DescribeSinkResponse.Branch(
+                task_partition=branch.task_partition,
+                task_attempt_id=branch.task_attempt_id,
+                producer_id=branch.producer_id,
+                producer_epoch=branch.producer_epoch,
+                sealed=branch.sealed,
+                row_count=branch.row_count,
+            )
+            for branch in attempt.branches
+        ],
+    )

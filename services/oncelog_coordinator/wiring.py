@@ -1,0 +1,63 @@
+"""Builds the coordinator: the only place where its objects are put together."""
+
+import asyncio
+import logging
+
+from oncelog.rpc.directory import Directory
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog.runtime import Clock, SystemClock
+from oncelog_coordinator.producer_ids import ProducerIds
+from oncelog_coordinator.servicer import TransactionCoordinatorServicer
+from oncelog_coordinator.settings import CoordinatorSettings
+from oncelog_coordinator.shards import Shards
+
+_log = logging.getLogger(__name__)
+
+
+class CoordinatorRole:
+    """An `oncelog.rpc.role.Role`; `servicer` answers the TransactionCoordinator service."""
+
+    def __init__(
+        self,
+        servicer: TransactionCoordinatorServicer,
+        shards: Shards,
+        producer_ids: ProducerIds,
+        settings: CoordinatorSettings,
+    ) -> None:
+        self.servicer = servicer
+        self.shards = shards
+        self._producer_ids = producer_ids
+        self._settings = settings
+
+    async def start(self) -> None:
+        """Returns when shards and producer ids are ready, or after `start_timeout_ms`: then both go on in the
+        background."""
+        self.shards.start()
+        try:
+            async with asyncio.timeout(self._settings.start_timeout_ms / 1000):
+                await self._producer_ids.start()
+                await self.shards.wait_until_loaded()
+        except TimeoutError:
+            _log.warning(
+                "shards or producer ids are not ready after %d ms; still trying",
+                self._settings.start_timeout_ms,
+            )
+
+    async def stop(self) -> None:
+        await self.shards.stop()
+        await self._producer_ids.stop()
+
+
+def build_coordinator(
+    settings: CoordinatorSettings,
+    node_id: int,
+    metadata: MetadataFollower,
+    directory: Directory,
+    clock: Clock | None = None,
+) -> CoordinatorRole:
+    """The coordinator of this node. `metadata` must be followed by the caller; it need not have an image yet."""
+    clock = clock or SystemClock()
+    producer_ids = ProducerIds(node_id, metadata, directory)
+    shards = Shards(node_id, metadata, directory, producer_ids, clock, settings)
+    servicer = TransactionCoordinatorServicer(node_id, metadata, shards, producer_ids, settings)
+    return CoordinatorRole(servicer, shards, producer_ids, settings)

@@ -1,0 +1,146 @@
+"""The FastAPI application: routers, problems, and what every request passes through."""
+
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from importlib.metadata import version
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from oncelog.rpc.directory import Directory
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog.runtime.clock import Clock
+from oncelog_gateway.audit import AuditLog
+from oncelog_gateway.console import console_router
+from oncelog_gateway.metrics import ListenerCounters, Metrics
+from oncelog_gateway.partitions import Partitions
+from oncelog_gateway.problems import Problem, install, plain_problem, respond
+from oncelog_gateway.roles import Roles
+from oncelog_gateway.routes.cluster import cluster_router, probes_router
+from oncelog_gateway.routes.ending import ending_router
+from oncelog_gateway.routes.hanging import hanging_router
+from oncelog_gateway.routes.scrape import scrape_router
+from oncelog_gateway.routes.topics import (
+    partitions_router,
+    topic_changes_router,
+    topics_router,
+)
+from oncelog_gateway.routes.transactions import transactions_router
+from oncelog_gateway.settings import GatewaySettings
+from oncelog_gateway.transactions import Transactions
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_DESCRIPTION: Final = (
+    "Look at transactions, partitions and topics of an oncelog cluster, and end transactions safely. "
+    "Errors are RFC 9457 problems with Kafka's error name. Times are milliseconds."
+)
+
+
+def create_app(
+    settings: GatewaySettings,
+    metadata: MetadataFollower,
+    directory: Directory,
+    clock: Clock,
+    listener: ListenerCounters | None = None,
+) -> FastAPI:
+    """Everything the gateway serves. Starts nothing and asks nobody."""
+    roles = Roles(metadata, directory, settings.call_timeout_ms)
+    transactions = Transactions(roles, AuditLog(settings.audit_path), clock)
+    partitions = Partitions(roles, transactions, clock)
+    metrics = Metrics(listener)
+    app = FastAPI(
+        title="oncelog",
+        description=_DESCRIPTION,
+        version=version("oncelog"),
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=_operation_id,
+    )
+    install(app)
+    app.include_router(transactions_router(transactions))
+    app.include_router(ending_router(transactions))
+    app.include_router(hanging_router(roles, partitions))
+    app.include_router(partitions_router(roles, partitions))
+    app.include_router(topics_router(roles))
+    app.include_router(topic_changes_router(roles))
+    app.include_router(cluster_router(roles))
+    app.include_router(probes_router(roles))
+    app.include_router(
+        scrape_router(roles, transactions, partitions, metrics, settings.metrics_partitions_max)
+    )
+    app.include_router(console_router(app, roles, transactions, partitions))
+    app.add_middleware(RequestGuard, metrics=metrics, request_bytes_max=settings.request_bytes_max)
+    _document_problems(app)
+    return app
+
+
+class RequestGuard:
+    """Counts every request by its route and refuses a body that is too large. Plain ASGI: it buffers nothing."""
+
+    def __init__(self, app: AsgiApp, metrics: Metrics, request_bytes_max: int) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._request_bytes_max = request_bytes_max
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.monotonic()
+        status = 500
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            if self._is_too_large(scope):
+                detail = f"the body may have {self._request_bytes_max} bytes and must tell its Content-Length"
+                await respond(plain_problem(413, detail))(scope, receive, counted)
+            else:
+                await self._app(scope, receive, counted)
+        finally:
+            route = getattr(scope.get("route"), "path", "(none)")
+            method = scope["method"] if scope["method"] in _METHODS else "(other)"
+            self._metrics.count_request(method, route, status, time.monotonic() - started)
+
+    def _is_too_large(self, scope: Scope) -> bool:
+        for name, value in scope["headers"]:
+            if name == b"content-length":
+                return not value.isdigit() or int(value) > self._request_bytes_max
+            if name == b"transfer-encoding":
+                return True
+        return False
+
+
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def _document_problems(app: FastAPI) -> None:
+    """Routes refer to the Problem schema by name; FastAPI only collects the models it was given."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = generate()
+            schemas = schema.setdefault("components", {}).setdefault("schemas", {})
+            problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas.update(problem.pop("$defs", {}))
+            schemas["Problem"] = problem
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,91 @@
+"""Who tried to end which transaction, when, and what came of it: append-only JSON lines.
+
+Two lines an attempt, joined by `audit_id`: one is durable before anything is done, one follows with the outcome. An
+attempt without an outcome therefore means that the process ended in between, and the partition's log has the answer. If
+the first line cannot be written nothing is done: an act that leaves no trace is not offered.
+"""
+
+import asyncio
+import errno
+import json
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import Millis
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """Whoever asked, as far as the gateway can know."""
+
+    remote_address: str
+    user: str | None
+    """From X-Forwarded-User; only a proxy in front can vouch for it."""
+
+
+class AuditLog:
+    """The file at `path`, created with its folder on first use."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = asyncio.Lock()
+
+    async def attempted(
+        self, now: Millis, operator: Operator, action: str, target: dict[str, Any]
+    ) -> str:
+        """Durable when it returns the audit id. Raises KafkaError(KAFKA_STORAGE_ERROR) when it cannot be."""
+        audit_id = uuid.uuid4().hex
+        await self._append(
+            {
+                "audit_id": audit_id,
+                "event": "attempted",
+                "time_ms": now,
+                "action": action,
+                "remote_address": operator.remote_address,
+                "user": operator.user,
+                "target": target,
+            }
+        )
+        return audit_id
+
+    async def ended(self, now: Millis, audit_id: str, outcome: str, detail: str) -> None:
+        """`outcome` is `done`, `dry_run`, `refused` or `unknown`."""
+        await self._append(
+            {
+                "audit_id": audit_id,
+                "event": "ended",
+                "time_ms": now,
+                "outcome": outcome,
+                "detail": detail,
+            }
+        )
+
+    async def _append(self, line: dict[str, Any]) -> None:
+        content = json.dumps(line).encode("ascii") + b"\n"
+        async with self._lock:
+            try:
+                await asyncio.to_thread(_append_durably, self._path, content)
+            except OSError as error:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"the audit log {self._path} cannot be written ({error.strerror}), and nothing is done without it; "
+                    "make room or set ONCELOG_GATEWAY_AUDIT_PATH",
+                ) from error
+
+
+def _append_durably(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        size = os.fstat(fd).st_size
+        if os.write(fd, content) != len(content):
+            # A torn line would swallow the next one too.
+            os.ftruncate(fd, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,1 @@
+"""What the gateway decides, without I/O: which transactions hang, and which abort is safe."""

@@ -1,0 +1,92 @@
+"""Which open transactions nobody is going to end.
+
+A transaction *hangs* when a partition has it open and its coordinator does not: no marker will ever come, and the
+partition's last stable offset stays below it for good (KIP-664). The two sides cannot be read in one instant, so the
+question is asked as a sandwich:
+
+    1. read the partition            the transaction is open, first offset F
+    2. read the coordinator          no open transaction of this producer id has the partition
+    3. read the partition again      the same producer id, epoch and F are still open
+
+A coordinator lists a partition before its first record is written (it is added or verified first) and until its
+marker is acknowledged. Had the transaction ended before 2, its marker would be in the log and 3 would not see F. So
+what passes all three is open without an owner. Steps 1 and 2 alone accuse every transaction that commits in between.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.ids import CoordinatorEpoch, Millis, Offset, Partition, ProducerEpoch, ProducerId
+
+OPEN_STATES: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+"""States in which a coordinator still owes its partitions a marker (facts 8.2)."""
+
+DECIDED_STATES: Final = frozenset({"PrepareCommit", "PrepareAbort"})
+"""States in which the outcome is fixed and the markers are on their way."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction as a partition sees it."""
+
+    partition: Partition
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    start_offset: Offset
+    coordinator_epoch: CoordinatorEpoch
+    """Of the last marker this producer id got here; -1: none yet."""
+    last_timestamp_ms: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatedTransaction:
+    """A transaction as its coordinator sees it."""
+
+    transactional_id: str
+    state: str
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    start_time_ms: Millis
+    partitions: frozenset[Partition]
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in OPEN_STATES
+
+
+def owner_of(
+    opened: OpenTransaction, coordinated: Iterable[CoordinatedTransaction]
+) -> CoordinatedTransaction | None:
+    """The coordinator's transaction that will end this one, or None.
+
+    Producer epochs are not compared: a prepared TV2 transaction already carries the bumped epoch of its marker, and a
+    marker of any epoch that the leader accepts ends what is open in the partition (facts 8.11, 9).
+    """
+    for candidate in coordinated:
+        if (
+            candidate.producer_id == opened.producer_id
+            and candidate.is_open
+            and opened.partition in candidate.partitions
+        ):
+            return candidate
+    return None
+
+
+def named_by(
+    opened: OpenTransaction, coordinated: Iterable[CoordinatedTransaction]
+) -> CoordinatedTransaction | None:
+    """Whose producer id this is, whatever state that transactional.id is in now; None when nobody knows it."""
+    return next((one for one in coordinated if one.producer_id == opened.producer_id), None)
+
+
+def still_open(
+    opened: Iterable[OpenTransaction], later: Iterable[OpenTransaction]
+) -> tuple[OpenTransaction, ...]:
+    """Those of the first reading that the second one shows unchanged."""
+    seen = {_identity(one) for one in later}
+    return tuple(one for one in opened if _identity(one) in seen)
+
+
+def _identity(one: OpenTransaction) -> tuple[Partition, int, int, int]:
+    return (one.partition, one.producer_id, one.producer_epoch, one.start_offset)

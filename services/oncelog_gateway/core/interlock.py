@@ -1,0 +1,113 @@
+"""The interlock of an operator's abort: exactly the transaction that was looked at, or nothing.
+
+`WriteTxnMarkers` carries no start offset, and a partition leader takes any marker whose epochs are high enough (facts
+1.4, 9). The check that the marker ends the transaction the operator meant is therefore ours, as KIP-664 first proposed:
+the partition must have a transaction open at exactly the given start offset, with the given producer epoch, and no
+coordinator may own it. A transaction with an owner is ended by its owner: an abort marker behind the back of a
+coordinator that later commits would tear the transaction apart.
+
+What remains: between the last reading and the append the same producer may begin anew at the same epoch. A hanging
+producer is by definition not in a transaction, so this needs a client that comes back in that very millisecond.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import CoordinatorEpoch, Offset, Partition, ProducerEpoch, ProducerId
+from oncelog_gateway.core.hanging import (
+    DECIDED_STATES,
+    CoordinatedTransaction,
+    OpenTransaction,
+    owner_of,
+)
+
+LEGACY_TRANSACTION_VERSION: Final = 0
+"""The marker carries the very epoch of the open transaction, so the leader must accept an equal one (facts 9)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbortTarget:
+    """What the operator wants ended."""
+
+    partition: Partition
+    start_offset: Offset
+    producer_epoch: ProducerEpoch | None
+    """None: not given; then the start offset alone identifies it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbortMarker:
+    """The one marker that ends it."""
+
+    partition: Partition
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    coordinator_epoch: CoordinatorEpoch
+    transaction_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why nothing is written, with the way out."""
+
+    error_code: ErrorCode
+    detail: str
+
+
+def find_target(
+    target: AbortTarget, opened: Sequence[OpenTransaction]
+) -> OpenTransaction | Refusal:
+    """The open transaction that is meant. `opened` is everything open in the partition."""
+    here = [one for one in opened if one.partition == target.partition]
+    found = next((one for one in here if one.start_offset == target.start_offset), None)
+    if found is None:
+        others = ", ".join(str(one.start_offset) for one in sorted(here, key=_start_offset)[:10])
+        return Refusal(
+            ErrorCode.RESOURCE_NOT_FOUND,
+            f"no transaction is open in {target.partition} at start offset {target.start_offset}; "
+            + (
+                f"open there are: {others}"
+                if others
+                else "none is open there: it has ended already"
+            ),
+        )
+    if target.producer_epoch is not None and target.producer_epoch != found.producer_epoch:
+        return Refusal(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"the transaction at start offset {found.start_offset} of {found.partition} has producer epoch "
+            f"{found.producer_epoch}, not {target.producer_epoch}; look again before you end it",
+        )
+    return found
+
+
+def plan_abort(
+    found: OpenTransaction, coordinated: Sequence[CoordinatedTransaction]
+) -> AbortMarker | Refusal:
+    """The marker to write, or why its coordinator must end it instead."""
+    owner = owner_of(found, coordinated)
+    if owner is not None and owner.state in DECIDED_STATES:
+        return Refusal(
+            ErrorCode.CONCURRENT_TRANSACTIONS,
+            f"transactional id {owner.transactional_id!r} is decided ({owner.state}) and its markers are on their "
+            "way; wait, and if it stays so look at the marker sender and the partition leaders",
+        )
+    if owner is not None:
+        return Refusal(
+            ErrorCode.CONCURRENT_TRANSACTIONS,
+            f"the transaction belongs to transactional id {owner.transactional_id!r}, which is {owner.state} at its "
+            "coordinator; end it there with POST /v1/transactions/{transactional_id}/terminate",
+        )
+    return AbortMarker(
+        partition=found.partition,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        # No marker yet for this producer id: 0 is at most what any real coordinator would send.
+        coordinator_epoch=CoordinatorEpoch(max(found.coordinator_epoch, 0)),
+        transaction_version=LEGACY_TRANSACTION_VERSION,
+    )
+
+
+def _start_offset(one: OpenTransaction) -> int:
+    return one.start_offset

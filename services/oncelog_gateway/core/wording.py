@@ -1,0 +1,31 @@
+"""Quantities as people read them, in the console and at the command line."""
+
+
+def duration(milliseconds: int | None) -> str:
+    """Two units at most: `3 d 4 h`, `12 s`, `250 ms`."""
+    if milliseconds is None:
+        return "–"
+    if milliseconds < 1_000:
+        return f"{milliseconds} ms"
+    seconds = milliseconds // 1_000
+    for unit_s, unit, rest_s, rest in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if seconds >= unit_s:
+            remainder = seconds % unit_s // rest_s
+            return f"{seconds // unit_s} {unit}" + (f" {remainder} {rest}" if remainder else "")
+    return f"{seconds} s"
+
+
+def size(size_bytes: int | None) -> str:
+    """In the largest binary unit that keeps a number of at least 1."""
+    if size_bytes is None:
+        return "–"
+    amount = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"

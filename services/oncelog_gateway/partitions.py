@@ -1,0 +1,250 @@
+"""Partitions as REST shows them: offsets, the transaction that holds the LSO, and what hangs."""
+
+import shlex
+from collections.abc import Iterable, Sequence
+
+from oncelog.api.v1 import storage_pb2
+from oncelog.errors import KafkaError
+from oncelog.ids import Millis, Partition
+from oncelog.rpc.metadata import MetadataImage
+from oncelog.runtime.clock import Clock
+from oncelog_gateway.core.hanging import (
+    CoordinatedTransaction,
+    OpenTransaction,
+    named_by,
+    owner_of,
+    still_open,
+)
+from oncelog_gateway.resources import (
+    ActiveProducer,
+    HangingList,
+    HangingTransaction,
+    LsoHolder,
+    PartitionStatus,
+)
+from oncelog_gateway.roles import Roles
+from oncelog_gateway.transactions import (
+    Transactions,
+    failure_of,
+    known_or_none,
+    opened_in,
+    opened_of,
+)
+
+
+class Partitions:
+    """Reads partitions through their leaders and names producers through the coordinators."""
+
+    def __init__(self, roles: Roles, transactions: Transactions, clock: Clock) -> None:
+        self._roles = roles
+        self._transactions = transactions
+        self._clock = clock
+
+    async def statuses(self, partitions: Sequence[Partition]) -> list[PartitionStatus]:
+        """In the order asked. What a leader does not answer is a `failure` in its row, never an exception."""
+        described = await self._roles.describe_partitions(partitions)
+        holders = [
+            opened_of(partition, answer.lso_holder)
+            for partition, answer in described.items()
+            if not isinstance(answer, KafkaError) and _is_held(answer)
+        ]
+        known, failures = await self._transactions.of_producers(
+            [one.producer_id for one in holders]
+        )
+        suspects = [one for one in holders if owner_of(one, known) is None]
+        unowned = set() if failures else set(await self._confirmed(suspects))
+        shown = {
+            one.partition: self._holder(one, known, unowned, is_known=not failures)
+            for one in holders
+        }
+        image = self._roles.image
+        return [
+            _status(image, partition, described[partition], shown.get(partition))
+            for partition in partitions
+        ]
+
+    async def producers(self, partition: Partition) -> list[ActiveProducer]:
+        """Every producer the leader remembers. Raises KafkaError."""
+        self._roles.leader_of(partition)
+        answer = (await self._roles.describe_producers([partition]))[partition]
+        if isinstance(answer, KafkaError):
+            raise answer
+        known, _ = await self._transactions.of_producers(
+            [one.producer_id for one in answer.producers]
+        )
+        names = {one.producer_id: one.transactional_id for one in known}
+        return [
+            ActiveProducer(
+                producer_id=one.producer_id,
+                producer_epoch=one.producer_epoch,
+                last_sequence=known_or_none(one.last_sequence),
+                last_timestamp_ms=known_or_none(one.last_timestamp_ms),
+                coordinator_epoch=one.coordinator_epoch,
+                current_txn_start_offset=known_or_none(one.current_txn_start_offset),
+                transactional_id=names.get(one.producer_id),
+            )
+            for one in answer.producers
+        ]
+
+    async def hanging(self, partitions: Sequence[Partition], min_idle_ms: int) -> HangingList:
+        """Transactions open in these partitions that no coordinator will end (`core.hanging`)."""
+        described = await self._roles.describe_partitions(partitions)
+        failures = [answer for answer in described.values() if isinstance(answer, KafkaError)]
+        busy = [
+            partition
+            for partition, answer in described.items()
+            if not isinstance(answer, KafkaError) and answer.open_transaction_count
+        ]
+        producers = await self._roles.describe_producers(busy)
+        failures += [answer for answer in producers.values() if isinstance(answer, KafkaError)]
+        opened = opened_in(producers)
+        known, silent = await self._transactions.of_producers([one.producer_id for one in opened])
+        suspects = [one for one in opened if owner_of(one, known) is None]
+        # A coordinator that did not answer may own any of them: then none is accused.
+        confirmed = [] if silent else await self._confirmed(suspects)
+        now = self._clock.now()
+        rows = [_hanging(one, named_by(one, known), now) for one in confirmed]
+        return HangingList(
+            hanging=[row for row in rows if row.idle_ms is None or row.idle_ms >= min_idle_ms],
+            checked_partitions=len(partitions) - len(failures),
+            open_transactions=len(opened),
+            incomplete=[failure_of(error) for error in (*failures, *silent)],
+        )
+
+    async def _confirmed(self, suspects: Sequence[OpenTransaction]) -> tuple[OpenTransaction, ...]:
+        if not suspects:
+            return ()
+        again = await self._roles.describe_producers({one.partition for one in suspects})
+        return still_open(suspects, opened_in(again))
+
+    def _holder(
+        self,
+        opened: OpenTransaction,
+        known: Iterable[CoordinatedTransaction],
+        unowned: set[OpenTransaction],
+        *,
+        is_known: bool,
+    ) -> LsoHolder:
+        now = self._clock.now()
+        owner = owner_of(opened, known)
+        named = owner or named_by(opened, known)
+        is_hanging = opened in unowned if is_known else None
+        return LsoHolder(
+            transactional_id=named.transactional_id if named else None,
+            producer_id=opened.producer_id,
+            producer_epoch=opened.producer_epoch,
+            start_offset=opened.start_offset,
+            age_ms=max(now - owner.start_time_ms, 0)
+            if owner and owner.start_time_ms >= 0
+            else None,
+            idle_ms=_idle_ms(opened, now),
+            coordinator_epoch=opened.coordinator_epoch,
+            coordinator_state=named.state if named else None,
+            hanging=is_hanging,
+            advice=_advice(opened, owner, is_hanging),
+        )
+
+
+def all_partitions(image: MetadataImage, topic_pattern: str = "") -> list[Partition]:
+    """Every partition of the cluster whose topic contains the text, in order."""
+    return [
+        Partition(name, one.partition)
+        for name in sorted(image.topics)
+        if topic_pattern in name
+        for one in image.topics[name].partitions
+    ]
+
+
+def _is_held(answer: storage_pb2.PartitionDescription) -> bool:
+    return (
+        answer.HasField("lso_holder")
+        and answer.lso_holder.producer_id >= 0
+        and answer.lso_holder.current_txn_start_offset >= 0
+    )
+
+
+def _idle_ms(opened: OpenTransaction, now: Millis) -> int | None:
+    # The timestamp is the producer's: a clock ahead of ours is idle for no time at all.
+    return max(now - opened.last_timestamp_ms, 0) if opened.last_timestamp_ms >= 0 else None
+
+
+def _advice(
+    opened: OpenTransaction, owner: CoordinatedTransaction | None, is_hanging: bool | None
+) -> str:
+    if is_hanging is None:
+        return "a coordinator did not answer; ask again before you end anything"
+    if is_hanging:
+        return f"nobody will end it: {abort_command(opened)}"
+    if owner is None:
+        return "it was ending while you looked; look again"
+    if owner.state == "Ongoing":
+        return (
+            "its producer will end it, or its coordinator after the timeout; to end it now: "
+            f"oncelog transactions terminate {_shell(owner.transactional_id)}"
+        )
+    return "its coordinator has decided; the marker is on its way"
+
+
+def abort_command(opened: OpenTransaction) -> str:
+    """What an operator types; it still shows what would happen until --execute is added."""
+    return (
+        f"oncelog transactions abort --topic {shlex.quote(opened.partition.topic)} "
+        f"--partition {opened.partition.partition} --start-offset {opened.start_offset} "
+        f"--producer-epoch {opened.producer_epoch}"
+    )
+
+
+def _shell(word: str) -> str:
+    return f"-- {shlex.quote(word)}" if word.startswith("-") else shlex.quote(word)
+
+
+def _hanging(
+    opened: OpenTransaction, named: CoordinatedTransaction | None, now: Millis
+) -> HangingTransaction:
+    return HangingTransaction(
+        topic=opened.partition.topic,
+        partition=opened.partition.partition,
+        producer_id=opened.producer_id,
+        producer_epoch=opened.producer_epoch,
+        start_offset=opened.start_offset,
+        coordinator_epoch=opened.coordinator_epoch,
+        last_timestamp_ms=known_or_none(opened.last_timestamp_ms),
+        idle_ms=_idle_ms(opened, now),
+        transactional_id=named.transactional_id if named else None,
+        coordinator_state=named.state if named else None,
+        abort=abort_command(opened),
+    )
+
+
+def _status(
+    image: MetadataImage,
+    partition: Partition,
+    answer: storage_pb2.PartitionDescription | KafkaError,
+    holder: LsoHolder | None,
+) -> PartitionStatus:
+    found = image.partition(partition)
+    leadership = {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "leader": known_or_none(found.leader) if found else None,
+        "leader_epoch": found.leader_epoch if found else -1,
+        "replicas": list(found.replicas) if found else [],
+        "isr": list(found.isr) if found else [],
+    }
+    if isinstance(answer, KafkaError):
+        return PartitionStatus.model_validate({**leadership, "failure": failure_of(answer)})
+    return PartitionStatus.model_validate(
+        {
+            **leadership,
+            "leader_epoch": answer.leader_epoch,
+            "log_start_offset": answer.log_start_offset,
+            "log_end_offset": answer.log_end_offset,
+            "high_watermark": answer.high_watermark,
+            "last_stable_offset": answer.last_stable_offset,
+            "lso_lag": max(answer.high_watermark - answer.last_stable_offset, 0),
+            "size_bytes": answer.size_bytes,
+            "segment_count": answer.segment_count,
+            "open_transaction_count": answer.open_transaction_count,
+            "lso_holder": holder,
+        }
+    )

@@ -1,0 +1,173 @@
+"""Errors as RFC 9457 problems: one shape for every answer that is not the one asked for.
+
+`detail` names the value and the way out; `kafka_error_name` and `kafka_error_code` are there when the refusal is
+Kafka's, so that nothing is lost between a role's decision and the person who reads it.
+"""
+
+import json
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from oncelog.errors import ErrorCode, KafkaError
+
+PROBLEM_JSON: Final = "application/problem+json"
+_SCHEMA: Final = {"$ref": "#/components/schemas/Problem"}
+RETRY_AFTER_S: Final = 1
+
+_STATUS_OF: Final[dict[ErrorCode, HTTPStatus]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: HTTPStatus.NOT_FOUND,
+    ErrorCode.UNKNOWN_TOPIC_ID: HTTPStatus.NOT_FOUND,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: HTTPStatus.NOT_FOUND,
+    ErrorCode.RESOURCE_NOT_FOUND: HTTPStatus.NOT_FOUND,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: HTTPStatus.NOT_FOUND,
+    ErrorCode.TOPIC_ALREADY_EXISTS: HTTPStatus.CONFLICT,
+    ErrorCode.INVALID_PRODUCER_EPOCH: HTTPStatus.CONFLICT,
+    ErrorCode.PRODUCER_FENCED: HTTPStatus.CONFLICT,
+    ErrorCode.INVALID_TXN_STATE: HTTPStatus.CONFLICT,
+    ErrorCode.CONCURRENT_TRANSACTIONS: HTTPStatus.CONFLICT,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: HTTPStatus.CONFLICT,
+    ErrorCode.INVALID_TOPIC_EXCEPTION: HTTPStatus.UNPROCESSABLE_ENTITY,
+    ErrorCode.INVALID_PARTITIONS: HTTPStatus.UNPROCESSABLE_ENTITY,
+    ErrorCode.INVALID_REPLICATION_FACTOR: HTTPStatus.UNPROCESSABLE_ENTITY,
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: HTTPStatus.UNPROCESSABLE_ENTITY,
+    ErrorCode.INVALID_CONFIG: HTTPStatus.UNPROCESSABLE_ENTITY,
+    ErrorCode.INVALID_REQUEST: HTTPStatus.UNPROCESSABLE_ENTITY,
+    ErrorCode.POLICY_VIOLATION: HTTPStatus.UNPROCESSABLE_ENTITY,
+    ErrorCode.INVALID_REGULAR_EXPRESSION: HTTPStatus.UNPROCESSABLE_ENTITY,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: HTTPStatus.FORBIDDEN,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: HTTPStatus.FORBIDDEN,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: HTTPStatus.FORBIDDEN,
+    ErrorCode.UNSUPPORTED_VERSION: HTTPStatus.NOT_IMPLEMENTED,
+    ErrorCode.REQUEST_TIMED_OUT: HTTPStatus.GATEWAY_TIMEOUT,
+    ErrorCode.BROKER_NOT_AVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+_MEANING: Final[dict[int, str]] = {
+    400: "The request could not be parsed",
+    404: "There is no such thing",
+    405: "The path does not take this method",
+    409: "The state of the transaction or topic forbids it",
+    413: "The request body is too large",
+    415: "The body must be application/json",
+    422: "A value is refused; `errors` or `detail` names it",
+    500: "A role failed in a way that is a bug",
+    503: "A role is not available now; try again",
+    504: "A role did not answer in time",
+}
+
+ALWAYS: Final = (422, 500, 503, 504)
+"""Any call into the cluster may end in one of these."""
+
+
+class FieldProblem(BaseModel):
+    location: str = Field(examples=["query.limit"])
+    message: str
+
+
+class Problem(BaseModel):
+    """RFC 9457."""
+
+    type: str = Field(examples=["urn:oncelog:kafka-error:UNKNOWN_TOPIC_OR_PARTITION"])
+    title: str
+    status: int
+    detail: str
+    kafka_error_name: str | None = None
+    kafka_error_code: int | None = None
+    errors: list[FieldProblem] | None = None
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route that may answer these problems beside the usual ones."""
+    return {
+        status: {
+            "description": _MEANING[status],
+            "content": {PROBLEM_JSON: {"schema": _SCHEMA}},
+        }
+        for status in sorted({*ALWAYS, *statuses})
+    }
+
+
+def status_of(error_code: ErrorCode) -> HTTPStatus:
+    """The HTTP status that tells a script what Kafka's code tells a client."""
+    known = _STATUS_OF.get(error_code)
+    if known is not None:
+        return known
+    return (
+        HTTPStatus.SERVICE_UNAVAILABLE
+        if error_code.is_retriable
+        else HTTPStatus.INTERNAL_SERVER_ERROR
+    )
+
+
+def problem_of(error: KafkaError) -> Problem:
+    status = status_of(error.error_code)
+    return Problem(
+        type=f"urn:oncelog:kafka-error:{error.error_code.name}",
+        title=status.phrase,
+        status=status.value,
+        detail=error.message or f"refused with {error.error_code.name}",
+        kafka_error_name=error.error_code.name,
+        kafka_error_code=error.error_code.value,
+    )
+
+
+def plain_problem(status: int, detail: str, errors: list[FieldProblem] | None = None) -> Problem:
+    """A problem that is HTTP's own, not Kafka's."""
+    return Problem(
+        type="about:blank",
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        errors=errors,
+    )
+
+
+def respond(problem: Problem, headers: dict[str, str] | None = None) -> Response:
+    # ASCII only: a value quoted from the request may hold what UTF-8 cannot carry.
+    content = json.dumps(problem.model_dump(exclude_none=True)).encode("ascii")
+    extra = {"Retry-After": str(RETRY_AFTER_S)} if problem.status == 503 else {}
+    return Response(
+        content, problem.status, headers={**extra, **(headers or {})}, media_type=PROBLEM_JSON
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of this application a problem, and put the schema into its OpenAPI."""
+
+    @app.exception_handler(KafkaError)
+    async def on_kafka_error(_request: Request, error: KafkaError) -> Response:
+        return respond(problem_of(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def on_invalid(_request: Request, error: RequestValidationError) -> Response:
+        return respond(_validation_problem(error))
+
+    @app.exception_handler(HTTPException)
+    async def on_http_error(request: Request, error: HTTPException) -> Response:
+        detail = str(error.detail)
+        if error.status_code == HTTPStatus.NOT_FOUND:
+            detail = f"no such path: {request.url.path}; GET /docs lists them all"
+        elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            detail = (
+                f"{request.url.path} does not take {request.method}; GET /docs lists what it takes"
+            )
+        return respond(plain_problem(error.status_code, detail), dict(error.headers or {}))
+
+    @app.exception_handler(Exception)
+    async def on_bug(_request: Request, _error: Exception) -> Response:
+        return respond(plain_problem(500, "the gateway failed; its log has the traceback"))
+
+
+def _validation_problem(error: RequestValidationError) -> Problem:
+    errors = [
+        FieldProblem(location=".".join(str(part) for part in one["loc"]), message=one["msg"])
+        for one in error.errors()[:20]
+    ]
+    detail = "; ".join(f"{one.location}: {one.message}" for one in errors)
+    return plain_problem(422, detail or "the request is not valid", errors)

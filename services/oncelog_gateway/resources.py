@@ -1,0 +1,342 @@
+"""What REST shows: one model a resource. Times are milliseconds; `null` means "none" or "not known"."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+TransactionState = Literal[
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+]
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+TopicName = Annotated[str, Field(min_length=1, max_length=249, examples=["orders"])]
+PartitionIndex = Annotated[int, Field(ge=0, le=INT32_MAX, examples=[0])]
+
+
+class Resource(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class RequestBody(BaseModel):
+    """Strict: a misspelt field or a number in quotes is told, not ignored."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class Failure(Resource):
+    """A part that could not be read, while the rest could."""
+
+    kafka_error_name: str
+    kafka_error_code: int
+    detail: str
+
+
+class Transaction(Resource):
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: str = Field(description="Kafka's name of the state at the coordinator")
+    age_ms: int | None = Field(
+        description="since the open transaction began; null when none is open"
+    )
+    timeout_ms: int
+    is_late: bool = Field(description="open for longer than its timeout")
+    start_time_ms: int | None
+    last_update_time_ms: int | None
+    partition_count: int
+    transaction_version: int = Field(description="of the client: 2 is TV2 (KIP-890), below it TV1")
+    shard: int = Field(description="partition of __transaction_state")
+    coordinator: int = Field(description="node id")
+    coordinator_epoch: int
+
+
+class TransactionPage(Resource):
+    transactions: list[Transaction]
+    total: int = Field(description="that match the filters, over all pages")
+    next_cursor: str | None = Field(
+        description="give it as `cursor` for the next page; null: this is the last"
+    )
+    incomplete: list[Failure] = Field(
+        description="coordinators that did not answer; empty: all did"
+    )
+
+
+class TransactionPartition(Resource):
+    topic: str
+    partition: int
+    start_offset: int | None = Field(
+        description="of its first record here; null: nothing written yet, or the leader did not say"
+    )
+
+
+class TransactionDetail(Transaction):
+    partitions: list[TransactionPartition]
+
+
+class LsoHolder(Resource):
+    """The open transaction that keeps the last stable offset where it is."""
+
+    transactional_id: str | None = Field(
+        description="null when no coordinator knows the producer id"
+    )
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    age_ms: int | None = Field(description="since it began, by its coordinator")
+    idle_ms: int | None = Field(
+        description="since the timestamp of its last record in this partition"
+    )
+    coordinator_epoch: int = Field(
+        description="of the last marker for this producer id here; -1: none yet"
+    )
+    coordinator_state: str | None = Field(description="of the transactional id at its coordinator")
+    hanging: bool | None = Field(
+        description="open here and not at its coordinator: nobody will end it. null: the coordinator did not answer"
+    )
+    advice: str
+
+
+class PartitionStatus(Resource):
+    topic: str
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    lso_lag: int | None = Field(
+        None,
+        description="high watermark less last stable offset: records read_committed cannot reach yet",
+    )
+    size_bytes: int | None = None
+    segment_count: int | None = None
+    open_transaction_count: int | None = None
+    lso_holder: LsoHolder | None = None
+    failure: Failure | None = Field(None, description="why the offsets are missing")
+
+
+class PartitionList(Resource):
+    partitions: list[PartitionStatus]
+    total: int
+
+
+class ActiveProducer(Resource):
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int | None
+    last_timestamp_ms: int | None
+    coordinator_epoch: int
+    current_txn_start_offset: int | None = Field(description="null: no transaction open here")
+    transactional_id: str | None = Field(
+        description="null: idempotent only, or unknown to every coordinator"
+    )
+
+
+class ProducerList(Resource):
+    producers: list[ActiveProducer]
+
+
+class HangingTransaction(Resource):
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    coordinator_epoch: int
+    last_timestamp_ms: int | None
+    idle_ms: int | None
+    transactional_id: str | None
+    coordinator_state: str | None
+    abort: str = Field(description="the command that ends it")
+
+
+class HangingList(Resource):
+    hanging: list[HangingTransaction]
+    checked_partitions: int
+    open_transactions: int
+    incomplete: list[Failure] = Field(
+        description="partitions and coordinators that did not answer; what they hold is not judged"
+    )
+
+
+class AbortRequest(RequestBody):
+    topic: TopicName
+    partition: PartitionIndex
+    start_offset: int = Field(
+        ge=0,
+        le=INT64_MAX,
+        description="exactly the first offset of the transaction in this partition",
+    )
+    producer_epoch: int | None = Field(
+        None, ge=0, le=32767, description="exactly the producer epoch, as a second lock; optional"
+    )
+    dry_run: bool = Field(True, description="show what would be written, write nothing")
+
+
+class AbortResult(Resource):
+    dry_run: bool
+    aborted: bool
+    topic: str
+    partition: int
+    start_offset: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int = Field(description="that the marker carries")
+    transactional_id: str | None
+    coordinator_state: str | None
+    audit_id: str
+    detail: str
+
+
+class TerminateRequest(RequestBody):
+    dry_run: bool = Field(
+        False,
+        description="true: show what would be ended; the coordinator fences, so the default is to act",
+    )
+
+
+class TerminateResult(Resource):
+    dry_run: bool
+    terminated: bool
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state_before: str
+    audit_id: str
+    detail: str
+
+
+class TopicSummary(Resource):
+    name: str
+    topic_id: str
+    internal: bool
+    partition_count: int
+    replication_factor: int
+    configs: dict[str, str] = Field(description="only what differs from the defaults")
+
+
+class TopicList(Resource):
+    topics: list[TopicSummary]
+    total: int
+
+
+class TopicPartitionLeadership(Resource):
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+
+
+class TopicConfigEntry(Resource):
+    name: str
+    value: str
+    is_default: bool
+    doc: str
+
+
+class TopicDetail(TopicSummary):
+    partitions: list[TopicPartitionLeadership]
+    all_configs: list[TopicConfigEntry]
+
+
+class CreateTopicRequest(RequestBody):
+    name: TopicName
+    partitions: int = Field(1, ge=1, le=10_000)
+    replication_factor: int = Field(
+        -1, ge=-1, le=32767, description="-1: as many as the cluster's default allows"
+    )
+    configs: dict[str, str] = Field(default_factory=dict, max_length=64)
+    validate_only: bool = False
+
+
+class CreatedTopic(Resource):
+    name: str
+    topic_id: str | None = Field(description="null with validate_only")
+    partition_count: int
+    replication_factor: int
+    validate_only: bool
+
+
+class SinkBranch(Resource):
+    task_partition: int
+    task_attempt_id: int
+    producer_id: int
+    producer_epoch: int
+    sealed: bool
+    row_count: int
+
+
+class SinkAttempt(Resource):
+    nonce: str = Field(description="hexadecimal")
+    batch_id: int | None
+    state: str
+    opened_time_ms: int
+    deadline_ms: int
+    branches: list[SinkBranch]
+
+
+class SinkDecision(Resource):
+    batch_id: int
+    nonce: str
+    branch_count: int
+    row_count: int
+    decided_time_ms: int
+
+
+class Sink(Resource):
+    sink: str
+    query_id: str
+    sink_epoch: int
+    last_committed_batch_id: int | None
+    attempts: list[SinkAttempt]
+    decisions: list[SinkDecision] = Field(description="the newest last")
+
+
+class ClusterNode(Resource):
+    node_id: int
+    node_epoch: int
+    roles: list[str]
+    kafka_address: str | None
+    rack: str | None
+    fenced: bool
+    draining: bool
+
+
+class ClusterStatus(Resource):
+    cluster_id: str
+    controller: int
+    controller_epoch: int
+    metadata_offset: int
+    topic_count: int
+    transaction_shard_count: int
+    features_epoch: int
+    features: dict[str, int]
+    nodes: list[ClusterNode]
+
+
+class Health(Resource):
+    status: Literal["alive"] = "alive"
+
+
+class ReadinessCheck(Resource):
+    name: str
+    ok: bool
+    detail: str
+
+
+class Readiness(Resource):
+    ready: bool
+    checks: list[ReadinessCheck]

@@ -1,0 +1,333 @@
+"""Calls to the other roles: which node to ask, for how long, and what its silence means.
+
+The gateway keeps nothing: every answer is put together from the metadata image and from what partition leaders and
+coordinators say at this moment. A call that gets no answer in time becomes REQUEST_TIMED_OUT, a node that is not known
+becomes a failure of what it leads, and the rest is still shown.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oncelog.api.v1 import controller_pb2, coordinator_pb2, storage_pb2
+from oncelog.api.v1.types_pb2 import TopicPartition
+from oncelog.errors import ErrorCode, KafkaError, error_code_of
+from oncelog.ids import Partition
+from oncelog.rpc.directory import Directory, transaction_coordinator
+from oncelog.rpc.metadata import TRANSACTION, MetadataFollower, MetadataImage
+from oncelog_gateway.core.interlock import AbortMarker
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Transactions of every coordinator that answered, and the failures of those that did not."""
+
+    transactions: tuple[coordinator_pb2.TransactionDescription, ...]
+    failures: tuple[KafkaError, ...]
+
+
+def raise_for(error_code: int, message: str) -> None:
+    """Raises KafkaError unless the code is NONE."""
+    if error_code != ErrorCode.NONE:
+        raise KafkaError(error_code_of(error_code), message)
+
+
+class Roles:
+    """The roles of one cluster, found through the image and the directory. Every method raises KafkaError."""
+
+    def __init__(
+        self, metadata: MetadataFollower, directory: Directory, call_timeout_ms: int
+    ) -> None:
+        self._metadata = metadata
+        self._directory = directory
+        self._call_timeout_ms = call_timeout_ms
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._metadata.image
+
+    # ------------------------------------------------------------------------------------------------ storage
+
+    async def describe_partitions(
+        self, partitions: Iterable[Partition]
+    ) -> dict[Partition, storage_pb2.PartitionDescription | KafkaError]:
+        """Offsets of each partition as its leader has them, or why they could not be had."""
+
+        async def ask(
+            stub: Any, asked: list[Partition]
+        ) -> Iterable[storage_pb2.PartitionDescription]:
+            request = storage_pb2.DescribePartitionsRequest(partitions=_named(asked))
+            answer = await self._call("the partition leader", stub.DescribePartitions, request)
+            return answer.partitions  # type: ignore[no-any-return]
+
+        return await self._of_leaders(partitions, ask)
+
+    async def describe_producers(
+        self, partitions: Iterable[Partition]
+    ) -> dict[Partition, storage_pb2.PartitionProducers | KafkaError]:
+        """Producers of each partition as its leader has them, or why they could not be had."""
+
+        async def ask(
+            stub: Any, asked: list[Partition]
+        ) -> Iterable[storage_pb2.PartitionProducers]:
+            request = storage_pb2.DescribeProducersRequest(partitions=_named(asked))
+            answer = await self._call("the partition leader", stub.DescribeProducers, request)
+            return answer.partitions  # type: ignore[no-any-return]
+
+        return await self._of_leaders(partitions, ask)
+
+    async def write_abort_marker(self, marker: AbortMarker) -> None:
+        """Append one abort marker at the partition's leader (facts 1.4: the request is WriteTxnMarkers)."""
+        leader = self.leader_of(marker.partition)
+        stub = self._storage(marker.partition, leader)
+        request = storage_pb2.WriteTxnMarkersRequest(
+            markers=[
+                storage_pb2.TxnMarker(
+                    producer_id=marker.producer_id,
+                    producer_epoch=marker.producer_epoch,
+                    commit=False,
+                    coordinator_epoch=marker.coordinator_epoch,
+                    transaction_version=marker.transaction_version,
+                    partitions=_named([marker.partition]),
+                )
+            ]
+        )
+        answer = await self._call(f"node {leader}", stub.WriteTxnMarkers, request)
+        for result in answer.results:
+            for one in result.partitions:
+                raise_for(one.error_code, one.error_message)
+
+    def leader_of(self, partition: Partition) -> int:
+        """Node id. Raises KafkaError for a partition that does not exist or has no leader now."""
+        found = self.image.partition(partition)
+        if found is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"there is no partition {partition.partition} of a topic {partition.topic!r}; GET /v1/topics lists all",
+            )
+        if found.leader < 0:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader now")
+        return found.leader
+
+    def _storage(self, partition: Partition, leader: int) -> Any:
+        try:
+            return self._directory.storage(leader)
+        except KeyError:
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"node {leader}, which leads {partition}, has no known address yet",
+            ) from None
+
+    async def _of_leaders(
+        self,
+        partitions: Iterable[Partition],
+        ask: Callable[[Any, list[Partition]], Awaitable[Iterable[Any]]],
+    ) -> dict[Partition, Any]:
+        found: dict[Partition, Any] = {}
+        of_leader: dict[int, list[Partition]] = defaultdict(list)
+        stubs: dict[int, Any] = {}
+        for partition in partitions:
+            try:
+                leader = self.leader_of(partition)
+                stubs.setdefault(leader, self._storage(partition, leader))
+                of_leader[leader].append(partition)
+            except KafkaError as error:
+                found[partition] = error
+
+        async def ask_leader(leader: int, asked: list[Partition]) -> None:
+            try:
+                answers = await ask(stubs[leader], asked)
+            except KafkaError as error:
+                found.update(dict.fromkeys(asked, error))
+                return
+            for one in answers:
+                partition = Partition(one.topic, one.partition)
+                found[partition] = (
+                    KafkaError(error_code_of(one.error_code), f"node {leader} about {partition}")
+                    if one.error_code
+                    else one
+                )
+            for partition in asked:
+                found.setdefault(
+                    partition,
+                    KafkaError(
+                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        f"node {leader} does not know {partition} yet",
+                    ),
+                )
+
+        async with asyncio.TaskGroup() as group:
+            for leader, asked in of_leader.items():
+                group.create_task(ask_leader(leader, asked))
+        return found
+
+    # -------------------------------------------------------------------------------------------- coordinators
+
+    async def list_transactions(
+        self,
+        *,
+        states: Sequence[str] = (),
+        producer_ids: Sequence[int] = (),
+        min_duration_ms: int = -1,
+        id_pattern: str = "",
+    ) -> Listing:
+        """Of all coordinators. Only a refused filter raises; a silent coordinator is a failure in the listing."""
+        request = coordinator_pb2.ListTransactionsRequest(
+            state_filters=states,
+            producer_id_filters=producer_ids,
+            duration_filter_ms=min_duration_ms,
+            transactional_id_pattern=id_pattern,
+        )
+        nodes = sorted(
+            {
+                shard.coordinator
+                for (kind, _), shard in self.image.shards.items()
+                if kind == TRANSACTION
+            }
+        )
+        found: dict[str, coordinator_pb2.TransactionDescription] = {}
+        failures: list[KafkaError] = []
+
+        async def ask(node_id: int) -> None:
+            try:
+                stub = self._coordinator(node_id)
+                answer = await self._call(
+                    f"the coordinator on node {node_id}", stub.ListTransactions, request
+                )
+                raise_for(answer.error_code, answer.error_message)
+            except KafkaError as error:
+                failures.append(error)
+                return
+            for one in answer.transactions:
+                found[one.transactional_id] = one
+
+        async with asyncio.TaskGroup() as group:
+            for node_id in nodes:
+                group.create_task(ask(node_id))
+        for failure in failures:
+            if failure.error_code is ErrorCode.INVALID_REGULAR_EXPRESSION:
+                raise failure
+        return Listing(tuple(found.values()), tuple(failures))
+
+    async def describe_transaction(
+        self, transactional_id: str
+    ) -> coordinator_pb2.TransactionDescription:
+        """By the coordinator of its shard. Raises KafkaError(TRANSACTIONAL_ID_NOT_FOUND) when it knows no such id."""
+        stub = self._coordinator_of(transactional_id)
+        request = coordinator_pb2.DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        answer = await self._call("the coordinator", stub.DescribeTransactions, request)
+        for one in answer.transactions:
+            if one.transactional_id == transactional_id:
+                raise_for(
+                    one.error_code,
+                    f"transactional id {transactional_id!r}: GET /v1/transactions lists those there are",
+                )
+                return one  # type: ignore[no-any-return]
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"the coordinator did not answer for transactional id {transactional_id!r}",
+        )
+
+    async def terminate(self, transactional_id: str) -> None:
+        """Let the coordinator fence the producer and abort its transaction."""
+        stub = self._coordinator_of(transactional_id)
+        request = coordinator_pb2.ForceTerminateTransactionRequest(
+            transactional_id=transactional_id
+        )
+        answer = await self._call("the coordinator", stub.ForceTerminateTransaction, request)
+        raise_for(
+            answer.error_code,
+            answer.error_message
+            or f"the coordinator refuses to end transactional id {transactional_id!r}",
+        )
+
+    async def describe_sink(self, sink: str) -> coordinator_pb2.DescribeSinkResponse:
+        stub = self._coordinator_of(sink)
+        request = coordinator_pb2.DescribeSinkRequest(sink=sink)
+        answer = await self._call("the coordinator", stub.DescribeSink, request)
+        raise_for(answer.error_code, f"sink {sink!r}: no Spark query has written to it")
+        return answer  # type: ignore[no-any-return]
+
+    def _coordinator(self, node_id: int) -> Any:
+        if node_id >= 0:
+            try:
+                return self._directory.coordinator(node_id)
+            except KeyError:
+                pass
+        raise KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            "some transaction shards have no coordinator now"
+            if node_id < 0
+            else f"the coordinator on node {node_id} has no known address yet",
+        )
+
+    def _coordinator_of(self, transactional_id: str) -> Any:
+        if not self.image.shard_count(TRANSACTION):
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+                f"transactional id {transactional_id!r}: this cluster has had no transaction yet",
+            )
+        stub = transaction_coordinator(self._directory, self.image, transactional_id)
+        if stub is None:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"the shard of {transactional_id!r} has no coordinator now",
+            )
+        return stub
+
+    # ---------------------------------------------------------------------------------------------- controller
+
+    async def create_topic(
+        self, topic: controller_pb2.NewTopic, *, validate_only: bool
+    ) -> controller_pb2.TopicResult:
+        """Returns once this process's image has the topic."""
+        request = controller_pb2.CreateTopicsRequest(topics=[topic], validate_only=validate_only)
+        stub = self._directory.controller()
+        answer = await self._call("the controller", stub.CreateTopics, request)
+        result = _only(answer.results)
+        raise_for(result.error_code, result.error_message or f"topic {topic.name!r}")
+        if not validate_only:
+            await self._seen(answer.metadata_offset)
+        return result
+
+    async def delete_topic(self, name: str) -> None:
+        """Returns once this process's image no longer has the topic."""
+        request = controller_pb2.DeleteTopicsRequest(names=[name])
+        stub = self._directory.controller()
+        answer = await self._call("the controller", stub.DeleteTopics, request)
+        result = _only(answer.results)
+        raise_for(result.error_code, result.error_message or f"topic {name!r}")
+        await self._seen(answer.metadata_offset)
+
+    async def _seen(self, metadata_offset: int) -> None:
+        try:
+            await self._metadata.wait_until(metadata_offset, self._call_timeout_ms / 1000)
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                "it is done, but this gateway's view of the cluster lags behind; read it again",
+            ) from None
+
+    async def _call(self, whom: str, method: Callable[..., Awaitable[Any]], request: Any) -> Any:
+        try:
+            return await method(request, timeout=self._call_timeout_ms / 1000)
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{whom} did not answer within {self._call_timeout_ms} ms; whether it acted is not known",
+            ) from None
+
+
+def _named(partitions: Iterable[Partition]) -> list[TopicPartition]:
+    return [TopicPartition(topic=one.topic, partition=one.partition) for one in partitions]
+
+
+def _only(results: Sequence[controller_pb2.TopicResult]) -> controller_pb2.TopicResult:
+    if len(results) != 1:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"the controller gave {len(results)} answers to one question",
+        )
+    return results[0]

@@ -1,0 +1,1 @@
+"""One module per resource: HTTP in, `oncelog_gateway.cluster` out. No rules live here."""

@@ -1,0 +1,179 @@
+"""`/v1/cluster`, `/v1/sinks`, `/health` and `/ready`."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from fastapi.responses import JSONResponse, Response
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.api.v1 import coordinator_pb2
+from oncelog.errors import KafkaError
+from oncelog.ids import Partition
+from oncelog.rpc.metadata import TRANSACTION
+from oncelog_gateway.problems import documented
+from oncelog_gateway.resources import (
+    ClusterNode,
+    ClusterStatus,
+    Health,
+    Readiness,
+    ReadinessCheck,
+    Sink,
+    SinkAttempt,
+    SinkBranch,
+    SinkDecision,
+)
+from oncelog_gateway.roles import Roles
+from oncelog_gateway.transactions import known_or_none
+
+
+def cluster_router(roles: Roles) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["cluster"])
+
+    @router.get("/cluster", summary="Describe the cluster", responses=documented())
+    async def describe_cluster() -> ClusterStatus:
+        """Nodes, features, and how new the gateway's view is."""
+        image = roles.image
+        return ClusterStatus(
+            cluster_id=image.cluster_id,
+            controller=image.controller,
+            controller_epoch=image.controller_epoch,
+            metadata_offset=image.metadata_offset,
+            topic_count=len(image.topics),
+            transaction_shard_count=image.shard_count(TRANSACTION),
+            features_epoch=image.features_epoch,
+            features=dict(image.feature_levels),
+            nodes=[_node(image.nodes[node_id]) for node_id in sorted(image.nodes)],
+        )
+
+    @router.get(
+        "/sinks/{sink:path}",
+        summary="Describe a Spark sink",
+        responses=documented(404),
+        tags=["sinks"],
+    )
+    async def describe_sink(
+        sink: Annotated[
+            str,
+            Path(
+                min_length=1, max_length=32_767, description="the sink's `transactionalId` option"
+            ),
+        ],
+    ) -> Sink:
+        """Its attempts, their branches, and the batches decided last."""
+        return _sink(await roles.describe_sink(sink))
+
+    return router
+
+
+def probes_router(roles: Roles) -> APIRouter:
+    router = APIRouter(tags=["probes"])
+
+    @router.get("/health", summary="Is the process alive")
+    async def health() -> Health:
+        """Asks nobody: a restart would not help a cluster whose other roles are away."""
+        return Health()
+
+    @router.get(
+        "/ready",
+        summary="Can it serve",
+        response_model=Readiness,
+        responses={503: {"model": Readiness, "description": "A check fails; `checks` says which"}},
+    )
+    async def ready() -> Response:
+        """The image is here, a partition leader and every coordinator answer."""
+        checks = [
+            _metadata_check(roles),
+            await _storage_check(roles),
+            await _coordinator_check(roles),
+        ]
+        readiness = Readiness(ready=all(check.ok for check in checks), checks=checks)
+        return JSONResponse(readiness.model_dump(), 200 if readiness.ready else 503)
+
+    return router
+
+
+def _metadata_check(roles: Roles) -> ReadinessCheck:
+    offset = roles.image.metadata_offset
+    return ReadinessCheck(
+        name="metadata",
+        ok=offset >= 0,
+        detail=f"at offset {offset}" if offset >= 0 else "nothing heard from the controller yet",
+    )
+
+
+async def _storage_check(roles: Roles) -> ReadinessCheck:
+    leaders: dict[int, Partition] = {}
+    for topic in roles.image.topics.values():
+        for one in topic.partitions:
+            if one.leader >= 0:
+                leaders.setdefault(one.leader, Partition(topic.name, one.partition))
+    answers = await roles.describe_partitions(leaders.values())
+    failed = [error for error in answers.values() if isinstance(error, KafkaError)]
+    return ReadinessCheck(
+        name="storage",
+        ok=not failed,
+        detail=str(failed[0]) if failed else f"{len(answers)} partition leaders answered",
+    )
+
+
+async def _coordinator_check(roles: Roles) -> ReadinessCheck:
+    # No transaction is named so: the answer is empty and cheap, and still every coordinator gives it.
+    failures = (await roles.list_transactions(producer_ids=[2**63 - 1])).failures
+    shard_count = roles.image.shard_count(TRANSACTION)
+    return ReadinessCheck(
+        name="coordinator",
+        ok=not failures,
+        detail=str(failures[0]) if failures else f"coordinators of {shard_count} shards answered",
+    )
+
+
+def _node(node: pb.Node) -> ClusterNode:
+    return ClusterNode(
+        node_id=node.node_id,
+        node_epoch=node.node_epoch,
+        roles=[pb.Role.Name(role).removeprefix("ROLE_").lower() for role in node.roles],
+        kafka_address=f"{node.kafka_host}:{node.kafka_port}" if node.kafka_host else None,
+        rack=node.rack or None,
+        fenced=node.fenced,
+        draining=node.draining,
+    )
+
+
+def _sink(answer: coordinator_pb2.DescribeSinkResponse) -> Sink:
+    return Sink(
+        sink=answer.sink,
+        query_id=answer.query_id,
+        sink_epoch=answer.sink_epoch,
+        last_committed_batch_id=known_or_none(answer.last_committed_batch_id),
+        attempts=[
+            SinkAttempt(
+                nonce=attempt.nonce.hex(),
+                batch_id=known_or_none(attempt.batch_id),
+                state=attempt.state,
+                opened_time_ms=attempt.opened_time_ms,
+                deadline_ms=attempt.deadline_ms,
+                branches=[
+                    SinkBranch(
+                        task_partition=branch.task_partition,
+                        task_attempt_id=branch.task_attempt_id,
+                        producer_id=branch.producer_id,
+                        producer_epoch=branch.producer_epoch,
+                        sealed=branch.sealed,
+                        row_count=branch.row_count,
+                    )
+                    for branch in attempt.branches
+                ],
+            )
+            for attempt in answer.attempts
+        ],
+        decisions=[
+            SinkDecision(
+                batch_id=decision.batch_id,
+                nonce=decision.nonce.hex(),
+                branch_count=decision.branch_count,
+                row_count=decision.row_count,
+                decided_time_ms=decision.decided_time_ms,
+            )
+            for decision in answer.decisions
+        ],
+    )

@@ -1,0 +1,53 @@
+"""`POST /v1/transactions/…`: the two ways to end a transaction."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Request
+
+from oncelog_gateway.audit import Operator
+from oncelog_gateway.problems import documented
+from oncelog_gateway.resources import AbortRequest, AbortResult, TerminateRequest, TerminateResult
+from oncelog_gateway.routes.transactions import TransactionalId
+from oncelog_gateway.transactions import Transactions
+
+
+def ending_router(transactions: Transactions) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["transactions"])
+
+    @router.post(
+        "/transactions/abort",
+        summary="Abort a hanging transaction",
+        responses=documented(400, 404, 409, 413),
+    )
+    async def abort(request: Request, body: AbortRequest) -> AbortResult:
+        """Writes an abort marker, and only if the partition has a transaction open at exactly `start_offset` (and
+        `producer_epoch`) that no coordinator owns. It goes behind the coordinator's back, so `dry_run` is the default.
+        """
+        return await transactions.abort(operator_of(request), body)
+
+    @router.post(
+        "/transactions/{transactional_id:path}/terminate",
+        summary="End a transaction through its coordinator",
+        responses=documented(400, 404, 409, 413),
+    )
+    async def terminate(
+        request: Request,
+        transactional_id: TransactionalId,
+        body: Annotated[TerminateRequest | None, Body()] = None,
+    ) -> TerminateResult:
+        """The coordinator fences the producer and aborts its transaction; the producer's next request fails."""
+        is_dry_run = body is not None and body.dry_run
+        return await transactions.terminate(
+            operator_of(request), transactional_id, dry_run=is_dry_run
+        )
+
+    return router
+
+
+def operator_of(request: Request) -> Operator:
+    """For the audit log."""
+    user = request.headers.get("x-forwarded-user")
+    return Operator(
+        remote_address=request.client.host if request.client else "unknown",
+        user=user[:256] if user else None,
+    )

@@ -1,0 +1,84 @@
+"""`/v1/transactions`: list and describe."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import Response
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog_gateway.problems import documented, plain_problem, respond
+from oncelog_gateway.resources import (
+    INT64_MAX,
+    TransactionDetail,
+    TransactionPage,
+    TransactionState,
+)
+from oncelog_gateway.transactions import Transactions
+
+TransactionalId = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=32_767,
+        description="any id; one with slashes may be written with slashes",
+        examples=["payments"],
+    ),
+]
+
+
+def transactions_router(transactions: Transactions) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["transactions"])
+
+    @router.get("/transactions", summary="List transactions", responses=documented())
+    async def list_transactions(
+        state: Annotated[
+            list[TransactionState] | None, Query(description="repeat it for several states")
+        ] = None,
+        producer_id: Annotated[
+            list[Annotated[int, Query(ge=0, le=INT64_MAX)]] | None,
+            Query(max_length=500, description="repeat it for several producers"),
+        ] = None,
+        min_duration_ms: Annotated[
+            int | None,
+            Query(ge=0, le=INT64_MAX, description="only transactions open for longer than this"),
+        ] = None,
+        id_pattern: Annotated[
+            str,
+            Query(max_length=1_000, description="regular expression of the whole transactional id"),
+        ] = "",
+        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+        cursor: Annotated[
+            str | None, Query(max_length=50_000, description="`next_cursor` of the page before")
+        ] = None,
+    ) -> TransactionPage:
+        """In order of transactional id. Every coordinator is asked; who did not answer is in `incomplete`."""
+        return await transactions.page(
+            states=state or (),
+            producer_ids=producer_id or (),
+            min_duration_ms=min_duration_ms,
+            id_pattern=id_pattern,
+            limit=limit,
+            cursor=cursor,
+        )
+
+    @router.get(
+        "/transactions/{transactional_id:path}",
+        summary="Describe a transaction",
+        responses=documented(404, 405),
+        response_model=TransactionDetail,
+    )
+    async def describe(transactional_id: TransactionalId) -> TransactionDetail | Response:
+        """With its partitions and the offset of its first record in each."""
+        try:
+            return await transactions.describe(transactional_id)
+        except KafkaError as error:
+            # These two are actions unless somebody really named a transaction so.
+            is_action = transactional_id == "abort" or transactional_id.endswith("/terminate")
+            if is_action and error.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                problem = plain_problem(
+                    405, "this is an action: POST it; GET describes transactions"
+                )
+                return respond(problem, {"Allow": "POST"})
+            raise
+
+    return router

@@ -1,0 +1,340 @@
+"""Transactions as REST shows them, and the two ways to end one."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from oncelog.api.v1 import coordinator_pb2, storage_pb2
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import (
+    CoordinatorEpoch,
+    Millis,
+    Offset,
+    Partition,
+    ProducerEpoch,
+    ProducerId,
+)
+from oncelog.runtime.clock import Clock
+from oncelog_gateway.audit import AuditLog, Operator
+from oncelog_gateway.core.hanging import (
+    OPEN_STATES,
+    CoordinatedTransaction,
+    OpenTransaction,
+    named_by,
+    still_open,
+)
+from oncelog_gateway.core.interlock import (
+    AbortMarker,
+    AbortTarget,
+    Refusal,
+    find_target,
+    plan_abort,
+)
+from oncelog_gateway.core.paging import last_seen_of, page_after
+from oncelog_gateway.resources import (
+    AbortRequest,
+    AbortResult,
+    Failure,
+    TerminateResult,
+    Transaction,
+    TransactionDetail,
+    TransactionPage,
+    TransactionPartition,
+)
+from oncelog_gateway.roles import Listing, Roles
+
+T = TypeVar("T", OpenTransaction, AbortMarker)
+
+
+class Transactions:
+    """Reads and ends transactions through the roles; every attempt to end one is audited."""
+
+    def __init__(self, roles: Roles, audit: AuditLog, clock: Clock) -> None:
+        self._roles = roles
+        self._audit = audit
+        self._clock = clock
+
+    async def page(
+        self,
+        *,
+        states: Sequence[str],
+        producer_ids: Sequence[int],
+        min_duration_ms: int | None,
+        id_pattern: str,
+        limit: int,
+        cursor: str | None,
+    ) -> TransactionPage:
+        """Transactions by id. With `min_duration_ms` only open ones: Kafka's own filter lets every Empty one pass
+        (facts, ListTransactions). Raises KafkaError."""
+        try:
+            last_seen = None if cursor is None else last_seen_of(cursor)
+        except ValueError as error:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{error}; leave it out to begin anew"
+            ) from None
+        listing = await self._roles.list_transactions(
+            states=states,
+            producer_ids=producer_ids,
+            min_duration_ms=-1 if min_duration_ms is None else min_duration_ms,
+            id_pattern=id_pattern,
+        )
+        _raise_if_nobody_answered(listing)
+        found = [
+            one
+            for one in listing.transactions
+            if min_duration_ms is None or one.state in OPEN_STATES
+        ]
+        rows, next_cursor = page_after(found, last_seen, limit)
+        now = self._clock.now()
+        return TransactionPage(
+            transactions=[Transaction(**_fields(row, now)) for row in rows],
+            total=len(found),
+            next_cursor=next_cursor,
+            incomplete=[failure_of(failure) for failure in listing.failures],
+        )
+
+    async def everything(self) -> tuple[list[Transaction], tuple[KafkaError, ...]]:
+        """All transactions that coordinators answered with, and the failures of the others."""
+        listing = await self._roles.list_transactions()
+        now = self._clock.now()
+        return [Transaction(**_fields(one, now)) for one in listing.transactions], listing.failures
+
+    async def describe(self, transactional_id: str) -> TransactionDetail:
+        """With the first offset in each partition where its leader says. Raises KafkaError."""
+        described = await self._described(transactional_id)
+        partitions = partitions_of(described)
+        producers = await self._roles.describe_producers(partitions)
+        opened = {
+            one.partition: one.start_offset
+            for one in opened_in(producers)
+            if one.producer_id == described.producer_id
+        }
+        return TransactionDetail(
+            **_fields(described, self._clock.now()),
+            partitions=[
+                TransactionPartition(
+                    topic=one.topic, partition=one.partition, start_offset=opened.get(one)
+                )
+                for one in partitions
+            ],
+        )
+
+    async def _described(self, transactional_id: str) -> coordinator_pb2.TransactionDescription:
+        try:
+            return await self._roles.describe_transaction(transactional_id)
+        except KafkaError as error:
+            if error.error_code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+            # A branch of a Spark batch lives on its sink's shard, not on the shard of its own name.
+            for one in (await self._roles.list_transactions()).transactions:
+                if one.transactional_id == transactional_id:
+                    return one
+            raise
+
+    async def of_producers(
+        self, producer_ids: Sequence[int]
+    ) -> tuple[tuple[CoordinatedTransaction, ...], tuple[KafkaError, ...]]:
+        """What coordinators know of these producer ids, and who did not answer."""
+        if not producer_ids:
+            return (), ()
+        listing = await self._roles.list_transactions(producer_ids=sorted(set(producer_ids)))
+        return tuple(coordinated(one) for one in listing.transactions), listing.failures
+
+    # ---------------------------------------------------------------------------------------------------- ending
+
+    async def terminate(
+        self, operator: Operator, transactional_id: str, *, dry_run: bool
+    ) -> TerminateResult:
+        """Ask the coordinator to fence the producer and abort. Raises KafkaError."""
+        audit_id = await self._audit.attempted(
+            self._clock.now(),
+            operator,
+            "terminate",
+            {"transactional_id": transactional_id, "dry_run": dry_run},
+        )
+        try:
+            before = await self._roles.describe_transaction(transactional_id)
+            if not dry_run:
+                await self._roles.terminate(transactional_id)
+        except BaseException as error:
+            await self._failed(audit_id, error)
+            raise
+        if dry_run:
+            detail = f"{transactional_id!r} is {before.state}; nothing was changed"
+        else:
+            detail = f"{transactional_id!r} was {before.state}; its producer is fenced, an open transaction is aborted"
+        await self._audit.ended(
+            self._clock.now(), audit_id, "dry_run" if dry_run else "done", detail
+        )
+        return TerminateResult(
+            dry_run=dry_run,
+            terminated=not dry_run,
+            transactional_id=transactional_id,
+            producer_id=before.producer_id,
+            producer_epoch=before.producer_epoch,
+            state_before=before.state,
+            audit_id=audit_id,
+            detail=detail,
+        )
+
+    async def abort(self, operator: Operator, request: AbortRequest) -> AbortResult:
+        """Write an abort marker for a transaction that has no owner. Raises KafkaError with the reason of a refusal."""
+        audit_id = await self._audit.attempted(
+            self._clock.now(), operator, "abort", request.model_dump()
+        )
+        try:
+            opened, marker, known = await self._checked(request)
+            if not request.dry_run:
+                await self._roles.write_abort_marker(marker)
+        except BaseException as error:
+            await self._failed(audit_id, error)
+            raise
+        named = named_by(opened, known)
+        detail = (
+            f"an abort marker of producer {marker.producer_id}, epoch {marker.producer_epoch}, "
+            f"{'would be' if request.dry_run else 'was'} written to {marker.partition}"
+        )
+        await self._audit.ended(
+            self._clock.now(), audit_id, "dry_run" if request.dry_run else "done", detail
+        )
+        return AbortResult(
+            dry_run=request.dry_run,
+            aborted=not request.dry_run,
+            topic=request.topic,
+            partition=request.partition,
+            start_offset=request.start_offset,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            transactional_id=named.transactional_id if named else None,
+            coordinator_state=named.state if named else None,
+            audit_id=audit_id,
+            detail=detail,
+        )
+
+    async def _checked(
+        self, request: AbortRequest
+    ) -> tuple[OpenTransaction, AbortMarker, tuple[CoordinatedTransaction, ...]]:
+        """The interlock: partition, coordinator, partition again (`core.hanging` says why)."""
+        epoch = request.producer_epoch
+        target = AbortTarget(
+            Partition(request.topic, request.partition),
+            Offset(request.start_offset),
+            None if epoch is None else ProducerEpoch(epoch),
+        )
+        found = _granted(find_target(target, await self._opened(target.partition)))
+        known, failures = await self.of_producers([found.producer_id])
+        if failures:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                "whether a coordinator owns this transaction is not known "
+                f"({failures[0].error_code.name}); nothing is written before all coordinators answer",
+            )
+        marker = _granted(plan_abort(found, known))
+        if not still_open([found], await self._opened(target.partition)):
+            raise KafkaError(
+                ErrorCode.RESOURCE_NOT_FOUND,
+                f"the transaction at start offset {found.start_offset} of {found.partition} has just ended by itself",
+            )
+        return found, marker, known
+
+    async def _opened(self, partition: Partition) -> list[OpenTransaction]:
+        producers = await self._roles.describe_producers([partition])
+        answer = producers[partition]
+        if isinstance(answer, KafkaError):
+            raise answer
+        return opened_in(producers)
+
+    async def _failed(self, audit_id: str, error: BaseException) -> None:
+        """A timeout or a cancelled request may still have been done: an unanswered request is unknown, never failed."""
+        is_known = (
+            isinstance(error, KafkaError) and error.error_code is not ErrorCode.REQUEST_TIMED_OUT
+        )
+        await self._audit.ended(
+            self._clock.now(), audit_id, "refused" if is_known else "unknown", str(error)
+        )
+
+
+def coordinated(description: coordinator_pb2.TransactionDescription) -> CoordinatedTransaction:
+    """A coordinator's answer as the core reads it."""
+    return CoordinatedTransaction(
+        transactional_id=description.transactional_id,
+        state=description.state,
+        producer_id=ProducerId(description.producer_id),
+        producer_epoch=ProducerEpoch(description.producer_epoch),
+        start_time_ms=Millis(description.transaction_start_time_ms),
+        partitions=frozenset(partitions_of(description)),
+    )
+
+
+def opened_in(
+    producers: dict[Partition, storage_pb2.PartitionProducers | KafkaError],
+) -> list[OpenTransaction]:
+    """Every transaction open in these partitions."""
+    return [
+        opened_of(partition, one)
+        for partition, answer in producers.items()
+        if not isinstance(answer, KafkaError)
+        for one in answer.producers
+        if one.current_txn_start_offset >= 0
+    ]
+
+
+def opened_of(partition: Partition, producer: storage_pb2.ActiveProducer) -> OpenTransaction:
+    return OpenTransaction(
+        partition=partition,
+        producer_id=ProducerId(producer.producer_id),
+        producer_epoch=ProducerEpoch(producer.producer_epoch),
+        start_offset=Offset(producer.current_txn_start_offset),
+        coordinator_epoch=CoordinatorEpoch(producer.coordinator_epoch),
+        last_timestamp_ms=Millis(producer.last_timestamp_ms),
+    )
+
+
+def partitions_of(description: coordinator_pb2.TransactionDescription) -> list[Partition]:
+    return sorted(Partition(one.topic, one.partition) for one in description.partitions)
+
+
+def failure_of(error: KafkaError) -> Failure:
+    return Failure(
+        kafka_error_name=error.error_code.name,
+        kafka_error_code=error.error_code.value,
+        detail=error.message,
+    )
+
+
+def known_or_none(value: int) -> int | None:
+    """Kafka's -1 is our null."""
+    return value if value >= 0 else None
+
+
+def _fields(one: coordinator_pb2.TransactionDescription, now: Millis) -> dict[str, Any]:
+    start = known_or_none(one.transaction_start_time_ms)
+    # A completed transaction still carries its start (facts 1.4); it has no age any more.
+    age = max(now - start, 0) if start is not None and one.state in OPEN_STATES else None
+    return {
+        "transactional_id": one.transactional_id,
+        "producer_id": one.producer_id,
+        "producer_epoch": one.producer_epoch,
+        "state": one.state,
+        "age_ms": age,
+        "timeout_ms": one.transaction_timeout_ms,
+        "is_late": age is not None and age > one.transaction_timeout_ms,
+        "start_time_ms": start,
+        "last_update_time_ms": known_or_none(one.last_update_time_ms),
+        "partition_count": len(one.partitions),
+        "transaction_version": one.client_transaction_version,
+        "shard": one.shard,
+        "coordinator": one.coordinator,
+        "coordinator_epoch": one.coordinator_epoch,
+    }
+
+
+def _granted(answer: T | Refusal) -> T:
+    if isinstance(answer, Refusal):
+        raise KafkaError(answer.error_code, answer.detail)
+    return answer
+
+
+def _raise_if_nobody_answered(listing: Listing) -> None:
+    if listing.failures and not listing.transactions:
+        raise listing.failures[0]

@@ -1,0 +1,154 @@
+"""Builds the gateway and serves it on the loop of its process.
+
+Binding the port is all that `start` does. FastAPI and everything behind it is imported when the first connection waits
+to be accepted: an `oncelog up` that nobody asks over HTTP neither waits for those imports nor keeps them in memory. The
+kernel holds that first connection meanwhile, and the import runs in a thread, so the log goes on.
+"""
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from oncelog.errors import OncelogError
+from oncelog.rpc.directory import Directory
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog.runtime.clock import Clock, SystemClock
+from oncelog_gateway.settings import GatewaySettings
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from oncelog_gateway.metrics import ListenerCounters
+
+BACKLOG: Final = 128
+
+
+def build_gateway(
+    settings: GatewaySettings,
+    metadata: MetadataFollower,
+    directory: Directory,
+    *,
+    listener: "ListenerCounters | None" = None,
+) -> "GatewayRole":
+    """The gateway of one process; it asks other roles through `directory`. A listener's counters join its metrics."""
+    return GatewayRole(settings, metadata, directory, SystemClock(), listener)
+
+
+class GatewayRole:
+    """`start` binds, `stop` lets requests in flight end and closes."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        metadata: MetadataFollower,
+        directory: Directory,
+        clock: Clock,
+        listener: "ListenerCounters | None" = None,
+    ) -> None:
+        self._settings = settings
+        self._metadata = metadata
+        self._directory = directory
+        self._clock = clock
+        self._listener = listener
+        self._socket: socket.socket | None = None
+        self._server: uvicorn.Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        """The bound port; known after `start`."""
+        assert self._socket is not None, "the gateway is not started"
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    async def start(self) -> None:
+        """Raises OncelogError, with the way out, when the address cannot be bound."""
+        self._socket = _bound(self._settings.host, self._settings.port)
+        self._serving = asyncio.create_task(self._serve(self._socket), name="gateway")
+
+    async def stop(self) -> None:
+        """Raises what ended serving early, if anything did."""
+        assert self._socket is not None
+        assert self._serving is not None
+        if self._server is not None:
+            self._server.should_exit = True
+        else:
+            self._serving.cancel()
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._serving
+        finally:
+            self._socket.close()
+
+    async def _serve(self, listening: socket.socket) -> None:
+        await _readable(listening)
+        self._server = await asyncio.to_thread(self._load)
+        await self._server.serve(sockets=[listening])
+
+    def _load(self) -> "uvicorn.Server":
+        import uvicorn
+
+        from oncelog_gateway.application import create_app
+
+        class Server(uvicorn.Server):
+            """Signals belong to the process, not to one of its roles."""
+
+            @contextmanager
+            def capture_signals(self) -> Generator[None, None, None]:
+                yield
+
+        settings = self._settings
+        app = create_app(settings, self._metadata, self._directory, self._clock, self._listener)
+        return Server(
+            uvicorn.Config(
+                app,
+                access_log=False,
+                log_config=None,
+                lifespan="off",
+                ws="none",
+                server_header=False,
+                limit_concurrency=settings.connections_max,
+                timeout_graceful_shutdown=max(settings.shutdown_timeout_ms // 1000, 1),
+            )
+        )
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise OncelogError(
+            f"the gateway cannot use the address {host!r}: {error.strerror}; choose another with --host"
+        ) from error
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        reason = (
+            "is in use" if error.errno == errno.EADDRINUSE else f"cannot be bound: {error.strerror}"
+        )
+        raise OncelogError(
+            f"the gateway's port {port} on {host} {reason}; choose another with --gateway-port, 0 takes a free one"
+        ) from error
+    listening.setblocking(False)
+    return listening
+
+
+async def _readable(listening: socket.socket) -> None:
+    """Until a connection waits to be accepted."""
+    loop = asyncio.get_running_loop()
+    arrived = asyncio.Event()
+    loop.add_reader(listening.fileno(), arrived.set)
+    try:
+        await arrived.wait()
+    finally:
+        loop.remove_reader(listening.fileno())

@@ -1,0 +1,51 @@
+"""One request on its way through a handler, and the connection it came in on."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from oncelog.protocol.messages import Schema
+from oncelog_listener.cluster import Address, Cluster
+
+
+class CloseConnection(Exception):
+    """The request is refused in the only way its version has: by closing the connection. The text is logged."""
+
+
+@dataclass(slots=True)
+class Session:
+    """What a connection knows of its client."""
+
+    peer: str
+    """host:port, for people."""
+    local: Address
+    """The address the client connected to."""
+    software_name: str = ""
+    software_version: str = ""
+
+    def advertised(self, cluster: Cluster) -> Address:
+        """Where this client finds this listener again.
+
+        Unless settings say otherwise this is where it came in, which is right behind every port-forward that keeps
+        the port: a client that reached 127.0.0.1 reaches it again, and one that reached a pod's address, too.
+        """
+        settings = cluster.settings
+        return Address(
+            settings.advertised_host or self.local.host, settings.advertised_port or self.local.port
+        )
+
+
+@dataclass(slots=True)
+class Call:
+    api_key: int
+    version: int
+    client_id: str | None
+    request: Any
+    """kio's request of this version."""
+    schema: Schema
+    session: Session
+    cluster: Cluster
+
+    @property
+    def types(self) -> Any:
+        """Constructors of the response's classes; they drop fields that this version does not have."""
+        return self.schema.response_types

@@ -1,0 +1,164 @@
+"""What handlers know of the cluster: the image, the stubs, and how to ask the leaders of many partitions at once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode as WireError
+
+from oncelog.errors import ErrorCode, OncelogError
+from oncelog.rpc.directory import Directory
+from oncelog.rpc.metadata import MetadataFollower, MetadataImage
+from oncelog_listener.settings import ListenerSettings
+
+NO_THROTTLE: Final = timedelta(0)
+"""oncelog has no quotas, so no client is ever told to wait."""
+
+PEER_FAILURES: Final = (OSError, TimeoutError, OncelogError)
+"""What asking another role raises when that role cannot be reached: the world failing, told to clients as a retriable
+code. Anything else is a bug and ends the connection."""
+
+TopicPartition = tuple[str, int]
+
+_WIRE_ERRORS: Final[Mapping[int, WireError]] = {int(error): error for error in WireError}
+_DATETIME_MS_MAX: Final = 253_402_300_799_999
+
+
+class Unanswered(NamedTuple):
+    """A partition whose leader gave no answer; `error_code` is what its client gets."""
+
+    error_code: ErrorCode
+    error_message: str
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    settings: ListenerSettings
+    node_id: int
+    metadata: MetadataFollower
+    directory: Directory
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.metadata.image
+
+    def storage(self, node_id: int) -> Any:
+        """The stub of a storage node. Raises OncelogError for a node that is not known (yet)."""
+        try:
+            return self.directory.storage(node_id)
+        except KeyError:
+            raise OncelogError(f"storage node {node_id} is not known yet") from None
+
+    def coordinator(self, node_id: int) -> Any:
+        """The stub of a coordinator. Raises OncelogError for a node that is not known (yet)."""
+        try:
+            return self.directory.coordinator(node_id)
+        except KeyError:
+            raise OncelogError(f"coordinator {node_id} is not known yet") from None
+
+    async def ask(self, answer: Awaitable[Any]) -> Any:
+        """The answer of a coordinator or the controller. Raises one of PEER_FAILURES."""
+        async with asyncio.timeout(self.settings.request_timeout_ms / 1000):
+            return await answer
+
+    async def wait_for_image(self, metadata_offset: int) -> bool:
+        """Wait until this node's image has the change; False when it takes too long."""
+        try:
+            await self.metadata.wait_until(metadata_offset, self.settings.image_wait_ms / 1000)
+        except TimeoutError:
+            return False
+        return True
+
+    def leader_of(self, image: MetadataImage, key: TopicPartition) -> int | Unanswered:
+        """The node that leads the partition."""
+        topic = image.topics.get(key[0])
+        if topic is None or not 0 <= key[1] < len(topic.partitions):
+            return Unanswered(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {key[0]}-{key[1]}"
+            )
+        leader: int = topic.partitions[key[1]].leader
+        if leader < 0:
+            return Unanswered(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"partition {key[0]}-{key[1]} has no leader now"
+            )
+        return leader
+
+    async def ask_leaders(
+        self,
+        items: Mapping[TopicPartition, Any],
+        ask: Callable[[Any, list[Any]], Awaitable[Sequence[Any]]],
+    ) -> dict[TopicPartition, Any]:
+        """Each partition's answer from its leader: what `ask(stub, items)` returned for it, or an Unanswered.
+
+        One call a leader, all at once; `ask` returns objects that name their topic and partition.
+        """
+        image = self.image
+        by_leader: dict[int, list[TopicPartition]] = {}
+        answers: dict[TopicPartition, Any] = {}
+        for key in items:
+            leader = self.leader_of(image, key)
+            if isinstance(leader, Unanswered):
+                answers[key] = leader
+            else:
+                by_leader.setdefault(leader, []).append(key)
+        if len(by_leader) == 1:
+            ((leader, keys),) = by_leader.items()
+            await self._ask_leader(leader, keys, items, ask, answers)
+        elif by_leader:
+            async with asyncio.TaskGroup() as group:
+                for leader, keys in by_leader.items():
+                    group.create_task(self._ask_leader(leader, keys, items, ask, answers))
+        return answers
+
+    async def _ask_leader(
+        self,
+        leader: int,
+        keys: list[TopicPartition],
+        items: Mapping[TopicPartition, Any],
+        ask: Callable[[Any, list[Any]], Awaitable[Sequence[Any]]],
+        answers: dict[TopicPartition, Any],
+    ) -> None:
+        try:
+            found = await ask(self.storage(leader), [items[key] for key in keys])
+        except PEER_FAILURES as error:
+            lost = Unanswered(ErrorCode.NETWORK_EXCEPTION, f"storage node {leader}: {error!r}")
+            answers.update((key, lost) for key in keys)
+            return
+        for answer in found:
+            answers[answer.topic, answer.partition] = answer
+        for key in keys:
+            if key not in answers:
+                answers[key] = Unanswered(
+                    ErrorCode.UNKNOWN_SERVER_ERROR, f"storage node {leader} left {key} out"
+                )
+
+
+def wire_error(error_code: int) -> WireError:
+    """kio's enum of this code; a number that Kafka does not have becomes UNKNOWN_SERVER_ERROR."""
+    return _WIRE_ERRORS.get(error_code, WireError.unknown_server_error)
+
+
+def wire_time(timestamp_ms: int) -> datetime:
+    """kio's form of a time. What its calendar cannot hold becomes the nearest time that it can."""
+    bounded = max(-1, min(timestamp_ms, _DATETIME_MS_MAX))
+    return datetime.fromtimestamp(bounded / 1000, UTC)
+
+
+def milliseconds(span: timedelta) -> int:
+    """kio reads spans as timedelta; Kafka means int32 milliseconds."""
+    return span // timedelta(milliseconds=1)
+
+
+def grouped(keys: Sequence[TopicPartition]) -> dict[str, list[int]]:
+    """Partitions by topic, in order of first appearance, as Kafka's responses nest them."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in keys:
+        topics.setdefault(topic, []).append(partition)
+    return topics

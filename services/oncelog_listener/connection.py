@@ -1,0 +1,277 @@
+"""One client's TCP connection: frames in, frames out, in order.
+
+```
+ data_received ──▶ FrameSplitter ──▶ queue ──▶ _serve: one request at a time ──▶ transport.write
+       ▲                               │
+       └────── pause_reading ◀── full ─┘
+```
+
+Requests of a connection are answered strictly one after the other, as Kafka does: their effects happen in the order
+they were sent, so a producer with five requests in flight needs no more care than one with a single one, and a fetch
+that waits for data holds up what comes behind it. One task a connection does all of it; there is none a request.
+
+Every byte that a client can make us hold is bounded: by the frame's maximum, by the queue of its connection, and by
+what all connections hold together (`MemoryBudget`).
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from typing import Protocol, cast
+
+from oncelog.protocol.frames import FrameError, FrameSplitter, read_request_prefix
+from oncelog_listener.call import CloseConnection, Session
+from oncelog_listener.cluster import Address
+from oncelog_listener.counters import ListenerCounters
+from oncelog_listener.dispatcher import Dispatcher
+from oncelog_listener.memory_budget import MemoryBudget
+from oncelog_listener.settings import ListenerSettings
+
+log = logging.getLogger("oncelog.listener")
+
+_NO_API_KEY = -1
+_IPV4_MAPPED = "::ffff:"
+
+
+class Home(Protocol):
+    """What a connection needs of the role that accepted it."""
+
+    settings: ListenerSettings
+    counters: ListenerCounters
+    budget: MemoryBudget
+    dispatcher: Dispatcher
+
+    def opened(self, connection: "Connection") -> bool:
+        """False: too many are open."""
+
+    def closed(self, connection: "Connection") -> None:
+        """The socket is gone; the request in progress may not be finished yet."""
+
+    def ended(self, connection: "Connection") -> None:
+        """Nothing of the connection is left."""
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, home: Home) -> None:
+        settings = home.settings
+        self._home = home
+        self._splitter = FrameSplitter(settings.request_bytes_max)
+        self._frames: deque[memoryview] = deque()
+        self._queue_bytes_max = settings.connection_queue_bytes_max
+        self._queue_requests_max = settings.connection_queue_requests_max
+        self._queued_bytes = 0
+        """Of complete requests, the one in progress included."""
+        self._held_bytes = 0
+        self._complete_bytes = 0
+        """What the budget believes this connection holds, and how much of that are whole requests."""
+        self._transport: asyncio.Transport | None = None
+        self._session = Session("?", Address("", 0))
+        self._wake: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._is_reading = True
+        self._is_closing = False
+        self._may_be_cut = True
+        self._is_answering = False
+        self.task: asyncio.Task[None] | None = None
+        self.last_progress = time.monotonic()
+
+    # ---------------------------------------------------------------- what the event loop tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports do not inherit from asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        self._session = Session(_printed(peer), _address(local))
+        if not self._home.opened(self):
+            log.warning("%s refused: too many connections are open", self._session.peer)
+            transport.abort()
+            return
+        self.task = asyncio.get_running_loop().create_task(self._serve())
+        self.task.add_done_callback(lambda _: self._home.ended(self))
+
+    def data_received(self, data: bytes) -> None:
+        self._home.counters.bytes_received += len(data)
+        if self._is_closing:
+            return
+        try:
+            frames = self._splitter.feed(data)
+        except FrameError as error:
+            self._refuse(_NO_API_KEY, _NO_API_KEY, str(error))
+            return
+        for frame in frames:
+            self._frames.append(frame)
+            self._queued_bytes += len(frame)
+        self._hold()
+        if frames and self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_closing = True
+        self._drop_queue()
+        self._home.closed(self)
+        for future in (self._wake, self._writable):
+            if future is not None and not future.done():
+                future.set_result(None)
+        if self.task is not None and self._may_be_cut:
+            self.task.cancel()
+
+    def pause_writing(self) -> None:
+        self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    # ---------------------------------------------------------------- what the role tells
+
+    def resume(self) -> None:
+        """Memory was given back: go on reading."""
+        self._read_or_pause()
+
+    def finish(self) -> None:
+        """Take no more requests; answer the one in progress, then close. A long poll is cut at once."""
+        self._is_closing = True
+        self._drop_queue()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+        if not self._is_answering:
+            self._close()
+        elif self._may_be_cut and self.task is not None:
+            self.task.cancel()
+
+    def abort(self) -> None:
+        """Close without waiting for anything."""
+        if self._transport is not None:
+            self._transport.abort()
+        if self.task is not None:
+            self.task.cancel()
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing of it is being worked on: its client is silent, sends half a frame, or does not read its answers."""
+        return not self._is_answering or self._writable is not None
+
+    @property
+    def peer(self) -> str:
+        return self._session.peer
+
+    # ---------------------------------------------------------------- requests
+
+    async def _serve(self) -> None:
+        try:
+            while not self._is_closing:
+                if not self._frames:
+                    self._wake = asyncio.get_running_loop().create_future()
+                    await self._wake
+                    continue
+                frame = self._frames.popleft()
+                await self._answer(frame)
+                if not self._is_closing:
+                    self._queued_bytes -= len(frame)
+                    self._hold()
+        except asyncio.CancelledError:
+            # Only its own shell cancels this task, when the client is gone or the role stops: this is its end.
+            if not self._is_closing:
+                raise
+        finally:
+            self._is_answering = False
+            self._drop_queue()
+            self._close()
+
+    async def _answer(self, frame: memoryview) -> None:
+        """Answer one request, or close the connection and say why in one line."""
+        api_key = version = _NO_API_KEY
+        counters = self._home.counters
+        self._is_answering = True
+        try:
+            prefix = read_request_prefix(frame)
+            api_key, version = prefix.api_key, prefix.api_version
+            dispatch = self._home.dispatcher.dispatch(prefix, frame, self._session)
+            self._may_be_cut = dispatch.may_be_cut
+            response = await dispatch.answer
+        except (FrameError, CloseConnection) as error:
+            self._refuse(api_key, version, str(error))
+            return
+        except Exception:
+            # A bug of ours, or of a role called directly. It ends this connection, whose client will see an
+            # unanswered request; it must not end the others.
+            log.exception("%s: api key %d version %d failed", self.peer, api_key, version)
+            counters.count_failure(api_key)
+            self._is_closing = True
+            return
+        finally:
+            self._may_be_cut = True
+        counters.count_request(api_key)
+        self.last_progress = time.monotonic()
+        assert self._transport is not None
+        if response is not None and not self._transport.is_closing():
+            counters.bytes_sent += len(response)
+            self._transport.write(response)
+            if self._writable is not None:
+                await self._writable
+        self._is_answering = False
+
+    def _refuse(self, api_key: int, version: int, reason: str) -> None:
+        log.warning("%s closed: api key %d version %d: %s", self.peer, api_key, version, reason)
+        self._home.counters.count_failure(api_key)
+        self._is_closing = True
+        if not self._is_answering:
+            self._close()
+
+    def _close(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.close()
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    # ---------------------------------------------------------------- memory
+
+    def _hold(self) -> None:
+        """Tell the budget what is held now, and go on or stop reading accordingly."""
+        self._tell_budget()
+        self._read_or_pause()
+
+    def _tell_budget(self) -> None:
+        held = self._queued_bytes + self._splitter.buffered_bytes
+        held_before, self._held_bytes = self._held_bytes, held
+        complete_before, self._complete_bytes = self._complete_bytes, self._queued_bytes
+        self._home.budget.change(held - held_before, self._queued_bytes - complete_before)
+
+    def _read_or_pause(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing() or self._is_closing:
+            return
+        budget = self._home.budget
+        is_full = (
+            self._queued_bytes >= self._queue_bytes_max
+            or len(self._frames) >= self._queue_requests_max
+        )
+        if not is_full and self._held_bytes and budget.is_exhausted:
+            if not budget.wait(self):
+                self._home.counters.connections_refused += 1
+                self._refuse(_NO_API_KEY, _NO_API_KEY, "all memory for requests is taken")
+                return
+            is_full = True
+        if is_full and self._is_reading:
+            transport.pause_reading()
+        elif not is_full and not self._is_reading:
+            transport.resume_reading()
+        self._is_reading = not is_full
+
+    def _drop_queue(self) -> None:
+        self._frames.clear()
+        self._splitter.clear()
+        self._queued_bytes = 0
+        self._home.budget.forget(self)
+        self._tell_budget()
+
+
+def _address(sockname: tuple[str, int]) -> Address:
+    host, port = sockname[0], sockname[1]
+    return Address(host.removeprefix(_IPV4_MAPPED), port)
+
+
+def _printed(peername: tuple[str, int] | None) -> str:
+    return "?" if not peername else f"{peername[0]}:{peername[1]}"

@@ -1,0 +1,33 @@
+"""Which error an old client understands in place of a newer one (facts 1.3).
+
+A code that a client's version does not know reaches the application as "unknown error", and is then retried or thrown
+without sense. Kafka therefore answers old versions with the code that meant the same when they were written.
+"""
+
+from oncelog.errors import ErrorCode, error_code_of
+from oncelog.protocol.versions import (
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    FETCH,
+    INIT_PRODUCER_ID,
+    PRODUCE,
+)
+
+_KNOWS_FROM: dict[tuple[int, ErrorCode], tuple[int, ErrorCode]] = {
+    (INIT_PRODUCER_ID, ErrorCode.PRODUCER_FENCED): (4, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (ADD_PARTITIONS_TO_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (END_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    # The storage error is of 2017; before it, "not the leader any more" made clients look again.
+    (PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR): (4, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    (FETCH, ErrorCode.KAFKA_STORAGE_ERROR): (6, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+}
+"""(api key, error) → the first version that knows the error, and what older ones get."""
+
+
+def error_for_version(api_key: int, version: int, error_code: int) -> ErrorCode:
+    """The code to send. A number that Kafka does not have becomes UNKNOWN_SERVER_ERROR."""
+    if error_code == 0:
+        return ErrorCode.NONE
+    code = error_code_of(error_code)
+    known_from, older = _KNOWS_FROM.get((api_key, code), (0, code))
+    return code if version >= known_from else older

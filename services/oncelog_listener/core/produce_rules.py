@@ -1,0 +1,70 @@
+"""What a Produce request must be before any leader sees it (facts 3, Produce).
+
+Only the header of each batch is peeked at; the leader checks lengths, CRC and records.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeGuard
+
+from oncelog.errors import ErrorCode
+from oncelog.record.batch import CODEC_MASK, CONTROL, HEADER_BYTES, MAGIC, TRANSACTIONAL, Codec
+
+VALID_ACKS: Final = (-1, 0, 1)
+ZSTD_FROM_VERSION: Final = 7
+
+_ATTRIBUTES_LOW_BYTE_AT: Final = 22
+_MAGIC_AT: Final = 16
+_PRODUCER_ID: Final = struct.Struct(">q")
+_PRODUCER_ID_AT: Final = 43
+
+
+class Refusal(NamedTuple):
+    error_code: ErrorCode
+    message: str
+
+
+def refused_request(
+    acks: int, transactional_id: str | None, batches: Iterable[bytes | None]
+) -> Refusal | None:
+    """Why no partition of the request may be written, or None."""
+    if acks not in VALID_ACKS:
+        return Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1")
+    producer_id = None
+    for records in batches:
+        if not _is_readable(records) or not records[_ATTRIBUTES_LOW_BYTE_AT] & TRANSACTIONAL:
+            continue
+        if not transactional_id:
+            return Refusal(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "a transactional batch needs a transactional.id in its request",
+            )
+        found = _PRODUCER_ID.unpack_from(records, _PRODUCER_ID_AT)[0]
+        if producer_id not in (None, found):
+            return Refusal(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                f"one request holds transactional batches of producers {producer_id} and {found}",
+            )
+        producer_id = found
+    return None
+
+
+def refused_records(version: int, records: bytes | None) -> Refusal | None:
+    """Why these records of one partition may not be written, or None."""
+    if not records:
+        return Refusal(ErrorCode.INVALID_RECORD, "no record batch")
+    if not _is_readable(records):
+        return None
+    attributes = records[_ATTRIBUTES_LOW_BYTE_AT]
+    if attributes & CONTROL:
+        return Refusal(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+    if version < ZSTD_FROM_VERSION and attributes & CODEC_MASK == Codec.ZSTD:
+        return Refusal(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce version {ZSTD_FROM_VERSION} or later, this is {version}",
+        )
+    return None
+
+
+def _is_readable(records: bytes | None) -> TypeGuard[bytes]:
+    return records is not None and len(records) >= HEADER_BYTES and records[_MAGIC_AT] == MAGIC

@@ -1,0 +1,92 @@
+"""From a request frame to a response frame. Knows nothing of sockets."""
+
+from collections.abc import Awaitable
+from typing import Final, NamedTuple
+
+from oncelog.protocol.frames import (
+    Frame,
+    FrameError,
+    RequestPrefix,
+    framed_response,
+    read_client_id,
+)
+from oncelog.protocol.messages import schema_of
+from oncelog.protocol.private_api import PRIVATE_CALLS, PRIVATE_VERSION, PrivateCall
+from oncelog.protocol.versions import API_VERSIONS, PRODUCE
+from oncelog_listener.call import Call, CloseConnection, Session
+from oncelog_listener.cluster import Cluster
+from oncelog_listener.handlers.api_versions import unsupported_api_versions
+from oncelog_listener.handlers.private import private_call
+from oncelog_listener.routes import ROUTES, Route
+
+_FALLBACK_VERSION: Final = 0
+
+
+class Dispatch(NamedTuple):
+    """A request that was understood and is about to be answered."""
+
+    answer: Awaitable[bytes | None]
+    """The response's frame, or None when the client expects none."""
+    may_be_cut: bool
+
+
+class Dispatcher:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._control_bytes_max = cluster.settings.control_request_bytes_max
+
+    def dispatch(self, prefix: RequestPrefix, frame: Frame, session: Session) -> Dispatch:
+        """What the frame asks, as an answer to await.
+
+        Raises CloseConnection for an API or version that is not served, FrameError for a request that is too large;
+        awaiting the answer raises FrameError for bytes that are no such request.
+        """
+        api_key, version, _ = prefix
+        route = ROUTES.get(api_key)
+        if api_key != PRODUCE and len(frame) > self._control_bytes_max:
+            raise FrameError(
+                f"{len(frame)} bytes; anything but Produce may have {self._control_bytes_max}"
+            )
+        if route is None:
+            private = PRIVATE_CALLS.get(api_key)
+            if private is None or version != PRIVATE_VERSION:
+                raise CloseConnection("the API is not served")
+            return Dispatch(self._answer_private(private, prefix, frame), may_be_cut=False)
+        if not route.api.serves(version):
+            if api_key == API_VERSIONS:
+                return Dispatch(self._answer_unsupported(prefix), may_be_cut=True)
+            raise CloseConnection(
+                f"{route.api.name} is served from version {route.api.served_min} "
+                f"to {route.api.max_version}"
+            )
+        return Dispatch(self._answer(route, prefix, frame, session), route.may_be_cut)
+
+    async def _answer(
+        self, route: Route, prefix: RequestPrefix, frame: Frame, session: Session
+    ) -> bytes | None:
+        api_key, version, correlation_id = prefix
+        client_id, position = read_client_id(frame, route.api.is_flexible(version))
+        schema = schema_of(api_key, version)
+        request = schema.read_request(frame, position)
+        response = await route.handle(
+            Call(api_key, version, client_id, request, schema, session, self._cluster)
+        )
+        if response is None:
+            return None
+        return framed_response(
+            correlation_id,
+            route.api.response_has_tags(version),
+            schema.write_response(response),
+        )
+
+    async def _answer_private(
+        self, call: PrivateCall, prefix: RequestPrefix, frame: Frame
+    ) -> bytes:
+        _, position = read_client_id(frame, is_flexible=True)
+        body = await private_call(self._cluster, call, frame, position)
+        return framed_response(prefix.correlation_id, True, [body])
+
+    async def _answer_unsupported(self, prefix: RequestPrefix) -> bytes:
+        schema = schema_of(API_VERSIONS, _FALLBACK_VERSION)
+        response = unsupported_api_versions(schema.response_types)
+        return framed_response(prefix.correlation_id, False, schema.write_response(response))

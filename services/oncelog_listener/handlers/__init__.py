@@ -1,0 +1,1 @@
+"""Kafka requests to protobuf and back, one function an API; `oncelog_listener.routes` lists them."""

@@ -1,0 +1,82 @@
+"""ApiVersions: what this listener speaks, and which features the cluster has switched on (facts 2, 2.1)."""
+
+import re
+from typing import Any, Final
+
+from oncelog.errors import ErrorCode
+from oncelog.protocol.private_api import CLIENT_SOFTWARE_NAME, PRIVATE_CALLS, PRIVATE_VERSION
+from oncelog.protocol.versions import API_VERSIONS_RANGE, APIS
+from oncelog_listener.call import Call
+from oncelog_listener.cluster import NO_THROTTLE, wire_error
+
+SUPPORTED_FEATURES: Final = (("transaction.version", 0, 2),)
+"""(name, lowest level, highest level) that this release can work with."""
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_SOFTWARE_FROM: Final = 3
+_FEATURES_FROM: Final = 3
+_MINIMUM_ZERO_FROM: Final = 4
+"""Older clients refuse a supported feature whose lowest level is 0 (KAFKA-17492)."""
+
+
+async def api_versions(call: Call) -> Any:
+    request = call.request
+    if call.version >= _SOFTWARE_FROM:
+        name, version = request.client_software_name, request.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            return call.types.ApiVersionsResponse(
+                error_code=wire_error(ErrorCode.INVALID_REQUEST),
+                api_keys=(),
+                throttle_time=NO_THROTTLE,
+            )
+        call.session.software_name, call.session.software_version = name, version
+    return call.types.ApiVersionsResponse(
+        error_code=wire_error(0),
+        api_keys=_told(call),
+        throttle_time=NO_THROTTLE,
+        **(_features(call) if call.version >= _FEATURES_FROM else {}),
+    )
+
+
+def unsupported_api_versions(types: Any) -> Any:
+    """The answer to a version of ApiVersions from the future: version 0, and the range to retry with (KIP-511)."""
+    api = API_VERSIONS_RANGE
+    row = types.ApiVersion(
+        api_key=api.key, min_version=api.min_version, max_version=api.max_version
+    )
+    return types.ApiVersionsResponse(
+        error_code=wire_error(ErrorCode.UNSUPPORTED_VERSION), api_keys=(row,)
+    )
+
+
+def _told(call: Call) -> tuple[Any, ...]:
+    row = call.types.ApiVersion
+    rows = [
+        row(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+        for api in APIS.values()
+    ]
+    if call.session.software_name == CLIENT_SOFTWARE_NAME:
+        rows += [
+            row(api_key=key, min_version=PRIVATE_VERSION, max_version=PRIVATE_VERSION)
+            for key in PRIVATE_CALLS
+        ]
+    return tuple(rows)
+
+
+def _features(call: Call) -> dict[str, Any]:
+    image = call.cluster.image
+    return {
+        "supported_features": tuple(
+            call.types.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            for name, lowest, highest in SUPPORTED_FEATURES
+            if lowest > 0 or call.version >= _MINIMUM_ZERO_FROM
+        ),
+        "finalized_features_epoch": image.features_epoch,
+        "finalized_features": tuple(
+            call.types.FinalizedFeatureKey(
+                name=name, max_version_level=level, min_version_level=level
+            )
+            for name, level in sorted(image.feature_levels.items())
+            if level > 0
+        ),
+    }

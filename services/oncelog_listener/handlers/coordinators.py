@@ -1,0 +1,94 @@
+"""Who coordinates: FindCoordinator and DescribeCluster. The answer is always this listener (facts 3)."""
+
+from typing import Any, Final
+
+from oncelog.errors import ErrorCode
+from oncelog.rpc.metadata import GROUP, TRANSACTION
+from oncelog_listener.call import Call
+from oncelog_listener.cluster import NO_THROTTLE, wire_error
+
+_KINDS: Final = {0: GROUP, 1: TRANSACTION}
+"""Kafka's key types to kinds of shard; 2 is a share group, which oncelog has not."""
+
+_KEYS_FROM: Final = 4
+_BROKERS: Final = 1
+
+
+async def find_coordinator(call: Call) -> Any:
+    request = call.request
+    key_type = request.key_type if call.version >= 1 else 0
+    if call.version >= _KEYS_FROM:
+        return call.types.FindCoordinatorResponse(
+            throttle_time=NO_THROTTLE,
+            coordinators=tuple(
+                call.types.Coordinator(key=key, **_place(call, key_type, key))
+                for key in request.coordinator_keys
+            ),
+        )
+    return call.types.FindCoordinatorResponse(
+        throttle_time=NO_THROTTLE, **_place(call, key_type, request.key)
+    )
+
+
+def _place(call: Call, key_type: int, key: str) -> dict[str, Any]:
+    kind = _KINDS.get(key_type)
+    if kind is None:
+        return _nowhere(
+            ErrorCode.INVALID_REQUEST, f"coordinators of key type {key_type} are not served"
+        )
+    if kind == TRANSACTION and not key:
+        return _nowhere(ErrorCode.INVALID_REQUEST, "a transactional.id may not be empty")
+    shard = call.cluster.image.shard_for(kind, key)
+    if shard is None or shard.coordinator < 0:
+        return _nowhere(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{key!r} has no coordinator now")
+    host, port = call.session.advertised(call.cluster)
+    return {
+        "node_id": call.cluster.node_id,
+        "host": host,
+        "port": port,
+        "error_code": wire_error(0),
+        "error_message": None,
+    }
+
+
+def _nowhere(code: ErrorCode, message: str) -> dict[str, Any]:
+    return {
+        "node_id": -1,
+        "host": "",
+        "port": -1,
+        "error_code": wire_error(code),
+        "error_message": message,
+    }
+
+
+async def describe_cluster(call: Call) -> Any:
+    cluster, types = call.cluster, call.types
+    endpoint_type = call.request.endpoint_type if call.version >= 1 else _BROKERS
+    if endpoint_type != _BROKERS:
+        code = (
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            if endpoint_type == 2
+            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        )
+        return types.DescribeClusterResponse(
+            throttle_time=NO_THROTTLE,
+            error_code=wire_error(code),
+            error_message="this is a listener for brokers' clients",
+            endpoint_type=_BROKERS,
+            cluster_id="",
+            brokers=(),
+        )
+    host, port = call.session.advertised(cluster)
+    return types.DescribeClusterResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=wire_error(0),
+        error_message=None,
+        endpoint_type=_BROKERS,
+        cluster_id=cluster.image.cluster_id,
+        controller_id=cluster.node_id,
+        brokers=(
+            types.DescribeClusterBroker(
+                broker_id=cluster.node_id, host=host, port=port, rack=None, is_fenced=False
+            ),
+        ),
+    )

@@ -1,0 +1,202 @@
+"""Fetch: one long poll over all the leaders a request names (facts 3).
+
+Fetch sessions (KIP-227) are answered with session id 0, which is Kafka's way to say "no session": the client goes on
+naming all its partitions, and a listener that keeps nothing can be restarted or replaced at any moment.
+"""
+
+import asyncio
+from typing import Any, Final
+
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.api.v1 import types_pb2
+from oncelog.errors import ErrorCode
+from oncelog.protocol.versions import FETCH
+from oncelog_listener.call import Call, CloseConnection
+from oncelog_listener.cluster import (
+    NO_THROTTLE,
+    PEER_FAILURES,
+    TopicPartition,
+    Unanswered,
+    milliseconds,
+    wire_error,
+)
+from oncelog_listener.core.error_versions import error_for_version
+
+_SESSION_FROM: Final = 7
+_FULL_FETCH_EPOCHS: Final = (0, -1)
+_MAX_WAIT_MS: Final = 300_000
+"""A bound for clients that ask to wait for weeks; Kafka's clients ask for half a second."""
+
+
+async def fetch(call: Call) -> Any:
+    request = call.request
+    if request.isolation_level not in (types_pb2.READ_UNCOMMITTED, types_pb2.READ_COMMITTED):
+        raise CloseConnection(f"isolation level {request.isolation_level} is neither 0 nor 1")
+    if call.version >= _SESSION_FROM and request.session_epoch not in _FULL_FETCH_EPOCHS:
+        return call.types.FetchResponse(
+            throttle_time=NO_THROTTLE,
+            error_code=wire_error(ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+            session_id=0,
+            responses=(),
+        )
+    by_leader, answers = _by_leader(call)
+    if len(by_leader) == 1:
+        ((leader, partitions),) = by_leader.items()
+        await _fetch_from(call, leader, partitions, answers, _wait_ms(request))
+    elif by_leader:
+        await _fetch_from_many(call, by_leader, answers)
+    return _response(call, answers)
+
+
+def _wait_ms(request: Any) -> int:
+    return max(0, min(milliseconds(request.max_wait), _MAX_WAIT_MS))
+
+
+def _by_leader(
+    call: Call,
+) -> tuple[dict[int, list[Any]], dict[TopicPartition, Any]]:
+    cluster = call.cluster
+    image = cluster.image
+    by_leader: dict[int, list[Any]] = {}
+    answers: dict[TopicPartition, Any] = {}
+    current_leader_epoch_known = call.version >= 9
+    for topic in call.request.topics:
+        name = topic.topic
+        for wanted in topic.partitions:
+            leader = cluster.leader_of(image, (name, wanted.partition))
+            if isinstance(leader, Unanswered):
+                answers[name, wanted.partition] = leader
+                continue
+            by_leader.setdefault(leader, []).append(
+                pb.FetchPartition(
+                    topic=name,
+                    partition=wanted.partition,
+                    fetch_offset=wanted.fetch_offset,
+                    max_bytes=max(0, wanted.partition_max_bytes),
+                    current_leader_epoch=wanted.current_leader_epoch
+                    if current_leader_epoch_known
+                    else -1,
+                )
+            )
+    return by_leader, answers
+
+
+async def _fetch_from(
+    call: Call,
+    leader: int,
+    partitions: list[Any],
+    answers: dict[TopicPartition, Any],
+    max_wait_ms: int,
+) -> None:
+    request = call.request
+    try:
+        response = await call.cluster.storage(leader).Fetch(
+            pb.FetchRequest(
+                max_wait_ms=max_wait_ms,
+                min_bytes=max(0, request.min_bytes),
+                max_bytes=max(0, min(request.max_bytes, call.cluster.settings.fetch_bytes_max)),
+                isolation_level=request.isolation_level,
+                partitions=partitions,
+            )
+        )
+    except PEER_FAILURES as error:
+        lost = Unanswered(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"storage node {leader}: {error!r}")
+        answers.update(((wanted.topic, wanted.partition), lost) for wanted in partitions)
+        return
+    for found in response.partitions:
+        answers[found.topic, found.partition] = found
+
+
+async def _fetch_from_many(
+    call: Call, by_leader: dict[int, list[Any]], answers: dict[TopicPartition, Any]
+) -> None:
+    """Ask all leaders without waiting; if that is too little, wait until the first of them has something.
+
+    The leaders that were still waiting then are asked once more without waiting, because an answer without a session
+    must hold every partition of its request.
+    """
+    await _at_once(call, by_leader, answers)
+    wait_ms = _wait_ms(call.request)
+    if wait_ms == 0 or _is_enough(call.request.min_bytes, answers):
+        return
+    waiting = {
+        asyncio.create_task(_fetch_from(call, leader, partitions, answers, wait_ms)): leader
+        for leader, partitions in by_leader.items()
+    }
+    try:
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    for task in done:
+        task.result()
+    late = {leader: by_leader[leader] for task, leader in waiting.items() if task not in done}
+    await _at_once(call, late, answers)
+
+
+async def _at_once(
+    call: Call, by_leader: dict[int, list[Any]], answers: dict[TopicPartition, Any]
+) -> None:
+    async with asyncio.TaskGroup() as group:
+        for leader, partitions in by_leader.items():
+            group.create_task(_fetch_from(call, leader, partitions, answers, 0))
+
+
+def _is_enough(min_bytes: int, answers: dict[TopicPartition, Any]) -> bool:
+    total = 0
+    for answer in answers.values():
+        if answer.error_code:
+            return True
+        total += len(answer.records)
+    return total >= min_bytes
+
+
+def _response(call: Call, answers: dict[TopicPartition, Any]) -> Any:
+    types = call.types
+    return types.FetchResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=wire_error(0),
+        session_id=0,
+        responses=tuple(
+            types.FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=tuple(
+                    _partition_data(
+                        call, wanted.partition, answers.get((topic.topic, wanted.partition))
+                    )
+                    for wanted in topic.partitions
+                ),
+            )
+            for topic in call.request.topics
+        ),
+    )
+
+
+def _partition_data(call: Call, partition: int, answer: Any) -> Any:
+    types = call.types
+    if answer is None or isinstance(answer, Unanswered):
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else answer.error_code
+        return types.PartitionData(
+            partition_index=partition,
+            error_code=wire_error(error_for_version(FETCH, call.version, code)),
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
+    aborted = None
+    if call.request.isolation_level == types_pb2.READ_COMMITTED:
+        # An array even when empty: null means that the reader did not ask (facts 3).
+        aborted = tuple(
+            types.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+            for one in answer.aborted_transactions
+        )
+    return types.PartitionData(
+        partition_index=partition,
+        error_code=wire_error(error_for_version(FETCH, call.version, answer.error_code)),
+        high_watermark=answer.high_watermark,
+        last_stable_offset=answer.last_stable_offset,
+        log_start_offset=answer.log_start_offset,
+        aborted_transactions=aborted,
+        records=answer.records,
+    )

@@ -1,0 +1,165 @@
+"""Metadata: one broker, this listener, which leads everything.
+
+Storage nodes take no client connections, so each partition's leader is told to be the listener the client is talking
+to, at the address the client reached it by. A client never has to resolve a second name (facts 3; ADR 0001).
+"""
+
+from typing import Any, Final
+from uuid import UUID
+
+from oncelog.errors import ErrorCode
+from oncelog_listener.call import Call
+from oncelog_listener.cluster import NO_THROTTLE, wire_error
+from oncelog_listener.core.topic_names import is_legal_topic_name
+from oncelog_listener.topic_creation import create_missing
+
+_TOPIC_IDS_FROM: Final = 10
+_AUTO_CREATION_FROM: Final = 4
+_ALL_IS_NULL_FROM: Final = 1
+_LEADER_EPOCH_NONE: Final = -1
+
+
+async def metadata(call: Call) -> Any:
+    request, cluster = call.request, call.cluster
+    wanted = request.topics
+    if wanted is None or (call.version < _ALL_IS_NULL_FROM and not wanted):
+        topics = tuple(_topic(call, topic) for topic in cluster.image.topics.values())
+        return _response(call, topics)
+    if call.version < _AUTO_CREATION_FROM or request.allow_auto_topic_creation:
+        await create_missing(cluster, [one.name for one in wanted if one.name is not None])
+    return _response(call, tuple(_wanted_topic(call, one) for one in wanted))
+
+
+def _wanted_topic(call: Call, wanted: Any) -> Any:
+    image = call.cluster.image
+    if wanted.name is None:
+        topic_id = wanted.topic_id.bytes if wanted.topic_id else b""
+        topic = image.topics_by_id.get(topic_id)
+        if topic is None:
+            return _missing(call, None, wanted.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        return _topic(call, topic)
+    topic = image.topics.get(wanted.name)
+    if topic is not None:
+        return _topic(call, topic)
+    if not is_legal_topic_name(wanted.name):
+        return _missing(call, wanted.name, None, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    return _missing(call, wanted.name, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _missing(call: Call, name: str | None, topic_id: UUID | None, code: ErrorCode) -> Any:
+    return call.types.MetadataResponseTopic(
+        error_code=wire_error(code),
+        # Before version 12 a name cannot be null.
+        name="" if name is None and call.version < 12 else name,
+        topic_id=topic_id,
+        is_internal=False,
+        partitions=(),
+    )
+
+
+def _topic(call: Call, topic: Any) -> Any:
+    node_id = call.cluster.node_id
+    types = call.types
+    return types.MetadataResponseTopic(
+        error_code=wire_error(0),
+        name=topic.name,
+        topic_id=UUID(bytes=topic.topic_id) if len(topic.topic_id) == 16 else None,
+        is_internal=topic.internal,
+        partitions=tuple(
+            types.MetadataResponsePartition(
+                error_code=wire_error(
+                    ErrorCode.LEADER_NOT_AVAILABLE if partition.leader < 0 else ErrorCode.NONE
+                ),
+                partition_index=partition.partition,
+                leader_id=-1 if partition.leader < 0 else node_id,
+                leader_epoch=partition.leader_epoch
+                if partition.leader >= 0
+                else _LEADER_EPOCH_NONE,
+                replica_nodes=(node_id,),
+                isr_nodes=(node_id,),
+                offline_replicas=(),
+            )
+            for partition in topic.partitions
+        ),
+    )
+
+
+def _response(call: Call, topics: tuple[Any, ...]) -> Any:
+    cluster, types = call.cluster, call.types
+    host, port = call.session.advertised(cluster)
+    return types.MetadataResponse(
+        throttle_time=NO_THROTTLE,
+        brokers=(
+            types.MetadataResponseBroker(node_id=cluster.node_id, host=host, port=port, rack=None),
+        ),
+        cluster_id=cluster.image.cluster_id or None,
+        controller_id=cluster.node_id,
+        topics=topics,
+        error_code=wire_error(0),
+    )
+
+
+async def describe_topic_partitions(call: Call) -> Any:
+    """Metadata in pages, for topics with many partitions (KIP-966). Topics come in order of their names."""
+    request, image, types = call.request, call.cluster.image, call.types
+    names = sorted({topic.name for topic in request.topics} or image.topics.keys())
+    cursor = request.cursor
+    left = max(1, min(request.response_partition_limit, 2_000))
+    topics: list[Any] = []
+    next_cursor = None
+    for name in names:
+        start = 0
+        if cursor is not None:
+            if name < cursor.topic_name:
+                continue
+            start = cursor.partition_index if name == cursor.topic_name else 0
+        topic = image.topics.get(name)
+        if topic is None:
+            topics.append(_undescribed(call, name))
+            continue
+        if left == 0:
+            next_cursor = types.Cursor(topic_name=name, partition_index=0)
+            break
+        page = topic.partitions[max(0, start) : max(0, start) + left]
+        left -= len(page)
+        topics.append(_described(call, topic, page))
+        if max(0, start) + len(page) < len(topic.partitions):
+            next_cursor = types.Cursor(topic_name=name, partition_index=max(0, start) + len(page))
+            break
+    return types.DescribeTopicPartitionsResponse(
+        throttle_time=NO_THROTTLE, topics=tuple(topics), next_cursor=next_cursor
+    )
+
+
+def _undescribed(call: Call, name: str) -> Any:
+    code = (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if is_legal_topic_name(name)
+        else ErrorCode.INVALID_TOPIC_EXCEPTION
+    )
+    return call.types.DescribeTopicPartitionsResponseTopic(
+        error_code=wire_error(code), name=name, topic_id=None, is_internal=False, partitions=()
+    )
+
+
+def _described(call: Call, topic: Any, partitions: Any) -> Any:
+    types, node_id = call.types, call.cluster.node_id
+    return types.DescribeTopicPartitionsResponseTopic(
+        error_code=wire_error(0),
+        name=topic.name,
+        topic_id=UUID(bytes=topic.topic_id) if len(topic.topic_id) == 16 else None,
+        is_internal=topic.internal,
+        partitions=tuple(
+            types.DescribeTopicPartitionsResponsePartition(
+                error_code=wire_error(
+                    ErrorCode.LEADER_NOT_AVAILABLE if partition.leader < 0 else ErrorCode.NONE
+                ),
+                partition_index=partition.partition,
+                leader_id=-1 if partition.leader < 0 else node_id,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=(node_id,),
+                isr_nodes=(node_id,),
+            )
+            for partition in partitions
+        ),
+    )

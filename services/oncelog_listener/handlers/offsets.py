@@ -1,0 +1,230 @@
+"""Offsets of partitions: ListOffsets, OffsetForLeaderEpoch, DeleteRecords; and a group's committed offsets."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.api.v1 import types_pb2
+from oncelog.errors import ErrorCode
+from oncelog.ids import INTERNAL_TOPICS
+from oncelog_listener.call import Call, CloseConnection
+from oncelog_listener.cluster import (
+    NO_THROTTLE,
+    TopicPartition,
+    Unanswered,
+    milliseconds,
+    wire_error,
+)
+
+_EARLIEST: Final = -2
+_EARLIEST_LOCAL: Final = -4
+_LATEST_TIERED: Final = -5
+_LEADER_EPOCH_FROM: Final = 4
+_GROUPS_FROM: Final = 8
+
+
+async def list_offsets(call: Call) -> Any:
+    request = call.request
+    isolation_level: Any = request.isolation_level if call.version >= 2 else 0
+    if isolation_level not in (types_pb2.READ_UNCOMMITTED, types_pb2.READ_COMMITTED):
+        raise CloseConnection(f"isolation level {isolation_level} is neither 0 nor 1")
+    items: dict[TopicPartition, Any] = {}
+    answers: dict[TopicPartition, Any] = {}
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            key = (topic.name, wanted.partition_index)
+            if wanted.timestamp < _LATEST_TIERED:
+                answers[key] = Unanswered(ErrorCode.UNSUPPORTED_VERSION, "")
+            elif wanted.timestamp == _LATEST_TIERED:
+                answers[key] = Unanswered(ErrorCode.NONE, "")
+            else:
+                items[key] = pb.ListOffsetsPartition(
+                    topic=topic.name,
+                    partition=wanted.partition_index,
+                    # Without a remote store the local log is all there is.
+                    timestamp_ms=_EARLIEST
+                    if wanted.timestamp == _EARLIEST_LOCAL
+                    else wanted.timestamp,
+                    current_leader_epoch=wanted.current_leader_epoch
+                    if call.version >= _LEADER_EPOCH_FROM
+                    else -1,
+                )
+
+    async def ask(storage: Any, partitions: list[Any]) -> Sequence[Any]:
+        answer = await call.cluster.ask(
+            storage.ListOffsets(
+                pb.ListOffsetsRequest(isolation_level=isolation_level, partitions=partitions)
+            )
+        )
+        found: Sequence[Any] = answer.partitions
+        return found
+
+    answers.update(await call.cluster.ask_leaders(items, ask))
+    types = call.types
+    return types.ListOffsetsResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            types.ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=tuple(
+                    _listed(
+                        types, wanted.partition_index, answers[topic.name, wanted.partition_index]
+                    )
+                    for wanted in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _listed(types: Any, partition: int, answer: Any) -> Any:
+    failed = answer.error_code or isinstance(answer, Unanswered)
+    return types.ListOffsetsPartitionResponse(
+        partition_index=partition,
+        error_code=wire_error(answer.error_code),
+        timestamp=-1 if failed else answer.timestamp_ms,
+        offset=-1 if failed else answer.offset,
+        leader_epoch=-1 if failed else answer.leader_epoch,
+    )
+
+
+async def offset_for_leader_epoch(call: Call) -> Any:
+    request = call.request
+    items = {
+        (topic.topic, wanted.partition): pb.OffsetsForLeaderEpochRequest.Partition(
+            topic=topic.topic,
+            partition=wanted.partition,
+            current_leader_epoch=wanted.current_leader_epoch,
+            leader_epoch=wanted.leader_epoch,
+        )
+        for topic in request.topics
+        for wanted in topic.partitions
+    }
+
+    async def ask(storage: Any, partitions: list[Any]) -> Sequence[Any]:
+        answer = await call.cluster.ask(
+            storage.OffsetsForLeaderEpoch(pb.OffsetsForLeaderEpochRequest(partitions=partitions))
+        )
+        found: Sequence[Any] = answer.partitions
+        return found
+
+    answers = await call.cluster.ask_leaders(items, ask)
+    types = call.types
+    return types.OffsetForLeaderEpochResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            types.OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=tuple(
+                    _epoch_end(types, wanted.partition, answers[topic.topic, wanted.partition])
+                    for wanted in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _epoch_end(types: Any, partition: int, answer: Any) -> Any:
+    failed = bool(answer.error_code)
+    return types.EpochEndOffset(
+        error_code=wire_error(answer.error_code),
+        partition=partition,
+        leader_epoch=-1 if failed else answer.leader_epoch,
+        end_offset=-1 if failed else answer.end_offset,
+    )
+
+
+async def delete_records(call: Call) -> Any:
+    request = call.request
+    items: dict[TopicPartition, Any] = {}
+    answers: dict[TopicPartition, Any] = {}
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            key = (topic.name, wanted.partition_index)
+            if topic.name in INTERNAL_TOPICS:
+                answers[key] = Unanswered(ErrorCode.INVALID_TOPIC_EXCEPTION, "")
+                continue
+            items[key] = pb.DeleteRecordsRequest.Partition(
+                topic=topic.name, partition=wanted.partition_index, before_offset=wanted.offset
+            )
+
+    async def ask(storage: Any, partitions: list[Any]) -> Sequence[Any]:
+        answer = await call.cluster.ask(
+            storage.DeleteRecords(
+                pb.DeleteRecordsRequest(
+                    partitions=partitions, timeout_ms=milliseconds(request.timeout)
+                )
+            )
+        )
+        found: Sequence[Any] = answer.partitions
+        return found
+
+    answers.update(await call.cluster.ask_leaders(items, ask))
+    types = call.types
+    return types.DeleteRecordsResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            types.DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=tuple(
+                    types.DeleteRecordsPartitionResult(
+                        partition_index=wanted.partition_index,
+                        low_watermark=-1 if answer.error_code else answer.low_watermark,
+                        error_code=wire_error(answer.error_code),
+                    )
+                    for wanted in topic.partitions
+                    for answer in (answers[topic.name, wanted.partition_index],)
+                ),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+async def offset_fetch(call: Call) -> Any:
+    """No group has committed anything yet: -1 for every partition that is asked for, and none for "all"."""
+    request, types = call.request, call.types
+    if call.version >= _GROUPS_FROM:
+        return types.OffsetFetchResponse(
+            throttle_time=NO_THROTTLE,
+            groups=tuple(
+                types.OffsetFetchResponseGroup(
+                    group_id=group.group_id,
+                    topics=_uncommitted(
+                        group.topics,
+                        types.OffsetFetchResponseTopics,
+                        types.OffsetFetchResponsePartitions,
+                    ),
+                    error_code=wire_error(0),
+                )
+                for group in request.groups
+            ),
+        )
+    return types.OffsetFetchResponse(
+        throttle_time=NO_THROTTLE,
+        topics=_uncommitted(
+            request.topics, types.OffsetFetchResponseTopic, types.OffsetFetchResponsePartition
+        ),
+        error_code=wire_error(0),
+    )
+
+
+def _uncommitted(topics: Any, topic_type: Any, partition_type: Any) -> tuple[Any, ...]:
+    return tuple(
+        topic_type(
+            name=topic.name,
+            partitions=tuple(
+                partition_type(
+                    partition_index=partition,
+                    committed_offset=-1,
+                    committed_leader_epoch=-1,
+                    metadata="",
+                    error_code=wire_error(0),
+                )
+                for partition in topic.partition_indexes
+            ),
+        )
+        for topic in topics or ()
+    )

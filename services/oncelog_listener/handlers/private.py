@@ -1,0 +1,33 @@
+"""Spark's calls: protobuf in Kafka frames, passed to the coordinator that owns the sink (ADR 0001)."""
+
+from google.protobuf.message import DecodeError
+
+from oncelog.errors import ErrorCode
+from oncelog.protocol.frames import Frame, FrameError
+from oncelog.protocol.private_api import PrivateCall
+from oncelog.rpc.directory import transaction_coordinator
+from oncelog_listener.cluster import PEER_FAILURES, Cluster
+
+
+async def private_call(cluster: Cluster, call: PrivateCall, frame: Frame, position: int) -> bytes:
+    """The serialized response. Raises FrameError when the bytes are no such request."""
+    try:
+        request = call.request.FromString(bytes(frame[position:]))
+    except DecodeError as error:
+        raise FrameError(f"no {call.method} request: {error}") from error
+    if not request.sink:
+        return _refused(call, ErrorCode.INVALID_REQUEST)
+    coordinator = transaction_coordinator(cluster.directory, cluster.image, request.sink)
+    if coordinator is None:
+        return _refused(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    try:
+        answer = await cluster.ask(getattr(coordinator, call.method)(request))
+    except PEER_FAILURES:
+        return _refused(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    encoded: bytes = answer.SerializeToString()
+    return encoded
+
+
+def _refused(call: PrivateCall, code: ErrorCode) -> bytes:
+    encoded: bytes = call.response(error_code=code).SerializeToString()
+    return encoded

@@ -1,0 +1,151 @@
+"""Produce: record batches to their leaders, unread (facts 3 and 9)."""
+
+from typing import Any, Final
+
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.errors import ErrorCode
+from oncelog.ids import INTERNAL_TOPICS
+from oncelog.protocol.versions import PRODUCE
+from oncelog_listener.call import Call, CloseConnection
+from oncelog_listener.cluster import (
+    NO_THROTTLE,
+    TopicPartition,
+    Unanswered,
+    milliseconds,
+    wire_error,
+    wire_time,
+)
+from oncelog_listener.core.error_versions import error_for_version
+from oncelog_listener.core.produce_rules import refused_records, refused_request
+
+_ABORTABLE_FROM: Final = 11
+_ADD_PARTITION_FROM: Final = 12
+
+
+def verification_mode(version: int) -> "pb.VerificationMode":
+    """How the leader verifies a transactional batch: the request's version says which protocol the client speaks,
+    whatever the cluster's feature level is (facts 2.1)."""
+    if version >= _ADD_PARTITION_FROM:
+        return pb.ADD_PARTITION
+    return pb.VERIFY_ABORTABLE if version >= _ABORTABLE_FROM else pb.VERIFY_LEGACY
+
+
+async def produce(call: Call) -> Any:
+    request = call.request
+    refused = refused_request(
+        request.acks,
+        request.transactional_id,
+        (data.records for topic in request.topic_data for data in topic.partition_data),
+    )
+    answers: dict[TopicPartition, Any] = {}
+    if refused is None:
+        items = _accepted(call, answers)
+        if items:
+            answers.update(await _append(call, items))
+    else:
+        answers.update(
+            ((topic.name, data.index), Unanswered(*refused))
+            for topic in request.topic_data
+            for data in topic.partition_data
+        )
+    if request.acks == 0:
+        _close_on_error(answers)
+        return None
+    return _response(call, answers)
+
+
+def _accepted(call: Call, answers: dict[TopicPartition, Any]) -> dict[TopicPartition, Any]:
+    """What goes to leaders; what is refused here goes into `answers`."""
+    items: dict[TopicPartition, Any] = {}
+    for topic in call.request.topic_data:
+        name = topic.name
+        for data in topic.partition_data:
+            key = (name, data.index)
+            if name in INTERNAL_TOPICS:
+                answers[key] = Unanswered(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by coordinators only"
+                )
+            elif key in items or key in answers:
+                # Which of the two would get the answer? Neither is written.
+                items.pop(key, None)
+                answers[key] = Unanswered(
+                    ErrorCode.INVALID_REQUEST, f"{name}-{data.index} stands twice in one request"
+                )
+            elif refused := refused_records(call.version, data.records):
+                answers[key] = Unanswered(*refused)
+            else:
+                items[key] = pb.PartitionRecords(
+                    topic=name, partition=data.index, records=data.records
+                )
+    return items
+
+
+async def _append(call: Call, items: dict[TopicPartition, Any]) -> dict[TopicPartition, Any]:
+    request = call.request
+    transactional_id = request.transactional_id or ""
+    timeout_ms = milliseconds(request.timeout)
+    mode = verification_mode(call.version)
+
+    async def ask(storage: Any, partitions: list[Any]) -> Any:
+        # No deadline of our own: the leader keeps `timeout_ms`, and cutting an append short would leave it unknown.
+        answer = await storage.Produce(
+            pb.ProduceRequest(
+                transactional_id=transactional_id,
+                acks=request.acks,
+                timeout_ms=timeout_ms,
+                verification_mode=mode,
+                partitions=partitions,
+            )
+        )
+        return answer.partitions
+
+    return await call.cluster.ask_leaders(items, ask)
+
+
+def _close_on_error(answers: dict[TopicPartition, Any]) -> None:
+    """Nobody reads an answer to acks=0, so Kafka tells of an error by closing the connection."""
+    for (topic, partition), answer in answers.items():
+        if answer.error_code:
+            raise CloseConnection(
+                f"acks=0 and {topic}-{partition} failed with error {answer.error_code}"
+            )
+
+
+def _response(call: Call, answers: dict[TopicPartition, Any]) -> Any:
+    types = call.types
+    return types.ProduceResponse(
+        responses=tuple(
+            types.TopicProduceResponse(
+                name=topic.name,
+                partition_responses=tuple(
+                    _partition_response(call, data.index, answers[topic.name, data.index])
+                    for data in topic.partition_data
+                ),
+            )
+            for topic in call.request.topic_data
+        ),
+        throttle_time=NO_THROTTLE,
+    )
+
+
+def _partition_response(call: Call, partition: int, answer: Any) -> Any:
+    if answer.error_code:
+        return call.types.PartitionProduceResponse(
+            index=partition,
+            error_code=wire_error(error_for_version(PRODUCE, call.version, answer.error_code)),
+            base_offset=-1,
+            log_append_time=None,
+            log_start_offset=-1,
+            record_errors=(),
+            error_message=answer.error_message or None,
+        )
+    appended_ms = answer.log_append_time_ms
+    return call.types.PartitionProduceResponse(
+        index=partition,
+        error_code=wire_error(0),
+        base_offset=answer.base_offset,
+        log_append_time=None if appended_ms < 0 else wire_time(appended_ms),
+        log_start_offset=answer.log_start_offset,
+        record_errors=(),
+        error_message=None,
+    )

@@ -1,0 +1,199 @@
+"""Topics come and go: CreateTopics, DeleteTopics, CreatePartitions, all decided by the controller."""
+
+from collections import Counter
+from typing import Any, Final
+from uuid import UUID
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.errors import ErrorCode
+from oncelog.ids import INTERNAL_TOPICS
+from oncelog_listener.call import Call
+from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, Unanswered, wire_error
+from oncelog_listener.core.topic_names import is_legal_topic_name
+
+_DEFAULT: Final = -1
+_STATES_FROM: Final = 6
+
+
+async def create_topics(call: Call) -> Any:
+    request = call.request
+    times = Counter(topic.name for topic in request.topics)
+    results: dict[str, Any] = {}
+    asked: list[Any] = []
+    for topic in request.topics:
+        if times[topic.name] > 1:
+            results[topic.name] = Unanswered(
+                ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands twice in one request"
+            )
+        elif not is_legal_topic_name(topic.name) or topic.name in INTERNAL_TOPICS:
+            results[topic.name] = Unanswered(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic name {topic.name!r} is internal, or not 1 to 249 of letters, digits, '.', '_', '-'",
+            )
+        else:
+            asked.append(_new_topic(topic))
+    if asked:
+        controller = call.cluster.directory.controller()
+        try:
+            answer = await call.cluster.ask(
+                controller.CreateTopics(
+                    pb.CreateTopicsRequest(topics=asked, validate_only=request.validate_only)
+                )
+            )
+        except PEER_FAILURES as error:
+            lost = Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
+            results.update((topic.name, lost) for topic in asked)
+        else:
+            results.update((result.name, result) for result in answer.results)
+            if not request.validate_only:
+                await call.cluster.wait_for_image(answer.metadata_offset)
+    return call.types.CreateTopicsResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(_created(call, name, results.get(name)) for name in times),
+    )
+
+
+def _new_topic(topic: Any) -> Any:
+    new = pb.NewTopic(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        configs={config.name: config.value for config in topic.configs if config.value is not None},
+    )
+    for assignment in topic.assignments:
+        new.assignment[assignment.partition_index].replicas.extend(assignment.broker_ids)
+    return new
+
+
+def _created(call: Call, name: str, result: Any) -> Any:
+    types = call.types
+    if result is None:
+        result = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
+    failed = result.error_code != ErrorCode.NONE
+    return types.CreatableTopicResult(
+        name=name,
+        topic_id=None if failed else _uuid(result.topic_id),
+        error_code=wire_error(result.error_code),
+        error_message=result.error_message or None,
+        num_partitions=_DEFAULT if failed else result.partitions,
+        replication_factor=_DEFAULT if failed else result.replication_factor,
+        configs=None if failed else (),
+    )
+
+
+def _uuid(raw: bytes) -> UUID | None:
+    return UUID(bytes=raw) if len(raw) == 16 else None
+
+
+async def delete_topics(call: Call) -> Any:
+    """By name, or from version 6 by id; an internal topic is refused before the controller sees it."""
+    request = call.request
+    if call.version >= _STATES_FROM:
+        wanted = [(state.name, state.topic_id) for state in request.topics]
+    else:
+        wanted = [(name, None) for name in request.topic_names]
+    image = call.cluster.image
+    results: dict[tuple[str | None, UUID | None], Any] = {}
+    names: list[str] = []
+    for name, topic_id in wanted:
+        topic = (
+            image.topics.get(name)
+            if name is not None
+            else image.topics_by_id.get(topic_id.bytes if topic_id else b"")
+        )
+        if name in INTERNAL_TOPICS or (topic is not None and topic.internal):
+            results[name, topic_id] = Unanswered(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, "an internal topic cannot be deleted"
+            )
+        elif topic is None and name is None:
+            results[name, topic_id] = Unanswered(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        else:
+            names.append(name if topic is None else topic.name)
+    deleted = await _delete(call, list(dict.fromkeys(names))) if names else {}
+    types = call.types
+    responses = []
+    for name, topic_id in wanted:
+        topic = image.topics_by_id.get(topic_id.bytes) if topic_id and name is None else None
+        real_name = name if topic is None else topic.name
+        result = results.get((name, topic_id)) or deleted.get(real_name or "")
+        if result is None:
+            result = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
+        known = image.topics.get(real_name or "")
+        responses.append(
+            types.DeletableTopicResult(
+                name=real_name,
+                topic_id=_uuid(known.topic_id) if known is not None else topic_id,
+                error_code=wire_error(result.error_code),
+                error_message=result.error_message or None,
+            )
+        )
+    return types.DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
+
+
+async def _delete(call: Call, names: list[str]) -> dict[str, Any]:
+    controller = call.cluster.directory.controller()
+    try:
+        answer = await call.cluster.ask(
+            controller.DeleteTopics(pb.DeleteTopicsRequest(names=names))
+        )
+    except PEER_FAILURES as error:
+        lost = Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
+        return dict.fromkeys(names, lost)
+    await call.cluster.wait_for_image(answer.metadata_offset)
+    return {result.name: result for result in answer.results}
+
+
+async def create_partitions(call: Call) -> Any:
+    request = call.request
+    times = Counter(topic.name for topic in request.topics)
+    results: dict[str, Any] = {}
+    asked: list[Any] = []
+    for topic in request.topics:
+        if times[topic.name] > 1:
+            results[topic.name] = Unanswered(
+                ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands twice in one request"
+            )
+        elif topic.name in INTERNAL_TOPICS:
+            results[topic.name] = Unanswered(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, "an internal topic keeps its partitions"
+            )
+        else:
+            asked.append(_new_partitions(call, topic))
+    if asked:
+        controller = call.cluster.directory.controller()
+        try:
+            answer = await call.cluster.ask(
+                controller.CreatePartitions(
+                    pb.CreatePartitionsRequest(topics=asked, validate_only=request.validate_only)
+                )
+            )
+        except PEER_FAILURES as error:
+            lost = Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
+            results.update((topic.name, lost) for topic in asked)
+        else:
+            results.update((result.name, result) for result in answer.results)
+            if not request.validate_only:
+                await call.cluster.wait_for_image(answer.metadata_offset)
+    types = call.types
+    missing = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
+    return types.CreatePartitionsResponse(
+        throttle_time=NO_THROTTLE,
+        results=tuple(
+            types.CreatePartitionsTopicResult(
+                name=name,
+                error_code=wire_error(result.error_code),
+                error_message=result.error_message or None,
+            )
+            for name in times
+            for result in (results.get(name, missing),)
+        ),
+    )
+
+
+def _new_partitions(call: Call, topic: Any) -> Any:
+    new = pb.NewPartitions(name=topic.name, count=topic.count)
+    existing = call.cluster.image.topics.get(topic.name)
+    first = len(existing.partitions) if existing is not None else 0
+    for position, assignment in enumerate(topic.assignments or ()):
+        new.assignment[first + position].replicas.extend(assignment.broker_ids)
+    return new

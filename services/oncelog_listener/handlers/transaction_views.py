@@ -1,0 +1,184 @@
+"""Looking at transactions: DescribeProducers, DescribeTransactions, ListTransactions (KIP-664; facts 1.4, 3)."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from oncelog.api.v1 import coordinator_pb2 as pb
+from oncelog.api.v1 import storage_pb2, types_pb2
+from oncelog.errors import ErrorCode
+from oncelog.rpc.metadata import TRANSACTION
+from oncelog_listener.call import Call
+from oncelog_listener.cluster import (
+    NO_THROTTLE,
+    PEER_FAILURES,
+    Unanswered,
+    grouped,
+    wire_error,
+    wire_time,
+)
+
+
+async def describe_producers(call: Call) -> Any:
+    items = {
+        (topic.name, partition): types_pb2.TopicPartition(topic=topic.name, partition=partition)
+        for topic in call.request.topics
+        for partition in topic.partition_indexes
+    }
+
+    async def ask(storage: Any, partitions: list[Any]) -> Sequence[Any]:
+        answer = await call.cluster.ask(
+            storage.DescribeProducers(storage_pb2.DescribeProducersRequest(partitions=partitions))
+        )
+        found: Sequence[Any] = answer.partitions
+        return found
+
+    answers = await call.cluster.ask_leaders(items, ask)
+    types = call.types
+    return types.DescribeProducersResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            types.TopicResponse(
+                name=topic.name,
+                partitions=tuple(
+                    _producers(types, partition, answers[topic.name, partition])
+                    for partition in topic.partition_indexes
+                ),
+            )
+            for topic in call.request.topics
+        ),
+    )
+
+
+def _producers(types: Any, partition: int, answer: Any) -> Any:
+    found = () if isinstance(answer, Unanswered) else answer.producers
+    return types.PartitionResponse(
+        partition_index=partition,
+        error_code=wire_error(answer.error_code),
+        error_message=answer.error_message or None,
+        active_producers=tuple(
+            types.ProducerState(
+                producer_id=one.producer_id,
+                producer_epoch=one.producer_epoch,
+                last_sequence=one.last_sequence,
+                last_timestamp=one.last_timestamp_ms,
+                coordinator_epoch=one.coordinator_epoch,
+                current_txn_start_offset=one.current_txn_start_offset,
+            )
+            for one in found
+        ),
+    )
+
+
+async def describe_transactions(call: Call) -> Any:
+    """Each id's transaction, from the coordinator that owns it; one call a coordinator."""
+    image = call.cluster.image
+    ids = list(dict.fromkeys(call.request.transactional_ids))
+    described: dict[str, Any] = {}
+    by_coordinator: dict[int, list[str]] = {}
+    for transactional_id in ids:
+        shard = image.shard_for(TRANSACTION, transactional_id)
+        if not transactional_id:
+            described[transactional_id] = ErrorCode.INVALID_REQUEST
+        elif shard is None or shard.coordinator < 0:
+            described[transactional_id] = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        else:
+            by_coordinator.setdefault(shard.coordinator, []).append(transactional_id)
+    for node_id, asked in by_coordinator.items():
+        try:
+            answer = await call.cluster.ask(
+                call.cluster.coordinator(node_id).DescribeTransactions(
+                    pb.DescribeTransactionsRequest(transactional_ids=asked)
+                )
+            )
+        except PEER_FAILURES:
+            described.update(dict.fromkeys(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            continue
+        described.update((one.transactional_id, one) for one in answer.transactions)
+    return call.types.DescribeTransactionsResponse(
+        throttle_time=NO_THROTTLE,
+        transaction_states=tuple(
+            _state(call, transactional_id, described.get(transactional_id))
+            for transactional_id in ids
+        ),
+    )
+
+
+def _state(call: Call, transactional_id: str, found: Any) -> Any:
+    types = call.types
+    code = ErrorCode.UNKNOWN_SERVER_ERROR if found is None else found
+    if isinstance(code, ErrorCode) or code.error_code:
+        return types.TransactionState(
+            error_code=wire_error(code if isinstance(code, ErrorCode) else code.error_code),
+            transactional_id=transactional_id,
+            transaction_state="",
+            transaction_timeout=timedelta(0),
+            transaction_start_time=wire_time(-1),
+            producer_id=-1,
+            producer_epoch=-1,
+            topics=(),
+        )
+    partitions = [(one.topic, one.partition) for one in found.partitions]
+    return types.TransactionState(
+        error_code=wire_error(0),
+        transactional_id=transactional_id,
+        transaction_state=found.state,
+        transaction_timeout=timedelta(milliseconds=found.transaction_timeout_ms),
+        transaction_start_time=wire_time(found.transaction_start_time_ms),
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=tuple(
+            types.TopicData(topic=topic, partitions=tuple(numbers))
+            for topic, numbers in grouped(partitions).items()
+        ),
+    )
+
+
+async def list_transactions(call: Call) -> Any:
+    """What all coordinators know. Kafka's client asks every broker; here one listener answers for the cluster."""
+    request = call.request
+    image = call.cluster.image
+    asked = pb.ListTransactionsRequest(
+        state_filters=request.state_filters,
+        producer_id_filters=request.producer_id_filters,
+        duration_filter_ms=request.duration_filter if call.version >= 1 else -1,
+        transactional_id_pattern=(request.transactional_id_pattern or "")
+        if call.version >= 2
+        else "",
+    )
+    shards = [shard for (kind, _), shard in image.shards.items() if kind == TRANSACTION]
+    if any(shard.coordinator < 0 for shard in shards):
+        return _listed(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    found: list[Any] = []
+    unknown: dict[str, None] = {}
+    for node_id in sorted({shard.coordinator for shard in shards}):
+        try:
+            answer = await call.cluster.ask(
+                call.cluster.coordinator(node_id).ListTransactions(asked)
+            )
+        except PEER_FAILURES:
+            return _listed(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if answer.error_code:
+            return _listed(call, answer.error_code)
+        unknown.update(dict.fromkeys(answer.unknown_state_filters))
+        found.extend(answer.transactions)
+    return _listed(call, ErrorCode.NONE, tuple(unknown), found)
+
+
+def _listed(
+    call: Call, error_code: int, unknown: tuple[str, ...] = (), found: Sequence[Any] = ()
+) -> Any:
+    types = call.types
+    return types.ListTransactionsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=wire_error(error_code),
+        unknown_state_filters=unknown,
+        transaction_states=tuple(
+            types.TransactionState(
+                transactional_id=one.transactional_id,
+                producer_id=one.producer_id,
+                transaction_state=one.state,
+            )
+            for one in found
+        ),
+    )

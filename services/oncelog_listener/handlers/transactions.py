@@ -1,0 +1,261 @@
+"""Transactions: a producer's calls to its coordinator, and the markers an operator writes (facts 1.3, 1.4, 3)."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from oncelog.api.v1 import coordinator_pb2 as pb
+from oncelog.api.v1 import storage_pb2, types_pb2
+from oncelog.errors import ErrorCode
+from oncelog.ids import INTERNAL_TOPICS
+from oncelog.protocol.versions import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID
+from oncelog.rpc.directory import transaction_coordinator
+from oncelog.rpc.metadata import TRANSACTION
+from oncelog_listener.call import Call
+from oncelog_listener.cluster import (
+    NO_THROTTLE,
+    PEER_FAILURES,
+    Cluster,
+    TopicPartition,
+    grouped,
+    milliseconds,
+    wire_error,
+)
+from oncelog_listener.core.error_versions import error_for_version
+
+_IDENTITY_FROM: Final = 3
+_TV2_END_FROM: Final = 5
+_TV2: Final = 2
+
+
+def _coordinator_of(cluster: Cluster, transactional_id: str) -> Any | None:
+    return transaction_coordinator(cluster.directory, cluster.image, transactional_id)
+
+
+def _any_coordinator(cluster: Cluster) -> Any | None:
+    """For an idempotent producer without an id any coordinator will do: it only takes a producer id from a block."""
+    for (kind, _), shard in cluster.image.shards.items():
+        if kind == TRANSACTION and shard.coordinator >= 0:
+            try:
+                return cluster.directory.coordinator(shard.coordinator)
+            except KeyError:
+                continue
+    return None
+
+
+async def init_producer_id(call: Call) -> Any:
+    request = call.request
+    producer_id = request.producer_id if call.version >= _IDENTITY_FROM else -1
+    producer_epoch = request.producer_epoch if call.version >= _IDENTITY_FROM else -1
+    if (producer_id == -1) != (producer_epoch == -1):
+        return _initialised(call, ErrorCode.INVALID_REQUEST)
+    transactional_id = request.transactional_id
+    if transactional_id is None:
+        coordinator = _any_coordinator(call.cluster)
+    elif transactional_id == "":
+        return _initialised(call, ErrorCode.INVALID_REQUEST)
+    else:
+        coordinator = _coordinator_of(call.cluster, transactional_id)
+    if coordinator is None:
+        return _initialised(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    try:
+        answer = await call.cluster.ask(
+            coordinator.InitProducerId(
+                pb.InitProducerIdRequest(
+                    transactional_id=transactional_id,
+                    transaction_timeout_ms=milliseconds(request.transaction_timeout),
+                    producer_id=producer_id,
+                    producer_epoch=producer_epoch,
+                )
+            )
+        )
+    except PEER_FAILURES:
+        return _initialised(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if answer.error_code:
+        return _initialised(call, answer.error_code)
+    return _initialised(call, ErrorCode.NONE, answer.producer_id, answer.producer_epoch)
+
+
+def _initialised(
+    call: Call, error_code: int, producer_id: int = -1, producer_epoch: int = -1
+) -> Any:
+    return call.types.InitProducerIdResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=wire_error(error_for_version(INIT_PRODUCER_ID, call.version, error_code)),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
+
+
+async def add_partitions_to_txn(call: Call) -> Any:
+    request = call.request
+    keys = [
+        (topic.name, partition)
+        for topic in request.v3_and_below_topics
+        for partition in topic.partitions
+    ]
+    refused = _refused_partitions(call.cluster, keys)
+    if refused:
+        # One that may not be added fails the whole request; the others were not tried (facts 3).
+        codes: dict[TopicPartition, int] = {
+            key: refused.get(key, ErrorCode.OPERATION_NOT_ATTEMPTED) for key in keys
+        }
+    else:
+        codes = await _add_partitions(call, keys)
+    types = call.types
+    return types.AddPartitionsToTxnResponse(
+        throttle_time=NO_THROTTLE,
+        results_by_topic_v3_and_below=tuple(
+            types.AddPartitionsToTxnTopicResult(
+                name=name,
+                results_by_partition=tuple(
+                    types.AddPartitionsToTxnPartitionResult(
+                        partition_index=partition,
+                        partition_error_code=wire_error(
+                            error_for_version(
+                                ADD_PARTITIONS_TO_TXN, call.version, codes[name, partition]
+                            )
+                        ),
+                    )
+                    for partition in partitions
+                ),
+            )
+            for name, partitions in grouped(keys).items()
+        ),
+    )
+
+
+def _refused_partitions(
+    cluster: Cluster, keys: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
+    refused: dict[TopicPartition, int] = {}
+    image = cluster.image
+    for key in keys:
+        topic = image.topics.get(key[0])
+        if key[0] in INTERNAL_TOPICS:
+            refused[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topic is None or not 0 <= key[1] < len(topic.partitions):
+            refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return refused
+
+
+async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    request = call.request
+    transactional_id = request.v3_and_below_transactional_id
+    if not transactional_id:
+        return dict.fromkeys(keys, ErrorCode.INVALID_REQUEST)
+    coordinator = _coordinator_of(call.cluster, transactional_id)
+    if coordinator is None:
+        return dict.fromkeys(keys, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    try:
+        answer = await call.cluster.ask(
+            coordinator.AddPartitionsToTxn(
+                pb.AddPartitionsToTxnRequest(
+                    transactions=[
+                        pb.AddPartitionsToTxnRequest.Transaction(
+                            transactional_id=transactional_id,
+                            producer_id=request.v3_and_below_producer_id,
+                            producer_epoch=request.v3_and_below_producer_epoch,
+                            partitions=[
+                                types_pb2.TopicPartition(topic=topic, partition=partition)
+                                for topic, partition in keys
+                            ],
+                        )
+                    ]
+                )
+            )
+        )
+    except PEER_FAILURES:
+        return dict.fromkeys(keys, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if not answer.results:
+        return dict.fromkeys(keys, ErrorCode.UNKNOWN_SERVER_ERROR)
+    result = answer.results[0]
+    if result.error_code:
+        return dict.fromkeys(keys, result.error_code)
+    told = {(one.topic, one.partition): one.error_code for one in result.partitions}
+    return {key: told.get(key, ErrorCode.NONE) for key in keys}
+
+
+async def end_txn(call: Call) -> Any:
+    request = call.request
+    if not request.transactional_id:
+        return _ended(call, ErrorCode.INVALID_REQUEST)
+    coordinator = _coordinator_of(call.cluster, request.transactional_id)
+    if coordinator is None:
+        return _ended(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    try:
+        answer = await call.cluster.ask(
+            coordinator.EndTxn(
+                pb.EndTxnRequest(
+                    transactional_id=request.transactional_id,
+                    producer_id=request.producer_id,
+                    producer_epoch=request.producer_epoch,
+                    committed=request.committed,
+                    # The request's version says which protocol the client speaks (facts 2.1).
+                    client_transaction_version=_TV2 if call.version >= _TV2_END_FROM else 0,
+                )
+            )
+        )
+    except PEER_FAILURES:
+        return _ended(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if answer.error_code:
+        return _ended(call, answer.error_code)
+    return _ended(call, ErrorCode.NONE, answer.producer_id, answer.producer_epoch)
+
+
+def _ended(call: Call, error_code: int, producer_id: int = -1, producer_epoch: int = -1) -> Any:
+    return call.types.EndTxnResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=wire_error(error_for_version(END_TXN, call.version, error_code)),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
+
+
+async def write_txn_markers(call: Call) -> Any:
+    """An operator ends a hanging transaction: the markers go to the leaders as they are (KIP-664)."""
+    codes: list[dict[TopicPartition, int]] = []
+    for marker in call.request.markers:
+        items = {
+            (topic.name, partition): types_pb2.TopicPartition(topic=topic.name, partition=partition)
+            for topic in marker.topics
+            for partition in topic.partition_indexes
+        }
+
+        async def ask(storage: Any, partitions: list[Any], marker: Any = marker) -> Sequence[Any]:
+            one = storage_pb2.TxnMarker(
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                commit=marker.transaction_result,
+                coordinator_epoch=marker.coordinator_epoch,
+                transaction_version=marker.transaction_version if call.version >= 2 else 0,
+                partitions=partitions,
+            )
+            answer = await call.cluster.ask(
+                storage.WriteTxnMarkers(storage_pb2.WriteTxnMarkersRequest(markers=[one]))
+            )
+            return [found for result in answer.results for found in result.partitions]
+
+        answers = await call.cluster.ask_leaders(items, ask)
+        codes.append({key: answers[key].error_code for key in items})
+    types = call.types
+    return types.WriteTxnMarkersResponse(
+        markers=tuple(
+            types.WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=tuple(
+                    types.WritableTxnMarkerTopicResult(
+                        name=name,
+                        partitions=tuple(
+                            types.WritableTxnMarkerPartitionResult(
+                                partition_index=partition,
+                                error_code=wire_error(written[name, partition]),
+                            )
+                            for partition in partitions
+                        ),
+                    )
+                    for name, partitions in grouped(list(written)).items()
+                ),
+            )
+            for marker, written in zip(call.request.markers, codes, strict=True)
+        )
+    )

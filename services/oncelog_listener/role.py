@@ -1,0 +1,174 @@
+"""The listener as a role: accepts connections, watches over them, and lets them end in order."""
+
+import asyncio
+import errno
+import logging
+import socket
+import time
+from typing import Final
+
+from oncelog.errors import OncelogError
+from oncelog_listener.cluster import Cluster
+from oncelog_listener.connection import Connection
+from oncelog_listener.counters import ListenerCounters
+from oncelog_listener.dispatcher import Dispatcher
+from oncelog_listener.memory_budget import MemoryBudget
+
+log = logging.getLogger("oncelog.listener")
+
+_BACKLOG: Final = 1024
+_SWEEP_MAX_S: Final = 30.0
+_NO_SUCH_ADDRESS: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+class ListenerRole:
+    """Serves Kafka's protocol between `start` and `stop`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.settings = cluster.settings
+        self.counters = ListenerCounters()
+        self.budget = MemoryBudget(cluster.settings.queued_bytes_max)
+        self.dispatcher = Dispatcher(cluster)
+        self.port = cluster.settings.port
+        """The port that is listened on; known after `start` when settings say 0."""
+        self._servers: list[asyncio.Server] = []
+        self._open: dict[Connection, None] = {}
+        self._serving: dict[Connection, None] = {}
+        self._all_ended = asyncio.Event()
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    @property
+    def queued_bytes(self) -> int:
+        """Request bytes held now for all connections, complete or not."""
+        return self.budget.held_bytes
+
+    async def start(self) -> None:
+        """Listen. Raises OncelogError when the address cannot be had."""
+        loop = asyncio.get_running_loop()
+        sockets = await _bound_sockets(self.settings.host, self.settings.port)
+        self.port = sockets[0].getsockname()[1]
+        for one in sockets:
+            self._servers.append(
+                await loop.create_server(lambda: Connection(self), sock=one, backlog=_BACKLOG)
+            )
+        self._sweep()
+        log.info("listening on %s:%d", self.settings.host, self.port)
+
+    async def stop(self) -> None:
+        """Accept nothing more, let requests in progress end for at most `stop_grace_ms`, close everything."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        for connection in list(self._open):
+            connection.finish()
+        await self._wait_until_ended(self.settings.stop_grace_ms / 1000)
+        left = {**self._open, **self._serving}
+        for connection in left:
+            log.warning("%s was cut off: its request did not end in time", connection.peer)
+            connection.abort()
+        await self._wait_until_ended(1.0)
+
+    async def _wait_until_ended(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._open or self._serving:
+                    self._all_ended.clear()
+                    await self._all_ended.wait()
+        except TimeoutError:
+            return
+
+    # ---------------------------------------------------------------- what connections tell
+
+    def opened(self, connection: Connection) -> bool:
+        if len(self._open) >= self.settings.connections_max:
+            self.counters.connections_refused += 1
+            return False
+        self._open[connection] = None
+        self._serving[connection] = None
+        self.counters.connections_accepted += 1
+        self.counters.connections_open = len(self._open)
+        return True
+
+    def closed(self, connection: Connection) -> None:
+        self._open.pop(connection, None)
+        self.counters.connections_open = len(self._open)
+        self._all_ended.set()
+
+    def ended(self, connection: Connection) -> None:
+        self._serving.pop(connection, None)
+        self._all_ended.set()
+
+    # ---------------------------------------------------------------- idle connections
+
+    def _sweep(self) -> None:
+        """Close whoever finished no request for too long; half a frame, sent byte by byte, is not a request."""
+        idle_max_s = self.settings.connection_idle_max_ms / 1000
+        now = time.monotonic()
+        for connection in list(self._open):
+            if connection.is_idle and now - connection.last_progress > idle_max_s:
+                self.counters.connections_idle_closed += 1
+                log.info("%s closed: idle", connection.peer)
+                connection.abort()
+        self._sweeper = asyncio.get_running_loop().call_later(
+            min(idle_max_s / 4, _SWEEP_MAX_S), self._sweep
+        )
+
+
+async def _bound_sockets(host: str, port: int) -> list[socket.socket]:
+    """A socket for each address of `host`, all on one port. Raises OncelogError with the way out."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        raise OncelogError(
+            f"cannot listen on {host!r}: {error}; set ONCELOG_LISTENER_HOST to an address of this machine"
+        ) from error
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            try:
+                one = _bound(family, kind, protocol, (address[0], port))
+            except OSError as error:
+                if error.errno in _NO_SUCH_ADDRESS and len(found) > 1:
+                    continue
+                raise
+            sockets.append(one)
+            port = one.getsockname()[1]
+        if not sockets:
+            raise OSError(errno.EADDRNOTAVAIL, "no address of this host can be listened on")
+    except OSError as error:
+        for one in sockets:
+            one.close()
+        raise OncelogError(_way_out(host, port, error)) from error
+    return sockets
+
+
+def _bound(family: int, kind: int, protocol: int, address: tuple[object, int]) -> socket.socket:
+    one = socket.socket(family, kind, protocol)
+    try:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.bind(address)
+        one.setblocking(False)
+    except OSError:
+        one.close()
+        raise
+    return one
+
+
+def _way_out(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} on {host} is in use: stop what listens there, or choose another port "
+            f"with --port or ONCELOG_LISTENER_PORT (0 lets the system choose)"
+        )
+    if error.errno == errno.EACCES:
+        return (
+            f"port {port} on {host} is reserved: choose one above 1023 with --port or "
+            "ONCELOG_LISTENER_PORT"
+        )
+    return f"cannot listen on {host}:{port}: {error}; set ONCELOG_LISTENER_HOST or _PORT"

@@ -1,0 +1,75 @@
+"""The one table of what is served: the version table's row of an API, and the function that answers it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from oncelog.protocol import versions
+from oncelog.protocol.versions import APIS, Api
+from oncelog_listener.call import Call
+from oncelog_listener.handlers.api_versions import api_versions
+from oncelog_listener.handlers.configs import describe_configs, incremental_alter_configs
+from oncelog_listener.handlers.coordinators import describe_cluster, find_coordinator
+from oncelog_listener.handlers.fetch import fetch
+from oncelog_listener.handlers.metadata import describe_topic_partitions, metadata
+from oncelog_listener.handlers.offsets import (
+    delete_records,
+    list_offsets,
+    offset_fetch,
+    offset_for_leader_epoch,
+)
+from oncelog_listener.handlers.produce import produce
+from oncelog_listener.handlers.topics import create_partitions, create_topics, delete_topics
+from oncelog_listener.handlers.transaction_views import (
+    describe_producers,
+    describe_transactions,
+    list_transactions,
+)
+from oncelog_listener.handlers.transactions import (
+    add_partitions_to_txn,
+    end_txn,
+    init_producer_id,
+    write_txn_markers,
+)
+
+Handler = Callable[[Call], Awaitable[Any]]
+"""Answers with kio's response of the call's version; None is no answer at all (Produce with acks=0)."""
+
+
+class Route(NamedTuple):
+    api: Api
+    handle: Handler
+    may_be_cut: bool
+    """It only reads, so it is cancelled when its client leaves. Everything else is finished: half of it may be done."""
+
+
+_READS: Final = frozenset({versions.FETCH})
+
+_HANDLERS: Final[Mapping[int, Handler]] = {
+    versions.PRODUCE: produce,
+    versions.FETCH: fetch,
+    versions.LIST_OFFSETS: list_offsets,
+    versions.METADATA: metadata,
+    versions.OFFSET_FETCH: offset_fetch,
+    versions.FIND_COORDINATOR: find_coordinator,
+    versions.API_VERSIONS: api_versions,
+    versions.CREATE_TOPICS: create_topics,
+    versions.DELETE_TOPICS: delete_topics,
+    versions.DELETE_RECORDS: delete_records,
+    versions.INIT_PRODUCER_ID: init_producer_id,
+    versions.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+    versions.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
+    versions.END_TXN: end_txn,
+    versions.WRITE_TXN_MARKERS: write_txn_markers,
+    versions.DESCRIBE_CONFIGS: describe_configs,
+    versions.CREATE_PARTITIONS: create_partitions,
+    versions.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    versions.DESCRIBE_CLUSTER: describe_cluster,
+    versions.DESCRIBE_PRODUCERS: describe_producers,
+    versions.DESCRIBE_TRANSACTIONS: describe_transactions,
+    versions.LIST_TRANSACTIONS: list_transactions,
+    versions.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
+}
+
+ROUTES: Final[Mapping[int, Route]] = {
+    key: Route(api, _HANDLERS[key], key in _READS) for key, api in APIS.items()
+}

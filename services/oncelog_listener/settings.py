@@ -1,0 +1,70 @@
+"""The listener's knobs. Every one has a unit in its name and a reason; `ONCELOG_LISTENER_PORT=9192` sets one."""
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class ListenerSettings(BaseSettings):
+    """Where Kafka clients connect, what they are told, and how much one of them may ask."""
+
+    model_config = SettingsConfigDict(env_prefix="ONCELOG_LISTENER_", extra="ignore")
+
+    host: str = Field("127.0.0.1", description="address to listen on; 0.0.0.0 is every interface")
+    port: int = Field(9092, ge=0, le=65535, description="port to listen on; 0 lets the OS choose")
+    advertised_host: str | None = Field(
+        None, description="host told to clients; unset, the one the client connected to"
+    )
+    advertised_port: int | None = Field(
+        None, ge=1, le=65535, description="port told to clients; unset, the one they connected to"
+    )
+
+    auto_create_topics: bool = Field(
+        True,
+        description="create a topic that a client's Metadata names (auto.create.topics.enable)",
+    )
+    num_partitions: int = Field(
+        1, ge=1, le=10_000, description="partitions of an automatically created topic"
+    )
+    image_wait_ms: int = Field(
+        1_000,
+        ge=0,
+        le=60_000,
+        description="how long an answer waits for a change it caused to reach this node's metadata",
+    )
+
+    request_bytes_max: int = Field(
+        104_857_600, ge=1024, description="largest frame (socket.request.max.bytes)"
+    )
+    control_request_bytes_max: int = Field(
+        8_388_608,
+        ge=1024,
+        description="largest frame of anything but Produce: a decoded one costs about thirty times its size",
+    )
+    fetch_bytes_max: int = Field(
+        57_671_680, ge=1024, description="most bytes one Fetch answers with (fetch.max.bytes)"
+    )
+    connections_max: int = Field(
+        2_000, ge=1, description="connections open at once; one more is closed at once"
+    )
+    connection_queue_bytes_max: int = Field(
+        8_388_608, ge=1024, description="requests waiting on one connection before reading pauses"
+    )
+    connection_queue_requests_max: int = Field(
+        100, ge=1, description="requests waiting on one connection before reading pauses"
+    )
+    queued_bytes_max: int = Field(
+        268_435_456,
+        ge=1024,
+        description="request bytes held for all connections together (queued.max.request.bytes)",
+    )
+    connection_idle_max_ms: int = Field(
+        600_000,
+        ge=100,
+        description="a connection without a finished request this long is closed (connections.max.idle.ms)",
+    )
+    request_timeout_ms: int = Field(
+        30_000, ge=100, description="longest wait for a coordinator or the controller"
+    )
+    stop_grace_ms: int = Field(
+        5_000, ge=0, description="how long stopping waits for requests in progress"
+    )

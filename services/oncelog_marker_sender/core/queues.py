@@ -1,0 +1,368 @@
+"""Which marker waits for which node, and what an answer means for it: the marker sender without its calls.
+
+A delivery is the markers of one decision. It is split by partition: an entry is everything one delivery has for one
+partition, in order, and travels as a whole, because the leader appends it in one write. An entry is always in exactly
+one place: the queue of its leader's node, the holding queue while it has no leader, or the request in flight to a node.
+There is one request in flight per node, and it carries what that node's queue holds.
+
+```
+add ──▶ queue[leader] ──take──▶ in flight ──answer──▶ written, dropped, or fenced (with its whole delivery)
+            ▲   └── reroute ──▶ queue[other]   └── retry: to whoever leads now, after a backoff
+         holding (leader unknown)
+```
+
+A delivery ends once: when its last entry is written or dropped, when a leader fences it, or when it is cancelled.
+Answers for a delivery that has ended find nothing and change nothing. Codes and what they mean: facts 8.11.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import CoordinatorEpoch, Millis, NodeId, Partition
+
+HOLDING: Final = NodeId(-1)
+"""In place of a node: the queue of entries whose leader is unknown."""
+
+LeaderOf = Callable[[Partition], NodeId | None]
+"""The node that leads a partition, HOLDING while it has none, None when the partition does not exist."""
+
+_RETRIED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+_FENCED: Final = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+)
+_DROPPED: Final = frozenset(
+    {ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION}
+)
+
+
+class Outcome(Enum):
+    DELIVERED = "delivered"
+    FENCED = "fenced"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`retry_*` bound the backoff of an entry and of an unreachable node; it doubles, and half of it is jitter."""
+
+    queued_markers_max: int = 100_000
+    request_markers_max: int = 10_000
+    retry_backoff_ms: Millis = Millis(20)
+    retry_backoff_max_ms: Millis = Millis(1000)
+
+    def backoff_ms(self, attempt_count: int, jitter: float) -> Millis:
+        """For the `attempt_count`-th failure in a row; `jitter` is drawn from 0 to 1."""
+        full_ms = min(
+            self.retry_backoff_max_ms, self.retry_backoff_ms << min(attempt_count - 1, 20)
+        )
+        return Millis(int(full_ms * (0.5 + jitter / 2)))
+
+
+@dataclass(slots=True)
+class Entry:
+    """All markers of one delivery for one partition. `markers` are their positions in the delivery, ascending."""
+
+    delivery_id: int
+    partition: Partition
+    markers: tuple[int, ...]
+    node_id: NodeId = HOLDING
+    attempt_count: int = 0
+    not_before_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRequest:
+    """What goes to a node in one WriteTxnMarkers; entries of one delivery stand together."""
+
+    node_id: NodeId
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A delivery is over; told exactly once for each."""
+
+    delivery_id: int
+    outcome: Outcome
+    dropped: tuple[Partition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What an answer brought about. `bugs` are codes that no leader should give; their entries are retried."""
+
+    ended: tuple[Ended, ...] = ()
+    bugs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """`depth` counts markers, those in flight too."""
+
+    node_id: NodeId
+    depth: int
+    oldest_age_ms: int
+
+
+@dataclass(slots=True)
+class _Delivery:
+    shard: int
+    coordinator_epoch: CoordinatorEpoch
+    added_ms: int
+    pending: dict[Partition, Entry]
+    dropped: list[Partition] = field(default_factory=list)
+
+
+_EntryKey = tuple[int, Partition]
+
+
+class MarkerQueues:
+    """Times are milliseconds of one monotonic clock."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._deliveries: dict[int, _Delivery] = {}
+        self._queues: dict[NodeId, dict[_EntryKey, Entry]] = {}
+        self._in_flight: dict[NodeId, NodeRequest] = {}
+        self._unreachable: dict[NodeId, tuple[int, int]] = {}  # (failures in a row, not before)
+        self._next_delivery_id = 0
+        self.marker_count = 0
+        """Markers (each counted once per partition) of deliveries that have not ended."""
+
+    def add(
+        self,
+        shard: int,
+        coordinator_epoch: CoordinatorEpoch,
+        markers: Sequence[Sequence[Partition]],
+        leader_of: LeaderOf,
+        now_ms: int,
+    ) -> tuple[int, tuple[Ended, ...]] | None:
+        """Queue one decision's markers, each given as its partitions. None when there is no room.
+
+        A delivery larger than all room is let in when it would be alone: refusing it for ever would hang it.
+        """
+        positions: dict[Partition, list[int]] = {}
+        count = 0
+        for position, partitions in enumerate(markers):
+            for partition in dict.fromkeys(partitions):
+                positions.setdefault(partition, []).append(position)
+                count += 1
+        if self.marker_count and self.marker_count + count > self._limits.queued_markers_max:
+            return None
+        delivery_id = self._next_delivery_id
+        self._next_delivery_id += 1
+        pending = {
+            partition: Entry(delivery_id, partition, tuple(found))
+            for partition, found in positions.items()
+        }
+        self._deliveries[delivery_id] = _Delivery(shard, coordinator_epoch, now_ms, pending)
+        self.marker_count += count
+        for entry in tuple(pending.values()):
+            self._route(entry, leader_of)
+        return delivery_id, self._ended_if_empty(delivery_id)
+
+    def nodes_of(self, delivery_id: int) -> list[NodeId]:
+        """Nodes that hold entries of this delivery in their queues, in order of first appearance."""
+        delivery = self._deliveries.get(delivery_id)
+        entries = delivery.pending.values() if delivery else ()
+        return list(dict.fromkeys(entry.node_id for entry in entries if entry.node_id != HOLDING))
+
+    def take(self, node_id: NodeId, now_ms: int) -> NodeRequest | None:
+        """The next request to this node; None when one is in flight, nothing is ready, or the node is backing off."""
+        queue = self._queues.get(node_id)
+        if not queue or node_id in self._in_flight or node_id == HOLDING:
+            return None
+        if node_id in self._unreachable and now_ms < self._unreachable[node_id][1]:
+            return None
+        entries: list[Entry] = []
+        marker_count = 0
+        for entry in queue.values():
+            if entry.not_before_ms > now_ms:
+                continue
+            marker_count += len(entry.markers)
+            if entries and marker_count > self._limits.request_markers_max:
+                break
+            entries.append(entry)
+        if not entries:
+            return None
+        for entry in entries:
+            del queue[entry.delivery_id, entry.partition]
+        # A retried entry may have fallen behind others: what one delivery has for one node goes side by side.
+        entries.sort(key=lambda entry: entry.delivery_id)
+        request = NodeRequest(node_id, tuple(entries))
+        self._in_flight[node_id] = request
+        return request
+
+    def next_ready_ms(self, node_id: NodeId) -> int | None:
+        """When `take` is worth another try; None when only an answer, a new delivery or new metadata can tell."""
+        queue = self._queues.get(node_id)
+        if not queue or node_id in self._in_flight or node_id == HOLDING:
+            return None
+        entry_ms = min(entry.not_before_ms for entry in queue.values())
+        return max(entry_ms, self._unreachable.get(node_id, (0, 0))[1])
+
+    def answered(
+        self,
+        request: NodeRequest,
+        codes: Mapping[tuple[int, int, Partition], ErrorCode],
+        leader_of: LeaderOf,
+        now_ms: int,
+        jitter: float,
+    ) -> Answered:
+        """Take the answer to the request in flight: a code for each (delivery, position of marker, partition)."""
+        self._landed(request)
+        self._unreachable.pop(request.node_id, None)
+        ended: list[Ended] = []
+        bugs: list[str] = []
+        for entry in request.entries:
+            delivery = self._deliveries.get(entry.delivery_id)
+            if delivery is None:
+                continue
+            found = [
+                codes.get((entry.delivery_id, marker, entry.partition)) for marker in entry.markers
+            ]
+            if all(code is ErrorCode.NONE for code in found):
+                self._settle(entry)
+            elif any(code in _FENCED for code in found):
+                ended.append(self._end(entry.delivery_id, Outcome.FENCED))
+                continue
+            elif any(code in _DROPPED for code in found):
+                self._drop(entry)
+            else:
+                bugs += _bugs(request.node_id, entry, found)
+                self._retry(entry, leader_of, now_ms, jitter)
+            ended += self._ended_if_empty(entry.delivery_id)
+        return Answered(tuple(ended), tuple(bugs))
+
+    def unanswered(
+        self, request: NodeRequest, leader_of: LeaderOf, now_ms: int, jitter: float
+    ) -> tuple[Ended, ...]:
+        """The request in flight failed: what became of it is unknown, so all of it goes again, after a backoff."""
+        failure_count = self._unreachable.get(request.node_id, (0, 0))[0] + 1
+        backoff_ms = self._limits.backoff_ms(failure_count, jitter)
+        self._unreachable[request.node_id] = (failure_count, now_ms + backoff_ms)
+        return self.given_up(request, leader_of)
+
+    def given_up(self, request: NodeRequest, leader_of: LeaderOf) -> tuple[Ended, ...]:
+        """Whoever sent the request went away: all of it goes again, at once."""
+        self._landed(request)
+        ended: list[Ended] = []
+        for entry in request.entries:
+            if entry.delivery_id in self._deliveries:
+                self._route(entry, leader_of)
+                ended += self._ended_if_empty(entry.delivery_id)
+        return tuple(ended)
+
+    def reroute(self, leader_of: LeaderOf) -> tuple[Ended, ...]:
+        """The metadata changed: queued entries go to whoever leads now, and nobody backs off any longer."""
+        self._unreachable.clear()
+        queued = [entry for queue in self._queues.values() for entry in queue.values()]
+        self._queues.clear()
+        ended: list[Ended] = []
+        for entry in queued:
+            entry.not_before_ms = 0
+            self._route(entry, leader_of)
+            ended += self._ended_if_empty(entry.delivery_id)
+        return tuple(ended)
+
+    def cancel_shard(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> tuple[Ended, ...]:
+        """Forget what this shard's coordinators up to `coordinator_epoch` asked for."""
+        found = [
+            delivery_id
+            for delivery_id, delivery in self._deliveries.items()
+            if delivery.shard == shard and delivery.coordinator_epoch <= coordinator_epoch
+        ]
+        return tuple(self._end(delivery_id, Outcome.CANCELLED) for delivery_id in found)
+
+    def cancel(self, delivery_id: int) -> tuple[Ended, ...]:
+        """Forget one delivery, if it has not ended: nobody waits for it."""
+        if delivery_id not in self._deliveries:
+            return ()
+        return (self._end(delivery_id, Outcome.CANCELLED),)
+
+    def nodes(self) -> list[NodeId]:
+        """Nodes with something queued, ascending; HOLDING is not among them."""
+        return sorted(node_id for node_id, queue in self._queues.items() if queue and node_id >= 0)
+
+    def depths(self, now_ms: int) -> tuple[QueueDepth, ...]:
+        """Of every queue that is not empty, HOLDING first, then by node."""
+        entries: dict[NodeId, list[Entry]] = {}
+        for node_id, queue in self._queues.items():
+            entries.setdefault(node_id, []).extend(queue.values())
+        for node_id, request in self._in_flight.items():
+            entries.setdefault(node_id, []).extend(
+                entry for entry in request.entries if entry.delivery_id in self._deliveries
+            )
+        return tuple(
+            QueueDepth(
+                node_id,
+                sum(len(entry.markers) for entry in found),
+                max(now_ms - self._deliveries[entry.delivery_id].added_ms for entry in found),
+            )
+            for node_id, found in sorted(entries.items())
+            if found
+        )
+
+    # ------------------------------------------------------------------------------------------- one entry
+
+    def _route(self, entry: Entry, leader_of: LeaderOf) -> None:
+        """To the queue of whoever leads its partition; out, when the partition is gone."""
+        leader = leader_of(entry.partition)
+        if leader is None:
+            self._drop(entry)
+            return
+        entry.node_id = leader
+        self._queues.setdefault(leader, {})[entry.delivery_id, entry.partition] = entry
+
+    def _retry(self, entry: Entry, leader_of: LeaderOf, now_ms: int, jitter: float) -> None:
+        asked = entry.node_id
+        entry.attempt_count += 1
+        entry.not_before_ms = now_ms + self._limits.backoff_ms(entry.attempt_count, jitter)
+        self._route(entry, leader_of)
+        if entry.node_id != asked:
+            entry.not_before_ms = 0  # another node has not refused it
+
+    def _settle(self, entry: Entry) -> None:
+        del self._deliveries[entry.delivery_id].pending[entry.partition]
+        self.marker_count -= len(entry.markers)
+
+    def _drop(self, entry: Entry) -> None:
+        self._deliveries[entry.delivery_id].dropped.append(entry.partition)
+        self._settle(entry)
+
+    # ---------------------------------------------------------------------------------------- one delivery
+
+    def _landed(self, request: NodeRequest) -> None:
+        in_flight = self._in_flight.pop(request.node_id, None)
+        assert in_flight is request, (in_flight, request)
+
+    def _ended_if_empty(self, delivery_id: int) -> tuple[Ended, ...]:
+        delivery = self._deliveries[delivery_id]
+        return () if delivery.pending else (self._end(delivery_id, Outcome.DELIVERED),)
+
+    def _end(self, delivery_id: int, outcome: Outcome) -> Ended:
+        delivery = self._deliveries.pop(delivery_id)
+        for entry in delivery.pending.values():
+            self._queues.get(entry.node_id, {}).pop((delivery_id, entry.partition), None)
+            self.marker_count -= len(entry.markers)
+        return Ended(delivery_id, outcome, tuple(delivery.dropped))
+
+
+def _bugs(node_id: NodeId, entry: Entry, codes: Sequence[ErrorCode | None]) -> list[str]:
+    return [
+        f"node {node_id} answered {code.name if code else 'nothing'} for a marker of {entry.partition}"
+        for code in codes
+        if code is not ErrorCode.NONE and code not in _RETRIED
+    ]

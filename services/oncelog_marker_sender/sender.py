@@ -1,0 +1,214 @@
+"""The shell around the queues: calls leaders, waits out backoffs, and tells the callers how their deliveries ended.
+
+A caller that finds a free node sends to it in its own task, at once. Everything else goes through the node's own task,
+which sleeps until something can be sent. Both take from the same queue, and the queue lets only one request out.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Mapping, Sequence
+
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.errors import ErrorCode, OncelogError
+from oncelog.ids import CoordinatorEpoch, NodeId, Partition
+from oncelog.rpc.directory import Directory
+from oncelog.rpc.metadata import MetadataFollower, MetadataImage
+from oncelog_marker_sender.core.queues import (
+    HOLDING,
+    Ended,
+    MarkerQueues,
+    NodeRequest,
+    Outcome,
+    QueueDepth,
+)
+from oncelog_marker_sender.messages import RequestMessage, partitions_of
+
+_log = logging.getLogger(__name__)
+
+
+class MarkerSender:
+    """`deliver` returns when every partition has its markers. `stop` cancels what is left."""
+
+    def __init__(
+        self,
+        queues: MarkerQueues,
+        metadata: MetadataFollower,
+        directory: Directory,
+        request_timeout_ms: int,
+    ) -> None:
+        self._queues = queues
+        self._metadata = metadata
+        self._directory = directory
+        self._request_timeout_s = request_timeout_ms / 1000
+        self._markers: dict[int, Sequence[pb.TxnMarker]] = {}
+        self._waiting: dict[int, asyncio.Future[Ended]] = {}
+        self._wakes: dict[NodeId, asyncio.Event] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._running = False
+
+    def start(self) -> None:
+        self._running = True
+        self._metadata.on_change(self._on_change)
+
+    async def stop(self) -> None:
+        self._running = False
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        for delivery_id in tuple(self._waiting):
+            self._tell(self._queues.cancel(delivery_id))
+
+    async def deliver(self, shard: int, markers: Sequence[pb.TxnMarker]) -> Ended | None:
+        """How the delivery of one decision's markers ended; None when there is no room for it.
+
+        A caller that gives up (is cancelled) takes its delivery with it: it will ask again.
+        """
+        if not self._running:
+            return Ended(-1, Outcome.CANCELLED)
+        coordinator_epoch = CoordinatorEpoch(
+            max((marker.coordinator_epoch for marker in markers), default=-1)
+        )
+        added = self._queues.add(
+            shard,
+            coordinator_epoch,
+            [partitions_of(marker) for marker in markers],
+            self._leader_of,
+            self._now_ms(),
+        )
+        if added is None:
+            return None
+        delivery_id, ended = added
+        if ended:
+            return ended[0]
+        future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self._waiting[delivery_id] = future
+        self._markers[delivery_id] = markers
+        try:
+            await self._send_at_once(delivery_id)
+            return await future
+        finally:
+            self._waiting.pop(delivery_id, None)
+            self._markers.pop(delivery_id, None)
+            self._queues.cancel(delivery_id)
+
+    def cancel_shard(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> int:
+        """How many deliveries were forgotten; their callers are told CANCELLED."""
+        ended = self._queues.cancel_shard(shard, coordinator_epoch)
+        self._tell(ended)
+        return len(ended)
+
+    def depths(self) -> tuple[QueueDepth, ...]:
+        return self._queues.depths(self._now_ms())
+
+    # ------------------------------------------------------------------------------------------------ sending
+
+    async def _send_at_once(self, delivery_id: int) -> None:
+        """To one free node from here; every other node's task is woken."""
+        own: NodeRequest | None = None
+        for node_id in self._queues.nodes_of(delivery_id):
+            if own is None:
+                own = self._queues.take(node_id, self._now_ms())
+            if own is None or own.node_id != node_id:
+                self._wake(node_id)
+        if own is not None:
+            await self._send(own)
+            if self._queues.next_ready_ms(own.node_id) is not None:
+                self._wake(own.node_id)
+
+    def _wake(self, node_id: NodeId) -> None:
+        if not self._running:
+            return
+        wake = self._wakes.get(node_id)
+        if wake is None:
+            wake = self._wakes[node_id] = asyncio.Event()
+            name = f"markers to node {node_id}"
+            self._tasks.append(asyncio.create_task(self._run(node_id, wake), name=name))
+        wake.set()
+
+    async def _run(self, node_id: NodeId, wake: asyncio.Event) -> None:
+        while True:
+            wake.clear()
+            request = self._queues.take(node_id, self._now_ms())
+            if request is not None:
+                await self._send(request)
+                continue
+            ready_ms = self._queues.next_ready_ms(node_id)
+            delay_s = None if ready_ms is None else max(1, ready_ms - self._now_ms()) / 1000
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay_s):
+                    await wake.wait()
+
+    async def _send(self, request: NodeRequest) -> None:
+        """Safe to repeat: a marker that is written already is accepted and changes nothing (facts 8.11)."""
+        message = RequestMessage(request, self._markers.__getitem__)
+        try:
+            async with asyncio.timeout(self._request_timeout_s):
+                stub = self._directory.storage(request.node_id)
+                answer = await stub.WriteTxnMarkers(message.message)
+        except asyncio.CancelledError:
+            # The caller who lent its task gave up; what others have in this request does not wait for that.
+            self._tell(self._queues.given_up(request, self._leader_of))
+            self._wake_all()
+            raise
+        except (OncelogError, OSError, TimeoutError, KeyError) as error:
+            _log.warning("markers to node %d go again: %r", request.node_id, error)
+            self._send_again(request)
+        except Exception:
+            # Not swallowed: the decision is durable and its markers are owed whatever went wrong, so they go again.
+            _log.exception(
+                "markers to node %d go again after an unforeseen failure", request.node_id
+            )
+            self._send_again(request)
+        else:
+            self._take_answer(request, message.codes(answer))
+
+    def _send_again(self, request: NodeRequest) -> None:
+        self._tell(
+            self._queues.unanswered(request, self._leader_of, self._now_ms(), random.random())
+        )
+        self._wake_all()
+
+    def _take_answer(
+        self, request: NodeRequest, codes: Mapping[tuple[int, int, Partition], ErrorCode]
+    ) -> None:
+        answered = self._queues.answered(
+            request, codes, self._leader_of, self._now_ms(), random.random()
+        )
+        for bug in answered.bugs:
+            _log.error("%s; the marker goes again", bug)
+        self._tell(answered.ended)
+        self._wake_all(except_node=request.node_id)
+
+    # ----------------------------------------------------------------------------------------------- metadata
+
+    def _leader_of(self, partition: Partition) -> NodeId | None:
+        image = self._metadata.image
+        if image.metadata_offset < 0:
+            return HOLDING  # nothing is known yet, so nothing is known to be gone
+        found = image.partition(partition)
+        if found is None:
+            return None
+        return NodeId(found.leader) if found.leader >= 0 else HOLDING
+
+    def _on_change(self, old: MetadataImage, new: MetadataImage) -> None:
+        if not self._running or (new.topics is old.topics and new.nodes == old.nodes):
+            return
+        self._tell(self._queues.reroute(self._leader_of))
+        self._wake_all()
+
+    def _wake_all(self, except_node: NodeId = HOLDING) -> None:
+        for node_id in self._queues.nodes():
+            if node_id != except_node:
+                self._wake(node_id)
+
+    def _tell(self, ended: Sequence[Ended]) -> None:
+        for found in ended:
+            future = self._waiting.get(found.delivery_id)
+            if future is not None and not future.done():
+                future.set_result(found)
+
+    def _now_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)

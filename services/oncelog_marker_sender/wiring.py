@@ -1,0 +1,37 @@
+"""Where a marker sender's parts are put together."""
+
+from oncelog.ids import Millis
+from oncelog.rpc.directory import Directory
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog_marker_sender.core.queues import Limits, MarkerQueues
+from oncelog_marker_sender.sender import MarkerSender
+from oncelog_marker_sender.servicer import MarkerSenderServicer
+from oncelog_marker_sender.settings import MarkerSenderSettings
+
+
+class MarkerSenderRole:
+    """A `Role`: `servicer` answers the `MarkerSender` service."""
+
+    def __init__(self, sender: MarkerSender) -> None:
+        self._sender = sender
+        self.servicer = MarkerSenderServicer(sender)
+
+    async def start(self) -> None:
+        self._sender.start()
+
+    async def stop(self) -> None:
+        """Deliveries under way are answered CANCELLED; their coordinators own them and ask again."""
+        await self._sender.stop()
+
+
+def build_marker_sender(
+    settings: MarkerSenderSettings, metadata: MetadataFollower, directory: Directory
+) -> MarkerSenderRole:
+    limits = Limits(
+        queued_markers_max=settings.queued_markers_max,
+        request_markers_max=settings.request_markers_max,
+        retry_backoff_ms=Millis(settings.retry_backoff_ms),
+        retry_backoff_max_ms=Millis(settings.retry_backoff_max_ms),
+    )
+    sender = MarkerSender(MarkerQueues(limits), metadata, directory, settings.request_timeout_ms)
+    return MarkerSenderRole(sender)

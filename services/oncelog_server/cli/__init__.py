@@ -1,0 +1,85 @@
+"""The `oncelog` command: a tree of small commands, each imported when it is asked for.
+
+`oncelog up` must have its first transaction within a second of the process's start, so this package imports nothing
+but typer until the command is known: no tables, no Kafka client. Exit codes: 0 done, 1 it failed, 2 used wrongly,
+130 stopped by Ctrl-C.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from oncelog.errors import OncelogError
+from oncelog_server.cli.lazy import LazyGroup
+from oncelog_server.cli.options import (
+    BOOTSTRAP_DEFAULT,
+    GATEWAY_DEFAULT,
+    Globals,
+    Output,
+)
+
+EXIT_FAILED = 1
+
+root = typer.Typer(
+    cls=LazyGroup,
+    name="oncelog",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"oncelog {version('oncelog')}")
+        raise typer.Exit
+
+
+@root.callback()
+def oncelog(
+    ctx: typer.Context,
+    bootstrap: Annotated[
+        str,
+        typer.Option(
+            envvar="ONCELOG_BOOTSTRAP", help="Kafka address, host:port", metavar="HOST:PORT"
+        ),
+    ] = BOOTSTRAP_DEFAULT,
+    gateway: Annotated[
+        str, typer.Option(envvar="ONCELOG_GATEWAY", help="REST address", metavar="URL")
+    ] = GATEWAY_DEFAULT,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="tables for people, json for scripts")
+    ] = Output.TABLE,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Say which, and end."
+        ),
+    ] = False,
+) -> None:
+    """A Kafka-compatible exactly-once log you can install, watch and break.
+
+    Start one with `oncelog up`; every other command talks to a running one.
+    """
+    ctx.obj = Globals(bootstrap=bootstrap, gateway=gateway, output=output)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """One command with its arguments. Returns the exit code; what failed is one line on stderr."""
+    command = typer.main.get_command(root)
+    try:
+        command.main(list(arguments), prog_name="oncelog")
+    except OncelogError as error:
+        print(f"oncelog: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 0
+    return 0
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,104 @@
+"""Ordinary Kafka clients, made to answer in time and in one line.
+
+librdkafka tries for ever and logs to stderr as it does. A command ends instead: the address is tried first, every call
+has a deadline, and its log goes nowhere because what matters comes back as an exception or a callback.
+"""
+
+import logging
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, TopicMetadata
+
+from oncelog.errors import OncelogError
+
+CONNECT_TIMEOUT_S: Final = 3.0
+CALL_TIMEOUT_S: Final = 10.0
+
+_silent = logging.getLogger("oncelog.librdkafka")
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
+
+
+def admin(bootstrap: str) -> AdminClient:
+    """Raises OncelogError when nobody answers at the address."""
+    return AdminClient(_configuration(bootstrap), logger=_silent)
+
+
+def producer(bootstrap: str, configuration: Mapping[str, Any]) -> Producer:
+    """Raises OncelogError when nobody answers at the address."""
+    return Producer({**_configuration(bootstrap), **configuration}, logger=_silent)
+
+
+def consumer(bootstrap: str, configuration: Mapping[str, Any]) -> Consumer:
+    """Raises OncelogError when nobody answers at the address."""
+    return Consumer({**_configuration(bootstrap), **configuration}, logger=_silent)
+
+
+def topics(client: AdminClient | Producer | Consumer) -> dict[str, TopicMetadata]:
+    """Every topic of the cluster by name. All of them are asked for: naming one could create it."""
+    with kafka_errors():
+        found: dict[str, TopicMetadata] = client.list_topics(timeout=CALL_TIMEOUT_S).topics
+        return found
+
+
+def existing_topic(client: AdminClient | Producer | Consumer, name: str) -> TopicMetadata:
+    """Raises OncelogError for a topic that does not exist."""
+    found = topics(client).get(name)
+    if found is None:
+        raise OncelogError(
+            f"there is no topic {name!r}; make it with: oncelog topics create {name}"
+        )
+    return found
+
+
+@contextmanager
+def kafka_errors() -> Iterator[None]:
+    """KafkaException becomes OncelogError with Kafka's name for what happened."""
+    try:
+        yield
+    except KafkaException as error:
+        raise OncelogError(words(error.args[0])) from None
+
+
+def words(error: KafkaError | str) -> str:
+    """Kafka's name and sentence."""
+    if isinstance(error, str):
+        return error
+    return f"{error.str()} [{error.name().lstrip('_')}]"
+
+
+def _configuration(bootstrap: str) -> dict[str, Any]:
+    _try_addresses(bootstrap)
+    return {
+        "bootstrap.servers": bootstrap,
+        "client.id": "oncelog-cli",
+        "error_cb": _ignored,
+        "socket.timeout.ms": int(CALL_TIMEOUT_S * 1000),
+    }
+
+
+def _ignored(_error: KafkaError) -> None:
+    """Global errors (a lost connection) are told by the call that they make fail."""
+
+
+def _try_addresses(bootstrap: str) -> None:
+    reasons = []
+    for address in bootstrap.split(","):
+        host, _, port = address.strip().rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise OncelogError(
+                f"--bootstrap {address.strip()!r} is not an address; give host:port, like localhost:9092"
+            )
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+        except OSError as error:
+            reasons.append((error.strerror or str(error) or "no answer").lower())
+        else:
+            return
+    raise OncelogError(
+        f"cannot reach oncelog at {bootstrap} ({reasons[0]}); is `oncelog up` running? give --bootstrap"
+    )

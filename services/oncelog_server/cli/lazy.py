@@ -1,0 +1,53 @@
+"""Commands by name; the module behind one is imported when it runs, is completed, or is listed in the help."""
+
+import importlib
+import importlib.util
+from typing import Any, Final, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+
+
+class Entry(NamedTuple):
+    module: str
+    attribute: str
+    """A Typer app, or a function that becomes one command."""
+
+
+COMMANDS: Final = {
+    "up": Entry("oncelog_server.cli.up", "app"),
+    "demo": Entry("oncelog_server.demo.cli", "demo"),
+    "topics": Entry("oncelog_server.cli.topics", "app"),
+    "produce": Entry("oncelog_server.cli.produce", "app"),
+    "consume": Entry("oncelog_server.cli.consume", "app"),
+    "transactions": Entry("oncelog_server.cli.transactions", "app"),
+    "partitions": Entry("oncelog_server.cli.partitions", "app"),
+    "completion": Entry("oncelog_server.cli.completion", "app"),
+}
+
+
+class LazyGroup(TyperGroup):
+    """The root of the command tree."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for name, entry in COMMANDS.items() if _exists(entry)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None or not _exists(entry):
+            return None
+        found = getattr(importlib.import_module(entry.module), entry.attribute)
+        if not isinstance(found, typer.Typer):
+            app = typer.Typer(add_completion=False)
+            app.command()(found)
+            found = app
+        command = typer.main.get_command(found)
+        command.name = cmd_name
+        return command
+
+
+def _exists(entry: Entry) -> bool:
+    try:
+        return importlib.util.find_spec(entry.module) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,81 @@
+"""Options that most commands share. Each may stand before the command or after it; the nearer one wins."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+
+BOOTSTRAP_DEFAULT: Final = "localhost:9092"
+GATEWAY_DEFAULT: Final = "http://localhost:8080"
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Globals:
+    """What stood before the command."""
+
+    bootstrap: str = BOOTSTRAP_DEFAULT
+    gateway: str = GATEWAY_DEFAULT
+    output: Output = Output.TABLE
+
+
+def _globals(ctx: typer.Context) -> Globals:
+    found = ctx.find_root().obj
+    return found if isinstance(found, Globals) else Globals()
+
+
+def _bootstrap(ctx: typer.Context, value: str) -> str:
+    return value or _globals(ctx).bootstrap
+
+
+def _gateway(ctx: typer.Context, value: str) -> str:
+    return value or _globals(ctx).gateway
+
+
+def _output(ctx: typer.Context, value: str) -> str:
+    return value or _globals(ctx).output.value
+
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        callback=_bootstrap,
+        help=f"Kafka address [env: ONCELOG_BOOTSTRAP] [default: {BOOTSTRAP_DEFAULT}]",
+        metavar="HOST:PORT",
+        show_default=False,
+    ),
+]
+Gateway = Annotated[
+    str,
+    typer.Option(
+        callback=_gateway,
+        help=f"REST address [env: ONCELOG_GATEWAY] [default: {GATEWAY_DEFAULT}]",
+        metavar="URL",
+        show_default=False,
+    ),
+]
+AsOutput = Annotated[
+    Output | None,
+    typer.Option(
+        "--output",
+        "-o",
+        callback=_output,
+        help="tables for people, json for scripts",
+        show_default=False,
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="do not ask")]
+
+
+def confirmed(question: str, *, yes: bool) -> None:
+    """Ask before something that cannot be taken back. Ends the command unless the answer is yes.
+
+    Without a terminal nobody can answer: then only `--yes` will do.
+    """
+    if not yes:
+        typer.confirm(question, abort=True, err=True)

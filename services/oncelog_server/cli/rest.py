@@ -1,0 +1,82 @@
+"""A client of the gateway's REST API: the standard library's, because four kinds of request need no more."""
+
+import http.client
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oncelog.errors import OncelogError
+
+TIMEOUT_S: Final = 30.0
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Rest:
+    """Every method raises OncelogError: the problem's detail, or that nobody answers at the address."""
+
+    def __init__(self, gateway: str) -> None:
+        parts = urllib.parse.urlsplit(gateway)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise OncelogError(
+                f"--gateway {gateway!r} is not a URL; give one like http://localhost:8080"
+            )
+        self._base = gateway.rstrip("/")
+        # A proxy for the internet does not know this machine's loopback address.
+        proxies = [urllib.request.ProxyHandler({})] if parts.hostname in _LOOPBACK else []
+        self._opener = urllib.request.build_opener(*proxies)
+
+    def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        """`query` values may be lists; None and empty ones are left out."""
+        given = {
+            name: value for name, value in (query or {}).items() if value not in (None, "", [], ())
+        }
+        suffix = f"?{urllib.parse.urlencode(given, doseq=True)}" if given else ""
+        return self._ask("GET", path + suffix, None)
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        return self._ask("POST", path, None if body is None else json.dumps(body).encode())
+
+    def _ask(self, method: str, path: str, body: bytes | None) -> Any:
+        request = urllib.request.Request(self._base + path, data=body, method=method)
+        if body is not None:
+            request.add_header("Content-Type", "application/json")
+        try:
+            with self._opener.open(request, timeout=TIMEOUT_S) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise OncelogError(_refusal(error.code, error.read())) from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise OncelogError(
+                f"cannot reach oncelog's gateway at {self._base} ({_words(reason)}); "
+                "is `oncelog up` running? give --gateway"
+            ) from None
+        except ValueError:
+            raise OncelogError(
+                f"{self._base} does not answer as oncelog's gateway does; give another --gateway"
+            ) from None
+
+
+def quoted(name: str) -> str:
+    """As one segment of a path, slashes included."""
+    return urllib.parse.quote(name, safe="")
+
+
+def _refusal(status: int, content: bytes) -> str:
+    try:
+        problem = json.loads(content)
+        detail = str(problem["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"the gateway answered {status}; is that address oncelog's?"
+    name = problem.get("kafka_error_name")
+    return f"{detail} [{name}]" if name else detail
+
+
+def _words(reason: object) -> str:
+    if isinstance(reason, OSError) and reason.strerror:
+        return reason.strerror.lower()
+    return str(reason) or type(reason).__name__

@@ -1,0 +1,251 @@
+"""`oncelog topics`: through Kafka's own admin protocol."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog.errors import OncelogError
+from oncelog.ids import INTERNAL_TOPICS
+from oncelog_server.cli.options import AsOutput, Bootstrap, Output, Yes, confirmed
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient, TopicMetadata
+
+app = typer.Typer(
+    add_completion=False, help="List, make, change and delete topics.", no_args_is_help=True
+)
+Name = Annotated[str, typer.Argument(help="the topic")]
+
+
+@app.command("list")
+def list_topics(
+    internal: Annotated[bool, typer.Option("--internal", help="also Kafka's own topics")] = False,
+    bootstrap: Bootstrap = "",
+    output: AsOutput = None,
+) -> None:
+    """Every topic, its partitions and replicas."""
+    from oncelog_server.cli.kafka_clients import admin, topics
+    from oncelog_server.cli.tables import show_json, show_table
+
+    found = topics(admin(bootstrap))
+    rows = [
+        {
+            "name": name,
+            "partitions": len(found[name].partitions),
+            "replication_factor": _replication_factor(found[name]),
+            "internal": name in INTERNAL_TOPICS,
+        }
+        for name in sorted(found)
+        if internal or name not in INTERNAL_TOPICS
+    ]
+    if output == Output.JSON:
+        show_json(rows)
+        return
+    show_table(
+        ["topic", ">partitions", ">replicas"],
+        [(row["name"], row["partitions"], row["replication_factor"]) for row in rows],
+        empty="No topics yet; make one with: oncelog topics create NAME",
+    )
+
+
+@app.command("create")
+def create_topic(
+    name: Name,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, max=10_000)] = 1,
+    replication_factor: Annotated[
+        int, typer.Option(min=-1, max=32_767, help="-1: the cluster's default")
+    ] = -1,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="repeatable")
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="a topic that is there already is fine")
+    ] = False,
+    bootstrap: Bootstrap = "",
+) -> None:
+    """Make a topic."""
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import NewTopic
+
+    from oncelog_server.cli.kafka_clients import CALL_TIMEOUT_S, admin, words
+    from oncelog_server.cli.tables import say
+
+    wanted = NewTopic(
+        name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        config=_pairs(config or (), "--config"),
+    )
+    asked = admin(bootstrap).create_topics([wanted], operation_timeout=CALL_TIMEOUT_S)
+    try:
+        asked[name].result(CALL_TIMEOUT_S)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS and if_not_exists:
+            say(f"topic {name} is there already")
+            return
+        raise OncelogError(f"topic {name!r} was not made: {words(error.args[0])}") from None
+    except TimeoutError:
+        raise OncelogError(_unanswered(f"making topic {name!r}")) from None
+    say(f"topic {name} made with {partitions} partition{'' if partitions == 1 else 's'}")
+
+
+@app.command("describe")
+def describe_topic(name: Name, bootstrap: Bootstrap = "", output: AsOutput = None) -> None:
+    """Leaders and replicas of each partition, and what is configured differently."""
+    from oncelog_server.cli.kafka_clients import admin, existing_topic
+    from oncelog_server.cli.tables import say, show_json, show_table
+
+    client = admin(bootstrap)
+    topic = existing_topic(client, name)
+    changed = {one["name"]: one["value"] for one in _configs(client, name) if not one["is_default"]}
+    rows: list[dict[str, Any]] = [
+        {
+            "partition": one.id,
+            "leader": one.leader if one.leader >= 0 else None,
+            "replicas": list(one.replicas),
+            "isr": list(one.isrs),
+        }
+        for one in sorted(topic.partitions.values(), key=lambda one: one.id)
+    ]
+    if output == Output.JSON:
+        show_json({"name": name, "configs": changed, "partitions": rows})
+        return
+    settings = ", ".join(f"{key}={value}" for key, value in changed.items())
+    say(f"{name}: {len(rows)} partitions; {settings or 'default configuration'}")
+    show_table(
+        [">partition", ">leader", "replicas", "in sync"],
+        [
+            (row["partition"], row["leader"], _ids(row["replicas"]), _ids(row["isr"]))
+            for row in rows
+        ],
+        empty="",
+    )
+
+
+@app.command("delete")
+def delete_topic(name: Name, yes: Yes = False, bootstrap: Bootstrap = "") -> None:
+    """Delete a topic with all its records. There is no way back."""
+    from oncelog_server.cli.kafka_clients import CALL_TIMEOUT_S, admin, existing_topic
+    from oncelog_server.cli.tables import say
+
+    client = admin(bootstrap)
+    existing_topic(client, name)
+    confirmed(f"Delete topic {name} with all its records?", yes=yes)
+    asked = client.delete_topics([name], operation_timeout=CALL_TIMEOUT_S)
+    _wait(asked[name].result, f"deleting topic {name!r}")
+    say(f"topic {name} deleted")
+
+
+@app.command("add-partitions")
+def add_partitions(
+    name: Name,
+    total: Annotated[int, typer.Argument(min=1, max=10_000, help="how many it shall have then")],
+    bootstrap: Bootstrap = "",
+) -> None:
+    """Give a topic more partitions. Keys may go to other partitions from then on."""
+    from confluent_kafka.admin import NewPartitions
+
+    from oncelog_server.cli.kafka_clients import CALL_TIMEOUT_S, admin, existing_topic
+    from oncelog_server.cli.tables import say
+
+    client = admin(bootstrap)
+    before = len(existing_topic(client, name).partitions)
+    asked = client.create_partitions([NewPartitions(name, total)], operation_timeout=CALL_TIMEOUT_S)
+    _wait(asked[name].result, f"adding partitions to topic {name!r}")
+    say(f"topic {name} has {total} partitions, before {before}")
+
+
+@app.command("configs")
+def configs(
+    name: Name,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="repeatable")
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="back to the default; repeatable")
+    ] = None,
+    bootstrap: Bootstrap = "",
+    output: AsOutput = None,
+) -> None:
+    """Show a topic's configuration, after changing it if asked to."""
+    from oncelog_server.cli.kafka_clients import admin, existing_topic
+    from oncelog_server.cli.tables import show_json, show_table
+
+    client = admin(bootstrap)
+    existing_topic(client, name)
+    if set_ or unset:
+        _alter(client, name, _pairs(set_ or (), "--set"), unset or ())
+    found = _configs(client, name)
+    if output == Output.JSON:
+        show_json(found)
+        return
+    show_table(
+        ["config", "value", ""],
+        [(one["name"], one["value"], "" if one["is_default"] else "changed") for one in found],
+        empty="The cluster tells no configuration of this topic",
+    )
+
+
+def _alter(
+    client: "AdminClient", name: str, changed: dict[str, str], removed: Sequence[str]
+) -> None:
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+    entries = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in changed.items()
+    ]
+    entries += [
+        ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in removed
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
+    for answer in client.incremental_alter_configs([resource]).values():
+        _wait(answer.result, f"configuring topic {name!r}")
+
+
+def _configs(client: "AdminClient", name: str) -> list[dict[str, Any]]:
+    from confluent_kafka.admin import ConfigResource
+
+    answers = client.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name)])
+    (answer,) = answers.values()
+    found = _wait(answer.result, f"reading the configuration of topic {name!r}")
+    return [
+        {"name": key, "value": found[key].value, "is_default": bool(found[key].is_default)}
+        for key in sorted(found)
+    ]
+
+
+def _wait(result: Callable[[float], Any], what: str) -> Any:
+    from confluent_kafka import KafkaException
+
+    from oncelog_server.cli.kafka_clients import CALL_TIMEOUT_S, words
+
+    try:
+        return result(CALL_TIMEOUT_S)
+    except KafkaException as error:
+        raise OncelogError(f"{what} failed: {words(error.args[0])}") from None
+    except TimeoutError:
+        raise OncelogError(_unanswered(what)) from None
+
+
+def _unanswered(what: str) -> str:
+    return f"{what} was not answered in time; whether it happened is not known: look before you repeat it"
+
+
+def _pairs(given: Sequence[str], option: str) -> dict[str, str]:
+    pairs = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{option} {one!r} is not NAME=VALUE")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _replication_factor(topic: "TopicMetadata") -> int:
+    return max((len(one.replicas) for one in topic.partitions.values()), default=0)
+
+
+def _ids(nodes: Sequence[int]) -> str:
+    return ", ".join(str(node) for node in nodes)

@@ -1,0 +1,254 @@
+"""`oncelog transactions`: see them, find what hangs, and end it safely. All through the gateway."""
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from oncelog_server.cli.options import AsOutput, Gateway, Output, Yes, confirmed
+
+app = typer.Typer(
+    add_completion=False,
+    help="See transactions, find hanging ones, end them.",
+    no_args_is_help=True,
+)
+PAGE: Final = 500
+
+TransactionalId = Annotated[str, typer.Argument(help="the transactional.id")]
+Topic = Annotated[str, typer.Option(help="the topic")]
+Partition = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="its partition")]
+
+
+@app.command("list")
+def list_transactions(
+    state: Annotated[
+        list[str] | None, typer.Option(help="Ongoing, PrepareCommit …; repeatable")
+    ] = None,
+    producer_id: Annotated[list[int] | None, typer.Option(min=0, help="repeatable")] = None,
+    min_duration_ms: Annotated[
+        int | None, typer.Option(min=0, help="only open ones older than this")
+    ] = None,
+    id_pattern: Annotated[
+        str, typer.Option(help="regular expression of the whole id", show_default=False)
+    ] = "",
+    limit: Annotated[int, typer.Option(min=1, help="rows at most")] = 1_000,
+    gateway: Gateway = "",
+    output: AsOutput = None,
+) -> None:
+    """Every transactional id that a coordinator knows."""
+    from oncelog_server.cli.rest import Rest
+    from oncelog_server.cli.tables import duration, say, show_json, show_table
+
+    filters = {
+        "state": state,
+        "producer_id": producer_id,
+        "min_duration_ms": min_duration_ms,
+        "id_pattern": id_pattern,
+    }
+    rows, total, incomplete = _pages(Rest(gateway), filters, limit)
+    if output == Output.JSON:
+        show_json(rows)
+    else:
+        show_table(
+            ["transactional id", "state", ">age", ">timeout", ">pid", ">epoch", ">parts"],
+            [
+                (
+                    row["transactional_id"],
+                    row["state"] + (" late" if row["is_late"] else ""),
+                    duration(row["age_ms"]),
+                    duration(row["timeout_ms"]),
+                    row["producer_id"],
+                    row["producer_epoch"],
+                    row["partition_count"],
+                )
+                for row in rows
+            ],
+            empty="No transaction matches" if any(filters.values()) else "No transactions yet",
+        )
+        if total > len(rows):
+            say(f"{len(rows)} of {total}; --limit shows more")
+    _fail_if(incomplete)
+
+
+@app.command("describe")
+def describe_transaction(
+    transactional_id: TransactionalId, gateway: Gateway = "", output: AsOutput = None
+) -> None:
+    """One transaction, its partitions, and where it begins in each."""
+    from oncelog_server.cli.rest import Rest, quoted
+    from oncelog_server.cli.tables import duration, number, show_fields, show_json, show_table
+
+    found = Rest(gateway).get(f"/v1/transactions/{quoted(transactional_id)}")
+    if output == Output.JSON:
+        show_json(found)
+        return
+    show_fields(
+        [
+            ("transactional id", found["transactional_id"]),
+            ("state", found["state"] + (", longer than its timeout" if found["is_late"] else "")),
+            ("age", duration(found["age_ms"])),
+            ("timeout", duration(found["timeout_ms"])),
+            ("producer", f"{found['producer_id']}, epoch {found['producer_epoch']}"),
+            ("coordinator", f"node {found['coordinator']}, shard {found['shard']}"),
+            ("protocol", "TV2" if found["transaction_version"] == 2 else "TV1"),
+        ]
+    )
+    show_table(
+        ["partition", ">start offset"],
+        [
+            (f"{one['topic']}-{one['partition']}", number(one["start_offset"]))
+            for one in found["partitions"]
+        ],
+        empty="no partitions",
+    )
+
+
+@app.command("describe-producers")
+def describe_producers(
+    topic: Topic, partition: Partition, gateway: Gateway = "", output: AsOutput = None
+) -> None:
+    """Every producer that a partition remembers, and its open transaction."""
+    from oncelog_server.cli.rest import Rest, quoted
+    from oncelog_server.cli.tables import number, show_json, show_table
+
+    found = Rest(gateway).get(f"/v1/partitions/{quoted(topic)}/{partition}/producers")["producers"]
+    if output == Output.JSON:
+        show_json(found)
+        return
+    show_table(
+        [">pid", ">epoch", ">last seq", ">start offset", ">coord epoch", "transactional id"],
+        [
+            (
+                one["producer_id"],
+                one["producer_epoch"],
+                number(one["last_sequence"]),
+                number(one["current_txn_start_offset"]),
+                one["coordinator_epoch"],
+                one["transactional_id"],
+            )
+            for one in found
+        ],
+        empty=f"{topic}-{partition} remembers no producer",
+    )
+
+
+@app.command("find-hanging")
+def find_hanging(
+    topic: Annotated[str | None, typer.Option(help="only this topic")] = None,
+    min_idle_ms: Annotated[int, typer.Option(min=0, help="only with no record for this long")] = 0,
+    gateway: Gateway = "",
+    output: AsOutput = None,
+) -> None:
+    """Transactions open in a partition that no coordinator will ever end."""
+    from oncelog_server.cli.rest import Rest
+    from oncelog_server.cli.tables import duration, say, show_json, show_table
+
+    found = Rest(gateway).get(
+        "/v1/hanging-transactions", {"topic": topic, "min_idle_ms": min_idle_ms or None}
+    )
+    if output == Output.JSON:
+        show_json(found)
+    else:
+        show_table(
+            ["partition", ">start offset", ">pid", ">epoch", ">silent for", "transactional id"],
+            [
+                (
+                    f"{one['topic']}-{one['partition']}",
+                    one["start_offset"],
+                    one["producer_id"],
+                    one["producer_epoch"],
+                    duration(one["idle_ms"]),
+                    one["transactional_id"],
+                )
+                for one in found["hanging"]
+            ],
+            empty=f"Nothing hangs: {found['open_transactions']} open transactions in "
+            f"{found['checked_partitions']} partitions all have a coordinator",
+        )
+        for one in found["hanging"]:
+            say(f"to end it: {one['abort']}")
+    _fail_if(found["incomplete"])
+
+
+@app.command("abort")
+def abort(
+    topic: Topic,
+    partition: Partition,
+    start_offset: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="exactly its first offset there")
+    ],
+    producer_epoch: Annotated[
+        int | None, typer.Option(min=0, max=32_767, help="exactly its producer epoch")
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="do it; without this, only show what would happen")
+    ] = False,
+    gateway: Gateway = "",
+    output: AsOutput = None,
+) -> None:
+    """Write an abort marker for a hanging transaction. Refused for one that its coordinator owns."""
+    from oncelog_server.cli.rest import Rest
+    from oncelog_server.cli.tables import say, show_json
+
+    answer = Rest(gateway).post(
+        "/v1/transactions/abort",
+        {
+            "topic": topic,
+            "partition": partition,
+            "start_offset": start_offset,
+            "producer_epoch": producer_epoch,
+            "dry_run": not execute,
+        },
+    )
+    if output == Output.JSON:
+        show_json(answer)
+        return
+    say(answer["detail"])
+    say(f"audit {answer['audit_id']}" if execute else "nothing was written; add --execute to do it")
+
+
+@app.command("terminate")
+def terminate(
+    transactional_id: TransactionalId,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only show what would end")] = False,
+    yes: Yes = False,
+    gateway: Gateway = "",
+    output: AsOutput = None,
+) -> None:
+    """Let the coordinator fence the producer and abort its transaction."""
+    from oncelog_server.cli.rest import Rest, quoted
+    from oncelog_server.cli.tables import say, show_json
+
+    if not dry_run:
+        confirmed(f"Fence the producer of {transactional_id} and abort its transaction?", yes=yes)
+    answer = Rest(gateway).post(
+        f"/v1/transactions/{quoted(transactional_id)}/terminate", {"dry_run": dry_run}
+    )
+    if output == Output.JSON:
+        show_json(answer)
+        return
+    say(answer["detail"])
+
+
+def _pages(rest: Any, filters: dict[str, Any], limit: int) -> tuple[list[Any], int, list[Any]]:
+    rows: list[Any] = []
+    incomplete: list[Any] = []
+    cursor = None
+    while True:
+        page = rest.get(
+            "/v1/transactions",
+            {**filters, "limit": min(PAGE, limit - len(rows)), "cursor": cursor},
+        )
+        rows += page["transactions"]
+        incomplete = page["incomplete"]
+        cursor = page["next_cursor"]
+        if cursor is None or len(rows) >= limit:
+            return rows, page["total"], incomplete
+
+
+def _fail_if(incomplete: list[Any]) -> None:
+    from oncelog_server.cli.tables import warn
+
+    for failure in incomplete:
+        warn(f"not complete: {failure['kafka_error_name']}, {failure['detail']}")
+    if incomplete:
+        raise typer.Exit(1)

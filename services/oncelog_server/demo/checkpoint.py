@@ -1,0 +1,50 @@
+"""How far Spark has come, read from its checkpoint: that survives the driver's death.
+
+`offsets/N` is written before micro-batch N runs, `commits/N` after its sink has committed. So the newest commit says
+what is done, and an offsets file without its commit is a micro-batch under way.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineProgress:
+    """What a checkpoint says. `done` maps each partition of the input topic to the offset before which all is done."""
+
+    batches_done: int
+    done: dict[int, int]
+    batch_under_way: int | None
+
+    @property
+    def offsets_done(self) -> int:
+        return sum(self.done.values())
+
+    def has_reached(self, ends: dict[int, int]) -> bool:
+        return all(self.done.get(partition, 0) >= end for partition, end in ends.items())
+
+
+def read_progress(checkpoint: Path, topic: str) -> PipelineProgress:
+    """The state of `checkpoint`, which need not exist yet."""
+    offsets = _batches(checkpoint / "offsets")
+    commits = _batches(checkpoint / "commits")
+    last_done = max(commits, default=None)
+    under_way = max(offsets, default=None)
+    if under_way is not None and under_way in commits:
+        under_way = None
+    done: dict[int, int] = {}
+    if last_done is not None:
+        line = (checkpoint / "offsets" / str(last_done)).read_text().splitlines()[-1]
+        done = {int(p): int(offset) for p, offset in json.loads(line)[topic].items()}
+    return PipelineProgress(
+        batches_done=0 if last_done is None else last_done + 1,
+        done=done,
+        batch_under_way=under_way,
+    )
+
+
+def _batches(folder: Path) -> set[int]:
+    if not folder.is_dir():
+        return set()
+    return {int(path.name) for path in folder.iterdir() if path.name.isdigit()}

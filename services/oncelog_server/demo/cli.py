@@ -1,0 +1,144 @@
+"""The command `oncelog demo`."""
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from oncelog.errors import OncelogError
+from oncelog_server.demo.input_rows import read_table
+from oncelog_server.demo.prerequisites import missing_prerequisites
+from oncelog_server.demo.processes import OncelogServer
+from oncelog_server.demo.scenario import PaymentsScenario, Scenario, TableScenario
+from oncelog_server.demo.screen import Screen
+from oncelog_server.demo.story import Story
+
+ROWS_DEFAULT = 500_000
+ROWS_MIN = 1_000
+ROWS_MAX = 20_000_000
+
+
+def demo(
+    rows: Annotated[
+        int, typer.Option(min=ROWS_MIN, max=ROWS_MAX, help="payments to make and process")
+    ] = ROWS_DEFAULT,
+    seed: Annotated[int, typer.Option(help="another seed makes other payments")] = 1,
+    input_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--input", help="CSV, JSON lines, JSON array or Arrow IPC, instead of payments"
+        ),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="column of --input to group by; it becomes the key")
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="keep the data folder and the logs at the end")
+    ] = False,
+    stay: Annotated[
+        bool, typer.Option("--stay", help="leave oncelog running at the end, until Ctrl-C")
+    ] = False,
+) -> None:
+    """Payments through Spark, exactly once, with three kills on the way and a proof at the end."""
+    missing = missing_prerequisites()
+    if missing:
+        typer.echo("The demo needs, and does not find:", err=True)
+        for line in missing:
+            typer.echo(f"  - {line}", err=True)
+        raise typer.Exit(2)
+    try:
+        scenario = _scenario(rows, seed, input_file, key)
+        is_proven = run_demo(scenario, keep=keep, stay=stay)
+    except OncelogError as error:
+        typer.echo(f"oncelog demo: {error}", err=True)
+        raise typer.Exit(2) from error
+    raise typer.Exit(0 if is_proven else 1)
+
+
+def _scenario(rows: int, seed: int, input_file: Path | None, key: str | None) -> Scenario:
+    if input_file is None:
+        if key is not None:
+            raise OncelogError("--key names a column of --input; payments are keyed by account")
+        return PaymentsScenario(rows, seed)
+    if key is None:
+        raise OncelogError(f"--input {input_file} needs --key COLUMN, the column to group by")
+    return TableScenario(read_table(input_file, key), input_file.name)
+
+
+def run_demo(scenario: Scenario, *, keep: bool, stay: bool) -> bool:
+    """Run it in a folder of its own. True when every check of the proof holds."""
+    folder = Path(tempfile.mkdtemp(prefix="oncelog-demo-"))
+    started_at = time.monotonic()
+    is_proven = False
+    try:
+        server = OncelogServer(folder / "data")
+        with server, Screen(scenario.row_count) as screen:
+            screen.event(f"{scenario.title}, in {folder}")
+            screen.event(f"oncelog is up on {server.bootstrap}")
+            checks = Story(scenario, folder, server, screen).run()
+            is_proven = all(check.holds for check in checks)
+            elapsed_s = time.monotonic() - started_at
+            screen.proof(checks)
+            _verdict(screen, is_proven=is_proven, elapsed_s=elapsed_s)
+            _look_next(screen, server, folder, keep=keep, stay=stay)
+            if stay:
+                _wait_for_ctrl_c(server)
+    finally:
+        if keep or not is_proven:
+            typer.echo(f"kept: {folder} (data, spark.log, data.log, checkpoint)")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    return is_proven
+
+
+def _verdict(screen: Screen, *, is_proven: bool, elapsed_s: float) -> None:
+    if is_proven:
+        text = (
+            "[bold green]Exactly once.[/bold green] Nothing lost, nothing doubled, no cent astray"
+        )
+    else:
+        text = "[bold red]The proof FAILS[/bold red]"
+    screen.console.print(f"{text}, after {elapsed_s:.0f} s.")
+
+
+def _look_next(
+    screen: Screen, server: OncelogServer, folder: Path, *, keep: bool, stay: bool
+) -> None:
+    port = server.bootstrap.rpartition(":")[2]
+    gateway_port = server.addresses.gateway.rpartition(":")[2]
+    lines = ["", "Where to look next"]
+    if stay:
+        lines += [
+            f"  console and REST   {server.addresses.gateway}",
+            f"  transactions       oncelog --gateway {server.addresses.gateway} transactions list",
+        ]
+    elif keep:
+        again = f"oncelog up --data {folder / 'data'} --port {port} --gateway-port {gateway_port}"
+        lines += [
+            f"  start it again     {again}",
+            f"  console and REST   {server.addresses.gateway} (once started)",
+            f"  transactions       oncelog --gateway {server.addresses.gateway} transactions list",
+        ]
+    else:
+        lines += [
+            "  look inside        oncelog demo --stay (leaves it running, with its console)",
+            "  keep the data      oncelog demo --keep",
+        ]
+    lines += [
+        "  your own file      oncelog demo --input FILE --key COLUMN",
+        "  how it works       docs/architecture/README.md",
+    ]
+    screen.console.print(escape("\n".join(lines)), soft_wrap=True)
+
+
+def _wait_for_ctrl_c(server: OncelogServer) -> None:
+    typer.echo("oncelog stays up; Ctrl-C stops it.")
+    try:
+        while server.is_running:
+            time.sleep(0.2)
+    except KeyboardInterrupt:
+        typer.echo("stopping")

@@ -1,0 +1,165 @@
+"""The producer of the demo: every row once, through an oncelog that is killed under it, and through its own death.
+
+It remembers nothing. After any doubt a new instance takes the same transactional.id: `init_transactions` fences the old
+instance and ends whatever it left open, and from then on the outcome of every earlier transaction is decided. Rows are
+sent in order, a transaction at a time, so the largest committed row number says where to go on; it is read back from
+the end of each partition at read_committed. An unknown commit is not guessed at: it is looked up.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+from confluent_kafka import KafkaException, Producer
+
+from oncelog.errors import OncelogError
+from oncelog_server.demo.reader import CommittedReader, ReadFailed
+from oncelog_server.demo.scenario import Scenario
+
+TRANSACTION_TIMEOUT_MS = 120_000
+CALL_TIMEOUT_S = 20.0
+DELIVERY_TIMEOUT_MS = 60_000
+INSTANCES_MAX = 20
+RETRY_PAUSE_S = 0.5
+
+
+class ProducerGaveUp(OncelogError):
+    """No instance of the producer got to the end."""
+
+
+class ProducerCrashed(Exception):
+    """Stands in for the death of the producer's process: nothing of the instance is cleaned up."""
+
+
+class DemoProducer:
+    """Sends all rows of a scenario. `run` blocks; the counters may be read from other threads."""
+
+    def __init__(
+        self, bootstrap: str, scenario: Scenario, transactional_id: str, transaction_rows: int
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._scenario = scenario
+        self._transactional_id = transactional_id
+        self._transaction_rows = transaction_rows
+        self.instances = 0
+        self.transactions_aborted = 0
+        self.rows_committed = 0
+        self.is_zombie_fenced: bool | None = None
+        self.stopped = threading.Event()
+
+    def run(self, on_halfway: Callable[[int], bool]) -> None:
+        """Send every row. `on_halfway(first row)` is called in the middle of each transaction.
+
+        When it returns True, the instance crashes there, and a new one goes on.
+        Raises ProducerGaveUp when INSTANCES_MAX instances were not enough.
+        """
+        zombie: Producer | None = None
+        last_error: Exception | None = None
+        while self.instances < INSTANCES_MAX and not self.stopped.is_set():
+            self.instances += 1
+            producer = self._new_producer()
+            try:
+                producer.init_transactions(CALL_TIMEOUT_S)
+                row = self._next_row()
+                if zombie is not None:
+                    self.is_zombie_fenced = _is_fenced(zombie)
+                    zombie = None
+                self._send_from(producer, row, on_halfway)
+                return
+            except ProducerCrashed:
+                zombie = producer
+            except (KafkaException, ReadFailed) as error:
+                # Whatever it was, a new instance finds out what is committed and goes on from there.
+                last_error = error
+                self.stopped.wait(RETRY_PAUSE_S)
+        if not self.stopped.is_set():
+            raise ProducerGaveUp(f"the producer gave up after {self.instances} tries: {last_error}")
+
+    def _new_producer(self) -> Producer:
+        return Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "transactional.id": self._transactional_id,
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
+                "linger.ms": 5,
+                "compression.type": "lz4",
+                "queue.buffering.max.messages": 200_000,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+            }
+        )
+
+    def _next_row(self) -> int:
+        with CommittedReader(self._bootstrap) as reader:
+            numbers = [
+                self._scenario.row_number(message.value())
+                for message in reader.last_of_each_partition(self._scenario.input_topic)
+            ]
+        self.rows_committed = max(numbers, default=-1) + 1
+        return self.rows_committed
+
+    def _send_from(self, producer: Producer, row: int, on_halfway: Callable[[int], bool]) -> None:
+        rows = self._scenario.rows_from(row)
+        while row < self._scenario.row_count and not self.stopped.is_set():
+            count = min(self._transaction_rows, self._scenario.row_count - row)
+            batch = [next(rows) for _ in range(count)]
+            self._send_transaction(producer, row, batch, on_halfway)
+            row += count
+            self.rows_committed = row
+
+    def _send_transaction(
+        self,
+        producer: Producer,
+        first_row: int,
+        batch: list[tuple[bytes, bytes]],
+        on_halfway: Callable[[int], bool],
+    ) -> None:
+        half = len(batch) // 2
+        while True:
+            try:
+                producer.begin_transaction()
+                self._produce(producer, batch[:half])
+                if on_halfway(first_row):
+                    raise ProducerCrashed
+                self._produce(producer, batch[half:])
+                _commit(producer)
+                return
+            except KafkaException as error:
+                if not error.args[0].txn_requires_abort():
+                    raise
+                # Abortable: the coordinator will not commit this one. The same rows go into the next.
+                self.transactions_aborted += 1
+                producer.abort_transaction(CALL_TIMEOUT_S)
+
+    def _produce(self, producer: Producer, batch: list[tuple[bytes, bytes]]) -> None:
+        topic = self._scenario.input_topic
+        for key, value in batch:
+            while True:
+                try:
+                    producer.produce(topic, value, key)
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+        producer.poll(0)
+
+
+def _commit(producer: Producer) -> None:
+    """Commit. While the answer does not come in time, ask again, for as long as a delivery may take."""
+    deadline = time.monotonic() + DELIVERY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            producer.commit_transaction(CALL_TIMEOUT_S)
+            return
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline:
+                raise
+
+
+def _is_fenced(zombie: Producer) -> bool:
+    """Let the old instance try to commit what it left open. True when it is refused, as it must be."""
+    try:
+        zombie.commit_transaction(CALL_TIMEOUT_S)
+    except KafkaException:
+        return True
+    return False

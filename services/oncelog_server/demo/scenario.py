@@ -1,0 +1,117 @@
+"""What runs through the demo: payments made from a seed, or the rows of a file. One object tells everybody the same.
+
+The producer asks it for rows, the pipeline for what to do with them, and the proof for the right answer, computed from
+the seed or the file alone.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Protocol
+
+from oncelog_server.demo import payments
+from oncelog_server.demo.input_rows import ROW_PREFIX, Table
+from oncelog_server.demo.netting import LEDGER, REFUNDS, REJECTED
+from oncelog_server.demo.proof import PaymentsProof, Proof, RowsProof
+
+TRANSACTION_ROWS_MAX = 10_000
+TRANSACTIONS_TARGET = 50
+BATCHES_TARGET = 20
+
+
+class Scenario(Protocol):
+    """One input, and what is to become of it."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def input_topic(self) -> str: ...
+    @property
+    def output_topics(self) -> tuple[str, ...]: ...
+    @property
+    def row_count(self) -> int: ...
+    @property
+    def numeric_columns(self) -> tuple[str, ...] | None:
+        """Columns the pipeline sums per key; None when the rows are payments."""
+        ...
+
+    def rows_from(self, row: int) -> Iterator[tuple[bytes, bytes]]:
+        """(key, value) of every row from number `row` on."""
+        ...
+
+    def row_number(self, value: bytes | None) -> int:
+        """The number of the row a value of the input topic was made from; -1 when it was not made here."""
+        ...
+
+    def proof(self) -> Proof: ...
+
+
+class PaymentsScenario:
+    """Payments out of (rows, seed), netted per merchant."""
+
+    input_topic = "payments"
+    output_topics = (LEDGER, REFUNDS, REJECTED)
+    numeric_columns = None
+
+    def __init__(self, rows: int, seed: int) -> None:
+        self.row_count = rows
+        self.seed = seed
+        self.title = f"{rows:,} card payments (seed {seed})"
+        self._number = _number_after(payments.PAYMENT_ID_PREFIX)
+
+    def rows_from(self, row: int) -> Iterator[tuple[bytes, bytes]]:
+        block, skip = divmod(row, payments.BLOCK_ROWS)
+        for number in range(block, -(-self.row_count // payments.BLOCK_ROWS)):
+            for payment in payments.payment_block(number, self.row_count, self.seed)[skip:]:
+                yield payment.key(), payment.value()
+            skip = 0
+
+    def row_number(self, value: bytes | None) -> int:
+        return _row_number(self._number, value)
+
+    def proof(self) -> Proof:
+        return PaymentsProof(
+            self.row_count, payments.payments(self.row_count, self.seed), self.row_number
+        )
+
+
+class TableScenario:
+    """The rows of a file, counted and summed per key."""
+
+    input_topic = "rows"
+    output_topics = (LEDGER,)
+
+    def __init__(self, table: Table, name: str) -> None:
+        self.table = table
+        self.row_count = table.row_count
+        self.title = f"{table.row_count:,} rows of {name}, by {table.key_column}"
+        self.numeric_columns: tuple[str, ...] | None = table.numeric_columns
+        self._number = _number_after(ROW_PREFIX)
+
+    def rows_from(self, row: int) -> Iterator[tuple[bytes, bytes]]:
+        for number in range(row, self.row_count):
+            yield self.table.key(number).encode(), self.table.value(number)
+
+    def row_number(self, value: bytes | None) -> int:
+        return _row_number(self._number, value)
+
+    def proof(self) -> Proof:
+        return RowsProof(self.table, self.row_number)
+
+
+def transaction_rows(row_count: int) -> int:
+    """How many rows one transaction of the producer takes: enough transactions to be killed between and inside."""
+    return max(1, min(TRANSACTION_ROWS_MAX, row_count // TRANSACTIONS_TARGET))
+
+
+def offsets_per_trigger(row_count: int) -> int:
+    """How many offsets one micro-batch takes: enough micro-batches to be killed between and inside."""
+    return max(1, row_count // BATCHES_TARGET)
+
+
+def _number_after(prefix: bytes) -> re.Pattern[bytes]:
+    return re.compile(re.escape(prefix) + rb"(\d+)")
+
+
+def _row_number(pattern: re.Pattern[bytes], value: bytes | None) -> int:
+    match = pattern.match(value or b"")
+    return int(match[1]) if match else -1

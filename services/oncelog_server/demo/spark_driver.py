@@ -1,0 +1,59 @@
+"""The Spark driver as a process that is killed and started again from its checkpoint."""
+
+import os
+import sys
+from pathlib import Path
+
+from oncelog_server.demo.pipeline import PipelineSettings
+from oncelog_server.demo.processes import OwnProcess, ProcessDied
+
+UNPLANNED_DEATHS_MAX = 5
+
+
+class SparkDriver:
+    """Runs `oncelog_server.demo.pipeline`, JVM and Python workers included, in a session of its own."""
+
+    def __init__(self, settings: PipelineSettings, folder: Path) -> None:
+        self._settings_file = folder / "pipeline.json"
+        self._log = folder / "spark.log"
+        settings.write(self._settings_file)
+        self._process: OwnProcess | None = None
+        self.unplanned_deaths = 0
+
+    def start(self) -> None:
+        self._process = OwnProcess(
+            [sys.executable, "-m", "oncelog_server.demo.pipeline", str(self._settings_file)],
+            self._log,
+            {
+                "PYSPARK_PYTHON": sys.executable,
+                "PYSPARK_DRIVER_PYTHON": sys.executable,
+                "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
+            },
+        )
+
+    def kill(self) -> None:
+        """SIGKILL to the driver, its JVM and its workers at once."""
+        if self._process is not None:
+            self._process.kill_group()
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+
+    def restart_if_dead(self) -> bool:
+        """Start again from the checkpoint after a death nobody planned (oncelog was away for too long, say).
+
+        Raises ProcessDied, with the end of the log, once that has happened too often.
+        """
+        assert self._process is not None, "start() comes first"
+        if self._process.exit_code is None:
+            return False
+        self.unplanned_deaths += 1
+        if self.unplanned_deaths > UNPLANNED_DEATHS_MAX:
+            raise ProcessDied(
+                f"Spark ended {self.unplanned_deaths} times by itself; {self._log} ends with:\n"
+                f"{self._process.log_tail()}"
+            )
+        self._process.kill_group()
+        self.start()
+        return True

@@ -1,0 +1,242 @@
+"""The run: start everything, kill the Spark driver, oncelog, the producer, and the driver again, then prove.
+
+One thread runs the producer; this one looks at the checkpoint, decides when to kill, and shows what happens. Kills are
+aimed: at a micro-batch that is under way, and, for oncelog, at a moment when the producer stands in the middle of a
+transaction as well. The producer dies with oncelog and is started anew; the instance that died is then made to try and
+commit what it had open, and must be refused.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from oncelog.errors import OncelogError
+from oncelog_server.demo.checkpoint import PipelineProgress, read_progress
+from oncelog_server.demo.pipeline import PipelineSettings
+from oncelog_server.demo.processes import OncelogServer
+from oncelog_server.demo.producer import DemoProducer
+from oncelog_server.demo.proof import Check
+from oncelog_server.demo.reader import CommittedReader
+from oncelog_server.demo.scenario import Scenario, offsets_per_trigger, transaction_rows
+from oncelog_server.demo.screen import Screen
+from oncelog_server.demo.spark_driver import SparkDriver
+
+PARTITIONS = 4
+TICK_S = 0.05
+IDLE_CHECK_EVERY_S = 0.5
+INTO_THE_BATCH_S = 0.3
+STALL_TIMEOUT_S = 150.0
+DECIDED_TIMEOUT_S = 30.0
+ADMIN_TIMEOUT_S = 20.0
+
+
+class DemoFailed(OncelogError):
+    """The run did not get to its end, so there is nothing to prove."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A kill that is due once Spark has done `share` of the rows."""
+
+    name: str
+    share: float
+
+
+FAULTS = (Fault("spark", 0.15), Fault("oncelog", 0.35), Fault("spark", 0.70))
+
+
+class Gate:
+    """Holds the producer in the middle of one transaction until oncelog has been killed."""
+
+    def __init__(self, first_row: int) -> None:
+        self._first_row = first_row
+        self.is_waiting = threading.Event()
+        self.is_open = threading.Event()
+
+    def halfway(self, first_row: int) -> bool:
+        """Called by the producer in the middle of each transaction. True once, to tell it to crash."""
+        if first_row < self._first_row or self.is_open.is_set():
+            return False
+        self.is_waiting.set()
+        self.is_open.wait()
+        return True
+
+
+class Story:
+    """One run of the demo in `folder`."""
+
+    def __init__(
+        self, scenario: Scenario, folder: Path, server: OncelogServer, screen: Screen
+    ) -> None:
+        self._scenario = scenario
+        self._folder = folder
+        self._server = server
+        self._screen = screen
+        self._checkpoint = folder / "checkpoint"
+        self._faults = list(FAULTS)
+        self._gate = Gate(scenario.row_count // 2)
+        self._producer_error: Exception | None = None
+        self._idle_checked_at = 0.0
+        self._was_idle = False
+
+    def run(self) -> list[Check]:
+        """Run to the end and return the proof. Raises OncelogError when the run itself does not get there."""
+        bootstrap = self._server.bootstrap
+        self._create_topics()
+        self._producer = DemoProducer(
+            bootstrap, self._scenario, "demo-producer", transaction_rows(self._scenario.row_count)
+        )
+        self._spark = SparkDriver(self._pipeline_settings(bootstrap), self._folder)
+        thread = threading.Thread(target=self._produce, name="demo producer", daemon=True)
+        try:
+            self._spark.start()
+            self._screen.event("Spark starts (about 15 s); the producer does not wait for it")
+            thread.start()
+            self._supervise(thread)
+            self._screen.event("everything sent and processed; stopping Spark")
+            self._spark.stop()
+        finally:
+            self._producer.stopped.set()
+            self._gate.is_open.set()
+            self._spark.kill()
+        return self._prove()
+
+    def _create_topics(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self._server.bootstrap, "log_level": 0})
+        names = (self._scenario.input_topic, *self._scenario.output_topics)
+        created = admin.create_topics(
+            [NewTopic(name, num_partitions=PARTITIONS) for name in names],
+            operation_timeout=ADMIN_TIMEOUT_S,
+        )
+        for name, future in created.items():
+            try:
+                future.result(ADMIN_TIMEOUT_S)
+            except KafkaException as error:
+                raise DemoFailed(f"cannot create topic {name}: {error}") from error
+
+    def _pipeline_settings(self, bootstrap: str) -> PipelineSettings:
+        scratch = self._folder / "spark-scratch"
+        scratch.mkdir()
+        return PipelineSettings(
+            bootstrap=bootstrap,
+            input_topic=self._scenario.input_topic,
+            checkpoint=str(self._checkpoint),
+            transactional_id="demo-ledger",
+            offsets_per_trigger=offsets_per_trigger(self._scenario.row_count),
+            numeric_columns=self._scenario.numeric_columns,
+            scratch=str(scratch),
+        )
+
+    def _produce(self) -> None:
+        try:
+            self._producer.run(self._gate.halfway)
+        except (
+            Exception
+        ) as error:  # The thread's edge: whatever it was ends the run, in _supervise.
+            self._producer_error = error
+
+    def _supervise(self, producer_thread: threading.Thread) -> None:
+        signature: tuple[object, ...] = ()
+        changed_at = time.monotonic()
+        while True:
+            if self._producer_error is not None:
+                raise DemoFailed(f"the producer failed: {self._producer_error}")
+            if self._spark.restart_if_dead():
+                self._screen.event("Spark ended by itself; started again from its checkpoint")
+            progress = self._progress()
+            self._screen.progress(self._producer.rows_committed, progress.offsets_done)
+            is_producing = producer_thread.is_alive()
+            if self._faults:
+                self._inject_when_due(progress)
+            elif not is_producing and self._is_idle(progress):
+                return
+            seen = (self._producer.rows_committed, progress, len(self._faults))
+            if seen != signature:
+                signature, changed_at = seen, time.monotonic()
+            elif time.monotonic() - changed_at > STALL_TIMEOUT_S:
+                raise DemoFailed(
+                    f"nothing has moved for {STALL_TIMEOUT_S:.0f} s: {seen}; see the logs in {self._folder}"
+                )
+            time.sleep(TICK_S)
+
+    def _progress(self) -> PipelineProgress:
+        return read_progress(self._checkpoint, self._scenario.input_topic)
+
+    def _is_idle(self, progress: PipelineProgress) -> bool:
+        """Whether Spark has done everything that can be read: asked of oncelog at most every half second."""
+        if time.monotonic() - self._idle_checked_at >= IDLE_CHECK_EVERY_S:
+            with CommittedReader(self._server.bootstrap) as reader:
+                ends = reader.stable_ends(self._scenario.input_topic)
+            self._was_idle = any(ends.values()) and progress.has_reached(ends)
+            self._idle_checked_at = time.monotonic()
+        return self._was_idle and progress == self._progress()
+
+    def _inject_when_due(self, progress: PipelineProgress) -> None:
+        fault = self._faults[0]
+        is_due = progress.offsets_done >= fault.share * self._scenario.row_count
+        if fault.name == "oncelog":
+            is_due = is_due and self._gate.is_waiting.is_set()
+        if progress.batch_under_way is None or not is_due:
+            # With nothing left to read there may never be a better moment.
+            can_wait = not (self._gate.is_waiting.is_set() and self._is_idle(progress))
+            if can_wait:
+                return
+        else:
+            time.sleep(INTO_THE_BATCH_S)
+        self._faults.pop(0)
+        batch = self._progress().batch_under_way
+        where = "between micro-batches" if batch is None else f"in micro-batch {batch}"
+        inject: Callable[[str], None] = (
+            self._kill_oncelog if fault.name == "oncelog" else self._kill_spark
+        )
+        inject(where)
+        self._idle_checked_at = time.monotonic()
+        self._was_idle = False
+
+    def _kill_spark(self, where: str) -> None:
+        self._spark.kill()
+        self._screen.event(f"[bold red]SIGKILL[/bold red] Spark driver and workers, {where}")
+        self._spark.start()
+        self._screen.event("Spark started again from its checkpoint")
+
+    def _kill_oncelog(self, where: str) -> None:
+        self._server.kill()
+        self._screen.event(
+            f"[bold red]SIGKILL[/bold red] oncelog, {where}, and the producer in its open transaction"
+        )
+        started_at = time.monotonic()
+        self._server.start()
+        self._screen.event(f"oncelog is back after {time.monotonic() - started_at:.2f} s")
+        self._gate.is_open.set()
+
+    def _prove(self) -> list[Check]:
+        topics = (self._scenario.input_topic, *self._scenario.output_topics)
+        proof = self._scenario.proof()
+        with CommittedReader(self._server.bootstrap) as reader:
+            undecided = reader.wait_until_decided(topics, DECIDED_TIMEOUT_S)
+            self._screen.event("an independent reader reads all topics")
+            for topic in topics:
+                for message in reader.read(topic):
+                    proof.add(topic, message.key(), message.value())
+        is_fenced = self._producer.is_zombie_fenced
+        return [
+            *proof.checks(),
+            Check(
+                "offsets in open transactions",
+                "0",
+                str(sum(undecided.values())),
+                not any(undecided.values()),
+            ),
+            Check(
+                "dead producer's commit after its successor",
+                "refused",
+                "refused" if is_fenced else "not tried" if is_fenced is None else "ACCEPTED",
+                is_fenced is True,
+            ),
+        ]

@@ -1,0 +1,321 @@
+"""What a partition remembers of its producers: the memory behind exactly-once appends (facts 1.2, 9).
+
+Per producer id: its epoch, its last five batches (so that a retry is recognised and answered with the offset it got
+the first time), the coordinator epoch of its last marker, and where its open transaction begins. Per partition: the
+transactions that are undecided, which together with the high watermark give the last stable offset.
+
+```
+check_client_batch / check_marker ── read ──▶ ErrorCode     (before the write)
+apply_batch / apply_marker        ── write ─▶ new state     (after it; also used by replay, which checks nothing)
+```
+
+A transaction that has its marker still holds the LSO until the high watermark has passed the marker: the next leader
+might not have it. Times are milliseconds since 1970.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import (
+    NO_COORDINATOR_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    PRODUCER_EPOCH_MAX,
+    SEQUENCE_MAX,
+    next_sequence,
+)
+from oncelog_storage.core.verification import VerificationEntry
+
+BATCHES_KEPT: Final = 5
+"""How many batches a retry may lie back; the Java client's largest max.in.flight with idempotence (facts 10)."""
+
+NO_OFFSET: Final = -1
+
+
+class KeptBatch(NamedTuple):
+    """One of a producer's last batches. `last_sequence` is -1 for a batch without sequences."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def base_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+    @property
+    def base_sequence(self) -> int:
+        if self.last_sequence < 0:
+            return -1
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MAX
+
+
+class ClientBatch(NamedTuple):
+    """What the checks need of a batch that carries a producer id."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_offset_delta: int
+    is_transactional: bool
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that has just got its marker at `marker_offset`.
+
+    `last_stable_offset` is what the LSO becomes once the HW has passed the marker; the aborted index keeps it.
+    """
+
+    producer_id: int
+    first_offset: int
+    marker_offset: int
+    is_commit: bool
+    last_stable_offset: int
+
+
+class ProducerEntry:
+    """The state of one producer id in one partition."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch: int = NO_PRODUCER_EPOCH
+        self.coordinator_epoch: int = NO_COORDINATOR_EPOCH
+        self.last_timestamp = -1
+        self.current_txn_first_offset = NO_OFFSET
+        self.batches: deque[KeptBatch] = deque(maxlen=BATCHES_KEPT)
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def move_to_epoch(self, producer_epoch: int) -> None:
+        """Sequences belong to an epoch: a new one starts without batches."""
+        if producer_epoch != self.producer_epoch:
+            self.batches.clear()
+            self.producer_epoch = producer_epoch
+
+
+class ProducerStates:
+    """Every producer of one partition."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, ProducerEntry] = {}
+        # First offset → producer id. Transactions begin in offset order, so the first key is the oldest.
+        self._ongoing: dict[int, int] = {}
+        # First offset → marker offset, for markers that the high watermark has not passed.
+        self._unreplicated: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entries(self) -> Iterator[ProducerEntry]:
+        return iter(self._entries.values())
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        return self._entries.get(producer_id)
+
+    # Checks: they read.
+
+    def find_duplicate(self, batch: ClientBatch) -> KeptBatch | None:
+        """The batch that this one repeats exactly, at the same epoch; its offset is the answer (facts 9, rule 5)."""
+        entry = self._entries.get(batch.producer_id)
+        if entry is None or entry.producer_epoch != batch.producer_epoch or batch.base_sequence < 0:
+            return None
+        last_sequence = next_sequence(batch.base_sequence, batch.last_offset_delta)
+        for kept in entry.batches:
+            if kept.last_sequence == last_sequence and kept.base_sequence == batch.base_sequence:
+                return kept
+        return None
+
+    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """An open transaction at another epoch does not count (facts 1.2)."""
+        entry = self._entries.get(producer_id)
+        return (
+            entry is not None
+            and entry.current_txn_first_offset >= 0
+            and entry.producer_epoch == producer_epoch
+        )
+
+    def check_epoch(self, producer_id: int, producer_epoch: int) -> ErrorCode:
+        """Rule 1 of facts 9: a stale producer epoch is refused at once."""
+        entry = self._entries.get(producer_id)
+        if entry is not None and producer_epoch < entry.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        return ErrorCode.NONE
+
+    def check_batch(
+        self, batch: ClientBatch, verification: VerificationEntry | None = None
+    ) -> ErrorCode:
+        """Epoch, sequence and transaction rules 1, 6 and 7 of facts 9 for a batch that is no duplicate.
+
+        A base sequence of -1 is a coordinator's batch on a client's behalf (facts 5.2): epochs count, sequences do not.
+        """
+        entry = self._entries.get(batch.producer_id)
+        if entry is not None and batch.producer_epoch < entry.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if batch.base_sequence >= 0 and not _is_in_sequence(entry, batch, verification):
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if entry is not None and entry.current_txn_first_offset >= 0 and not batch.is_transactional:
+            return ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.NONE
+
+    def check_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> ErrorCode:
+        """Whether this marker may be written (facts 9, "Markers"; an unknown producer id is accepted).
+
+        Under TV2 an end of a transaction raises the epoch, so a marker at the stored epoch is late and must not end the
+        transaction that has begun since. Where none is open it repeats what was done (KAFKA-19999), and at the largest
+        epoch there was none left to raise to.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return ErrorCode.NONE
+        if transaction_version >= 2:
+            is_harmless_repeat = producer_epoch == entry.producer_epoch and (
+                entry.current_txn_first_offset < 0 or producer_epoch == PRODUCER_EPOCH_MAX
+            )
+            if producer_epoch <= entry.producer_epoch and not is_harmless_repeat:
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+        elif producer_epoch < entry.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if coordinator_epoch < entry.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        return ErrorCode.NONE
+
+    # Changes: they never refuse, what they are given is in the log.
+
+    def apply_batch(self, batch: ClientBatch, base_offset: int, timestamp: int) -> None:
+        """A data batch with a producer id was written at `base_offset`; `timestamp` is its largest."""
+        producer_id, producer_epoch, base_sequence, offset_delta, is_transactional = batch
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._entries[producer_id] = ProducerEntry(producer_id)
+        entry.move_to_epoch(producer_epoch)
+        last_sequence = (
+            (base_sequence + offset_delta) & SEQUENCE_MAX if base_sequence >= 0 else NO_SEQUENCE
+        )
+        entry.batches.append(
+            KeptBatch(last_sequence, base_offset + offset_delta, offset_delta, timestamp)
+        )
+        entry.last_timestamp = timestamp
+        if is_transactional and entry.current_txn_first_offset < 0:
+            entry.current_txn_first_offset = base_offset
+            self._ongoing[base_offset] = producer_id
+
+    def apply_marker(
+        self,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        is_commit: bool,
+        marker_offset: int,
+        timestamp: int,
+    ) -> CompletedTransaction | None:
+        """A marker was written. Returns the transaction it ended, None when the producer had none open here."""
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._entries[producer_id] = ProducerEntry(producer_id)
+        first_offset = entry.current_txn_first_offset
+        entry.move_to_epoch(producer_epoch)
+        entry.current_txn_first_offset = NO_OFFSET
+        entry.coordinator_epoch = coordinator_epoch
+        entry.last_timestamp = timestamp
+        if first_offset < 0:
+            return None
+        del self._ongoing[first_offset]
+        self._unreplicated[first_offset] = marker_offset
+        other = self.first_ongoing_offset()
+        return CompletedTransaction(
+            producer_id,
+            first_offset,
+            marker_offset,
+            is_commit,
+            marker_offset + 1 if other is None else other,
+        )
+
+    def high_watermark_moved(self, high_watermark: int) -> None:
+        """Markers below it are on every in-sync replica and stop holding the LSO."""
+        if not self._unreplicated:
+            return
+        passed = [first for first, marker in self._unreplicated.items() if marker < high_watermark]
+        for first_offset in passed:
+            del self._unreplicated[first_offset]
+
+    def expire(self, now: int, expiration_ms: int) -> int:
+        """Forget producers that were silent this long and have nothing open. Returns how many."""
+        expired = [
+            entry.producer_id
+            for entry in self._entries.values()
+            if entry.current_txn_first_offset < 0 and now - entry.last_timestamp >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._entries[producer_id]
+        return len(expired)
+
+    def restore(self, entries: Iterable[ProducerEntry]) -> None:
+        """Replace everything by a snapshot's entries."""
+        self._entries = {entry.producer_id: entry for entry in entries}
+        self._ongoing = {
+            entry.current_txn_first_offset: entry.producer_id
+            for entry in sorted(self._entries.values(), key=lambda e: e.current_txn_first_offset)
+            if entry.current_txn_first_offset >= 0
+        }
+        self._unreplicated = {}
+
+    # The last stable offset.
+
+    @property
+    def ongoing_count(self) -> int:
+        return len(self._ongoing)
+
+    def first_ongoing_offset(self) -> int | None:
+        return next(iter(self._ongoing), None)
+
+    def oldest_ongoing(self) -> ProducerEntry | None:
+        """The producer whose open transaction began first: the one that holds the LSO."""
+        first = self.first_ongoing_offset()
+        return None if first is None else self._entries[self._ongoing[first]]
+
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction begins that is open, or ended by a marker the HW has not passed."""
+        first = next(iter(self._ongoing), None)
+        if not self._unreplicated:
+            return first
+        oldest_ended = min(self._unreplicated)
+        return oldest_ended if first is None else min(first, oldest_ended)
+
+
+def _is_in_sequence(
+    entry: ProducerEntry | None, batch: ClientBatch, verification: VerificationEntry | None
+) -> bool:
+    sequence = batch.base_sequence
+    if verification is not None:
+        # Under TV2 every transaction begins at a fresh epoch, so a partition without state must see sequence 0.
+        if verification.supports_epoch_bump and entry is None and sequence != 0:
+            return False
+        if sequence > verification.lowest_sequence:
+            return False
+    if entry is None or entry.producer_epoch == NO_PRODUCER_EPOCH:
+        return True
+    if batch.producer_epoch != entry.producer_epoch:
+        return sequence == 0
+    last = entry.last_sequence
+    return sequence == last + 1 or (sequence == 0 and last == SEQUENCE_MAX)

@@ -1,0 +1,106 @@
+"""Batches as a walk sees them: header fields without objects, the CRC, and what a batch does to producer state.
+
+Recovery walks hundreds of thousands of batches and a fetch checks each batch it serves, so this module reads the header
+as a tuple (`HEADER.unpack_from`) where `oncelog.record` gives a dataclass.
+"""
+
+import struct
+from typing import Final
+
+from crc32c import crc32c
+
+from oncelog.record.batch import (
+    CONTROL,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    TRANSACTIONAL,
+    Buffer,
+)
+from oncelog.record.control import MARKER_BYTES, MarkerType, decode_marker
+from oncelog_storage.core.producer_state import ClientBatch, CompletedTransaction, ProducerStates
+
+HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+"""As in `HEADER`: base_offset, batch_length, leader_epoch, magic, crc, attributes, last_offset_delta, base_timestamp,
+max_timestamp, producer_id, producer_epoch, base_sequence, record_count."""
+
+CUT_HEADER: Final = "a batch header is cut"
+CUT_BATCH: Final = "a batch is cut"
+CUT: Final = (CUT_HEADER, CUT_BATCH)
+"""The reasons that more bytes might cure."""
+
+_CRC_FROM: Final = 21
+_MARKER_HEAD: Final = bytes((0x20, 0, 0, 0, 0x08))
+"""The record length, attributes, both deltas and key length of a marker as every writer writes it."""
+_MARKER_BODY: Final = struct.Struct(">hhBhi")
+
+
+def whole_batch_at(buffer: memoryview, at: int, offset_min: int) -> tuple[HeaderFields, str]:
+    """(header, "") of the whole, sound batch at `at`; (header, reason) where the bytes are none.
+
+    `offset_min` is the lowest base offset that may stand here.
+    """
+    if len(buffer) - at < HEADER_BYTES:
+        return _NO_HEADER, CUT_HEADER
+    fields: HeaderFields = HEADER.unpack_from(buffer, at)
+    size_bytes = fields[1] + LENGTH_PREFIX_BYTES
+    if size_bytes < HEADER_BYTES:
+        return fields, f"batch length {fields[1]} is below a header's"
+    if fields[3] != MAGIC:
+        return fields, f"magic {fields[3]} is not {MAGIC}"
+    if fields[0] < offset_min or fields[6] < 0:
+        return fields, f"offset {fields[0]} stands where {offset_min} or more was expected"
+    if at + size_bytes > len(buffer):
+        return fields, CUT_BATCH
+    if crc32c(buffer[at + _CRC_FROM : at + size_bytes]) != fields[4]:
+        return fields, f"the batch at offset {fields[0]} fails its CRC-32C"
+    return fields, ""
+
+
+_NO_HEADER: Final[HeaderFields] = (-1, 0, -1, MAGIC, 0, 0, 0, -1, -1, -1, -1, -1, 0)
+
+
+def replay_batch(
+    producers: ProducerStates, fields: HeaderFields, buffer: memoryview, at: int
+) -> CompletedTransaction | None:
+    """Apply a batch from the log to producer state, unchecked. Returns the transaction that a marker ended."""
+    producer_id = fields[9]
+    if producer_id < 0:
+        return None
+    attributes, base_offset = fields[5], fields[0]
+    if not attributes & CONTROL:
+        producers.apply_batch(
+            ClientBatch(
+                producer_id, fields[10], fields[11], fields[6], bool(attributes & TRANSACTIONAL)
+            ),
+            base_offset,
+            fields[8],
+        )
+        return None
+    marker = read_marker(buffer, at, fields[1] + LENGTH_PREFIX_BYTES)
+    if marker is None:
+        return None
+    is_commit, coordinator_epoch = marker
+    return producers.apply_marker(
+        producer_id=producer_id,
+        producer_epoch=fields[10],
+        coordinator_epoch=coordinator_epoch,
+        is_commit=is_commit,
+        marker_offset=base_offset,
+        timestamp=fields[8],
+    )
+
+
+def read_marker(buffer: Buffer, at: int, size_bytes: int) -> tuple[bool, int] | None:
+    """(is commit, coordinator epoch) of a control batch; None where it ends no transaction.
+
+    Raises KafkaError(CORRUPT_MESSAGE).
+    """
+    record_at = at + HEADER_BYTES
+    if size_bytes == MARKER_BYTES and buffer[record_at : record_at + 5] == _MARKER_HEAD:
+        _, marker_type, _, _, coordinator_epoch = _MARKER_BODY.unpack_from(buffer, record_at + 5)
+        if marker_type in (MarkerType.ABORT, MarkerType.COMMIT):
+            return marker_type == MarkerType.COMMIT, coordinator_epoch
+    marker = decode_marker(buffer, at)
+    return None if marker is None else (marker.is_commit, marker.coordinator_epoch)

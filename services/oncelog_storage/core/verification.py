@@ -1,0 +1,114 @@
+"""Verification: a leader lets a transaction into a partition only when the coordinator knows of it (facts 9).
+
+Without it a batch that arrives after its transaction ended would open a transaction nobody will ever end, and pin the
+last stable offset for good (KIP-890). For the first batch of a transaction the leader creates an entry with a guard,
+asks the coordinator, and appends only if the very same guard still stands: a marker that came in between has removed
+it. The entry also remembers the lowest sequence seen while it stands, so that a later batch of the same producer
+cannot slip in before the first one.
+"""
+
+from collections.abc import Iterator
+
+
+class VerificationGuard:
+    """Stands for one verification; equality is identity."""
+
+    __slots__ = ()
+
+    def verifies(self, other: "VerificationGuard | None") -> bool:
+        """The sentinel never verifies, not even against itself."""
+        return self is other and self is not SENTINEL_GUARD
+
+
+SENTINEL_GUARD = VerificationGuard()
+"""Given where no verification was needed; it opens nothing."""
+
+
+class VerificationEntry:
+    """A verification under way, or done and not yet used, for one producer id."""
+
+    __slots__ = (
+        "guard",
+        "lowest_sequence",
+        "producer_epoch",
+        "supports_epoch_bump",
+        "timestamp",
+    )
+
+    def __init__(
+        self, producer_epoch: int, sequence: int, supports_epoch_bump: bool, timestamp: int
+    ) -> None:
+        self.guard = VerificationGuard()
+        self.producer_epoch = producer_epoch
+        self.lowest_sequence = sequence
+        self.supports_epoch_bump = supports_epoch_bump
+        self.timestamp = timestamp
+
+    def saw(self, producer_epoch: int, sequence: int) -> None:
+        """Another batch asks under the same guard. A newer epoch starts the sequences afresh."""
+        if producer_epoch > self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.lowest_sequence = sequence
+        elif producer_epoch == self.producer_epoch and sequence < self.lowest_sequence:
+            self.lowest_sequence = sequence
+
+
+class Verifications:
+    """The verification entries of one partition."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, VerificationEntry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._entries)
+
+    def get(self, producer_id: int) -> VerificationEntry | None:
+        return self._entries.get(producer_id)
+
+    def begin(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        *,
+        supports_epoch_bump: bool,
+        now: int,
+    ) -> VerificationGuard:
+        """The guard to verify with: the entry's, made if there is none (rule 3 of facts 9)."""
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = VerificationEntry(producer_epoch, sequence, supports_epoch_bump, now)
+            self._entries[producer_id] = entry
+        else:
+            entry.saw(producer_epoch, sequence)
+        return entry.guard
+
+    def is_verified(self, producer_id: int, guard: VerificationGuard | None) -> bool:
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.guard.verifies(guard)
+
+    def appended(self, producer_id: int, producer_epoch: int, is_control: bool) -> None:
+        """A transactional or control batch of this producer was written (rule 8 of facts 9).
+
+        A TV2 entry at the marker's own epoch belongs to the transaction after the one the marker ends, and stays.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return
+        if is_control and entry.supports_epoch_bump and entry.producer_epoch == producer_epoch:
+            return
+        del self._entries[producer_id]
+
+    def expire(self, now: int, expiration_ms: int) -> int:
+        """Forget entries of this age: their producer never came back. Returns how many."""
+        expired = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if now - entry.timestamp >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._entries[producer_id]
+        return len(expired)

@@ -1,0 +1,162 @@
+"""Fetch: whole batches up to the HW or the LSO, and the long poll for more.
+
+At the wire's edge, like `produce`. A fetch that finds too little registers with its partitions; an append, a moved LSO
+or its deadline wakes it. It counts the bytes that appends add, so it reads again only when there is enough.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.api.v1 import types_pb2
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import Partition
+from oncelog_storage.files import StorageFailed
+from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.settings import StorageSettings
+
+_WAIT_MS_MAX = 3_600_000
+
+
+class _Waiter:
+    """Wakes its future when `missing_bytes` have been appended."""
+
+    def __init__(self, missing_bytes: int) -> None:
+        self._missing_bytes = missing_bytes
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def notify(self, size_bytes: int) -> None:
+        self._missing_bytes -= size_bytes
+        if self._missing_bytes <= 0 and not self.future.done():
+            self.future.set_result(None)
+
+
+class FetchHandler:
+    def __init__(self, settings: StorageSettings, hosted: HostedPartitions) -> None:
+        self._settings = settings
+        self._hosted = hosted
+        self._waiting = 0
+        self._is_stopping = False
+        self._waiters: set[_Waiter] = set()
+
+    def stop(self) -> None:
+        """Answer every waiting fetch with what there is."""
+        self._is_stopping = True
+        for waiter in tuple(self._waiters):
+            waiter.notify(2**62)
+
+    async def fetch(self, request: pb.FetchRequest) -> pb.FetchResponse:
+        response, total_bytes, is_final = self._read_all(request)
+        if (
+            is_final
+            or total_bytes >= request.min_bytes
+            or request.max_wait_ms <= 0
+            or not request.partitions
+        ):
+            return response
+        if self._is_stopping or len(self._waiters) >= self._settings.fetch_waiters_max:
+            return response
+        return await self._wait(request, response, total_bytes)
+
+    async def _wait(
+        self, request: pb.FetchRequest, response: pb.FetchResponse, total_bytes: int
+    ) -> pb.FetchResponse:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(request.max_wait_ms, _WAIT_MS_MAX) / 1000
+        leaders = self._leaders(request)
+        is_committed_only = request.isolation_level == types_pb2.READ_COMMITTED
+        while True:
+            # A moving LSO may uncover any number of bytes, so a read_committed fetch looks after each move.
+            waiter = _Waiter(1 if is_committed_only else request.min_bytes - total_bytes)
+            self._waiters.add(waiter)
+            for leader in leaders:
+                leader.watch(waiter.notify)
+            timer = loop.call_at(deadline, waiter.notify, 2**62)
+            try:
+                await waiter.future
+            finally:
+                timer.cancel()
+                self._waiters.discard(waiter)
+                for leader in leaders:
+                    leader.unwatch(waiter.notify)
+            response, total_bytes, is_final = self._read_all(request)
+            if (
+                is_final
+                or total_bytes >= request.min_bytes
+                or loop.time() >= deadline
+                or self._is_stopping
+            ):
+                return response
+
+    def _leaders(self, request: pb.FetchRequest) -> Sequence[PartitionLeader]:
+        return [self._hosted.get(part.topic, part.partition) for part in request.partitions]
+
+    def _read_all(self, request: pb.FetchRequest) -> tuple[pb.FetchResponse, int, bool]:
+        """(answer, bytes of records in it, whether waiting is pointless because of an error)."""
+        response = pb.FetchResponse()
+        left_bytes = min(request.max_bytes or 2**31, self._settings.fetch_bytes_max)
+        total_bytes, is_final = 0, False
+        for part in request.partitions:
+            answer = response.partitions.add(topic=part.topic, partition=part.partition)
+            try:
+                self._read(request, part, answer, left_bytes, is_first=total_bytes == 0)
+            except KafkaError as error:
+                is_final = True
+                self._refuse(answer, error)
+            size_bytes = len(answer.records)
+            total_bytes += size_bytes
+            left_bytes -= size_bytes
+        return response, total_bytes, is_final
+
+    def _read(
+        self,
+        request: pb.FetchRequest,
+        part: pb.FetchPartition,
+        answer: pb.FetchedPartition,
+        left_bytes: int,
+        *,
+        is_first: bool,
+    ) -> None:
+        leader = self._hosted.get(part.topic, part.partition)
+        leader.require_leader_epoch(part.current_leader_epoch)
+        log, offset = leader.log, part.fetch_offset
+        is_committed_only = request.isolation_level == types_pb2.READ_COMMITTED
+        last_stable_offset = leader.last_stable_offset
+        answer.high_watermark = leader.high_watermark
+        answer.last_stable_offset = last_stable_offset
+        answer.log_start_offset = log.log_start_offset
+        answer.leader = leader.leadership.leader
+        answer.leader_epoch = leader.leadership.leader_epoch
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if request.read_to_log_end:
+            # A coordinator loads its shard: from now on an older one must not append behind what this one reads.
+            self._hosted.admit_loader(leader, request.coordinator_epoch)
+            upper = log.log_end_offset
+        else:
+            upper = last_stable_offset if is_committed_only else leader.high_watermark
+        bytes_max = min(part.max_bytes or 2**31, left_bytes)
+        if offset >= upper or (bytes_max <= 0 and not is_first):
+            return
+        try:
+            records, next_offset = log.read(offset, upper, max(bytes_max, 1))
+            if not records or (len(records) > bytes_max and not is_first):
+                return
+            answer.records = records
+            if is_committed_only:
+                for entry in log.aborted_transactions(offset, next_offset):
+                    answer.aborted_transactions.add(
+                        producer_id=entry.producer_id, first_offset=entry.first_offset
+                    )
+        except StorageFailed as failure:
+            answer.records = b""
+            raise leader.take_offline(failure) from failure
+
+    def _refuse(self, answer: pb.FetchedPartition, error: KafkaError) -> None:
+        answer.error_code = error.error_code
+        if error.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = -1
+        answer.leader, answer.leader_epoch = self._hosted.leader_of(
+            Partition(answer.topic, answer.partition)
+        )

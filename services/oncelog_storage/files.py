@@ -1,0 +1,112 @@
+"""Files: a bounded set of open ones, and writes that are whole or not there."""
+
+import os
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final
+
+from oncelog.errors import OncelogError
+
+TEMPORARY_SUFFIX: Final = ".tmp"
+
+
+class StorageFailed(OncelogError):
+    """A file could not be read or written; the partition answers KAFKA_STORAGE_ERROR. One line, with the way out."""
+
+
+class OpenFiles:
+    """File descriptors by path; the least recently used is closed when there are too many.
+
+    Only the event loop's thread may use it: a descriptor may be closed by the next call.
+    """
+
+    def __init__(self, open_files_max: int) -> None:
+        assert open_files_max >= 2
+        self._open_files_max = open_files_max
+        self._descriptors: OrderedDict[str, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._descriptors)
+
+    def get(self, path: str, *, create: bool = False) -> int:
+        """A descriptor for reading and writing. Raises OSError."""
+        descriptor = self._descriptors.get(path)
+        if descriptor is not None:
+            self._descriptors.move_to_end(path)
+            return descriptor
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        descriptor = os.open(path, flags, 0o644)
+        self._descriptors[path] = descriptor
+        if len(self._descriptors) > self._open_files_max:
+            _, oldest = self._descriptors.popitem(last=False)
+            os.close(oldest)
+        return descriptor
+
+    def close(self, path: str) -> None:
+        descriptor = self._descriptors.pop(path, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def close_all(self) -> None:
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
+
+
+def write_fully(descriptor: int, buffers: tuple[bytes | memoryview, ...], position: int) -> None:
+    """All of `buffers` at `position`. Raises OSError; what was written by then must be cut off by the caller."""
+    expected = sum(len(buffer) for buffer in buffers)
+    written = os.pwritev(descriptor, buffers, position)
+    if written == expected:
+        return
+    # A short write tells that something is wrong; the next attempt learns what (ENOSPC, EIO, EDQUOT).
+    rest = memoryview(b"".join(buffers))[written:]
+    while rest:
+        count = os.pwrite(descriptor, rest, position + expected - len(rest))
+        rest = rest[count:]
+
+
+def write_atomically(path: Path, data: bytes, *, sync: bool) -> None:
+    """Replace the file: after a crash it holds the old content or the new. With `sync`, after a power cut too.
+
+    Raises OSError.
+    """
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        write_fully(descriptor, (data,), 0)
+        if sync:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(temporary, path)
+    if sync:
+        sync_directory(path.parent)
+
+
+def write_at(path: str, position: int, data: bytes) -> None:
+    """`data` at `position`, the file ending behind it, synced. Raises OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        write_fully(descriptor, (data,), position)
+        os.ftruncate(descriptor, position + len(data))
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_file(path: str) -> None:
+    """What was written to this file survives a power cut. Raises OSError."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_directory(path: Path) -> None:
+    """Names made, renamed and removed in this directory survive a power cut. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,301 @@
+"""The partitions of this node: found on disk at start, made on first use, dropped with their topic.
+
+The metadata image decides what exists and who leads; the folder decides what is stored. A partition without appends has
+no folder: with some hundred internal partitions that keeps the first start short.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import (
+    CONSUMER_OFFSETS_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    Partition,
+)
+from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataFollower, MetadataImage
+from oncelog.runtime import Clock
+from oncelog.topic_config import TopicConfig
+from oncelog_storage import log_recovery
+from oncelog_storage.files import OpenFiles, StorageFailed
+from oncelog_storage.log import PartitionLog
+from oncelog_storage.log_directory import (
+    COORDINATOR_EPOCHS,
+    LOG_STARTS,
+    LogDirectory,
+    write_checkpoints,
+)
+from oncelog_storage.partition import Leadership, PartitionLeader
+from oncelog_storage.settings import FlushPolicy, StorageSettings
+
+_log = logging.getLogger(__name__)
+
+_SHARD_KINDS = {TRANSACTION_STATE_TOPIC: TRANSACTION, CONSUMER_OFFSETS_TOPIC: GROUP}
+
+
+class HostedPartitions:
+    def __init__(
+        self,
+        settings: StorageSettings,
+        node_id: int,
+        metadata: MetadataFollower,
+        clock: Clock,
+        log_directory: LogDirectory,
+        files: OpenFiles,
+    ) -> None:
+        self._settings = settings
+        self._node_id = node_id
+        self._metadata = metadata
+        self._clock = clock
+        self._log_directory = log_directory
+        self._files = files
+        self._partitions: dict[tuple[str, int], PartitionLeader] = {}
+        self._retiring: set[Partition] = set()
+        self.request_flush: Callable[[PartitionLeader], None] = _unset
+        self.request_checkpoint: Callable[[PartitionLeader], None] = _unset
+        self.request_retirement: Callable[[Partition], None] = _unset
+
+    def __iter__(self) -> Iterator[PartitionLeader]:
+        return iter(tuple(self._partitions.values()))
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    # Opening.
+
+    def recover_all(self) -> None:
+        """Open every partition on disk. For a worker thread, before anything else runs.
+
+        A partition that cannot be opened is taken offline and answers KAFKA_STORAGE_ERROR; the others are served.
+        Raises OSError when the folder itself cannot be read.
+        """
+        image = self._metadata.image
+        for partition, stored_topic_id in self._log_directory.partitions():
+            topic = image.topics.get(partition.topic)
+            has_image = bool(image.cluster_id)
+            if has_image and (
+                image.partition(partition) is None
+                or not self._log_directory.matches(
+                    stored_topic_id, topic.topic_id if topic else b""
+                )
+            ):
+                _log.info("%s belongs to a deleted topic and is removed", partition)
+                self._log_directory.retire(partition, self._log_directory.forget(partition))
+                continue
+            if topic is not None:
+                self._recover(partition, topic.topic_id, image)
+
+    def _recover(
+        self, partition: Partition, topic_id: bytes, image: MetadataImage
+    ) -> PartitionLeader:
+        log = self._new_log(partition, topic_id, image)
+        directory = self._log_directory
+        failure: StorageFailed | None = None
+        try:
+            log_recovery.recover(
+                log,
+                directory.recovery_points.get(partition, 0),
+                directory.log_start_offsets.get(partition, 0),
+                self._clock.now(),
+            )
+        except StorageFailed as error:
+            failure = error
+        leader = self._add(log, image)
+        if failure is not None:
+            leader.take_offline(failure)
+        return leader
+
+    def holds(self, leader: PartitionLeader) -> bool:
+        """It was not dropped meanwhile."""
+        return self._partitions.get((leader.partition.topic, leader.partition.partition)) is leader
+
+    def get(self, topic: str, partition: int) -> PartitionLeader:
+        """The partition, which this node leads. Raises KafkaError: 3 unknown, 6 led elsewhere, 56 offline."""
+        leader = self._partitions.get((topic, partition))
+        if leader is None:
+            leader = self._make(Partition(topic, partition))
+        if not leader.leadership.is_here or leader.offline is not None:
+            leader.require_leader()
+        return leader
+
+    def leader_of(self, partition: Partition) -> tuple[int, int]:
+        """(leading node, leader epoch) as the image has it; (-1, -1) if the partition is unknown."""
+        found = self._metadata.image.partition(partition)
+        return (-1, -1) if found is None else (found.leader, found.leader_epoch)
+
+    def led_here(self) -> list[Partition]:
+        """Every partition that this node leads, with or without data."""
+        return [
+            Partition(topic.name, index)
+            for topic in self._metadata.image.topics.values()
+            for index, found in enumerate(topic.partitions)
+            if found.leader == self._node_id
+        ]
+
+    async def keep_log_starts(self, leaders: list[PartitionLeader]) -> None:
+        """Make moved log starts durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        for leader in leaders:
+            self._log_directory.log_start_offsets[leader.partition] = leader.log.log_start_offset
+        starts = self._log_directory.encoded(LOG_STARTS)
+        try:
+            await asyncio.to_thread(write_checkpoints, [starts])
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"cannot write the log starts in {self._log_directory.path}: {error.strerror}",
+            ) from error
+
+    def _make(self, partition: Partition) -> PartitionLeader:
+        image = self._metadata.image
+        found = image.partition(partition)
+        if found is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}"
+            )
+        if partition in self._retiring:
+            # The folder of the deleted topic of this name is about to go; the client asks again.
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{partition} is being deleted and made again",
+            )
+        if found.leader != self._node_id and self._node_id not in found.replicas:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} is led by node {found.leader}"
+            )
+        topic_id = image.topics[partition.topic].topic_id
+        stored_topic_id = self._log_directory.stored_topic_id(partition)
+        if stored_topic_id is not None:
+            # The folder was there before the topic was known: the metadata came late.
+            if self._log_directory.matches(stored_topic_id, topic_id):
+                return self._recover(partition, topic_id, image)
+            self._retiring.add(partition)
+            self.request_retirement(partition)
+            return self._make(partition)
+        return self._add(self._new_log(partition, topic_id, image), image)
+
+    def _new_log(self, partition: Partition, topic_id: bytes, image: MetadataImage) -> PartitionLog:
+        return PartitionLog(
+            self._log_directory.partition_path(partition),
+            partition,
+            topic_id,
+            image.topic_config(partition.topic),
+            self._files,
+        )
+
+    def _add(self, log: PartitionLog, image: MetadataImage) -> PartitionLeader:
+        leader = PartitionLeader(
+            log,
+            flushes_always=self._settings.flush_policy is FlushPolicy.ALWAYS,
+            request_flush=self.request_flush,
+            request_checkpoint=self.request_checkpoint,
+            checkpoint_bytes=self._settings.checkpoint_bytes,
+        )
+        leader.coordinator_epoch = self._log_directory.coordinator_epochs.get(log.partition, -1)
+        self._partitions[(log.partition.topic, log.partition.partition)] = leader
+        self._lead(leader, image)
+        return leader
+
+    # Following the metadata.
+
+    def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Take leadership, configs, deletions and coordinator epochs from the new image."""
+        for leader in self:
+            topic = new.topics.get(leader.partition.topic)
+            if topic is not None and topic is old.topics.get(leader.partition.topic):
+                continue
+            if (
+                topic is None
+                or topic.topic_id != leader.log.topic_id
+                or new.partition(leader.partition) is None
+            ):
+                self._drop(leader)
+                continue
+            leader.log.config = TopicConfig.from_overrides(topic.configs)
+            self._lead(leader, new)
+
+    def _lead(self, leader: PartitionLeader, image: MetadataImage) -> None:
+        found: Any = image.partition(leader.partition)
+        if found is None:
+            return
+        was_here = leader.leadership.is_here
+        leader.leadership = Leadership(
+            found.leader,
+            found.leader_epoch,
+            found.leader == self._node_id,
+            len(found.isr),
+            len(found.replicas),
+        )
+        if was_here and not leader.leadership.is_here:
+            leader.release_waiters()
+
+    def _drop(self, leader: PartitionLeader) -> None:
+        partition = leader.partition
+        del self._partitions[(partition.topic, partition.partition)]
+        leader.leadership = Leadership(-1, -1, False, 0, 0)
+        leader.release_waiters()
+        leader.log.close()
+        if leader.log.exists_on_disk:
+            self._retiring.add(partition)
+            self.request_retirement(partition)
+
+    def retired(self, partition: Partition) -> None:
+        """The folder is out of the way."""
+        self._retiring.discard(partition)
+
+    # Coordinator epochs.
+
+    def admit_coordinator(self, leader: PartitionLeader, coordinator_epoch: int) -> None:
+        """Make this coordinator epoch the one that fences older ones, durably, before anything is appended under it.
+
+        Raises KafkaError: TRANSACTION_COORDINATOR_FENCED when the image or the folder knows a newer one,
+        KAFKA_STORAGE_ERROR when the folder takes no write.
+        """
+        partition = leader.partition
+        kind = _SHARD_KINDS.get(partition.topic)
+        if kind is None:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition} is no shard of a coordinator"
+            )
+        shard = self._metadata.image.shards.get((kind, partition.partition))
+        newest = max(leader.coordinator_epoch, shard.coordinator_epoch if shard is not None else -1)
+        if coordinator_epoch < newest:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} of {partition} is older than {newest}",
+            )
+        self._remember_coordinator(leader, coordinator_epoch)
+
+    def admit_loader(self, leader: PartitionLeader, coordinator_epoch: int) -> None:
+        """A coordinator reads its shard to the end: older ones are fenced from here on. Reading itself is harmless.
+
+        Raises KafkaError(KAFKA_STORAGE_ERROR).
+        """
+        if leader.partition.topic in _SHARD_KINDS:
+            self._remember_coordinator(leader, coordinator_epoch)
+
+    def _remember_coordinator(self, leader: PartitionLeader, coordinator_epoch: int) -> None:
+        partition = leader.partition
+        if coordinator_epoch > leader.coordinator_epoch:
+            self._log_directory.coordinator_epochs[partition] = coordinator_epoch
+            try:
+                write_checkpoints(
+                    [self._log_directory.encoded(COORDINATOR_EPOCHS)],
+                    sync=self._settings.flush_policy is FlushPolicy.ALWAYS,
+                )
+            except OSError as error:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"cannot write the coordinator epochs in {self._log_directory.path}: {error.strerror}",
+                ) from error
+            leader.coordinator_epoch = coordinator_epoch
+
+    def close(self) -> None:
+        for leader in self:
+            leader.release_waiters()
+        self._files.close_all()
+
+
+def _unset(_argument: object) -> None:
+    raise AssertionError("maintenance is not wired")

@@ -1,0 +1,413 @@
+"""One partition's log: segments in order, what they say of producers, and where everything ends.
+
+```
+log start ──────────── recovery point ─────── LSO ─── HW ─── LEO
+ deleted before │ synced, never scanned │ scanned after a crash
+```
+
+An append is one write to the newest segment followed by changes in memory; nothing is awaited between. A write that
+fails is cut off again, so the log holds whole batches only. Reading checks every batch's CRC. Opening after a crash is
+`log_recovery`'s work, checkpoints are `log_checkpoint`'s. Not thread-safe: it belongs to the event loop.
+"""
+
+import base64
+import logging
+import os
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from oncelog.ids import Partition
+from oncelog.record.batch import LENGTH_PREFIX_BYTES, BatchHeader
+from oncelog.record.control import MARKER_BYTES
+from oncelog.topic_config import TopicConfig
+from oncelog_storage.core.aborted_index import AbortedTransactionEntry, search
+from oncelog_storage.core.leader_epochs import LeaderEpochs, encode_leader_epochs
+from oncelog_storage.core.producer_state import ClientBatch, ProducerStates
+from oncelog_storage.files import OpenFiles, StorageFailed, sync_directory, write_atomically
+from oncelog_storage.segment import SUFFIXES, CorruptSegment, Segment
+
+_log = logging.getLogger(__name__)
+
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+DELETED_SUFFIX: Final = ".deleted"
+
+INDEX_BYTES_MAX: Final = 10 * 1024 * 1024
+"""A segment rolls when its index has grown to this; Kafka's segment.index.bytes."""
+LOADED_SEGMENTS_MAX: Final = 4
+"""Sealed segments of one log whose indexes stay in memory; a consumer that reads old data needs one."""
+
+_STAMP: Final = struct.Struct(">qii")
+_RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+_SEGMENT_BYTES_MAX: Final = 2**31 - 1
+
+
+class MarkerToWrite(NamedTuple):
+    """A transaction's end to be written into this partition."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    batch: bytearray
+
+
+class LogSlice(NamedTuple):
+    """Whole batches as they stand in the log. `next_offset` is -1 when there are none."""
+
+    records: bytes
+    next_offset: int
+
+
+class PartitionLog:
+    """A partition's data. It touches the disk from the first append on; until then its directory need not exist."""
+
+    def __init__(
+        self,
+        directory: Path,
+        partition: Partition,
+        topic_id: bytes,
+        config: TopicConfig,
+        files: OpenFiles,
+    ) -> None:
+        self.directory = directory
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        self.files = files
+        self.segments: list[Segment] = []
+        self.producers = ProducerStates()
+        self.leader_epochs = LeaderEpochs()
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.recovery_point = 0
+        self.exists_on_disk = False
+        self.unflushed_records = 0
+        self.flushed_offset = 0
+        self.bytes_since_checkpoint = 0
+        self.failure: str | None = None
+        """Why the log can take no writes at the moment; a disk that is full, mostly."""
+        self._needs_truncation = False
+        # Where the last read of the newest segment ended: a consumer at the tail goes on from there.
+        self._tail: tuple[Segment | None, int, int] = (None, -1, 0)
+        self._recently_read: list[Segment] = []
+
+    # State.
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def is_dirty(self) -> bool:
+        """Something was appended that no checkpoint has seen."""
+        return self.log_end_offset > self.recovery_point
+
+    def segment_index(self, offset: int) -> int:
+        """Index of the segment that holds `offset`, or of the one before a gap."""
+        return max(bisect_right(self.segments, offset, key=_base_offset) - 1, 0)
+
+    # Appending.
+
+    def append(
+        self, records: bytes | bytearray, header: BatchHeader, leader_epoch: int, now: int
+    ) -> int:
+        """Write one data batch and return its offset. The caller has checked it. Raises StorageFailed."""
+        base_offset = self.log_end_offset
+        size_bytes = len(records)
+        last_offset = base_offset + header.last_offset_delta
+        segment = self._segment_for(size_bytes, last_offset, header.max_timestamp, now)
+        position = segment.size_bytes
+        stamp = _STAMP.pack(base_offset, header.batch_length, leader_epoch)
+        self._write(segment, (stamp, memoryview(records)[16:]), size_bytes)
+        if leader_epoch > self.leader_epochs.latest:
+            self._assign_leader_epoch(leader_epoch, base_offset)
+        segment.index_batch(
+            position,
+            size_bytes,
+            last_offset,
+            header.max_timestamp,
+            self.config.index_interval_bytes,
+        )
+        if header.producer_id >= 0:
+            self.producers.apply_batch(client_batch(header), base_offset, header.max_timestamp)
+        self._appended(size_bytes, last_offset + 1, header.record_count)
+        return base_offset
+
+    def append_markers(self, markers: Sequence[MarkerToWrite], leader_epoch: int, now: int) -> int:
+        """Write these markers in one write, so that no reader sees some of them; returns the first's offset.
+
+        Raises StorageFailed.
+        """
+        base_offset = self.log_end_offset
+        size_bytes = MARKER_BYTES * len(markers)
+        segment = self._segment_for(size_bytes, base_offset + len(markers) - 1, now, now)
+        position = segment.size_bytes
+        for index, marker in enumerate(markers):
+            _STAMP.pack_into(
+                marker.batch,
+                0,
+                base_offset + index,
+                MARKER_BYTES - LENGTH_PREFIX_BYTES,
+                leader_epoch,
+            )
+        self._write(segment, (b"".join(marker.batch for marker in markers),), size_bytes)
+        if leader_epoch > self.leader_epochs.latest:
+            self._assign_leader_epoch(leader_epoch, base_offset)
+        for index, marker in enumerate(markers):
+            offset = base_offset + index
+            segment.index_batch(
+                position + index * MARKER_BYTES,
+                MARKER_BYTES,
+                offset,
+                now,
+                self.config.index_interval_bytes,
+            )
+            completed = self.producers.apply_marker(
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                coordinator_epoch=marker.coordinator_epoch,
+                is_commit=marker.is_commit,
+                marker_offset=offset,
+                timestamp=now,
+            )
+            if completed is not None and not completed.is_commit:
+                segment.add_aborted(
+                    AbortedTransactionEntry(
+                        completed.producer_id,
+                        completed.first_offset,
+                        offset,
+                        completed.last_stable_offset,
+                    )
+                )
+        self._appended(size_bytes, base_offset + len(markers), len(markers))
+        return base_offset
+
+    def _appended(self, size_bytes: int, log_end_offset: int, record_count: int) -> None:
+        self.log_end_offset = log_end_offset
+        self.unflushed_records += record_count
+        self.bytes_since_checkpoint += size_bytes
+
+    def _write(
+        self, segment: Segment, buffers: tuple[bytes | memoryview, ...], size_bytes: int
+    ) -> None:
+        try:
+            if self._needs_truncation:
+                segment.truncate_to_size()
+                self._needs_truncation = False
+            segment.write(buffers, size_bytes)
+        except OSError as error:
+            raise self._write_failed(segment, error) from error
+        if self.failure is not None:
+            _log.warning("%s takes writes again", self.partition)
+            self.failure = None
+
+    def _write_failed(self, segment: Segment, error: OSError) -> StorageFailed:
+        self._needs_truncation = True
+        try:
+            segment.truncate_to_size()
+            self._needs_truncation = False
+        except OSError:
+            # Tried again before the next write; until then nothing behind size_bytes is ever served.
+            pass
+        message = (
+            f"cannot write {segment.log_path}: {error.strerror}; free space or repair the disk,"
+            " producers retry by themselves"
+        )
+        if self.failure is None:
+            _log.error("%s", message)
+        self.failure = message
+        return StorageFailed(message)
+
+    def _segment_for(
+        self, size_bytes: int, last_offset: int, max_timestamp: int, now: int
+    ) -> Segment:
+        """The newest segment, or a new one if the append does not fit any more. Raises StorageFailed."""
+        if self.segments:
+            segment = self.segments[-1]
+            if not self._must_roll(segment, size_bytes, last_offset, max_timestamp, now):
+                return segment
+            if segment.size_bytes:
+                return self.roll(now)
+            return segment
+        if not self.exists_on_disk:
+            self._create_directory()
+        return self._add_segment(now)
+
+    def _must_roll(
+        self, segment: Segment, size_bytes: int, last_offset: int, max_timestamp: int, now: int
+    ) -> bool:
+        limit = min(self.config.segment_bytes, _SEGMENT_BYTES_MAX)
+        if segment.size_bytes + size_bytes > limit:
+            return True
+        if (
+            last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
+            or segment.index_bytes >= INDEX_BYTES_MAX
+        ):
+            return True
+        if segment.first_timestamp >= 0 and max_timestamp >= 0:
+            return max_timestamp - segment.first_timestamp > self.config.segment_ms
+        return now - segment.created_ms > self.config.segment_ms
+
+    def roll(self, now: int) -> Segment:
+        """Begin a new segment at the log's end."""
+        self.segments[-1].seal()
+        return self._add_segment(now)
+
+    def _add_segment(self, now: int) -> Segment:
+        segment = Segment(
+            self.directory, self.log_end_offset, self.files, created_ms=now, is_new=True
+        )
+        self.segments.append(segment)
+        return segment
+
+    def _create_directory(self) -> None:
+        topic_id = encode_topic_id(self.topic_id)
+        try:
+            self.directory.mkdir(exist_ok=True)
+            write_atomically(
+                self.directory / PARTITION_METADATA,
+                f"version: 0\ntopic_id: {topic_id}\n".encode(),
+                sync=False,
+            )
+        except OSError as error:
+            raise StorageFailed(
+                f"cannot create {self.directory}: {error.strerror}; free space or make the folder writable"
+            ) from error
+        self.exists_on_disk = True
+
+    def _assign_leader_epoch(self, leader_epoch: int, start_offset: int) -> None:
+        if self.leader_epochs.assign(leader_epoch, start_offset):
+            self.write_leader_epochs(sync=False)
+
+    def write_leader_epochs(self, *, sync: bool) -> None:
+        """A checkpoint that cannot be written now is derived again from the batches after a crash."""
+        try:
+            write_atomically(
+                self.directory / LEADER_EPOCH_CHECKPOINT,
+                encode_leader_epochs(self.leader_epochs).encode(),
+                sync=sync,
+            )
+        except OSError as error:
+            _log.warning("%s: cannot write %s: %s", self.partition, LEADER_EPOCH_CHECKPOINT, error)
+
+    # Reading.
+
+    def read(self, fetch_offset: int, upper_offset: int, bytes_max: int) -> LogSlice:
+        """Batches from the one that holds `fetch_offset` up to `upper_offset`, from one segment.
+
+        At least one batch when there is one. Raises CorruptSegment, StorageFailed.
+        """
+        if fetch_offset >= upper_offset or not self.segments:
+            return LogSlice(b"", -1)
+        try:
+            for index in range(self.segment_index(fetch_offset), len(self.segments)):
+                segment = self.segments[index]
+                tail_segment, tail_offset, tail_position = self._tail
+                if tail_segment is segment and tail_offset == fetch_offset:
+                    position = tail_position
+                else:
+                    position = segment.position_of(fetch_offset)
+                records, next_offset = segment.read(position, upper_offset, bytes_max)
+                if segment is self.segments[-1]:
+                    self._tail = (segment, next_offset, position + len(records))
+                else:
+                    self._keep_loaded(segment)
+                if records:
+                    return LogSlice(records, next_offset)
+        except OSError as error:
+            raise StorageFailed(f"cannot read {self.directory}: {error.strerror}") from error
+        return LogSlice(b"", -1)
+
+    def aborted_transactions(
+        self, fetch_offset: int, upper_offset: int
+    ) -> list[AbortedTransactionEntry]:
+        """Aborted transactions with data in [fetch_offset, upper_offset) (facts 5.3). Raises CorruptSegment."""
+        found: list[AbortedTransactionEntry] = []
+        if not self.segments:
+            return found
+        for segment in self.segments[self.segment_index(fetch_offset) :]:
+            entries = segment.aborted()
+            first = bisect_right(entries, fetch_offset - 1, key=lambda entry: entry.last_offset)
+            part, is_complete = search(entries[first:], fetch_offset, upper_offset)
+            found += part
+            if is_complete:
+                break
+        return found
+
+    def _keep_loaded(self, segment: Segment) -> None:
+        """Bound what the indexes of sealed segments take in memory."""
+        if segment in self._recently_read:
+            return
+        self._recently_read.append(segment)
+        if len(self._recently_read) > LOADED_SEGMENTS_MAX:
+            self._recently_read.pop(0).unload()
+
+    def checkpointed(self, recovery_point: int) -> None:
+        """Everything below is synced, indexes of sealed segments included: those need no memory any more."""
+        self.recovery_point = max(self.recovery_point, recovery_point)
+        for index, segment in enumerate(self.segments[:-1]):
+            is_covered = self.segments[index + 1].base_offset <= recovery_point
+            if is_covered and segment not in self._recently_read:
+                segment.unload()
+
+    # Deleting.
+
+    def advance_log_start(self, offset: int) -> None:
+        """Records below `offset` are no longer served; segments wholly below it may go."""
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+
+    def drop_segments_before(self, offset: int) -> list[str]:
+        """Take segments that end at or below `offset` out of the log; returns their files, renamed, to be removed.
+
+        The newest segment always stays.
+        """
+        dropped: list[str] = []
+        while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
+            segment = self.segments.pop(0)
+            segment.close()
+            for suffix in SUFFIXES:
+                path = segment.path(suffix)
+                if os.path.exists(path):
+                    os.rename(path, path + DELETED_SUFFIX)
+                    dropped.append(path + DELETED_SUFFIX)
+        if dropped:
+            self._recently_read = []
+            sync_directory(self.directory)
+        return dropped
+
+    def close(self) -> None:
+        for segment in self.segments:
+            segment.close()
+
+
+def encode_topic_id(topic_id: bytes) -> str:
+    """A topic id as Kafka writes it: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def client_batch(header: BatchHeader) -> ClientBatch:
+    return ClientBatch(
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.last_offset_delta,
+        header.is_transactional,
+    )
+
+
+__all__ = [
+    "CorruptSegment",
+    "LogSlice",
+    "MarkerToWrite",
+    "PartitionLog",
+    "client_batch",
+]

@@ -1,0 +1,88 @@
+"""Checkpoints: what bounds the work after a crash, and what survives a power cut.
+
+On the loop: `prepare` takes producer state and index parts as they are at the log's end. In a worker thread: `write`
+syncs the log first, then indexes, then puts the snapshot in place; only then may the caller move the recovery point to
+that offset. On the loop again: `finish`. In this order a crash anywhere leaves a recovery point whose data, indexes and
+snapshot are all there.
+"""
+
+import os
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from oncelog_storage.core.leader_epochs import encode_leader_epochs
+from oncelog_storage.core.producer_snapshot import encode_snapshot
+from oncelog_storage.files import sync_file, write_at, write_atomically
+from oncelog_storage.log import LEADER_EPOCH_CHECKPOINT, PartitionLog
+from oncelog_storage.log_recovery import SNAPSHOT_SUFFIX, snapshot_offsets
+from oncelog_storage.segment import Segment, file_stem
+
+SNAPSHOTS_KEPT: Final = 2
+"""The newest serves; the one before it stands in when the newest turns out unreadable."""
+
+
+class Checkpoint(NamedTuple):
+    """Everything a checkpoint writes, taken at `offset`."""
+
+    directory: Path
+    offset: int
+    snapshot: bytes
+    leader_epochs: bytes
+    log_paths: list[str]
+    index_parts: list[tuple[Segment, list[tuple[str, int, bytes]]]]
+
+
+def prepare(log: PartitionLog) -> Checkpoint:
+    """What must be written so that a crash after now scans nothing before now."""
+    dirty = log.segments[log.segment_index(log.recovery_point) :]
+    checkpoint = Checkpoint(
+        log.directory,
+        log.log_end_offset,
+        encode_snapshot(log.producers.entries()),
+        encode_leader_epochs(log.leader_epochs).encode(),
+        [segment.log_path for segment in dirty if segment.size_bytes],
+        [(segment, segment.unwritten()) for segment in dirty],
+    )
+    log.bytes_since_checkpoint = 0
+    return checkpoint
+
+
+def write(checkpoint: Checkpoint) -> None:
+    """Sync the log, then write what rests on it. For a worker thread. Raises OSError."""
+    sync_logs(checkpoint.log_paths)
+    for _, parts in checkpoint.index_parts:
+        for path, position, data in parts:
+            write_at(path, position, data)
+    directory = checkpoint.directory
+    write_atomically(directory / LEADER_EPOCH_CHECKPOINT, checkpoint.leader_epochs, sync=True)
+    name = file_stem(checkpoint.offset) + SNAPSHOT_SUFFIX
+    write_atomically(directory / name, checkpoint.snapshot, sync=True)
+
+
+def finish(log: PartitionLog, checkpoint: Checkpoint) -> None:
+    """The recovery point with this offset is on disk."""
+    for segment, parts in checkpoint.index_parts:
+        segment.written(parts)
+    log.checkpointed(checkpoint.offset)
+
+
+def remove_old_snapshots(directory: Path, recovery_point: int) -> None:
+    """Keep the newest two at or below the recovery point, and any above it. Raises OSError."""
+    usable = [offset for offset in snapshot_offsets(directory) if offset <= recovery_point]
+    for offset in usable[:-SNAPSHOTS_KEPT]:
+        os.unlink(directory / (file_stem(offset) + SNAPSHOT_SUFFIX))
+
+
+def unsynced_paths(log: PartitionLog) -> list[str]:
+    """The segment files that may hold bytes only the operating system has."""
+    dirty = log.segments[log.segment_index(max(log.recovery_point, log.flushed_offset)) :]
+    return [segment.log_path for segment in dirty if segment.size_bytes]
+
+
+def sync_logs(paths: list[str]) -> None:
+    """For a worker thread. A segment that was deleted meanwhile needs no sync. Raises OSError."""
+    for path in paths:
+        try:
+            sync_file(path)
+        except FileNotFoundError:
+            continue

@@ -1,0 +1,227 @@
+"""The data folder: one owner at a time, one identity, and what is kept for all partitions together.
+
+```
+.lock                             held while a process uses the folder
+meta.properties                   which cluster and node the folder belongs to
+.kafka_cleanshutdown              the last process ended in order
+recovery-point-offset-checkpoint  per partition: below it everything is synced
+log-start-offset-checkpoint       per partition: below it records are deleted
+coordinator-epoch-checkpoint      per shard: the highest coordinator epoch that appended
+<topic>-<partition>/              a partition; renamed to …-delete before it is removed
+```
+
+Checkpoint files have Kafka's text format: version 0, count, one `topic partition number` a line.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from oncelog.errors import OncelogError
+from oncelog.ids import Partition
+from oncelog_storage.files import StorageFailed, sync_directory, write_atomically
+from oncelog_storage.log import PARTITION_METADATA, encode_topic_id
+
+LOCK: Final = ".lock"
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+COORDINATOR_EPOCHS: Final = "coordinator-epoch-checkpoint"
+DELETE_SUFFIX: Final = "-delete"
+
+
+class LogDirectory:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.was_clean = False
+        self.recovery_points: dict[Partition, int] = {}
+        self.log_start_offsets: dict[Partition, int] = {}
+        self.coordinator_epochs: dict[Partition, int] = {}
+        self._lock: int | None = None
+
+    def open(self, cluster_id: str, node_id: int) -> None:
+        """Take the folder. Raises OncelogError: in use, not writable, or another cluster's or node's."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+            self._check_identity(cluster_id, node_id)
+            clean = self.path / CLEAN_SHUTDOWN
+            self.was_clean = clean.exists()
+            clean.unlink(missing_ok=True)
+            self.recovery_points = self._read_checkpoint(RECOVERY_POINTS)
+            self.log_start_offsets = self._read_checkpoint(LOG_STARTS)
+            self.coordinator_epochs = self._read_checkpoint(COORDINATOR_EPOCHS)
+            self._forget_absent()
+        except OSError as error:
+            self.close()
+            raise OncelogError(
+                f"cannot use the data folder {self.path}: {error.strerror}; make it writable for this user or choose"
+                " another folder"
+            ) from error
+        except OncelogError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def mark_clean(self) -> None:
+        """Everything is synced and checkpointed. Raises OSError."""
+        write_atomically(self.path / CLEAN_SHUTDOWN, b'{"version":0}\n', sync=True)
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OncelogError(
+                f"the data folder {self.path} is in use by another process; stop that one or choose another folder"
+            ) from None
+
+    def _check_identity(self, cluster_id: str, node_id: int) -> None:
+        path = self.path / META_PROPERTIES
+        found = _read_properties(path)
+        for name, expected in (("cluster.id", cluster_id), ("node.id", str(node_id))):
+            actual = found.get(name, "")
+            if actual and expected and actual != expected:
+                raise OncelogError(
+                    f"the data folder {self.path} belongs to {name}={actual}, not {expected}; choose this node's own"
+                    " folder, or an empty one"
+                )
+        wanted = {
+            "version": "1",
+            "cluster.id": cluster_id or found.get("cluster.id", ""),
+            "node.id": str(node_id),
+        }
+        if wanted != found:
+            lines = "".join(f"{name}={value}\n" for name, value in wanted.items())
+            write_atomically(path, lines.encode(), sync=True)
+
+    # Partitions.
+
+    def partition_path(self, partition: Partition) -> Path:
+        return self.path / str(partition)
+
+    def partitions(self) -> list[tuple[Partition, str]]:
+        """(partition, its topic id as text, "" if unknown) of every partition folder, sorted. Raises OSError."""
+        found = []
+        for name in sorted(os.listdir(self.path)):
+            topic, dash, number = name.rpartition("-")
+            if not (dash and topic and number.isdigit()) or not (self.path / name).is_dir():
+                continue
+            properties = _read_properties(self.path / name / PARTITION_METADATA, separator=":")
+            found.append((Partition(topic, int(number)), properties.get("topic_id", "")))
+        return found
+
+    def matches(self, stored_topic_id: str, topic_id: bytes) -> bool:
+        """A folder without a readable id, cut off by a crash at its creation, is taken as it is."""
+        return not stored_topic_id or stored_topic_id == encode_topic_id(topic_id)
+
+    def stored_topic_id(self, partition: Partition) -> str | None:
+        """The topic id in this partition's folder, "" if unknown; None without a folder."""
+        path = self.partition_path(partition)
+        if not path.is_dir():
+            return None
+        return _read_properties(path / PARTITION_METADATA, separator=":").get("topic_id", "")
+
+    def forget(self, partition: Partition) -> list[tuple[Path, bytes]]:
+        """Drop what is kept of a partition; returns the checkpoint files that must be written before its folder goes.
+
+        Otherwise a topic created again under this name could inherit its offsets after a crash.
+        """
+        writes = []
+        for name in (RECOVERY_POINTS, LOG_STARTS, COORDINATOR_EPOCHS):
+            if self._numbers(name).pop(partition, None) is not None:
+                writes.append(self.encoded(name))
+        return writes
+
+    def retire(self, partition: Partition, writes: list[tuple[Path, bytes]]) -> None:
+        """Write what `forget` returned, then rename the folder so that it no longer counts. Raises OSError."""
+        write_checkpoints(writes)
+        source = self.partition_path(partition)
+        if source.exists():
+            target = f"{str(partition)[:200]}.{uuid.uuid4().hex}{DELETE_SUFFIX}"
+            os.rename(source, self.path / target)
+            sync_directory(self.path)
+
+    def remove_retired(self) -> None:
+        """Remove every folder that was renamed for deletion. For a worker thread. Raises OSError."""
+        for name in os.listdir(self.path):
+            if name.endswith(DELETE_SUFFIX) and (self.path / name).is_dir():
+                shutil.rmtree(self.path / name)
+
+    # Checkpoint files.
+
+    def _numbers(self, name: str) -> dict[Partition, int]:
+        return {
+            RECOVERY_POINTS: self.recovery_points,
+            LOG_STARTS: self.log_start_offsets,
+            COORDINATOR_EPOCHS: self.coordinator_epochs,
+        }[name]
+
+    def encoded(self, name: str) -> tuple[Path, bytes]:
+        """A checkpoint file as it must be written, taken now: a worker thread writes it."""
+        return self.path / name, encode_checkpoint(self._numbers(name))
+
+    def _forget_absent(self) -> None:
+        """Offsets of partitions whose folder is gone must not meet a new folder of that name."""
+        present = {partition for partition, _ in self.partitions()}
+        for name in (RECOVERY_POINTS, LOG_STARTS):
+            numbers = self._numbers(name)
+            absent = [partition for partition in numbers if partition not in present]
+            for partition in absent:
+                del numbers[partition]
+            if absent:
+                write_checkpoints([self.encoded(name)])
+
+    def _read_checkpoint(self, name: str) -> dict[Partition, int]:
+        path = self.path / name
+        try:
+            return decode_checkpoint(path.read_text())
+        except FileNotFoundError:
+            return {}
+        except ValueError:
+            raise StorageFailed(
+                f"{path} is damaged; delete it, and the next start checks every partition from its beginning"
+            ) from None
+
+
+def write_checkpoints(writes: list[tuple[Path, bytes]], *, sync: bool = True) -> None:
+    """Raises OSError."""
+    for path, data in writes:
+        write_atomically(path, data, sync=sync)
+
+
+def encode_checkpoint(numbers: Mapping[Partition, int]) -> bytes:
+    rows = (f"{topic} {partition} {number}\n" for (topic, partition), number in numbers.items())
+    return f"0\n{len(numbers)}\n{''.join(rows)}".encode()
+
+
+def decode_checkpoint(text: str) -> dict[Partition, int]:
+    """Raises ValueError."""
+    lines = text.splitlines()
+    if len(lines) < 2 or lines[0] != "0" or int(lines[1]) != len(lines) - 2:
+        raise ValueError("no checkpoint file")
+    numbers = {}
+    for line in lines[2:]:
+        topic, partition, number = line.split(" ")
+        numbers[Partition(topic, int(partition))] = int(number)
+    return numbers
+
+
+def _read_properties(path: Path, separator: str = "=") -> dict[str, str]:
+    found = {}
+    with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
+        for line in path.read_text().splitlines():
+            name, sign, value = line.partition(separator)
+            if sign:
+                found[name.strip()] = value.strip()
+    return found

@@ -1,0 +1,222 @@
+"""Opening a log: what a crash left is made whole, and producer state is rebuilt.
+
+1. The newest readable producer snapshot at or below the recovery point is loaded; later ones are dropped.
+2. From its offset on every batch is read: length, CRC and offset order are checked, indexes are rebuilt, producer
+   state, aborted transactions and leader epochs are replayed. Nothing before it is read, however large the log is.
+3. At the first batch that is not sound the log is cut, if that is behind the recovery point: such bytes were never
+   synced. Damage before it is damage to data that was safe, and is never cut away: the partition stays closed with an
+   error that says so.
+"""
+
+import logging
+import os
+from pathlib import Path
+
+from oncelog.errors import KafkaError
+from oncelog.record.batch import CONTROL, LENGTH_PREFIX_BYTES
+from oncelog_storage.core.aborted_index import AbortedTransactionEntry
+from oncelog_storage.core.leader_epochs import (
+    CorruptLeaderEpochs,
+    LeaderEpochs,
+    decode_leader_epochs,
+)
+from oncelog_storage.core.producer_snapshot import CorruptSnapshot, decode_snapshot
+from oncelog_storage.core.replay import HeaderFields, replay_batch
+from oncelog_storage.files import TEMPORARY_SUFFIX, StorageFailed
+from oncelog_storage.log import DELETED_SUFFIX, LEADER_EPOCH_CHECKPOINT, PartitionLog
+from oncelog_storage.segment import LOG_SUFFIX, SUFFIXES, CorruptSegment, Segment
+
+_log = logging.getLogger(__name__)
+
+SNAPSHOT_SUFFIX = ".snapshot"
+
+
+def recover(log: PartitionLog, recovery_point: int, log_start_offset: int, now: int) -> None:
+    """Load `log` from its directory. Raises StorageFailed where data that was safe is damaged or gone."""
+    log.exists_on_disk = True
+    log.recovery_point = recovery_point
+    log.log_start_offset = log_start_offset
+    try:
+        log.segments = _find_segments(log)
+        log.leader_epochs = _read_leader_epochs(log.directory)
+        if log.segments:
+            log.log_start_offset = max(log_start_offset, log.segments[0].base_offset)
+        _Recovery(log, now).run()
+    except OSError as error:
+        raise StorageFailed(
+            f"cannot open {log.directory}: {error.strerror}; check the disk and the folder's permissions"
+        ) from error
+
+
+def _find_segments(log: PartitionLog) -> list[Segment]:
+    """The segments in order; leftovers of interrupted deletions and writes are removed."""
+    segments = []
+    with os.scandir(log.directory) as entries:
+        for entry in entries:
+            if entry.name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
+                os.unlink(entry.path)
+            elif entry.name.endswith(LOG_SUFFIX):
+                status = entry.stat()
+                segments.append(
+                    Segment(
+                        log.directory,
+                        int(entry.name.removesuffix(LOG_SUFFIX)),
+                        log.files,
+                        size_bytes=status.st_size,
+                        created_ms=status.st_mtime_ns // 1_000_000,
+                    )
+                )
+    return sorted(segments, key=lambda segment: segment.base_offset)
+
+
+def _read_leader_epochs(directory: Path) -> LeaderEpochs:
+    try:
+        return decode_leader_epochs((directory / LEADER_EPOCH_CHECKPOINT).read_text())
+    except FileNotFoundError:
+        return LeaderEpochs()
+    except (CorruptLeaderEpochs, UnicodeDecodeError) as error:
+        _log.warning("%s: %s; epochs before the recovery point are forgotten", directory, error)
+        return LeaderEpochs()
+
+
+def snapshot_offsets(directory: Path) -> list[int]:
+    """Offsets of the producer snapshots here, ascending."""
+    return sorted(
+        int(name.removesuffix(SNAPSHOT_SUFFIX))
+        for name in os.listdir(directory)
+        if name.endswith(SNAPSHOT_SUFFIX) and name.removesuffix(SNAPSHOT_SUFFIX).isdigit()
+    )
+
+
+class _Recovery:
+    def __init__(self, log: PartitionLog, now: int) -> None:
+        self._log = log
+        self._now = now
+
+    def run(self) -> None:
+        log = self._log
+        start = self._load_snapshot()
+        log.log_end_offset = start
+        if log.segments:
+            first = log.segment_index(start)
+            log.log_end_offset = max(start, log.segments[first].base_offset)
+            for index in range(first, len(log.segments)):
+                if not self._replay_segment(log.segments[index], start):
+                    self._drop_segments_after(index)
+                    break
+        if log.log_end_offset < log.recovery_point:
+            raise StorageFailed(
+                f"{log.directory} ends at offset {log.log_end_offset}, but {log.recovery_point} was safe on disk;"
+                " restore the folder from a backup or delete the topic, then restart the node"
+            )
+        if log.log_start_offset > log.log_end_offset:
+            self._start_over_at(log.log_start_offset)
+        log.leader_epochs.truncate_from(max(log.log_end_offset, 1))
+        log.unflushed_records = 0
+
+    def _load_snapshot(self) -> int:
+        """Restore producer state; returns the offset from which the log must be replayed."""
+        log = self._log
+        for offset in reversed(snapshot_offsets(log.directory)):
+            path = log.directory / f"{offset:020d}{SNAPSHOT_SUFFIX}"
+            if offset > log.recovery_point:
+                # Written just before a crash: the log behind it may not be what it was taken from.
+                path.unlink()
+                continue
+            try:
+                log.producers.restore(decode_snapshot(path.read_bytes()))
+            except CorruptSnapshot as error:
+                _log.warning("%s: %s; an older one or the log itself serves", path, error)
+                path.unlink()
+                continue
+            return max(offset, log.log_start_offset)
+        return log.segments[0].base_offset if log.segments else log.log_start_offset
+
+    def _replay_segment(self, segment: Segment, start: int) -> bool:
+        """Scan from `start`, or from the segment's beginning. False: it was cut, nothing after it counts."""
+        log = self._log
+        position = 0
+        if segment.rewind_indexes(start) and start > segment.base_offset:
+            position = segment.position_of(start)
+        elif segment.base_offset < start:
+            log.log_end_offset = segment.base_offset
+        batches = segment.scan(position, segment.base_offset)
+        try:
+            for batch_position, fields, view, at in batches:
+                if fields[0] < log.log_end_offset and fields[0] >= start:
+                    raise segment.corrupt(batch_position, f"offset {fields[0]} comes twice")
+                self._replay_batch(segment, batch_position, fields, view, at, start)
+        except CorruptSegment as error:
+            self._cut(segment, error)
+            return False
+        except KafkaError as error:
+            self._cut(segment, segment.corrupt(batch_position, str(error)))
+            return False
+        if segment is not log.segments[-1]:
+            segment.seal()
+        return True
+
+    def _replay_batch(
+        self,
+        segment: Segment,
+        position: int,
+        fields: HeaderFields,
+        view: memoryview,
+        at: int,
+        start: int,
+    ) -> None:
+        log = self._log
+        last_offset = fields[0] + fields[6]
+        if fields[0] >= start:
+            if fields[2] > log.leader_epochs.latest:
+                log.leader_epochs.assign(fields[2], fields[0])
+            completed = replay_batch(log.producers, fields, view, at)
+            if completed is not None and fields[5] & CONTROL:
+                log.producers.high_watermark_moved(last_offset + 1)
+                if not completed.is_commit:
+                    segment.add_aborted(
+                        AbortedTransactionEntry(
+                            completed.producer_id,
+                            completed.first_offset,
+                            completed.marker_offset,
+                            completed.last_stable_offset,
+                        )
+                    )
+        segment.index_batch(
+            position,
+            fields[1] + LENGTH_PREFIX_BYTES,
+            last_offset,
+            fields[8],
+            log.config.index_interval_bytes,
+        )
+        log.log_end_offset = last_offset + 1
+
+    def _cut(self, segment: Segment, error: CorruptSegment) -> None:
+        log = self._log
+        if log.log_end_offset < log.recovery_point:
+            raise error
+        cut_bytes = segment.size_bytes - error.position
+        _log.warning(
+            "%s: cut %d bytes that no checkpoint covers at byte %d (offset %d)",
+            segment.log_path,
+            cut_bytes,
+            error.position,
+            log.log_end_offset,
+        )
+        segment.size_bytes = error.position
+        segment.truncate_to_size()
+
+    def _drop_segments_after(self, index: int) -> None:
+        log = self._log
+        for segment in log.segments[index + 1 :]:
+            segment.close()
+            for suffix in SUFFIXES:
+                Path(segment.path(suffix)).unlink(missing_ok=True)
+        del log.segments[index + 1 :]
+
+    def _start_over_at(self, offset: int) -> None:
+        """The log ends before its start: records were deleted that a power cut then took. Begin empty at the start."""
+        log = self._log
+        self._drop_segments_after(-1)
+        log.log_end_offset = offset
+        log.recovery_point = offset

@@ -1,0 +1,430 @@
+"""A partition as its leader sees it: who may append, what is committed, and who waits for it.
+
+```
+LSO ≤ HW ≤ LEO     LEO grows with each write
+                   HW follows: at once, or when the disk has synced (flush policy)
+                   LSO follows the HW, held back by the oldest undecided transaction
+```
+
+Everything that decides about an append and the append itself happen in one synchronous step, so no lock is needed.
+Expected refusals are `KafkaError`s that the servicer turns into codes; times are milliseconds since 1970.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import Partition
+from oncelog.record.batch import BatchHeader, read_single_batch, stamp_log_append_time
+from oncelog.record.check import CheckRules, check_producer_batch
+from oncelog.record.control import MARKER_BYTES, Marker, MarkerType, encode_marker
+from oncelog.topic_config import TopicConfig
+from oncelog_storage.core.producer_state import KeptBatch, ProducerEntry
+from oncelog_storage.core.verification import VerificationGuard, Verifications
+from oncelog_storage.files import StorageFailed
+from oncelog_storage.log import MarkerToWrite, PartitionLog, client_batch
+
+_log = logging.getLogger(__name__)
+
+_NEVER_MS: Final = 2**53
+"""A flush.ms of this or more means never; the default is the largest i64."""
+_ANY_BYTES: Final = 2**31
+"""Told to waiters when something moved that is no append."""
+
+
+class Leadership(NamedTuple):
+    """What the metadata image says of this partition."""
+
+    leader: int
+    leader_epoch: int
+    is_here: bool
+    isr_count: int
+    replica_count: int
+
+
+class Appended(NamedTuple):
+    """Where a batch stands. `log_append_time` is -1 under CreateTime."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time: int
+    is_duplicate: bool = False
+
+
+class MarkerRequest(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    transaction_version: int
+
+
+class PartitionLeader:
+    """One partition of this node. `flush` asks for a sync of the log; `flushed` is called back when it is done."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        *,
+        flushes_always: bool,
+        request_flush: Callable[["PartitionLeader"], None],
+        request_checkpoint: Callable[["PartitionLeader"], None],
+        checkpoint_bytes: int,
+    ) -> None:
+        self.log = log
+        self.verifications = Verifications()
+        self.high_watermark = log.log_end_offset
+        log.producers.high_watermark_moved(self.high_watermark)
+        self.leadership = Leadership(-1, -1, False, 0, 0)
+        self.offline: str | None = None
+        self.coordinator_epoch = -1
+        self.is_flushing = False
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._flushes_always = flushes_always
+        self._request_flush = request_flush
+        self._request_checkpoint = request_checkpoint
+        self._checkpoint_bytes = checkpoint_bytes
+        self._commit_waiters: list[tuple[int, asyncio.Future[ErrorCode]]] = []
+        self._movement_waiters: set[Callable[[int], None]] = set()
+
+    @property
+    def partition(self) -> Partition:
+        return self.log.partition
+
+    @property
+    def config(self) -> TopicConfig:
+        return self.log.config
+
+    # What may be read.
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset a read_committed consumer may not reach (facts 9).
+
+        The smaller of the high watermark and the first offset of the oldest undecided transaction, and never below the
+        log's start, which may have passed that offset.
+        """
+        first_unstable = self.log.producers.first_unstable_offset()
+        if first_unstable is None or first_unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(first_unstable, self.log.log_start_offset)
+
+    def lso_holder(self) -> ProducerEntry | None:
+        """The producer whose open transaction holds the LSO below the HW."""
+        entry = self.log.producers.oldest_ongoing()
+        if entry is None or entry.current_txn_first_offset > self.last_stable_offset:
+            return None
+        return entry
+
+    # Refusals.
+
+    def require_leader(self) -> None:
+        """Raises KafkaError(NOT_LEADER_OR_FOLLOWER or KAFKA_STORAGE_ERROR)."""
+        if not self.leadership.is_here:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{self.partition} is led by node {self.leadership.leader}",
+            )
+        if self.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+
+    def require_leader_epoch(self, current_leader_epoch: int) -> None:
+        """The epoch a client believes in, -1 for none (KIP-320). Raises KafkaError(FENCED… or UNKNOWN_LEADER_EPOCH)."""
+        leader_epoch = self.leadership.leader_epoch
+        if 0 <= current_leader_epoch < leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        if current_leader_epoch > leader_epoch:
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def require_enough_replicas(self) -> None:
+        """acks=all needs min.insync.replicas, or all there are if the topic has fewer. Raises KafkaError."""
+        needed = min(self.config.min_insync_replicas, max(self.leadership.replica_count, 1))
+        if max(self.leadership.isr_count, 1) < needed:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.partition} has {self.leadership.isr_count} in-sync replicas, {needed} are needed",
+            )
+
+    def take_offline(self, failure: StorageFailed) -> KafkaError:
+        """Data that should be sound is not: serve nothing more from here. The other partitions go on."""
+        if self.offline is None:
+            self.offline = str(failure)
+            _log.error("%s is offline: %s", self.partition, failure)
+            self.release_waiters()
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+
+    # Produce.
+
+    def check_produced(self, records: bytes, now: int) -> BatchHeader:
+        """The header of a client's batch that may be appended as far as its bytes go. Raises KafkaError."""
+        header = read_single_batch(records, self.config.max_message_bytes)
+        config = self.config
+        rules = CheckRules(
+            config.is_compacted,
+            -(2**63) if config.is_log_append_time else now - config.timestamp_before_max_ms,
+            2**63 - 1 if config.is_log_append_time else now + config.timestamp_after_max_ms,
+        )
+        check_producer_batch(records, header, rules)
+        return header
+
+    def find_duplicate(self, header: BatchHeader) -> Appended | None:
+        """The answer to a batch that is here already: its first offset and timestamp (facts 9, rule 5)."""
+        if header.producer_id < 0:
+            return None
+        kept = self.log.producers.find_duplicate(client_batch(header))
+        return None if kept is None else self._repeated(kept)
+
+    def begin_verification(
+        self, header: BatchHeader, *, supports_epoch_bump: bool, now: int
+    ) -> VerificationGuard | None:
+        """The guard under which the coordinator must be asked; None when this transaction is known here.
+
+        Raises KafkaError(INVALID_PRODUCER_EPOCH) for a stale epoch.
+        """
+        producers = self.log.producers
+        error = producers.check_epoch(header.producer_id, header.producer_epoch)
+        if error:
+            raise _refused(error, header)
+        if producers.has_ongoing_transaction(header.producer_id, header.producer_epoch):
+            return None
+        return self.verifications.begin(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            supports_epoch_bump=supports_epoch_bump,
+            now=now,
+        )
+
+    def append_produced(
+        self,
+        records: bytes,
+        header: BatchHeader,
+        guard: VerificationGuard | None,
+        *,
+        needs_guard: bool,
+        now: int,
+    ) -> Appended:
+        """Rules 5 to 8 of facts 9, then the write. Raises KafkaError, KAFKA_STORAGE_ERROR included."""
+        if header.producer_id < 0:
+            return self._write(records, header, now)
+        producers = self.log.producers
+        batch = client_batch(header)
+        kept = producers.find_duplicate(batch)
+        if kept is not None:
+            return self._repeated(kept)
+        if (
+            header.is_transactional
+            and needs_guard
+            and not producers.has_ongoing_transaction(header.producer_id, header.producer_epoch)
+            and not self.verifications.is_verified(header.producer_id, guard)
+        ):
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has no transaction under way in {self.partition}",
+            )
+        error = producers.check_batch(batch, self.verifications.get(header.producer_id))
+        if error:
+            raise _refused(error, header)
+        appended = self._write(records, header, now)
+        if header.is_transactional:
+            self.verifications.appended(header.producer_id, header.producer_epoch, False)
+        return appended
+
+    def append_from_coordinator(
+        self,
+        records: bytes,
+        header: BatchHeader,
+        coordinator_epoch: int,
+        expected_base_offset: int | None,
+        now: int,
+    ) -> Appended:
+        """A coordinator's batch into its shard. Raises KafkaError.
+
+        A coordinator is an idempotent producer to its shard, so a retry of an append whose answer was lost is answered
+        with the first one's offset. It is fenced by its coordinator epoch, which the caller has made durable, and by
+        where it expects the log to end: one that has not read the newest record must not decide past it.
+        """
+        if coordinator_epoch < self.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} is older than {self.coordinator_epoch} in {self.partition}",
+            )
+        self.coordinator_epoch = coordinator_epoch
+        if header.producer_id >= 0:
+            batch = client_batch(header)
+            kept = self.log.producers.find_duplicate(batch)
+            if kept is not None:
+                return self._repeated(kept)
+            error = self.log.producers.check_batch(batch)
+            if error:
+                raise _refused(error, header)
+        if expected_base_offset is not None and expected_base_offset != self.log.log_end_offset:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"{self.partition} ends at {self.log.log_end_offset}, not at {expected_base_offset}",
+            )
+        return self._write(records, header, now)
+
+    def write_markers(self, requests: Sequence[MarkerRequest], now: int) -> list[ErrorCode]:
+        """Append these markers together, so that the LSO passes them in one step; one code each.
+
+        Raises KafkaError(KAFKA_STORAGE_ERROR) when none could be written.
+        """
+        codes: list[ErrorCode] = []
+        markers: list[MarkerToWrite] = []
+        seen: set[int] = set()
+        for request in requests:
+            if request.producer_id in seen:
+                # The check of a second marker of a producer needs the first one applied.
+                self._append_markers(markers, now)
+                markers, seen = [], set()
+            code = self.log.producers.check_marker(
+                request.producer_id,
+                request.producer_epoch,
+                request.coordinator_epoch,
+                request.transaction_version,
+            )
+            codes.append(code)
+            if not code:
+                seen.add(request.producer_id)
+                markers.append(_marker(request, now))
+        self._append_markers(markers, now)
+        return codes
+
+    def _append_markers(self, markers: list[MarkerToWrite], now: int) -> None:
+        if not markers:
+            return
+        try:
+            self.log.append_markers(markers, self.leadership.leader_epoch, now)
+        except StorageFailed as failure:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        for marker in markers:
+            self.verifications.appended(marker.producer_id, marker.producer_epoch, True)
+        self._grown(MARKER_BYTES * len(markers))
+
+    def _write(self, records: bytes, header: BatchHeader, now: int) -> Appended:
+        log_append_time = -1
+        to_write: bytes | bytearray = records
+        if self.config.is_log_append_time:
+            log_append_time = now
+            to_write = bytearray(records)
+            stamp_log_append_time(to_write, now)
+            header = replace(header, max_timestamp=now)
+        try:
+            base_offset = self.log.append(to_write, header, self.leadership.leader_epoch, now)
+        except StorageFailed as failure:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        self._grown(len(records))
+        return Appended(base_offset, base_offset + header.last_offset_delta, log_append_time)
+
+    def _repeated(self, kept: KeptBatch) -> Appended:
+        timestamp = kept.timestamp if self.config.is_log_append_time else -1
+        return Appended(kept.base_offset, kept.last_offset, timestamp, True)
+
+    # High watermark.
+
+    def _grown(self, size_bytes: int) -> None:
+        log = self.log
+        if log.bytes_since_checkpoint >= self._checkpoint_bytes:
+            self._request_checkpoint(self)
+        if self._flushes_always or log.unflushed_records >= log.config.flush_messages:
+            self._request_flush(self)
+        elif not self.is_flushing:
+            self.advance_high_watermark(log.log_end_offset, size_bytes)
+        if log.config.flush_ms < _NEVER_MS and self._flush_timer is None:
+            self._flush_timer = asyncio.get_running_loop().call_later(
+                log.config.flush_ms / 1000, self._flush_is_due
+            )
+
+    def _flush_is_due(self) -> None:
+        self._flush_timer = None
+        if self.log.unflushed_records:
+            self._request_flush(self)
+
+    def advance_high_watermark(self, offset: int, size_bytes: int = _ANY_BYTES) -> None:
+        """Records below `offset` are committed; whoever waits for them is told."""
+        self.high_watermark = offset
+        self.log.producers.high_watermark_moved(offset)
+        if self._commit_waiters:
+            still = []
+            for wanted, future in self._commit_waiters:
+                if offset > wanted:
+                    _resolve(future, ErrorCode.NONE)
+                else:
+                    still.append((wanted, future))
+            self._commit_waiters = still
+        for notify in tuple(self._movement_waiters):
+            notify(size_bytes)
+
+    async def wait_committed(self, last_offset: int, timeout_s: float) -> ErrorCode:
+        """NONE once the high watermark has passed `last_offset`; REQUEST_TIMED_OUT, or why it never will."""
+        if self.high_watermark > last_offset:
+            return ErrorCode.NONE
+        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        waiter = (last_offset, future)
+        self._commit_waiters.append(waiter)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await future
+        except TimeoutError:
+            return ErrorCode.REQUEST_TIMED_OUT
+        finally:
+            if waiter in self._commit_waiters:
+                self._commit_waiters.remove(waiter)
+
+    def watch(self, notify: Callable[[int], None]) -> None:
+        """Call `notify(bytes)` whenever HW or LSO move, until `unwatch`."""
+        self._movement_waiters.add(notify)
+
+    def unwatch(self, notify: Callable[[int], None]) -> None:
+        self._movement_waiters.discard(notify)
+
+    def release_waiters(self) -> None:
+        """Leadership, the topic or the disk is gone, or the node stops: nobody may wait on."""
+        code = (
+            ErrorCode.KAFKA_STORAGE_ERROR
+            if self.offline is not None
+            else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        )
+        for _, future in self._commit_waiters:
+            _resolve(future, code)
+        self._commit_waiters = []
+        for notify in tuple(self._movement_waiters):
+            notify(_ANY_BYTES)
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+
+
+def _resolve(future: "asyncio.Future[ErrorCode]", code: ErrorCode) -> None:
+    if not future.done():
+        future.set_result(code)
+
+
+def _refused(error: ErrorCode, header: BatchHeader) -> KafkaError:
+    return KafkaError(
+        error,
+        f"producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence}",
+    )
+
+
+def _marker(request: MarkerRequest, now: int) -> MarkerToWrite:
+    marker = Marker(
+        MarkerType.COMMIT if request.is_commit else MarkerType.ABORT, request.coordinator_epoch
+    )
+    batch = encode_marker(
+        marker,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        timestamp=now,
+    )
+    return MarkerToWrite(
+        request.producer_id,
+        request.producer_epoch,
+        request.coordinator_epoch,
+        request.is_commit,
+        batch,
+    )

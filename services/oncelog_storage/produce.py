@@ -1,0 +1,231 @@
+"""A Produce request from its bytes to its answers: check, verify, append, wait for commitment.
+
+At the wire's edge: it fills protobuf answers directly, since one object per partition more would cost as much as the
+append. The order is Kafka's: a repeated batch is answered before anything is asked of the coordinator (facts 9).
+"""
+
+from typing import Any, Final
+
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import INTERNAL_TOPICS, Partition
+from oncelog.record.batch import BatchHeader
+from oncelog.runtime import Clock
+from oncelog_storage.core.verification import VerificationGuard
+from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.partition import Appended, PartitionLeader
+from oncelog_storage.settings import StorageSettings
+from oncelog_storage.verifier import Verifier
+
+ACKS_ALL: Final = -1
+_PRODUCE_TIMEOUT_MS_MAX: Final = 3_600_000
+
+
+class _Item:
+    """One partition's batch on its way."""
+
+    __slots__ = ("answer", "appended", "guard", "header", "leader", "records")
+
+    def __init__(self, records: bytes, answer: pb.PartitionProduced) -> None:
+        self.records = records
+        self.answer = answer
+        self.leader: PartitionLeader
+        self.header: BatchHeader
+        self.guard: VerificationGuard | None = None
+        self.appended: Appended | None = None
+
+    def refuse(self, error: KafkaError) -> None:
+        answer = self.answer
+        answer.error_code = error.error_code
+        answer.error_message = error.message
+        answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+
+    @property
+    def is_refused(self) -> bool:
+        return self.answer.error_code != 0
+
+
+class ProduceHandler:
+    def __init__(
+        self,
+        settings: StorageSettings,
+        hosted: HostedPartitions,
+        verifier: Verifier,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._hosted = hosted
+        self._verifier = verifier
+        self._clock = clock
+
+    async def produce(self, request: pb.ProduceRequest) -> pb.ProduceResponse:
+        response = pb.ProduceResponse()
+        items: list[_Item] = []
+        for part in request.partitions:
+            answer = response.partitions.add(topic=part.topic, partition=part.partition)
+            items.append(_Item(part.records, answer))
+        refusal = self._check_all(request, items)
+        if refusal is not None:
+            for item in items:
+                item.refuse(refusal)
+            return response
+        if request.transactional_id and self._needs_verification(request, items):
+            async with self._verifier.turn(request.transactional_id):
+                await self._verify(request, items)
+                self._append_all(request, items)
+        else:
+            self._append_all(request, items)
+        if request.acks:
+            await self._wait_committed(request, items)
+        return response
+
+    def _check_all(self, request: pb.ProduceRequest, items: list[_Item]) -> KafkaError | None:
+        """Check each batch by itself; returns an error that refuses the whole request."""
+        if request.acks not in (-1, 0, 1):
+            return KafkaError(
+                ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; 0, 1 and -1 are known"
+            )
+        now = self._clock.now()
+        transactional_producers: set[int] = set()
+        for item in items:
+            answer = item.answer
+            try:
+                if answer.topic in INTERNAL_TOPICS:
+                    raise KafkaError(
+                        ErrorCode.INVALID_TOPIC_EXCEPTION,
+                        f"clients may not write to the internal topic {answer.topic}",
+                    )
+                item.leader = self._hosted.get(answer.topic, answer.partition)
+                if request.acks == ACKS_ALL:
+                    item.leader.require_enough_replicas()
+                item.header = item.leader.check_produced(item.records, now)
+            except KafkaError as error:
+                self._refuse(item, error)
+                continue
+            if item.header.is_transactional:
+                transactional_producers.add(item.header.producer_id)
+        if transactional_producers and not request.transactional_id:
+            return KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "transactional batches need a transactional.id",
+            )
+        if len(transactional_producers) > 1:
+            return KafkaError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                "transactional batches of one request must have one producer id",
+            )
+        return None
+
+    def _refuse(self, item: _Item, error: KafkaError) -> None:
+        item.refuse(error)
+        if error.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            leader, leader_epoch = self._hosted.leader_of(
+                Partition(item.answer.topic, item.answer.partition)
+            )
+            item.answer.leader = leader
+            item.answer.leader_epoch = leader_epoch
+
+    def _needs_verification(self, request: pb.ProduceRequest, items: list[_Item]) -> bool:
+        """Whether any batch would open a transaction in its partition; a repeated batch never does."""
+        if (
+            request.verification_mode != pb.ADD_PARTITION
+            and not self._settings.transaction_partition_verification_enable
+        ):
+            return False
+        for item in items:
+            if item.is_refused or not item.header.is_transactional:
+                continue
+            producers = item.leader.log.producers
+            header = item.header
+            if not producers.has_ongoing_transaction(header.producer_id, header.producer_epoch):
+                return True
+        return False
+
+    async def _verify(self, request: pb.ProduceRequest, items: list[_Item]) -> None:
+        """Ask once for all partitions that need it; the others go on as they are."""
+        now = self._clock.now()
+        asked: list[_Item] = []
+        for item in items:
+            if item.is_refused or not item.header.is_transactional:
+                continue
+            if item.leader.find_duplicate(item.header) is not None:
+                continue
+            try:
+                item.guard = item.leader.begin_verification(
+                    item.header,
+                    supports_epoch_bump=request.verification_mode == pb.ADD_PARTITION,
+                    now=now,
+                )
+            except KafkaError as error:
+                item.refuse(error)
+                continue
+            if item.guard is not None:
+                asked.append(item)
+        by_identity: dict[tuple[int, int], list[_Item]] = {}
+        for item in asked:
+            key = (item.header.producer_id, item.header.producer_epoch)
+            by_identity.setdefault(key, []).append(item)
+        for (producer_id, producer_epoch), group in by_identity.items():
+            codes = await self._verifier.ask(
+                request.transactional_id,
+                producer_id,
+                producer_epoch,
+                request.verification_mode,
+                [item.leader.partition for item in group],
+                request.timeout_ms or self._settings.request_timeout_ms,
+            )
+            for item, code in zip(group, codes, strict=True):
+                if code:
+                    item.refuse(
+                        KafkaError(
+                            code,
+                            f"the transaction coordinator did not let {request.transactional_id} into"
+                            f" {item.leader.partition}",
+                        )
+                    )
+
+    def _append_all(self, request: pb.ProduceRequest, items: list[_Item]) -> None:
+        now = self._clock.now()
+        needs_guard = (
+            request.verification_mode == pb.ADD_PARTITION
+            or self._settings.transaction_partition_verification_enable
+        )
+        for item in items:
+            if item.is_refused:
+                continue
+            try:
+                # Leadership, the topic or the disk may have gone while the coordinator was asked.
+                item.leader.require_leader()
+                item.appended = item.leader.append_produced(
+                    item.records, item.header, item.guard, needs_guard=needs_guard, now=now
+                )
+            except KafkaError as error:
+                self._refuse(item, error)
+                continue
+            item.answer.base_offset = item.appended.base_offset
+            item.answer.log_append_time_ms = item.appended.log_append_time
+            item.answer.log_start_offset = item.leader.log.log_start_offset
+
+    async def _wait_committed(self, request: pb.ProduceRequest, items: list[_Item]) -> None:
+        timeout_s = min(request.timeout_ms or 30_000, _PRODUCE_TIMEOUT_MS_MAX) / 1000
+        for item in items:
+            if item.appended is None:
+                continue
+            last_offset = item.appended.last_offset
+            if item.leader.high_watermark > last_offset:
+                continue
+            code = await item.leader.wait_committed(last_offset, timeout_s)
+            if code:
+                item.refuse(
+                    KafkaError(
+                        code,
+                        f"{item.leader.partition}: the batch at offset {item.appended.base_offset} is not known to be"
+                        " committed",
+                    )
+                )
+
+
+def refuse(answer: Any, error: KafkaError) -> None:
+    """Put an error into any answer with `error_code` and `error_message`."""
+    answer.error_code = error.error_code
+    answer.error_message = error.message

@@ -1,0 +1,394 @@
+"""One segment: a stretch of the log in a file, with its three indexes beside it.
+
+`<20-digit base offset>` + `.log` batches, `.index` offset → position, `.timeindex` timestamp → offset, `.txnindex`
+aborted transactions. Appends touch the `.log` only; index entries gather in memory and are written at the next
+checkpoint, since a crash before it scans this part of the log again anyway. A sealed segment's indexes are loaded when
+first asked for.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from oncelog.record.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES
+from oncelog.record.records import decode_batch
+from oncelog_storage.core.aborted_index import ENTRY_BYTES as ABORTED_ENTRY_BYTES
+from oncelog_storage.core.aborted_index import (
+    AbortedTransactionEntry,
+    CorruptAbortedIndex,
+    decode_entries,
+    encode_entry,
+    entries_below,
+)
+from oncelog_storage.core.offset_index import CorruptIndex, OffsetIndex
+from oncelog_storage.core.replay import CUT, CUT_HEADER, HeaderFields, whole_batch_at
+from oncelog_storage.core.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from oncelog_storage.core.time_index import TimeIndex, decode_entry
+from oncelog_storage.files import OpenFiles, StorageFailed, write_fully
+
+LOG_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+ABORTED_INDEX_SUFFIX: Final = ".txnindex"
+SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_INDEX_SUFFIX)
+
+_WALK_BYTES: Final = 16 * 1024
+_SCAN_BYTES: Final = 1 << 20
+
+
+class CorruptSegment(StorageFailed):
+    """Bytes in a segment that are no record batch, where one must be; `position` is where."""
+
+    def __init__(self, message: str, position: int = 0) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+def file_stem(offset: int) -> str:
+    return f"{offset:020d}"
+
+
+class _Indexes:
+    """A loaded segment's indexes, and how much of each is in its file already."""
+
+    __slots__ = ("aborted", "aborted_written", "offset", "offset_written", "time", "time_written")
+
+    def __init__(
+        self, offset: OffsetIndex, time: TimeIndex, aborted: list[AbortedTransactionEntry]
+    ) -> None:
+        self.offset = offset
+        self.time = time
+        self.aborted = aborted
+        self.offset_written = offset.size_bytes
+        self.time_written = time.size_bytes
+        self.aborted_written = len(aborted)
+
+
+class Segment:
+    """Offsets from `base_offset` on. `size_bytes` is what counts: bytes behind it were never acknowledged."""
+
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        files: OpenFiles,
+        *,
+        size_bytes: int = 0,
+        created_ms: int = 0,
+        is_new: bool = False,
+    ) -> None:
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.created_ms = created_ms
+        self.first_timestamp = -1
+        self._stem = str(directory / file_stem(base_offset))
+        self.log_path = self._stem + LOG_SUFFIX
+        self._files = files
+        self._bytes_since_entry = 0
+        self._max_timestamp = -1
+        self._max_timestamp_offset = base_offset
+        self._knows_max_timestamp = is_new
+        self._indexes: _Indexes | None = (
+            _Indexes(OffsetIndex(base_offset), TimeIndex(base_offset), []) if is_new else None
+        )
+
+    def path(self, suffix: str) -> str:
+        return self._stem + suffix
+
+    # Writing.
+
+    def write(self, buffers: tuple[bytes | memoryview, ...], size_bytes: int) -> None:
+        """Append bytes. Raises OSError; then `truncate_to_size` must succeed before the next write."""
+        descriptor = self._files.get(self.log_path, create=True)
+        write_fully(descriptor, buffers, self.size_bytes)
+        self.size_bytes += size_bytes
+
+    def truncate_to_size(self) -> None:
+        """Cut off what a failed write left behind `size_bytes`. Raises OSError."""
+        os.ftruncate(self._files.get(self.log_path, create=True), self.size_bytes)
+
+    def index_batch(
+        self,
+        position: int,
+        size_bytes: int,
+        last_offset: int,
+        max_timestamp: int,
+        interval_bytes: int,
+    ) -> None:
+        """Take a batch into the indexes: an entry whenever `interval_bytes` have gone by."""
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._max_timestamp_offset = last_offset
+        if self.first_timestamp < 0:
+            self.first_timestamp = max_timestamp
+        if self._bytes_since_entry > interval_bytes:
+            indexes = self._loaded()
+            indexes.offset.append(last_offset, position)
+            indexes.time.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size_bytes
+
+    def add_aborted(self, entry: AbortedTransactionEntry) -> None:
+        self._loaded().aborted.append(entry)
+
+    def seal(self) -> None:
+        """No more batches come: the largest timestamp goes into the time index, as Kafka does."""
+        if self._max_timestamp >= 0:
+            self._loaded().time.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+
+    def unwritten(self) -> list[tuple[str, int, bytes]]:
+        """(path, position, bytes) of index parts that are not in their files; empty parts create the files."""
+        indexes = self._indexes
+        if indexes is None:
+            return []
+        parts = [
+            (
+                self.path(OFFSET_INDEX_SUFFIX),
+                indexes.offset_written,
+                indexes.offset.bytes_from(indexes.offset_written),
+            ),
+            (
+                self.path(TIME_INDEX_SUFFIX),
+                indexes.time_written,
+                indexes.time.bytes_from(indexes.time_written),
+            ),
+        ]
+        if indexes.aborted or indexes.aborted_written:
+            start = indexes.aborted_written
+            data = b"".join(encode_entry(entry) for entry in indexes.aborted[start:])
+            parts.append((self.path(ABORTED_INDEX_SUFFIX), start * 34, data))
+        return parts
+
+    def written(self, parts: list[tuple[str, int, bytes]]) -> None:
+        """These parts are in their files now."""
+        indexes = self._indexes
+        if indexes is None:
+            return
+        for path, position, data in parts:
+            end = position + len(data)
+            if path.endswith(OFFSET_INDEX_SUFFIX):
+                indexes.offset_written = end
+            elif path.endswith(TIME_INDEX_SUFFIX):
+                indexes.time_written = end
+            else:
+                indexes.aborted_written = end // ABORTED_ENTRY_BYTES
+
+    # Indexes.
+
+    @property
+    def index_bytes(self) -> int:
+        return self._indexes.offset.size_bytes if self._indexes is not None else 0
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._indexes is not None
+
+    def unload(self) -> None:
+        """Give a sealed segment's indexes back; they are read again when needed. What no file has stays."""
+        indexes = self._indexes
+        if (
+            indexes is not None
+            and indexes.offset_written == indexes.offset.size_bytes
+            and indexes.time_written == indexes.time.size_bytes
+            and indexes.aborted_written == len(indexes.aborted)
+        ):
+            self._indexes = None
+
+    def _loaded(self) -> _Indexes:
+        if self._indexes is None:
+            self._indexes = self._load_indexes()
+        return self._indexes
+
+    def _load_indexes(self) -> _Indexes:
+        aborted = self.read_aborted_file()
+        try:
+            offset_index = OffsetIndex(self.base_offset, _read_file(self.path(OFFSET_INDEX_SUFFIX)))
+            time_index = TimeIndex(self.base_offset, _read_file(self.path(TIME_INDEX_SUFFIX)))
+            offset_index.check(self.size_bytes)
+            time_index.check()
+        except (CorruptIndex, FileNotFoundError):
+            # Both can be had from the log itself. They stay in memory: the next checkpoint of this segment's range
+            # is long over, and a damaged file is better left for a person to see.
+            return self._rebuilt(aborted)
+        return _Indexes(offset_index, time_index, aborted)
+
+    def _rebuilt(self, aborted: list[AbortedTransactionEntry]) -> _Indexes:
+        indexes = _Indexes(OffsetIndex(self.base_offset), TimeIndex(self.base_offset), aborted)
+        self._indexes = indexes
+        self._bytes_since_entry = 0
+        for position, fields, _, _ in self.scan(0, self.base_offset):
+            self.index_batch(
+                position, fields[1] + LENGTH_PREFIX_BYTES, fields[0] + fields[6], fields[8], 4096
+            )
+        self.seal()
+        return indexes
+
+    def read_aborted_file(self) -> list[AbortedTransactionEntry]:
+        """Raises CorruptSegment."""
+        path = self.path(ABORTED_INDEX_SUFFIX)
+        try:
+            return decode_entries(_read_file(path))
+        except FileNotFoundError:
+            return []
+        except CorruptAbortedIndex as error:
+            raise CorruptSegment(
+                f"{path}: {error}; stop the node and delete the *.snapshot files beside it,"
+                " and the next start builds it again"
+            ) from error
+
+    def rewind_indexes(self, offset: int) -> bool:
+        """Before a scan from `offset`: keep only what lies before it. False: unusable, scan from the beginning.
+
+        Raises CorruptSegment for the aborted index.
+        """
+        aborted: list[AbortedTransactionEntry] = []
+        if offset > self.base_offset:
+            aborted = entries_below(self.read_aborted_file(), offset)
+        try:
+            offset_index = OffsetIndex(self.base_offset, _read_file(self.path(OFFSET_INDEX_SUFFIX)))
+            time_index = TimeIndex(self.base_offset, _read_file(self.path(TIME_INDEX_SUFFIX)))
+            offset_index.truncate_from(offset)
+            time_index.truncate_from(offset)
+            offset_index.check(self.size_bytes)
+            time_index.check()
+            is_usable = True
+        except (CorruptIndex, FileNotFoundError):
+            offset_index, time_index = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
+            is_usable = False
+        self._indexes = _Indexes(offset_index, time_index, aborted)
+        self._max_timestamp, self._max_timestamp_offset = time_index.last()
+        self._knows_max_timestamp = True
+        return is_usable
+
+    def max_timestamp(self) -> tuple[int, int]:
+        """(largest timestamp in ms, offset of the batch's end that has it); (-1, …) in an empty segment."""
+        if not self._knows_max_timestamp:
+            self._max_timestamp, self._max_timestamp_offset = self._last_time_entry()
+            self._knows_max_timestamp = True
+        return self._max_timestamp, self._max_timestamp_offset
+
+    def _last_time_entry(self) -> tuple[int, int]:
+        if self._indexes is not None:
+            return self._indexes.time.last()
+        try:
+            with open(self.path(TIME_INDEX_SUFFIX), "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size >= TIME_ENTRY_BYTES and size % TIME_ENTRY_BYTES == 0:
+                    file.seek(size - TIME_ENTRY_BYTES)
+                    return decode_entry(file.read(TIME_ENTRY_BYTES), self.base_offset)
+        except FileNotFoundError:
+            pass
+        return self._loaded().time.last()
+
+    def aborted(self) -> list[AbortedTransactionEntry]:
+        return self._loaded().aborted
+
+    # Reading.
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch begins that ends at or above `offset`; `size_bytes` when there is none."""
+        position = self._loaded().offset.lookup(offset)
+        descriptor = self._descriptor()
+        while position < self.size_bytes:
+            chunk = os.pread(descriptor, min(_WALK_BYTES, self.size_bytes - position), position)
+            at = 0
+            while at + HEADER_BYTES <= len(chunk):
+                fields = HEADER.unpack_from(chunk, at)
+                if fields[1] < HEADER_BYTES - LENGTH_PREFIX_BYTES or fields[3] != 2:
+                    raise self.corrupt(position + at, "no record batch begins there")
+                if fields[0] + fields[6] >= offset:
+                    return position + at
+                at += fields[1] + LENGTH_PREFIX_BYTES
+            if at == 0:
+                raise self.corrupt(position, "a batch header is cut")
+            position += at
+        return self.size_bytes
+
+    def read(self, position: int, upper_offset: int, bytes_max: int) -> tuple[bytes, int]:
+        """(whole batches from `position` that begin below `upper_offset`, offset behind the last).
+
+        At least one batch if there is one, even if it is larger than `bytes_max`. Raises CorruptSegment rather than
+        serve a batch that fails its CRC.
+        """
+        available = self.size_bytes - position
+        if available <= 0:
+            return b"", -1
+        descriptor = self._descriptor()
+        data = os.pread(descriptor, min(available, max(bytes_max, HEADER_BYTES)), position)
+        if len(data) >= HEADER_BYTES:
+            first_bytes = HEADER.unpack_from(data)[1] + LENGTH_PREFIX_BYTES
+            if len(data) < first_bytes <= available:
+                data = os.pread(descriptor, first_bytes, position)
+        view, at, next_offset, offset_min = memoryview(data), 0, -1, self.base_offset
+        while at < len(data):
+            fields, reason = whole_batch_at(view, at, offset_min)
+            if reason:
+                if at and reason in CUT:
+                    break
+                raise self.corrupt(position + at, reason)
+            if fields[0] >= upper_offset:
+                break
+            next_offset = offset_min = fields[0] + fields[6] + 1
+            at += fields[1] + LENGTH_PREFIX_BYTES
+        return (data if at == len(data) else data[:at]), next_offset
+
+    def scan(
+        self, position: int, offset_min: int
+    ) -> Iterator[tuple[int, HeaderFields, memoryview, int]]:
+        """(position, header, buffer, place in buffer) of each batch from `position` on. Raises CorruptSegment."""
+        descriptor = self._descriptor()
+        chunk_bytes = _SCAN_BYTES
+        while position < self.size_bytes:
+            wanted = min(chunk_bytes, self.size_bytes - position)
+            view, at = memoryview(os.pread(descriptor, wanted, position)), 0
+            while at < len(view):
+                fields, reason = whole_batch_at(view, at, offset_min)
+                if reason:
+                    break
+                yield position + at, fields, view, at
+                offset_min = fields[0] + fields[6] + 1
+                at += fields[1] + LENGTH_PREFIX_BYTES
+            else:
+                position += at
+                chunk_bytes = _SCAN_BYTES
+                continue
+            position += at
+            needed = HEADER_BYTES if reason == CUT_HEADER else fields[1] + LENGTH_PREFIX_BYTES
+            if reason not in CUT or position + needed > self.size_bytes:
+                raise self.corrupt(position, reason)
+            chunk_bytes = max(_SCAN_BYTES, needed)
+
+    def find_timestamp(self, timestamp: int, offset_min: int) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record from `offset_min` on that is not older."""
+        start = max(self._loaded().time.lookup(timestamp), offset_min)
+        for _, fields, view, at in self.scan(self.position_of(start), self.base_offset):
+            if fields[8] < timestamp or fields[0] + fields[6] < offset_min:
+                continue
+            for record in decode_batch(view, at):
+                if record.offset >= offset_min and record.timestamp >= timestamp:
+                    return record.timestamp, record.offset, fields[2]
+        return None
+
+    def corrupt(self, position: int, reason: str) -> CorruptSegment:
+        return CorruptSegment(
+            f"{self.log_path} is damaged at byte {position} ({reason}); restore the file from a backup or delete the"
+            " topic, then restart the node",
+            position,
+        )
+
+    def _descriptor(self) -> int:
+        try:
+            return self._files.get(self.log_path, create=self.size_bytes == 0)
+        except FileNotFoundError as error:
+            raise CorruptSegment(
+                f"{self.log_path} is missing; restore it from a backup or delete the topic, then restart the node"
+            ) from error
+
+    def close(self) -> None:
+        self._files.close(self.log_path)
+
+
+def _read_file(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()

@@ -1,0 +1,246 @@
+"""The storage service: protobuf in, protobuf out, decisions elsewhere.
+
+Expected errors are codes in the answers; nothing is raised that a client should see.
+"""
+
+from typing import Any, Final
+
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.api.v1 import types_pb2
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import Partition
+from oncelog.record.batch import BatchHeader, read_single_batch
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog.runtime import Clock
+from oncelog_storage import offsets
+from oncelog_storage.core.producer_state import ProducerEntry
+from oncelog_storage.fetch import FetchHandler
+from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.partition import MarkerRequest, PartitionLeader
+from oncelog_storage.produce import ProduceHandler, refuse
+
+_APPEND_TIMEOUT_MS: Final = 30_000
+
+
+class StorageServicer:
+    def __init__(
+        self,
+        hosted: HostedPartitions,
+        metadata: MetadataFollower,
+        produce: ProduceHandler,
+        fetch: FetchHandler,
+        clock: Clock,
+    ) -> None:
+        self._hosted = hosted
+        self._metadata = metadata
+        self._produce = produce
+        self._fetch = fetch
+        self._clock = clock
+
+    async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
+        return await self._produce.produce(request)
+
+    async def Append(self, request: pb.AppendRequest, context: Any) -> pb.AppendResponse:
+        response = pb.AppendResponse(base_offset=-1)
+        try:
+            leader = self._hosted.get(request.partition.topic, request.partition.partition)
+            leader.require_enough_replicas()
+            header = _coordinator_batch(request.records, leader)
+            self._hosted.admit_coordinator(leader, request.coordinator_epoch)
+            appended = leader.append_from_coordinator(
+                request.records,
+                header,
+                request.coordinator_epoch,
+                request.expected_base_offset if request.HasField("expected_base_offset") else None,
+                self._clock.now(),
+            )
+            if leader.high_watermark <= appended.last_offset:
+                timeout_s = (request.timeout_ms or _APPEND_TIMEOUT_MS) / 1000
+                code = await leader.wait_committed(appended.last_offset, timeout_s)
+                if code:
+                    raise KafkaError(
+                        code, f"the batch at offset {appended.base_offset} is not known committed"
+                    )
+            response.base_offset = appended.base_offset
+        except KafkaError as error:
+            refuse(response, error)
+        return response
+
+    async def Fetch(self, request: pb.FetchRequest, context: Any) -> pb.FetchResponse:
+        return await self._fetch.fetch(request)
+
+    async def ListOffsets(
+        self, request: pb.ListOffsetsRequest, context: Any
+    ) -> pb.ListOffsetsResponse:
+        response = pb.ListOffsetsResponse()
+        is_committed_only = request.isolation_level == types_pb2.READ_COMMITTED
+        for part in request.partitions:
+            answer = response.partitions.add(
+                topic=part.topic,
+                partition=part.partition,
+                timestamp_ms=-1,
+                offset=-1,
+                leader_epoch=-1,
+            )
+            try:
+                leader = self._hosted.get(part.topic, part.partition)
+                leader.require_leader_epoch(part.current_leader_epoch)
+                answer.timestamp_ms, answer.offset, answer.leader_epoch = offsets.list_offset(
+                    leader, part.timestamp_ms, is_committed_only=is_committed_only
+                )
+            except KafkaError as error:
+                answer.error_code = error.error_code
+        return response
+
+    async def OffsetsForLeaderEpoch(
+        self, request: pb.OffsetsForLeaderEpochRequest, context: Any
+    ) -> pb.OffsetsForLeaderEpochResponse:
+        response = pb.OffsetsForLeaderEpochResponse()
+        for part in request.partitions:
+            answer = response.partitions.add(
+                topic=part.topic, partition=part.partition, leader_epoch=-1, end_offset=-1
+            )
+            try:
+                leader = self._hosted.get(part.topic, part.partition)
+                leader.require_leader_epoch(part.current_leader_epoch)
+                answer.leader_epoch, answer.end_offset = offsets.end_offset_for(
+                    leader, part.leader_epoch
+                )
+            except KafkaError as error:
+                answer.error_code = error.error_code
+        return response
+
+    async def WriteTxnMarkers(
+        self, request: pb.WriteTxnMarkersRequest, context: Any
+    ) -> pb.WriteTxnMarkersResponse:
+        """Markers of one partition are written together, whatever their order in the request (facts 3, 9)."""
+        response = pb.WriteTxnMarkersResponse()
+        by_partition: dict[Partition, list[tuple[MarkerRequest, types_pb2.PartitionError]]] = {}
+        for marker in request.markers:
+            result = response.results.add(producer_id=marker.producer_id)
+            wanted = MarkerRequest(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.commit,
+                marker.coordinator_epoch,
+                marker.transaction_version,
+            )
+            for each in marker.partitions:
+                answer = result.partitions.add(topic=each.topic, partition=each.partition)
+                partition = Partition(each.topic, each.partition)
+                by_partition.setdefault(partition, []).append((wanted, answer))
+        for partition, group in by_partition.items():
+            await self._write_markers(partition, group)
+        return response
+
+    async def _write_markers(
+        self,
+        partition: Partition,
+        group: list[tuple[MarkerRequest, types_pb2.PartitionError]],
+    ) -> None:
+        try:
+            leader = self._hosted.get(*partition)
+            leader.require_enough_replicas()
+            codes = leader.write_markers([wanted for wanted, _ in group], self._clock.now())
+            last_offset = leader.log.log_end_offset - 1
+            if leader.high_watermark <= last_offset and ErrorCode.NONE in codes:
+                code = await leader.wait_committed(last_offset, _APPEND_TIMEOUT_MS / 1000)
+                codes = [each or code for each in codes]
+        except KafkaError as error:
+            for _, answer in group:
+                refuse(answer, error)
+            return
+        for (_, answer), code in zip(group, codes, strict=True):
+            answer.error_code = code
+
+    async def DescribeProducers(
+        self, request: pb.DescribeProducersRequest, context: Any
+    ) -> pb.DescribeProducersResponse:
+        response = pb.DescribeProducersResponse()
+        for part in request.partitions:
+            answer = response.partitions.add(topic=part.topic, partition=part.partition)
+            try:
+                leader = self._hosted.get(part.topic, part.partition)
+            except KafkaError as error:
+                refuse(answer, error)
+                continue
+            for entry in leader.log.producers.entries():
+                _describe_producer(answer.producers.add(), entry)
+        return response
+
+    async def DescribePartitions(
+        self, request: pb.DescribePartitionsRequest, context: Any
+    ) -> pb.DescribePartitionsResponse:
+        response = pb.DescribePartitionsResponse()
+        wanted = [Partition(part.topic, part.partition) for part in request.partitions]
+        for partition in wanted or self._hosted.led_here():
+            answer = response.partitions.add(topic=partition.topic, partition=partition.partition)
+            answer.lso_holder.producer_id = -1
+            try:
+                _describe_partition(answer, self._hosted.get(*partition))
+            except KafkaError as error:
+                answer.error_code = error.error_code
+        return response
+
+    async def DeleteRecords(
+        self, request: pb.DeleteRecordsRequest, context: Any
+    ) -> pb.DeleteRecordsResponse:
+        response = pb.DeleteRecordsResponse()
+        moved = []
+        for part in request.partitions:
+            answer = response.partitions.add(
+                topic=part.topic, partition=part.partition, low_watermark=-1
+            )
+            try:
+                leader = self._hosted.get(part.topic, part.partition)
+                answer.low_watermark = offsets.delete_records(leader, part.before_offset)
+                moved.append((leader, answer))
+            except KafkaError as error:
+                answer.error_code = error.error_code
+        if moved:
+            await self._keep_log_starts(moved)
+        return response
+
+    async def _keep_log_starts(
+        self,
+        moved: list[tuple[PartitionLeader, pb.DeleteRecordsResponse.Partition]],
+    ) -> None:
+        try:
+            await self._hosted.keep_log_starts([leader for leader, _ in moved])
+        except KafkaError as error:
+            for _, answer in moved:
+                answer.error_code, answer.low_watermark = error.error_code, -1
+
+
+def _coordinator_batch(records: bytes, leader: PartitionLeader) -> BatchHeader:
+    """The header of a coordinator's batch: trusted inside, whole outside. Raises KafkaError."""
+    header = read_single_batch(records, leader.config.max_message_bytes)
+    if header.is_control or header.record_count != header.last_offset_delta + 1:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, "a coordinator appends data batches with every offset"
+        )
+    return header
+
+
+def _describe_producer(answer: pb.ActiveProducer, entry: ProducerEntry) -> None:
+    answer.producer_id = entry.producer_id
+    answer.producer_epoch = entry.producer_epoch
+    answer.last_sequence = entry.last_sequence
+    answer.last_timestamp_ms = entry.last_timestamp
+    answer.coordinator_epoch = entry.coordinator_epoch
+    answer.current_txn_start_offset = entry.current_txn_first_offset
+
+
+def _describe_partition(answer: pb.PartitionDescription, leader: PartitionLeader) -> None:
+    log = leader.log
+    answer.log_start_offset = log.log_start_offset
+    answer.log_end_offset = log.log_end_offset
+    answer.high_watermark = leader.high_watermark
+    answer.last_stable_offset = leader.last_stable_offset
+    answer.size_bytes = log.size_bytes
+    answer.segment_count = len(log.segments)
+    answer.leader_epoch = leader.leadership.leader_epoch
+    answer.open_transaction_count = log.producers.ongoing_count
+    holder = leader.lso_holder()
+    if holder is not None:
+        _describe_producer(answer.lso_holder, holder)

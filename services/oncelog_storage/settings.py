@@ -1,0 +1,82 @@
+"""Every knob of a storage node. Environment: `ONCELOG_STORAGE_` + the name in capitals."""
+
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class FlushPolicy(StrEnum):
+    """When an acknowledged record is on the disk itself, not only with the operating system."""
+
+    OS = "os"
+    """Written before the answer, synced by the operating system and by checkpoints: survives a kill of the process, not
+    of the machine. A topic's flush.messages and flush.ms are honoured. Kafka's default; replication covers the rest."""
+    ALWAYS = "always"
+    """Synced before each answer and before consumers see it: survives a power cut, at the price of a sync per group of
+    appends."""
+
+
+class StorageSettings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="ONCELOG_STORAGE_")
+
+    data_dir: Path = Field(
+        default=Path("oncelog-data/storage"), description="Folder of this node's partitions."
+    )
+    flush_policy: FlushPolicy = Field(
+        default=FlushPolicy.OS, description="os or always; see FlushPolicy."
+    )
+    checkpoint_bytes: int = Field(
+        default=16 * 1024 * 1024,
+        ge=1024,
+        description="Bytes appended to a partition between two checkpoints: what a crash makes the next start scan.",
+    )
+    checkpoint_interval_ms: int = Field(
+        default=60_000,
+        ge=10,
+        description="A partition with appends is checkpointed at least this often.",
+    )
+    retention_check_interval_ms: int = Field(
+        default=300_000,
+        ge=10,
+        description="How often retention.ms and retention.bytes are applied.",
+    )
+    producer_id_expiration_ms: int = Field(
+        default=86_400_000,
+        ge=1,
+        description="A producer silent this long, with nothing open, is forgotten (facts 10).",
+    )
+    producer_id_expiration_check_interval_ms: int = Field(
+        default=600_000, ge=10, description="How often silent producers are looked for."
+    )
+    transaction_partition_verification_enable: bool = Field(
+        default=True,
+        description="Ask the coordinator before a TV1 transaction enters a partition. TV2 always asks.",
+    )
+    add_partitions_retry_backoff_ms: int = Field(
+        default=20,
+        ge=1,
+        description="Pause between tries while the last transaction completes (TV2).",
+    )
+    add_partitions_retry_backoff_max_ms: int = Field(
+        default=100, ge=0, description="After this, CONCURRENT_TRANSACTIONS goes to the producer."
+    )
+    request_timeout_ms: int = Field(
+        default=30_000,
+        ge=1,
+        description="Longest wait for a coordinator, whatever a producer allows.",
+    )
+    fetch_bytes_max: int = Field(
+        default=55 * 1024 * 1024, ge=1024, description="Largest fetch answer, whatever is asked."
+    )
+    fetch_waiters_max: int = Field(
+        default=10_000,
+        ge=0,
+        description="Fetches that may wait for data at once; one more is answered at once with what there is.",
+    )
+    open_files_max: int = Field(
+        default=512,
+        ge=16,
+        description="Segment files held open; the least recently used is closed.",
+    )

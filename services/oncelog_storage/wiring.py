@@ -1,0 +1,100 @@
+"""Builds a storage node: the only place where its parts meet."""
+
+import asyncio
+import logging
+
+from oncelog.errors import OncelogError
+from oncelog.record.check import warm_up
+from oncelog.rpc.directory import Directory
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog.runtime import Clock, SystemClock
+from oncelog_storage.fetch import FetchHandler
+from oncelog_storage.files import OpenFiles
+from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.log_directory import LogDirectory
+from oncelog_storage.maintenance import Maintenance
+from oncelog_storage.produce import ProduceHandler
+from oncelog_storage.servicer import StorageServicer
+from oncelog_storage.settings import StorageSettings
+from oncelog_storage.verifier import Verifier
+
+_log = logging.getLogger(__name__)
+
+
+class StorageRole:
+    """A storage node; `servicer` answers the Storage service once `start` has returned."""
+
+    def __init__(
+        self,
+        settings: StorageSettings,
+        node_id: int,
+        metadata: MetadataFollower,
+        directory: Directory,
+        clock: Clock,
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._log_directory = LogDirectory(settings.data_dir)
+        self._hosted = HostedPartitions(
+            settings,
+            node_id,
+            metadata,
+            clock,
+            self._log_directory,
+            OpenFiles(settings.open_files_max),
+        )
+        self.maintenance = Maintenance(settings, self._hosted, self._log_directory, clock)
+        verifier = Verifier(settings, metadata, directory)
+        self._fetch = FetchHandler(settings, self._hosted)
+        self._warm_up: asyncio.Task[None] | None = None
+        self.servicer = StorageServicer(
+            self._hosted,
+            metadata,
+            ProduceHandler(settings, self._hosted, verifier, clock),
+            self._fetch,
+            clock,
+        )
+
+    async def start(self) -> None:
+        """Take the folder, make its partitions whole, serve. Raises OncelogError with a one-line reason."""
+        image = self._metadata.image
+        self._log_directory.open(image.cluster_id, self._node_id)
+        try:
+            await asyncio.to_thread(self._hosted.recover_all)
+        except OSError as error:
+            self._log_directory.close()
+            raise OncelogError(
+                f"cannot read the data folder {self._log_directory.path}: {error.strerror}; check the disk and the"
+                " folder's permissions"
+            ) from error
+        # The image may have moved on while the folder was read.
+        self._hosted.image_changed(image, self._metadata.image)
+        self._metadata.on_change(self._hosted.image_changed)
+        self.maintenance.start()
+        self._warm_up = asyncio.create_task(asyncio.to_thread(warm_up), name="storage warm-up")
+        _log.info(
+            "storage node %d serves %d partitions from %s",
+            self._node_id,
+            len(self._hosted),
+            self._log_directory.path,
+        )
+
+    async def stop(self) -> None:
+        """Answer who waits, checkpoint every partition, release the folder."""
+        self._fetch.stop()
+        if self._warm_up is not None:
+            await self._warm_up
+        await self.maintenance.stop()
+        self._hosted.close()
+        self._log_directory.close()
+
+
+def build_storage(
+    settings: StorageSettings,
+    node_id: int,
+    metadata: MetadataFollower,
+    directory: Directory,
+    clock: Clock | None = None,
+) -> StorageRole:
+    """A storage node that is not started yet. `metadata` should hold an image by the time of `start`."""
+    return StorageRole(settings, node_id, metadata, directory, clock or SystemClock())

@@ -1,0 +1,389 @@
+"""A cluster as a client sees it: who leads what, and calls that are repeated until somebody answers them.
+
+Bootstrap addresses are asked in turn for the metadata; leaders are then spoken to directly, one connection each. A call
+that fails with a retriable code, or loses its answer, is repeated with growing pauses until its deadline. That is safe
+for every call here: all of them read, or are idempotent by a sequence, a nonce or a name (facts 9, SPARK sink calls).
+
+One version of each API is spoken, present in Kafka 2.7 and later; a broker without it is named in the error.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version as installed_version
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from oncelog.client.connection import Connection, Deadline
+from oncelog.client.core.addresses import Address
+from oncelog.errors import ErrorCode, KafkaError, OncelogError, error_code_of
+from oncelog.ids import NodeId, Partition
+from oncelog.protocol import versions
+from oncelog.protocol.messages import Schema, schema_of
+from oncelog.protocol.private_api import CLIENT_SOFTWARE_NAME, KEY_OF_METHOD
+
+SPOKEN: Final[Mapping[int, int]] = {
+    versions.PRODUCE: 12,
+    versions.FETCH: 12,
+    versions.LIST_OFFSETS: 6,
+    versions.METADATA: 9,
+    versions.CREATE_TOPICS: 5,
+}
+"""api key → the version this client speaks. Produce 12 lets the leader add a partition to the transaction (KIP-890)."""
+
+API_VERSIONS_VERSION: Final = 3
+READ_COMMITTED: Final = 1
+
+EARLIEST_TIMESTAMP: Final = -2
+LATEST_TIMESTAMP: Final = -1
+
+_TOPIC_APPEARS_MS: Final = 2_000
+"""How long a topic may be unknown: metadata of a topic just created reaches every broker within this."""
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """How long a client waits. All in milliseconds."""
+
+    client_id: str = "oncelog"
+    bootstrap_timeout_ms: int = 10_000
+    """Until the first metadata must have come; short, so that a wrong address is told soon."""
+    request_timeout_ms: int = 30_000
+    """Until one request must be answered."""
+    call_timeout_ms: int = 120_000
+    """Until a call with its repetitions must have succeeded: longer than a broker's restart."""
+    backoff_min_ms: int = 20
+    backoff_max_ms: int = 1_000
+
+
+class _Leaders(NamedTuple):
+    addresses: Mapping[NodeId, Address]
+    leaders: Mapping[Partition, NodeId]
+    partition_counts: Mapping[str, int]
+
+
+class Cluster:
+    """Blocking calls to a cluster. Connections open as needed; `close` closes them. Not for two threads at a time."""
+
+    def __init__(
+        self, bootstrap: Sequence[Address], settings: ClientSettings | None = None
+    ) -> None:
+        self._bootstrap = tuple(bootstrap)
+        self.settings = settings or ClientSettings()
+        self._connections: dict[Address, Connection] = {}
+        self._served: dict[Address, Mapping[int, tuple[int, int]]] = {}
+        self._topology = _Leaders({}, {}, {})
+        self._has_answered = False
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---------------------------------------------------------------------------------------------- metadata
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """Topic → number of partitions, asked anew. Raises OncelogError naming a topic that does not exist."""
+        names = sorted(set(topics))
+        self.refresh(names)
+        return {name: self._topology.partition_counts[name] for name in names}
+
+    def refresh(self, topics: Sequence[str]) -> None:
+        """Learn the leaders of these topics. Raises OncelogError naming a topic that does not exist."""
+        appears = Deadline(min(_TOPIC_APPEARS_MS, self.settings.call_timeout_ms // 4))
+
+        def attempt() -> None:
+            response = self._call_any(self._metadata_request(topics))
+            for topic in response.topics:
+                code = error_code_of(topic.error_code.value)
+                if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and appears.has_passed:
+                    raise OncelogError(
+                        f"topic {topic.name!r} does not exist: create it first, "
+                        f"for example with `oncelog topics create {topic.name}`"
+                    )
+                if code is not ErrorCode.NONE:
+                    raise KafkaError(code, f"metadata of topic {topic.name!r}")
+            self._take(response)
+
+        self.retrying(attempt)
+
+    def leader_of(self, partition: Partition) -> Address:
+        """The leader's address as the newest metadata knows it; asks when it knows none.
+
+        Raises KafkaError(LEADER_NOT_AVAILABLE), which `retrying` repeats, and OncelogError for no such partition.
+        """
+        if partition not in self._topology.leaders:
+            self.refresh([partition.topic])
+        count = self._topology.partition_counts.get(partition.topic, 0)
+        if partition.partition >= count:
+            raise OncelogError(
+                f"topic {partition.topic!r} has {count} partitions; there is no partition "
+                f"{partition.partition}"
+            )
+        address = self._topology.addresses.get(self._topology.leaders[partition])
+        if address is None:
+            self.forget_leaders(partition.topic)
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader now")
+        return address
+
+    # ---------------------------------------------------------------------------------------------- calls
+
+    def list_offsets(self, timestamps: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Partition → offset at read_committed: -1 asks for the LSO, -2 for the first offset, others are milliseconds.
+
+        A time after the last record answers -1. Each leader is asked once for all its partitions.
+        """
+        found: dict[Partition, int] = {}
+
+        def attempt() -> None:
+            wanted: dict[Address, list[Partition]] = {}
+            for partition in timestamps:
+                if partition not in found:
+                    wanted.setdefault(self.leader_of(partition), []).append(partition)
+            for address, partitions in wanted.items():
+                request = _list_offsets_request({key: timestamps[key] for key in partitions})
+                response = self._call(address, versions.LIST_OFFSETS, request)
+                for partition, answer in _by_partition(response.topics):
+                    self.check_partition(partition, answer.error_code.value)
+                    found[partition] = answer.offset
+
+        self.retrying(attempt)
+        return found
+
+    def private_call(self, method: str, request: Any) -> Any:
+        """A sink call (`oncelog.protocol.private_api`), repeated while its code is retriable.
+
+        Raises OncelogError when the broker is not oncelog, and KafkaError for codes that are final.
+        """
+
+        def attempt() -> Any:
+            connection = self._any_connection()
+            if KEY_OF_METHOD[method] not in self._served[connection.address]:
+                raise OncelogError(
+                    f"the broker at {connection.address} does not offer {method}: the exactly-once "
+                    "sink needs an oncelog cluster; for other brokers use Spark's own Kafka sink"
+                )
+            deadline = Deadline(self.settings.request_timeout_ms)
+            try:
+                response = connection.call_private(method, request, deadline)
+            except KafkaError:
+                self._drop(connection)
+                raise
+            if response.error_code:
+                message = response.error_message if hasattr(response, "error_message") else ""
+                raise KafkaError(error_code_of(response.error_code), f"{method}: {message}")
+            return response
+
+        return self.retrying(attempt)
+
+    def create_topic(
+        self, name: str, partitions: int, configs: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic with the default replication; one that exists already is left as it is."""
+        types = schema_of(versions.CREATE_TOPICS, SPOKEN[versions.CREATE_TOPICS]).request_types
+        topic = types.CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=-1,
+            assignments=(),
+            configs=tuple(
+                types.CreatableTopicConfig(name=key, value=value)
+                for key, value in (configs or {}).items()
+            ),
+        )
+        request = types.CreateTopicsRequest(topics=(topic,))
+
+        def attempt() -> None:
+            response = self._call_any((versions.CREATE_TOPICS, request))
+            code = error_code_of(response.topics[0].error_code.value)
+            if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                raise KafkaError(code, f"create topic {name!r}: {response.topics[0].error_message}")
+
+        self.retrying(attempt)
+
+    def open_connection(self, address: Address) -> Connection:
+        """A connection of the caller's own, for pipelining; its versions are checked. The caller closes it."""
+        timeout_ms = (
+            self.settings.request_timeout_ms
+            if self._has_answered
+            else self.settings.bootstrap_timeout_ms
+        )
+        deadline = Deadline(timeout_ms)
+        connection = Connection.connect(address, self.settings.client_id, deadline)
+        if address not in self._served:
+            self._served[address] = _negotiate(connection, deadline)
+        return connection
+
+    def schema(self, address: Address, api_key: int) -> Schema:
+        """The version this client speaks. Raises OncelogError when the broker at `address` does not serve it."""
+        version = SPOKEN[api_key]
+        low, high = self._served[address].get(api_key, (0, -1))
+        if not low <= version <= high:
+            name = versions.APIS[api_key].name
+            offers = f"versions {low} to {high}" if high >= 0 else "none"
+            raise OncelogError(
+                f"the broker at {address} offers {offers} of {name}; this client needs version {version}"
+            )
+        return schema_of(api_key, version)
+
+    def check_partition(self, partition: Partition, error_code: int) -> None:
+        """Raise KafkaError for a code that is not NONE; one that tells of another leader drops what we know."""
+        code = error_code_of(error_code)
+        if code is ErrorCode.NONE:
+            return
+        if code.is_retriable:
+            self.forget_leaders(partition.topic)
+        raise KafkaError(code, str(partition))
+
+    def retrying(self, attempt: Callable[[], ResultT], timeout_ms: int | None = None) -> ResultT:
+        """Call until it does not raise a retriable KafkaError, or the time is over; then the last error is raised."""
+        deadline = Deadline(self.settings.call_timeout_ms if timeout_ms is None else timeout_ms)
+        backoff_ms = float(self.settings.backoff_min_ms)
+        while True:
+            try:
+                return attempt()
+            except KafkaError as error:
+                if not error.error_code.is_retriable or deadline.left_s < backoff_ms / 1000:
+                    raise
+                if error.error_code is ErrorCode.NETWORK_EXCEPTION:
+                    self.forget_leaders()
+            time.sleep(backoff_ms / 1000 * random.uniform(0.8, 1.2))
+            backoff_ms = min(backoff_ms * 2, self.settings.backoff_max_ms)
+
+    # ---------------------------------------------------------------------------------------------- inside
+
+    def _call(self, address: Address, api_key: int, request: Any) -> Any:
+        connection = self._connection(address)
+        schema = self.schema(address, api_key)
+        try:
+            return connection.call(schema, request, Deadline(self.settings.request_timeout_ms))
+        except KafkaError:
+            self._drop(connection)
+            raise
+
+    def _call_any(self, api_key_and_request: tuple[int, Any]) -> Any:
+        api_key, request = api_key_and_request
+        return self._call(self._any_connection().address, api_key, request)
+
+    def _connection(self, address: Address) -> Connection:
+        if address not in self._connections:
+            self._connections[address] = self.open_connection(address)
+        return self._connections[address]
+
+    def _any_connection(self) -> Connection:
+        """A connection that is open, else one to the first address that accepts."""
+        for connection in self._connections.values():
+            return connection
+        if self._has_answered:
+            return self._connect_any()
+        try:
+            connection = self.retrying(self._connect_any, self.settings.bootstrap_timeout_ms)
+        except KafkaError as error:
+            # Nobody ever answered: more likely a wrong address than a restart, so the caller does not wait longer.
+            raise OncelogError(error.message) from error
+        self._has_answered = True
+        return connection
+
+    def _connect_any(self) -> Connection:
+        known = dict.fromkeys((*self._bootstrap, *self._topology.addresses.values()))
+        reasons = []
+        for address in known:
+            try:
+                return self._connection(address)
+            except KafkaError as error:
+                reasons.append(error.message)
+        raise KafkaError(
+            ErrorCode.NETWORK_EXCEPTION,
+            f"no broker answers ({'; '.join(reasons)}). Is the cluster up, and is bootstrap.servers right?",
+        )
+
+    def _drop(self, connection: Connection) -> None:
+        connection.close()
+        self._connections.pop(connection.address, None)
+        self._served.pop(connection.address, None)
+
+    def _metadata_request(self, topics: Sequence[str]) -> tuple[int, Any]:
+        types = schema_of(versions.METADATA, SPOKEN[versions.METADATA]).request_types
+        request = types.MetadataRequest(
+            topics=tuple(types.MetadataRequestTopic(name=topic) for topic in topics),
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        return versions.METADATA, request
+
+    def _take(self, response: Any) -> None:
+        leaders = dict(self._topology.leaders)
+        counts = dict(self._topology.partition_counts)
+        for topic in response.topics:
+            counts[topic.name] = len(topic.partitions)
+            for partition in topic.partitions:
+                leaders[Partition(topic.name, partition.partition_index)] = partition.leader_id
+        addresses = {
+            broker.node_id: Address(broker.host, broker.port) for broker in response.brokers
+        }
+        self._topology = _Leaders(addresses, leaders, counts)
+
+    def forget_leaders(self, topic: str | None = None) -> None:
+        """The next call asks again for leaders of this topic, or of all."""
+        kept = {
+            partition: leader
+            for partition, leader in self._topology.leaders.items()
+            if topic is not None and partition.topic != topic
+        }
+        self._topology = self._topology._replace(leaders=kept)
+
+
+def _negotiate(connection: Connection, deadline: Deadline) -> Mapping[int, tuple[int, int]]:
+    """api key → (lowest, highest version) of this broker. Our name makes oncelog tell its private calls too."""
+    schema = schema_of(versions.API_VERSIONS, API_VERSIONS_VERSION)
+    request = schema.request_types.ApiVersionsRequest(
+        client_software_name=CLIENT_SOFTWARE_NAME,
+        client_software_version=installed_version("oncelog"),
+    )
+    try:
+        response = connection.call(schema, request, deadline)
+        code = error_code_of(response.error_code.value)
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code, f"ApiVersions at {connection.address}")
+    except KafkaError:
+        connection.close()
+        raise
+    return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+
+
+def _list_offsets_request(timestamps: Mapping[Partition, int]) -> Any:
+    types = schema_of(versions.LIST_OFFSETS, SPOKEN[versions.LIST_OFFSETS]).request_types
+    topics: dict[str, list[Any]] = {}
+    for partition, timestamp in timestamps.items():
+        topics.setdefault(partition.topic, []).append(
+            types.ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
+        )
+    return types.ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=READ_COMMITTED,
+        topics=tuple(
+            types.ListOffsetsTopic(name=name, partitions=tuple(partitions))
+            for name, partitions in topics.items()
+        ),
+    )
+
+
+def _by_partition(topics: Iterable[Any]) -> Iterable[tuple[Partition, Any]]:
+    for topic in topics:
+        for answer in topic.partitions:
+            yield Partition(topic.name, answer.partition_index), answer

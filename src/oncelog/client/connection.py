@@ -1,0 +1,192 @@
+"""One TCP connection to a broker: requests out, answers back in the same order.
+
+Kafka answers the requests of a connection in order, so several may be under way (`send`, `send`, `receive`,
+`receive`) and no table of waiting calls is needed. Everything blocks, with a deadline; a connection that failed once
+is closed for good, because what stands in its stream is no longer known. Not for use by two threads at a time.
+"""
+
+import socket
+import time
+from collections import deque
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from oncelog.client.core.addresses import Address
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.protocol.frames import (
+    LENGTH_BYTES,
+    FrameError,
+    framed,
+    read_correlation_id,
+    write_request_head,
+)
+from oncelog.protocol.messages import Schema
+from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_VERSION, read_private_response
+from oncelog.protocol.versions import API_VERSIONS
+
+RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
+"""A longer answer is taken for garbage: no broker sends more than it was asked for and one batch."""
+
+CORRELATION_ID_MAX: Final = 2**31 - 1
+
+
+class Deadline:
+    """A point in time until which waiting makes sense."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self._at = time.monotonic() + timeout_ms / 1000
+
+    @property
+    def left_s(self) -> float:
+        return self._at - time.monotonic()
+
+    @property
+    def has_passed(self) -> bool:
+        return self.left_s <= 0
+
+
+class _Waiting(NamedTuple):
+    correlation_id: int
+    call: Schema | str
+    """What will read the answer: a schema, or the method name of a private call."""
+
+
+class Connection:
+    """A connection that is open; `connect` makes it."""
+
+    def __init__(self, address: Address, stream: socket.socket, client_id: str) -> None:
+        self.address = address
+        self._stream = stream
+        self._client_id = client_id
+        self._next_correlation_id = 0
+        self._waiting: deque[_Waiting] = deque()
+
+    @classmethod
+    def connect(cls, address: Address, client_id: str, deadline: Deadline) -> Self:
+        """Raises KafkaError(NETWORK_EXCEPTION) when nobody accepts within the deadline."""
+        try:
+            stream = socket.create_connection(address, timeout=max(deadline.left_s, 0.001))
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.NETWORK_EXCEPTION, f"cannot connect to {address}: {_reason(error)}"
+            ) from error
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return cls(address, stream, client_id)
+
+    @property
+    def waiting_count(self) -> int:
+        """Requests sent and not yet answered."""
+        return len(self._waiting)
+
+    def call(self, schema: Schema, request: Any, deadline: Deadline) -> Any:
+        """Send and wait. Raises KafkaError with NETWORK_EXCEPTION or REQUEST_TIMED_OUT; the effect is then unknown."""
+        assert not self._waiting, "answers are in order: receive what was sent before"
+        self.send(schema, request, deadline)
+        return self.receive(deadline)
+
+    def call_private(self, method: str, request: Any, deadline: Deadline) -> Any:
+        """A call of `oncelog.protocol.private_api`; raises as `call` does."""
+        assert not self._waiting, "answers are in order: receive what was sent before"
+        head = self._head(KEY_OF_METHOD[method], PRIVATE_VERSION, is_flexible=True)
+        self._transmit(framed([head, request.SerializeToString()]), method, deadline)
+        return self.receive(deadline)
+
+    def send(self, schema: Schema, request: Any, deadline: Deadline) -> None:
+        """Send without waiting; `receive` returns the answers in the order of sending. Raises as `call` does."""
+        head = self._head(schema.api_key, schema.version, is_flexible=schema.request.__flexible__)
+        self._transmit(framed([head, *schema.write_request(request)]), schema, deadline)
+
+    def receive(self, deadline: Deadline) -> Any:
+        """The answer to the oldest request that has none yet. Raises as `call` does."""
+        waiting = self._waiting[0]
+        frame = self._read_frame(deadline)
+        self._waiting.popleft()
+        try:
+            correlation_id = read_correlation_id(frame)
+            if correlation_id != waiting.correlation_id:
+                raise FrameError(
+                    f"answer {correlation_id} came where {waiting.correlation_id} was due"
+                )
+            return _decode(waiting.call, frame)
+        except FrameError as error:
+            raise self._broken(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
+
+    def close(self) -> None:
+        self._waiting.clear()
+        self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _head(self, api_key: int, api_version: int, is_flexible: bool) -> bytes:
+        self._next_correlation_id = (self._next_correlation_id + 1) & CORRELATION_ID_MAX
+        return write_request_head(
+            api_key, api_version, self._next_correlation_id, self._client_id, is_flexible
+        )
+
+    def _transmit(self, frame: bytes, call: Schema | str, deadline: Deadline) -> None:
+        try:
+            self._stream.settimeout(max(deadline.left_s, 0.001))
+            self._stream.sendall(frame)
+        except TimeoutError as error:
+            raise self._broken(
+                ErrorCode.REQUEST_TIMED_OUT, f"no progress in {deadline.timeout_ms} ms"
+            ) from error
+        except OSError as error:
+            raise self._broken(ErrorCode.NETWORK_EXCEPTION, _reason(error)) from error
+        self._waiting.append(_Waiting(self._next_correlation_id, call))
+
+    def _read_frame(self, deadline: Deadline) -> memoryview:
+        length = int.from_bytes(self._read_exactly(LENGTH_BYTES, deadline), "big", signed=True)
+        if not 4 <= length <= RESPONSE_BYTES_MAX:
+            raise self._broken(
+                ErrorCode.NETWORK_EXCEPTION,
+                f"an answer of {length} bytes is announced; is this the port of a Kafka listener?",
+            )
+        return self._read_exactly(length, deadline)
+
+    def _read_exactly(self, size: int, deadline: Deadline) -> memoryview:
+        buffer = bytearray(size)
+        view = memoryview(buffer)
+        at = 0
+        while at < size:
+            try:
+                self._stream.settimeout(max(deadline.left_s, 0.001))
+                count = self._stream.recv_into(view[at:])
+            except TimeoutError as error:
+                raise self._broken(
+                    ErrorCode.REQUEST_TIMED_OUT, f"no answer in {deadline.timeout_ms} ms"
+                ) from error
+            except OSError as error:
+                raise self._broken(ErrorCode.NETWORK_EXCEPTION, _reason(error)) from error
+            if count == 0:
+                raise self._broken(ErrorCode.NETWORK_EXCEPTION, "the broker closed the connection")
+            at += count
+        return view.toreadonly()
+
+    def _broken(self, error_code: ErrorCode, reason: str) -> KafkaError:
+        """The stream's state is unknown now: close it and say so."""
+        self.close()
+        return KafkaError(error_code, f"{self.address}: {reason}")
+
+
+def _decode(call: Schema | str, frame: memoryview) -> Any:
+    if isinstance(call, str):
+        return read_private_response(call, frame)
+    has_tags = call.response.__flexible__ and call.api_key != API_VERSIONS
+    return call.read_response(frame, LENGTH_BYTES + has_tags)
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    return error.strerror or str(error)

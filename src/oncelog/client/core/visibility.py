@@ -1,0 +1,51 @@
+"""Which batches of a fetch response a read_committed consumer sees.
+
+A response lists the aborted transactions that may overlap it, each with its producer id and first offset. Walking the
+batches in offset order, a transaction of the list becomes active when a batch reaches its first offset and ends at
+that producer's abort marker; while it is active, the producer's transactional batches are dropped. Control batches are
+never seen. This is what Kafka's own consumer does with the list, so it holds for one response and starts anew with
+the next (facts 3, Fetch).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from oncelog.record.batch import BatchHeader, Buffer, iter_headers
+from oncelog.record.control import MarkerType, decode_marker
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+
+
+class Sighting(NamedTuple):
+    """A batch at `position` in the response; the records of one that is not visible must not be shown."""
+
+    position: int
+    header: BatchHeader
+    is_visible: bool
+
+
+def sight_batches(records: Buffer, aborted: Iterable[AbortedTransaction]) -> Iterator[Sighting]:
+    """Every whole batch in order, with its visibility at read_committed.
+
+    Raises KafkaError(CORRUPT_MESSAGE) for a batch or a marker that is malformed.
+    """
+    waiting = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+    active: set[int] = set()
+    for position, header in iter_headers(records):
+        while waiting and waiting[-1].first_offset <= header.last_offset:
+            active.add(waiting.pop().producer_id)
+        if header.is_control:
+            if header.producer_id in active and _is_abort(records, position):
+                active.discard(header.producer_id)
+            yield Sighting(position, header, False)
+        else:
+            is_aborted = header.is_transactional and header.producer_id in active
+            yield Sighting(position, header, not is_aborted)
+
+
+def _is_abort(records: Buffer, position: int) -> bool:
+    marker = decode_marker(records, position)
+    return marker is not None and marker.marker_type is MarkerType.ABORT

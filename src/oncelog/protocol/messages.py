@@ -1,0 +1,127 @@
+"""Kafka's messages, one `Schema` per API and version, over kio's generated classes.
+
+kio has a module per version, and most versions of a message differ by one field. `Schema.response_types` hides that:
+each class of the response is a constructor that takes the fields of every version and drops those this version does not
+have, so a handler is written once. Loading a schema takes milliseconds, so it happens when a version is first spoken.
+"""
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+from kio.index import load_payload_module, load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+from kio.static.constants import EntityType
+
+from oncelog.protocol.frames import Frame, FrameError
+
+_SCHEMAS_MAX: Final = 512
+"""More than all versions of all APIs that are served; a bound, not a tuning knob."""
+
+_UNREADABLE: Final = (SerialError, ValueError, OverflowError, TypeError)
+"""What kio raises for bytes that are no such message: ours first, then what its conversions to Python values raise."""
+
+
+class _Parts(list[bytes]):
+    """A sink for kio's writers that keeps the pieces: a megabyte of records is copied once, when they are joined."""
+
+    write = list.append
+
+
+class Schema:
+    """The classes, reader and writers of one API at one version."""
+
+    __slots__ = (
+        "_read_request",
+        "_read_response",
+        "_write_request",
+        "_write_response",
+        "api_key",
+        "request",
+        "request_types",
+        "response",
+        "response_types",
+        "version",
+    )
+
+    def __init__(self, api_key: int, version: int) -> None:
+        """Raises kio's UnknownAPIKey or UnknownEntity: callers look into the version table first."""
+        self.api_key = api_key
+        self.version = version
+        self.request: Any = load_request_schema(api_key, version)
+        self.response: Any = load_response_schema(api_key, version)
+        self.request_types = _constructors(api_key, version, EntityType.request)
+        self.response_types = _constructors(api_key, version, EntityType.response)
+        self._read_request = entity_reader(self.request)
+        self._write_response = entity_writer(self.response)
+        self._read_response: Any = None
+        self._write_request: Any = None
+
+    def read_request(self, frame: Frame, position: int) -> Any:
+        """The request that starts at `position`. Raises FrameError when the bytes are no such message.
+
+        Bytes behind the message are ignored, as Kafka ignores them.
+        """
+        return self._read(self._read_request, frame, position)
+
+    def read_response(self, frame: Frame, position: int) -> Any:
+        """The response that starts at `position`. Raises FrameError."""
+        if self._read_response is None:
+            self._read_response = entity_reader(self.response)
+        return self._read(self._read_response, frame, position)
+
+    def _read(self, reader: Callable[[Any, int], Any], frame: Frame, position: int) -> Any:
+        try:
+            return reader(frame, position)[0]
+        except _UNREADABLE as error:
+            raise FrameError(
+                f"no message of api key {self.api_key} version {self.version}: "
+                f"{type(error).__name__} {error}"
+            ) from error
+
+    def write_response(self, response: Any) -> list[bytes]:
+        """The pieces of the encoded response."""
+        parts = _Parts()
+        self._write_response(cast(Any, parts), response)
+        return parts
+
+    def write_request(self, request: Any) -> list[bytes]:
+        """The pieces of the encoded request."""
+        if self._write_request is None:
+            self._write_request = entity_writer(self.request)
+        parts = _Parts()
+        self._write_request(parts, request)
+        return parts
+
+
+@lru_cache(maxsize=_SCHEMAS_MAX)
+def schema_of(api_key: int, version: int) -> Schema:
+    """The schema, loaded at its first use (2 to 8 ms)."""
+    return Schema(api_key, version)
+
+
+def _constructors(api_key: int, version: int, kind: Any) -> Any:
+    module = load_payload_module(api_key, version, kind)
+    return SimpleNamespace(
+        **{
+            name: _tolerant(value)
+            for name, value in vars(module).items()
+            if isinstance(value, type)
+            and is_dataclass(value)
+            and value.__module__ == module.__name__
+        }
+    )
+
+
+def _tolerant(entity: Any) -> Callable[..., Any]:
+    known = frozenset(field.name for field in fields(entity))
+
+    def construct(**values: Any) -> Any:
+        if values.keys() <= known:
+            return entity(**values)
+        return entity(**{name: value for name, value in values.items() if name in known})
+
+    return construct

@@ -1,0 +1,112 @@
+"""Which Kafka APIs oncelog serves, and in which versions: one table, read by the listener and told in ApiVersions.
+
+Ranges follow facts 2. Where we stop short of Kafka 4.x the reason stands beside the row; a client picks the highest
+version both sides have, so a lower maximum costs a feature and never compatibility. What is not served is not told.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+LIST_OFFSETS: Final = 2
+METADATA: Final = 3
+OFFSET_FETCH: Final = 9
+FIND_COORDINATOR: Final = 10
+API_VERSIONS: Final = 18
+CREATE_TOPICS: Final = 19
+DELETE_TOPICS: Final = 20
+DELETE_RECORDS: Final = 21
+INIT_PRODUCER_ID: Final = 22
+OFFSET_FOR_LEADER_EPOCH: Final = 23
+ADD_PARTITIONS_TO_TXN: Final = 24
+END_TXN: Final = 26
+WRITE_TXN_MARKERS: Final = 27
+DESCRIBE_CONFIGS: Final = 32
+CREATE_PARTITIONS: Final = 37
+INCREMENTAL_ALTER_CONFIGS: Final = 44
+DESCRIBE_CLUSTER: Final = 60
+DESCRIBE_PRODUCERS: Final = 61
+DESCRIBE_TRANSACTIONS: Final = 65
+LIST_TRANSACTIONS: Final = 66
+DESCRIBE_TOPIC_PARTITIONS: Final = 75
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One row. `served_min` is above `min_version` where a range is told that is not served to its end."""
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    flexible_from: int
+    served_min: int
+
+    def serves(self, version: int) -> bool:
+        return self.served_min <= version <= self.max_version
+
+    def is_flexible(self, version: int) -> bool:
+        return version >= self.flexible_from
+
+    def response_has_tags(self, version: int) -> bool:
+        """Whether the response's header carries tagged fields: as the request's, but never for ApiVersions."""
+        return version >= self.flexible_from and self.key != API_VERSIONS
+
+
+def _api(
+    key: int,
+    name: str,
+    min_version: int,
+    max_version: int,
+    flexible_from: int,
+    served_min: int | None = None,
+) -> Api:
+    return Api(
+        key,
+        name,
+        min_version,
+        max_version,
+        flexible_from,
+        min_version if served_min is None else served_min,
+    )
+
+
+APIS: Final[Mapping[int, Api]] = {
+    api.key: api
+    for api in (
+        # librdkafka decides which message format a broker has by the range of Produce, so 0 must be told (KAFKA-18659);
+        # versions 0 to 2 carry message formats that no longer exist. 13 replaces topic names by ids.
+        _api(PRODUCE, "Produce", 0, 12, 9, served_min=3),
+        # 13 replaces topic names by ids.
+        _api(FETCH, "Fetch", 4, 12, 12),
+        # 11 asks for offsets pending upload to a remote store, which oncelog has not.
+        _api(LIST_OFFSETS, "ListOffsets", 1, 10, 6),
+        _api(METADATA, "Metadata", 0, 13, 9),
+        # 10 replaces topic names by ids.
+        _api(OFFSET_FETCH, "OffsetFetch", 1, 9, 6),
+        _api(FIND_COORDINATOR, "FindCoordinator", 0, 6, 3),
+        _api(API_VERSIONS, "ApiVersions", 0, 4, 3),
+        _api(CREATE_TOPICS, "CreateTopics", 2, 7, 5),
+        _api(DELETE_TOPICS, "DeleteTopics", 1, 6, 4),
+        _api(DELETE_RECORDS, "DeleteRecords", 0, 2, 2),
+        # 6 belongs to KIP-939 and is unstable in Kafka.
+        _api(INIT_PRODUCER_ID, "InitProducerId", 0, 5, 2),
+        _api(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, 4),
+        # 4 and 5 are spoken between Kafka's brokers; our storage nodes ask the coordinator themselves.
+        _api(ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 3, 3),
+        _api(END_TXN, "EndTxn", 0, 5, 3),
+        _api(WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 2, 1),
+        _api(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4),
+        _api(CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2),
+        _api(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1),
+        _api(DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, 0),
+        _api(DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),
+        _api(DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),
+        _api(LIST_TRANSACTIONS, "ListTransactions", 0, 2, 0),
+        _api(DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, 0),
+    )
+}
+
+API_VERSIONS_RANGE: Final = APIS[API_VERSIONS]

@@ -1,0 +1,159 @@
+"""The deep check of a producer's batch: every record inside is whole, counted and within bounds.
+
+`read_single_batch` has checked the header and the CRC; a broken client can still put anything behind them, and what a
+log has accepted it must be able to serve for ever. Kafka's leader checks the same (facts 3 "Produce", KIP-32, KIP-98).
+
+The records are read by aiokafka's compiled reader: about 0.25 µs a record, where plain Python takes 5. That reader
+tests no bounds inside a varint, so it is only given data in which no varint can run over the end: either the last byte
+has its high bit clear, or zeros lie behind the part it may see.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.record.batch import (
+    CODEC_MASK,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    LOG_APPEND_TIME,
+    BatchHeader,
+    Buffer,
+    Codec,
+)
+from oncelog.record.codecs import decompress
+
+_PADDING: Final = bytes(16)
+"""Longer than the longest varint."""
+
+_BYTES_PER_RECORD_MIN: Final = 7
+"""Length, attributes, two deltas, two null lengths and a header count of one byte each."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRules:
+    """What a topic asks of its records. Timestamps are milliseconds since 1970, both bounds included."""
+
+    is_compacted: bool = False
+    timestamp_min: int = -(2**63)
+    timestamp_max: int = 2**63 - 1
+
+
+def check_producer_batch(records: bytes, header: BatchHeader, rules: CheckRules) -> None:
+    """Raise KafkaError unless a client may append this batch, whose CRC and length are already known to be good.
+
+    INVALID_RECORD: a control batch, no records, a count or offsets that do not fit, a record without key on a compacted
+    topic, a producer id without epoch or sequence. INVALID_TIMESTAMP: outside the rules. UNSUPPORTED_COMPRESSION_TYPE,
+    CORRUPT_MESSAGE, MESSAGE_TOO_LARGE: what the bytes inside say.
+    """
+    _check_header(header)
+    plain = _uncompressed(records, header)
+    if header.record_count * _BYTES_PER_RECORD_MIN > len(plain) - HEADER_BYTES:
+        raise _invalid(f"{header.record_count} records do not fit into the batch's bytes")
+    _check_records(plain, header, rules)
+
+
+def warm_up() -> None:
+    """Load the compiled reader now (about 60 ms) instead of with the first batch."""
+    _compiled_reader()
+
+
+def _check_header(header: BatchHeader) -> None:
+    if header.is_control:
+        raise _invalid("clients may not write control records")
+    if header.attributes & LOG_APPEND_TIME:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            "a producer's batch says LogAppendTime; only the leader may set that timestamp type",
+        )
+    if header.record_count <= 0:
+        raise _invalid(f"record batch says {header.record_count} records")
+    if header.last_offset_delta != header.record_count - 1:
+        raise _invalid(
+            f"{header.record_count} records cannot end at offset delta {header.last_offset_delta}"
+        )
+    if header.has_producer_id:
+        if header.base_sequence < 0 or header.producer_epoch < 0:
+            raise _invalid(
+                f"producer id {header.producer_id} comes with epoch {header.producer_epoch} and"
+                f" sequence {header.base_sequence}; both must be 0 or more"
+            )
+    elif header.is_transactional:
+        raise _invalid("a transactional batch carries no producer id")
+
+
+def _uncompressed(records: bytes, header: BatchHeader) -> bytes:
+    """The batch as it would be without compression: a header that says codec 0, then the records."""
+    if header.codec == Codec.NONE:
+        return records if isinstance(records, bytes) else bytes(records)
+    body = decompress(header.codec, memoryview(records)[HEADER_BYTES:])
+    fields = list(HEADER.unpack_from(records))
+    fields[1] = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(body)
+    fields[5] &= ~CODEC_MASK
+    return HEADER.pack(*fields) + body
+
+
+def _check_records(plain: bytes, header: BatchHeader, rules: CheckRules) -> None:
+    reader, corrupt = _compiled_reader()
+    expected = header.base_offset
+    low, high, needs_key = rules.timestamp_min, rules.timestamp_max, rules.is_compacted
+    readable: Buffer = plain
+    if plain[-1] & 0x80:
+        readable = memoryview(plain + _PADDING)[: len(plain)]
+    try:
+        for record in reader(readable):
+            timestamp = record.timestamp
+            if (
+                record.offset != expected
+                or (timestamp is not None and not low <= timestamp <= high)
+                or (needs_key and record.key is None)
+            ):
+                _check_record(record.offset, timestamp, record.key, expected, header, rules)
+            expected += 1
+    except corrupt as error:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"record batch holds malformed records: {error}"
+        ) from error
+
+
+def _check_record(
+    offset: int,
+    timestamp: int | None,
+    key: bytes | None,
+    expected_offset: int,
+    header: BatchHeader,
+    rules: CheckRules,
+) -> None:
+    if offset != expected_offset:
+        raise _invalid(
+            f"record {expected_offset - header.base_offset} says offset delta"
+            f" {offset - header.base_offset}; deltas count up from 0"
+        )
+    if timestamp is not None and not rules.timestamp_min <= timestamp <= rules.timestamp_max:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {timestamp} of record {offset - header.base_offset} is outside"
+            f" [{rules.timestamp_min}, {rules.timestamp_max}]; see message.timestamp.before.max.ms"
+            " and message.timestamp.after.max.ms",
+        )
+    if rules.is_compacted and key is None:
+        raise _invalid(
+            f"record {offset - header.base_offset} has no key; a compacted topic needs one"
+        )
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, message)
+
+
+@cache
+def _compiled_reader() -> tuple[Callable[[Buffer], Any], tuple[type[Exception], ...]]:
+    """(reader class, what it raises). Imported late: with aiokafka's package it takes tens of milliseconds."""
+    from aiokafka.errors import CorruptRecordException
+    from aiokafka.record._crecords import DefaultRecordBatch
+
+    corrupt = (CorruptRecordException, ValueError, OverflowError, MemoryError)
+    return DefaultRecordBatch, corrupt

@@ -1,0 +1,213 @@
+"""The sink's side of the attempt protocol: the five calls, and what their answers mean to Spark.
+
+An attempt is one try of one micro-batch. The driver opens it before any task runs, tasks join and seal branches of it,
+and the driver commits the batch by naming the winning branches: one record at the coordinator decides. Spark repeats
+every step after failures and may run two drivers at once; the nonce, new for each try, is what tells tries apart.
+Each call may be repeated with the same arguments, so a lost answer is asked for again.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+from oncelog.client.cluster import Cluster
+from oncelog.errors import OncelogError
+from oncelog.ids import Partition
+from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_CALLS
+
+NONCE_BYTES: Final = 16
+
+
+class SinkAnswer(IntEnum):
+    """As in the contract (`SinkAnswer` of coordinator.proto)."""
+
+    OK = 0
+    SKIP = 1
+    ALREADY = 2
+    ALREADY_OTHER = 3
+    FENCED = 4
+    QUERY_CHANGED = 5
+
+
+class FencedError(OncelogError):
+    """This try of the batch is over: superseded, timed out, or decided by another driver. Nothing of it is visible."""
+
+
+class QueryChangedError(OncelogError):
+    """The sink belongs to another streaming query; writing would skip or repeat batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptName:
+    """Which try of which sink."""
+
+    sink: str
+    nonce: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIdentity:
+    """Which batch of which query a task writes, and which try of which of its partitions it is."""
+
+    query_id: str
+    run_id: str
+    batch_id: int
+    task_partition: int
+    task_attempt_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A producer id of its own for one task, within an attempt."""
+
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class BranchOutcome:
+    """What a task tells the driver. `skipped`: the batch was committed before, and nothing was written."""
+
+    attempt: AttemptName
+    query_id: str
+    task_partition: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+    row_count: int = 0
+    skipped: bool = False
+
+
+def new_nonce() -> bytes:
+    return secrets.token_bytes(NONCE_BYTES)
+
+
+def open_attempt(cluster: Cluster, attempt: AttemptName, timeout_ms: int) -> None:
+    """Open the attempt, which aborts any other open one of the sink. Raises FencedError, KafkaError, OncelogError."""
+    response = _call(
+        cluster, "OpenAttempt", sink=attempt.sink, nonce=attempt.nonce, timeout_ms=timeout_ms
+    )
+    _expect(response, attempt, "opening it", {SinkAnswer.OK})
+
+
+def join_attempt(
+    cluster: Cluster, attempt: AttemptName, task: TaskIdentity, adopt_query: bool
+) -> Branch | None:
+    """A branch to write with; None when the batch is committed already and the task must write nothing.
+
+    Raises FencedError and QueryChangedError, and what the call raises.
+    """
+    response = _call(
+        cluster,
+        "JoinAttempt",
+        sink=attempt.sink,
+        nonce=attempt.nonce,
+        query_id=task.query_id,
+        run_id=task.run_id,
+        batch_id=task.batch_id,
+        task_partition=task.task_partition,
+        task_attempt_id=task.task_attempt_id,
+        adopt_query=adopt_query,
+    )
+    what = f"task partition {task.task_partition} of batch {task.batch_id}"
+    if _expect(response, attempt, what, {SinkAnswer.OK, SinkAnswer.SKIP}) is SinkAnswer.SKIP:
+        return None
+    return Branch(response.producer_id, response.producer_epoch, response.transactional_id)
+
+
+def seal_branch(
+    cluster: Cluster,
+    attempt: AttemptName,
+    branch: Branch,
+    last_sequences: Mapping[Partition, int],
+    row_count: int,
+    crc32c: int,
+) -> None:
+    """Tell the coordinator that everything the branch wrote is acknowledged. Raises as `join_attempt` does."""
+    response = _call(
+        cluster,
+        "SealBranch",
+        sink=attempt.sink,
+        nonce=attempt.nonce,
+        producer_id=branch.producer_id,
+        producer_epoch=branch.producer_epoch,
+        last_sequences=[
+            {"topic": key.topic, "partition": key.partition, "last_sequence": sequence}
+            for key, sequence in last_sequences.items()
+        ],
+        row_count=row_count,
+        crc32c=crc32c,
+    )
+    _expect(response, attempt, f"sealing producer id {branch.producer_id}", {SinkAnswer.OK})
+
+
+def commit_batch(
+    cluster: Cluster, sink: str, batch_id: int, outcomes: Sequence[BranchOutcome]
+) -> SinkAnswer:
+    """Decide the batch: OK now, ALREADY when it was decided by this attempt before (or was skipped).
+
+    Raises FencedError where nothing was decided and Spark must run the batch again, or where another driver decided
+    it; QueryChangedError.
+    """
+    response = _call(
+        cluster,
+        "CommitBatch",
+        sink=sink,
+        batch_id=batch_id,
+        messages=[
+            {
+                "nonce": outcome.attempt.nonce,
+                "query_id": outcome.query_id,
+                "skipped": outcome.skipped,
+                "task_partition": outcome.task_partition,
+                "producer_id": outcome.producer_id,
+                "producer_epoch": outcome.producer_epoch,
+                "row_count": outcome.row_count,
+            }
+            for outcome in outcomes
+        ],
+    )
+    return _expect(
+        response,
+        outcomes[0].attempt,
+        f"committing batch {batch_id}",
+        {SinkAnswer.OK, SinkAnswer.ALREADY},
+    )
+
+
+def abort_attempts(cluster: Cluster, sink: str, nonces: Sequence[bytes]) -> int:
+    """Abort those of the attempts that are still open, and tell how many were. Decided ones stay as they are."""
+    response = _call(cluster, "AbortAttempt", sink=sink, nonces=nonces)
+    return int(response.aborted)
+
+
+def last_committed_batch_id(cluster: Cluster, sink: str) -> int:
+    """-1: none."""
+    return int(_call(cluster, "DescribeSink", sink=sink).last_committed_batch_id)
+
+
+def _call(cluster: Cluster, method: str, **fields: Any) -> Any:
+    request = PRIVATE_CALLS[KEY_OF_METHOD[method]].request(**fields)
+    return cluster.private_call(method, request)
+
+
+def _expect(
+    response: Any, attempt: AttemptName, what: str, accepted: set[SinkAnswer]
+) -> SinkAnswer:
+    answer = SinkAnswer(response.answer)
+    if answer in accepted:
+        return answer
+    reason = f"sink {attempt.sink!r}, attempt {attempt.nonce.hex()[:8]}, {what}: {response.error_message}"
+    if answer is SinkAnswer.QUERY_CHANGED:
+        raise QueryChangedError(
+            f"{reason}. Batch numbers of a new checkpoint start again at 0, so the sink cannot tell new batches from "
+            "committed ones. If the checkpoint was deleted or changed on purpose, start once with onNewQuery=adopt; "
+            "if this is another query, give it a transactionalId of its own"
+        )
+    raise FencedError(
+        f"{answer.name}: {reason}. Nothing of this attempt is visible. Spark runs the batch again when the query "
+        "restarts; if it happens again and again, two drivers use this transactionalId, or attemptTimeout is "
+        "shorter than the slowest task"
+    )

@@ -1,0 +1,59 @@
+"""What Spark sees: the data source `oncelog`, which makes readers and writers out of options."""
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSource
+
+from oncelog.errors import OncelogError
+from oncelog.spark.options import parse_sink_options, parse_source_options
+
+
+class DefaultSource(DataSource):
+    """`format("oncelog")`. Imports what it needs when it is needed: Spark loads this class in many processes."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "oncelog"
+
+    def schema(self) -> str:
+        from oncelog.spark.columns import source_ddl
+
+        return source_ddl(parse_source_options(self.options).include_headers)
+
+    def reader(self, schema: Any) -> Any:
+        from oncelog.spark.columns import check_source_columns
+        from oncelog.spark.source import BatchReader, PruningBatchReader
+
+        options = parse_source_options(self.options)
+        check_source_columns(schema.names, options.include_headers)
+        return PruningBatchReader(options) if options.pushdown else BatchReader(options)
+
+    def streamReader(self, schema: Any) -> Any:  # noqa: N802
+        from oncelog.spark.columns import check_source_columns
+        from oncelog.spark.source import StreamReader
+
+        options = parse_source_options(self.options)
+        check_source_columns(schema.names, options.include_headers)
+        return StreamReader(options)
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        from oncelog.spark.sink import BatchWriter
+
+        return BatchWriter(self._sink_options(schema, overwrite))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
+        from oncelog.spark.sink import StreamWriter
+
+        return StreamWriter(self._sink_options(schema, overwrite))
+
+    def _sink_options(self, schema: Any, overwrite: bool) -> Any:
+        from oncelog.spark.columns import check_sink_columns
+
+        if overwrite:
+            raise OncelogError(
+                'a log cannot be overwritten: use mode("append"), or outputMode("append") or ("update") in a stream'
+            )
+        options = parse_sink_options(self.options)
+        types = {field.name: field.dataType.simpleString() for field in schema.fields}
+        check_sink_columns(types, options.topic is not None)
+        return options

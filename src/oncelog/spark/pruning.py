@@ -1,0 +1,68 @@
+"""What pushed filters say about ranges: which partitions can match, and from which offset to which. Pure.
+
+Filters arrive AND-ed, so each only narrows. Values of other types than a column's are left to Spark.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from oncelog.ids import Partition
+
+OFFSET_END: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """Bounds that every matching record keeps. None: no bound."""
+
+    topics: frozenset[str] | None = None
+    partitions: frozenset[int] | None = None
+    offset_min: int = 0
+    offset_end: int = OFFSET_END
+    timestamp_ms: int | None = None
+    """No matching record is older. The first offset at this time bounds the range: all before it are older."""
+
+    def keeps(self, partition: Partition) -> bool:
+        return (self.topics is None or partition.topic in self.topics) and (
+            self.partitions is None or partition.partition in self.partitions
+        )
+
+    def narrowed(self, column: str, operator: str, value: Any) -> "Pruning":
+        """These bounds and the filter's. A filter that says nothing about ranges changes nothing."""
+        match column:
+            case "topic":
+                return self._narrowed_topics(operator, value)
+            case "partition":
+                return self._narrowed_partitions(operator, value)
+            case "offset" if isinstance(value, int):
+                return self._narrowed_offsets(operator, value)
+            case "timestamp" if isinstance(value, datetime) and operator in (">", ">=", "=="):
+                found = int(value.timestamp() * 1000)
+                return replace(self, timestamp_ms=max(found, self.timestamp_ms or 0, 0))
+        return self
+
+    def _narrowed_topics(self, operator: str, value: Any) -> "Pruning":
+        if operator not in ("==", "in"):
+            return self
+        names = frozenset([value] if operator == "==" else value)
+        return replace(self, topics=names if self.topics is None else names & self.topics)
+
+    def _narrowed_partitions(self, operator: str, value: Any) -> "Pruning":
+        if operator not in ("==", "in"):
+            return self
+        numbers = frozenset([value] if operator == "==" else value)
+        kept = numbers if self.partitions is None else numbers & self.partitions
+        return replace(self, partitions=kept)
+
+    def _narrowed_offsets(self, operator: str, value: int) -> "Pruning":
+        low, high = {
+            "==": (value, value + 1),
+            ">": (value + 1, OFFSET_END),
+            ">=": (value, OFFSET_END),
+            "<": (0, value),
+            "<=": (0, value + 1),
+        }.get(operator, (0, OFFSET_END))
+        return replace(
+            self, offset_min=max(self.offset_min, low), offset_end=min(self.offset_end, high)
+        )

@@ -1,0 +1,262 @@
+"""The sink: streaming writes that are exactly once, and batch writes that are atomic.
+
+```
+write planner (driver)     __getstate__ ── OpenAttempt          once per micro-batch, before its tasks
+tasks (executors)          write ── JoinAttempt, Produce …, SealBranch ──▶ BranchMessage
+commit worker (driver)     commit(messages) ── CommitBatch      abort(messages) ── AbortAttempt
+```
+
+Spark calls commit again for a batch after a crash, calls abort after a commit that took effect, lets tasks finish after
+the commit, and can run two drivers on one checkpoint. None of that shows, because the coordinator decides each batch
+once (`attempt.py`); nothing here or in the checkpoint is needed for recovery.
+
+The driver opens the attempt while the writer is pickled for the tasks: only the write planner pickles it, after the
+writer was made for this micro-batch and before a task starts. There is no other call of Spark's at that point.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from oncelog.client.cluster import Cluster
+from oncelog.errors import OncelogError
+from oncelog.ids import ProducerEpoch, ProducerId
+from oncelog.spark.attempt import (
+    AttemptName,
+    Branch,
+    BranchOutcome,
+    FencedError,
+    TaskIdentity,
+    abort_attempts,
+    commit_batch,
+    join_attempt,
+    last_committed_batch_id,
+    new_nonce,
+    open_attempt,
+    seal_branch,
+)
+from oncelog.spark.options import OnNewQuery, SinkOptions
+
+if TYPE_CHECKING:
+    from oncelog.client.produce_pipeline import ProducePipeline
+
+QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
+RUN_ID_PROPERTY: Final = "spark.jobGroup.id"
+BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
+
+JOB_BATCH_ID: Final = 0
+_UNNAMED_JOBS: Final = "unnamed-jobs"
+
+
+class BranchMessage(WriterCommitMessage):
+    """What a task returns to the driver."""
+
+    def __init__(self, outcome: BranchOutcome) -> None:
+        self.outcome = outcome
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """One micro-batch's try on the planner and in tasks; a fresh object, without a try of its own, at commit."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._attempt = AttemptName(options.transactional_id, new_nonce())
+        self._is_open = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Opens the attempt. Spark pickles the writer twice in a row; the second time it is open already."""
+        if not self._is_open:
+            with Cluster(self._options.bootstrap) as cluster:
+                open_attempt(cluster, self._attempt, self._options.attempt_timeout_ms)
+            self._is_open = True
+        return dict(self.__dict__)
+
+    def write(self, iterator: Iterator[Any]) -> BranchMessage:
+        task = _streaming_task()
+        adopt_query = self._options.on_new_query is OnNewQuery.ADOPT
+        return BranchMessage(
+            write_branch(self._options, self._attempt, task, adopt_query, iterator)
+        )
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Returns once the batch is decided; its markers follow without Spark."""
+        outcomes = _outcomes(messages)
+        if outcomes:
+            with Cluster(self._options.bootstrap) as cluster:
+                commit_batch(cluster, self._options.transactional_id, batchId, outcomes)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Spark also aborts after a commit whose answer was lost: attempts that are decided stay so."""
+        _abort(self._options, self._options.transactional_id, messages)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """A batch job is one batch: with a jobId batch 0 of a sink named after it, so that running it again adds nothing.
+
+    Without a jobId every run is the next batch of one sink for all such jobs: atomic, and task retries add nothing,
+    but a job that is submitted again writes again.
+    """
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._job_id = options.job_id or _UNNAMED_JOBS
+        self._attempt = AttemptName(f"{options.transactional_id}/{self._job_id}", new_nonce())
+        self._is_open = False
+        self._batch_id = JOB_BATCH_ID
+
+    def __getstate__(self) -> dict[str, Any]:
+        if not self._is_open:
+            with Cluster(self._options.bootstrap) as cluster:
+                open_attempt(cluster, self._attempt, self._options.attempt_timeout_ms)
+                if self._options.job_id is None:
+                    # Our attempt is the open one now, so no other can commit without fencing it first.
+                    self._batch_id = last_committed_batch_id(cluster, self._attempt.sink) + 1
+            self._is_open = True
+        return dict(self.__dict__)
+
+    def write(self, iterator: Iterator[Any]) -> BranchMessage:
+        context = _context()
+        task = TaskIdentity(
+            query_id=self._job_id,
+            run_id=self._attempt.nonce.hex(),
+            batch_id=self._batch_id,
+            task_partition=context.partitionId(),
+            task_attempt_id=context.taskAttemptId(),
+        )
+        outcome = write_branch(self._options, self._attempt, task, False, iterator)
+        if outcome.skipped and self._options.job_id is None:
+            raise FencedError(
+                f"another batch job wrote through transactionalId {self._options.transactional_id!r} at the same time; "
+                "give the jobs different ones, or a jobId each"
+            )
+        return BranchMessage(outcome)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        outcomes = _outcomes(messages)
+        if outcomes:
+            with Cluster(self._options.bootstrap) as cluster:
+                commit_batch(cluster, self._attempt.sink, self._batch_id, outcomes)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        _abort(self._options, self._attempt.sink, messages)
+
+
+def write_branch(
+    options: SinkOptions,
+    attempt: AttemptName,
+    task: TaskIdentity,
+    adopt_query: bool,
+    iterator: Iterator[Any],
+) -> BranchOutcome:
+    """Write a task's rows as one branch of the attempt and seal it; or read nothing, when the batch is committed.
+
+    Raises FencedError, QueryChangedError, OncelogError for rows that cannot be written, KafkaError.
+    """
+    # numpy and pyarrow load here, in the task: opening and committing an attempt does without.
+    from oncelog.client.produce_pipeline import ProducePipeline
+
+    with Cluster(options.bootstrap) as cluster:
+        branch = join_attempt(cluster, attempt, task, adopt_query)
+        if branch is None:
+            return BranchOutcome(attempt, task.query_id, task.task_partition, skipped=True)
+        pipeline = ProducePipeline(cluster, branch.transactional_id)
+        try:
+            row_count = _produce(options, cluster, branch, pipeline, task.task_partition, iterator)
+        finally:
+            pipeline.close()
+        seal_branch(cluster, attempt, branch, pipeline.last_sequences, row_count, pipeline.crc32c)
+    return BranchOutcome(
+        attempt,
+        task.query_id,
+        task.task_partition,
+        branch.producer_id,
+        branch.producer_epoch,
+        row_count,
+    )
+
+
+def _produce(
+    options: SinkOptions,
+    cluster: Cluster,
+    branch: Branch,
+    pipeline: "ProducePipeline",
+    task_partition: int,
+    iterator: Iterator[Any],
+) -> int:
+    """Send every row and wait until all are acknowledged; the number of rows."""
+    from oncelog.client.core.encode import BatchAccumulator, ProducerIdentity
+    from oncelog.spark.rows import RowRouter, records_of
+
+    identity = ProducerIdentity(
+        ProducerId(branch.producer_id), ProducerEpoch(branch.producer_epoch)
+    )
+    accumulator = BatchAccumulator(identity)
+    router = RowRouter(options.topic, options.partitioner, {}, task_partition)
+    row_count = 0
+    for batch in iterator:
+        if not batch.num_rows:
+            continue
+        if missing := router.missing_topics(batch):
+            router.learn(cluster.partition_counts(missing))
+        for partition, rows in router.routed(batch):
+            for closed in accumulator.add(partition, records_of(rows)):
+                pipeline.send(closed)
+        row_count += batch.num_rows
+    for closed in accumulator.close_all():
+        pipeline.send(closed)
+    pipeline.flush()
+    return row_count
+
+
+def _abort(options: SinkOptions, sink: str, messages: list[WriterCommitMessage | None]) -> None:
+    """Abort the attempts that the messages name. Without any, the next attempt or the timeout aborts what is open."""
+    nonces = sorted({outcome.attempt.nonce for outcome in _outcomes(messages, partial=True)})
+    if nonces:
+        with Cluster(options.bootstrap) as cluster:
+            abort_attempts(cluster, sink, nonces)
+
+
+def _outcomes(
+    messages: list[WriterCommitMessage | None], partial: bool = False
+) -> list[BranchOutcome]:
+    outcomes = [message.outcome for message in messages if isinstance(message, BranchMessage)]
+    if not partial and len(outcomes) < len(messages):
+        raise OncelogError(
+            f"{len(messages) - len(outcomes)} of {len(messages)} tasks sent no message, so the batch is not complete"
+        )
+    return outcomes
+
+
+def _context() -> Any:
+    context = TaskContext.get()
+    if context is None:
+        raise OncelogError("the sink writes inside a Spark task, and there is none here")
+    return context
+
+
+def _streaming_task() -> TaskIdentity:
+    """Which batch this task writes: Spark passes it in local properties, which are its own affair and may change."""
+    context = _context()
+    values = {
+        name: context.getLocalProperty(name)
+        for name in (QUERY_ID_PROPERTY, RUN_ID_PROPERTY, BATCH_ID_PROPERTY)
+    }
+    missing = [name for name, value in values.items() if not value]
+    if missing:
+        raise OncelogError(
+            f"Spark did not give the task {', '.join(missing)}: this connector is made for PySpark 4.3; "
+            "with another version exactly-once cannot be promised, so nothing is written"
+        )
+    return TaskIdentity(
+        query_id=values[QUERY_ID_PROPERTY],
+        run_id=values[RUN_ID_PROPERTY],
+        batch_id=int(values[BATCH_ID_PROPERTY]),
+        task_partition=context.partitionId(),
+        task_attempt_id=context.taskAttemptId(),
+    )

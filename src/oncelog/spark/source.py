@@ -1,0 +1,268 @@
+"""The source: batch and streaming reads of committed records, one Spark partition per topic-partition.
+
+Planning asks the cluster for offsets; what a task gets is (topic, partition, start, end) and no more, so planning a
+micro-batch again after a crash gives the same ranges. The end is never above the last stable offset of the moment it
+was planned, hence everything below it is decided and a later read of the same range shows the same records.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from oncelog.client.cluster import Cluster
+from oncelog.errors import OncelogError
+from oncelog.ids import Partition
+from oncelog.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    OffsetJson,
+    Offsets,
+    OffsetVector,
+    check_covers,
+    from_json,
+    limited,
+    ranges_between,
+    to_json,
+)
+from oncelog.spark.options import SourceOptions
+from oncelog.spark.pruning import Pruning
+
+_CONDITIONS: Final = {
+    EqualTo: "==",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    In: "in",
+}
+
+
+class RangePartition(InputPartition):
+    """Offsets `start <= offset < end` of one topic-partition; plain values, as it travels pickled."""
+
+    def __init__(self, topic: str, partition: int, start: int, end: int) -> None:
+        super().__init__(None)
+        self.topic = topic
+        self.partition = partition
+        self.start = start
+        self.end = end
+
+    def __repr__(self) -> str:
+        return f"RangePartition({self.topic}-{self.partition}, {self.start}, {self.end})"
+
+
+class BatchReader(DataSourceReader):
+    """Reads from `startingOffsets` to `endingOffsets` as they are when the query is planned."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._pruning = Pruning()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        with Cluster(options.bootstrap) as cluster:
+            existing = existing_partitions(cluster, options)
+            wanted = [partition for partition in existing if self._pruning.keeps(partition)]
+            start = _resolve(cluster, "startingOffsets", options.starting or EARLIEST, existing)
+            end = _resolve(cluster, "endingOffsets", options.ending, existing)
+            if self._pruning.timestamp_ms is not None:
+                asked = dict.fromkeys(wanted, self._pruning.timestamp_ms)
+                for partition, offset in cluster.list_offsets(asked).items():
+                    if offset >= 0:
+                        start[partition] = max(start[partition], offset)
+                    elif options.ending == LATEST:  # no stable record is that late
+                        start[partition] = end[partition]
+        bounds = self._pruning
+        return [
+            RangePartition(*partition, first, last)
+            for partition in sorted(wanted)
+            if (first := max(start[partition], bounds.offset_min))
+            < (last := min(end[partition], bounds.offset_end))
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_range(self._options, partition)
+
+
+class PruningBatchReader(BatchReader):
+    """With `pushdown=true`: filters on topic, partition, offset and timestamp shorten the ranges.
+
+    A class of its own because Spark fails a query whose reader has `pushFilters` while
+    `spark.sql.python.filterPushdown.enabled` is off. Every filter is handed back, so Spark still applies it: pruning
+    may only leave out what cannot match.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 (Spark's name)
+        for condition in filters:
+            operator = _CONDITIONS.get(type(condition))
+            column: tuple[str, ...] = getattr(condition, "attribute", ())
+            value = getattr(condition, "value", None)
+            if operator is not None and len(column) == 1:
+                self._pruning = self._pruning.narrowed(column[0], operator, value)
+            yield condition
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets and plans on the driver, in one process for the whole run of the query; `read` on the executors."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._cluster: Cluster | None = None
+        self._target: OffsetVector | None = None
+        """With Trigger.AvailableNow: where the query ends."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_cluster": None, "_target": None}
+
+    def initialOffset(self) -> OffsetJson:  # noqa: N802
+        starting = LATEST if self._options.starting is None else self._options.starting
+        cluster = self._connected()
+        existing = existing_partitions(cluster, self._options)
+        return to_json(_resolve(cluster, "startingOffsets", starting, existing))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._options.max_offsets_per_trigger)
+
+    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
+        """The last stable offsets, as far from `start` as the limit allows. Markers count, so it is an upper bound."""
+        begin = from_json(start)
+        newest = self._stable_offsets(begin)
+        if self._target is not None:
+            newest = {
+                key: max(min(offset, self._target.get(key, 0)), begin.get(key, 0))
+                for key, offset in newest.items()
+                if key in self._target
+            }
+        if isinstance(limit, ReadMaxRows):
+            return to_json(limited(begin, newest, limit.max_rows))
+        if isinstance(limit, ReadAllAvailable):
+            return to_json(newest)
+        raise OncelogError(f"read limit {limit!r} is unknown to the oncelog source")
+
+    def reportLatestOffset(self) -> OffsetJson:  # noqa: N802
+        cluster = self._connected()
+        existing = existing_partitions(cluster, self._options)
+        return to_json(cluster.list_offsets(dict.fromkeys(existing, LATEST)))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        cluster = self._connected()
+        existing = existing_partitions(cluster, self._options)
+        self._target = cluster.list_offsets(dict.fromkeys(existing, LATEST))
+
+    def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
+        """A pure function of its arguments: a micro-batch that is run again reads what it read before."""
+        return [
+            RangePartition(*span.partition, span.start, span.end)
+            for span in ranges_between(from_json(start), from_json(end))
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_range(self._options, partition)
+
+    def commit(self, end: OffsetJson) -> None:
+        """Nothing to do: the checkpoint holds the offsets."""
+
+    def stop(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+    def _connected(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = Cluster(self._options.bootstrap)
+        return self._cluster
+
+    def _stable_offsets(self, begin: Mapping[Partition, int]) -> OffsetVector:
+        """Partition → LSO. Raises OncelogError, or warns, where offsets that were reached before are gone."""
+        cluster = self._connected()
+        existing = existing_partitions(cluster, self._options)
+        newest: OffsetVector = cluster.list_offsets(dict.fromkeys(existing, LATEST))
+        for partition in sorted(begin.keys() - newest.keys()):
+            self._lose(
+                f"partition {partition} is gone; offset {begin[partition]} was reached in it"
+            )
+        for partition, offset in newest.items():
+            if offset < begin.get(partition, 0):
+                self._lose(
+                    f"partition {partition} ends at offset {offset}, before offset {begin[partition]} that was "
+                    "reached: it was truncated, or the topic was created anew"
+                )
+        return newest
+
+    def _lose(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise OncelogError(f"{what}. To go on with what is there, set failOnDataLoss=false")
+        warn(what)
+
+
+def existing_partitions(cluster: Cluster, options: SourceOptions) -> list[Partition]:
+    """The partitions of the subscribed topics, or the assigned ones. Raises OncelogError for what does not exist."""
+    if options.assigned:
+        counts = cluster.partition_counts({partition.topic for partition in options.assigned})
+        for partition in options.assigned:
+            if partition.partition >= counts[partition.topic]:
+                raise OncelogError(
+                    f"option assign names {partition}, but the topic has {counts[partition.topic]} partitions"
+                )
+        return sorted(options.assigned)
+    counts = cluster.partition_counts(options.topics)
+    return [Partition(topic, number) for topic in sorted(counts) for number in range(counts[topic])]
+
+
+def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
+    """The Arrow batches of one planned range. Runs in a task; Spark sends a bare InputPartition for an empty plan."""
+    if not isinstance(partition, RangePartition):
+        return
+    # numpy and pyarrow load here, in the task: Spark imports this module in every process that looks a source up.
+    from oncelog.client.partition_reader import ReadPlan, read_partition
+    from oncelog.spark.arrow_batches import record_batch
+
+    plan = ReadPlan(
+        Partition(partition.topic, partition.partition),
+        partition.start,
+        partition.end,
+        with_headers=options.include_headers,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    with Cluster(options.bootstrap) as cluster:
+        for columns in read_partition(cluster, plan, warn):
+            yield record_batch(plan.partition, columns, options.include_headers)
+
+
+def warn(what: str) -> None:
+    """Standard error of a Python worker is the executor's log."""
+    print(f"oncelog: data loss accepted: {what}", file=sys.stderr)
+
+
+def _resolve(
+    cluster: Cluster, option: str, offsets: Offsets, partitions: list[Partition]
+) -> OffsetVector:
+    """An offset for each partition: those given, and the first or the last stable one where asked for."""
+    if isinstance(offsets, dict):
+        check_covers(option, offsets, partitions)
+        wanted = offsets
+    else:
+        wanted = dict.fromkeys(partitions, offsets)
+    found: OffsetVector = {key: offset for key, offset in wanted.items() if offset >= 0}
+    asked = {key: offset for key, offset in wanted.items() if offset < 0}
+    found.update(cluster.list_offsets(asked))
+    return found

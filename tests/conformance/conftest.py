@@ -1,0 +1,133 @@
+"""Fixtures: `oncelog up` in a process of its own, one a module, and four real clients against it."""
+
+import os
+import shutil
+import subprocess
+import uuid
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from oncelog_server.demo.processes import OncelogServer
+
+from tests.conformance.kafka_clients import Aiokafka, Confluent, Java, JavaProcess, KafkaPython
+
+HERE = Path(__file__).parent
+MAVEN_TIMEOUT_S = 100
+CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python", "java")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A running oncelog, shared by the module. A test that kills it starts it again."""
+    with OncelogServer(tmp_path_factory.mktemp("oncelog") / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def java_classpath():
+    """The compiled driver and the Java client's jars, kept in a cache folder. Skips with the reason without them."""
+    for tool in ("mvn", "javac", "java"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"the Java client needs {tool}, which is not installed")
+    cache = Path(os.environ.get("ONCELOG_TEST_CACHE", HERE.parents[1] / ".cache")) / "java-client"
+    jars, classes = cache / "jars", cache / f"classes-{os.getpid()}"
+    classes.mkdir(parents=True, exist_ok=True)
+    if not list(jars.glob("kafka-clients-*.jar")):
+        fresh = cache / f"jars-{os.getpid()}"
+        command = [
+            "mvn",
+            "-q",
+            "-B",
+            "-f",
+            str(HERE / "java" / "pom.xml"),
+            "dependency:copy-dependencies",
+        ]
+        result = subprocess.run(
+            [*command, f"-DoutputDirectory={fresh}"],
+            capture_output=True,
+            text=True,
+            timeout=MAVEN_TIMEOUT_S,
+            check=False,
+        )
+        if result.returncode != 0:
+            pytest.skip(f"Maven cannot fetch the Java client: {result.stdout.strip()[-300:]}")
+        if not jars.exists():
+            fresh.rename(jars)
+        else:
+            shutil.rmtree(fresh)
+    command = [
+        "javac",
+        "-d",
+        str(classes),
+        "-cp",
+        f"{jars}/*",
+        str(HERE / "java" / "TransactionDriver.java"),
+    ]
+    subprocess.run(command, check=True, timeout=MAVEN_TIMEOUT_S)
+    yield f"{classes}:{jars}/*"
+    shutil.rmtree(classes)
+
+
+@pytest.fixture(scope="session")
+def java(java_classpath):
+    process = JavaProcess(java_classpath)
+    yield Java(process)
+    process.close()
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request):
+    """Each real client in turn."""
+    if request.param == "java":
+        return request.getfixturevalue("java")
+    return {"confluent-kafka": Confluent, "aiokafka": Aiokafka, "kafka-python": KafkaPython}[
+        request.param
+    ]()
+
+
+@pytest.fixture
+def admin(server):
+    return AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
+
+
+@pytest.fixture
+def new_topic(admin):
+    """Make a fresh topic; returns its name."""
+
+    def make(partitions=1, **config):
+        name = f"t-{uuid.uuid4().hex[:12]}"
+        config = {key.replace("_", "."): str(value) for key, value in config.items()}
+        for future in admin.create_topics([NewTopic(name, partitions, config=config)]).values():
+            future.result(20)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def topic(new_topic):
+    return new_topic()
+
+
+@pytest.fixture
+def transactional_id():
+    return f"tx-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def make_producer(request, server):
+    """Open producers that are closed at the end of the test."""
+    opened = []
+
+    def make(client, transactional_id=None, *, bootstrap=None, **options):
+        producer = client.producer(bootstrap or server.bootstrap, transactional_id, **options)
+        opened.append(producer)
+        if transactional_id is not None:
+            producer.init()
+        return producer
+
+    yield make
+    for producer in opened:
+        producer.close()

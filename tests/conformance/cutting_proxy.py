@@ -1,0 +1,102 @@
+"""A TCP proxy that reads Kafka frames and can swallow a reply: the request took effect, and nobody hears of it."""
+
+import socket
+import struct
+import threading
+
+PRODUCE, ADD_PARTITIONS_TO_TXN, END_TXN = 0, 24, 26
+
+
+class CuttingProxy:
+    """Forwards to a port given later. A context manager; every connection has two threads."""
+
+    def __init__(self):
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.target_port = None
+        self._lock = threading.Lock()
+        self._cuts = {}
+        self.swallowed = []
+        self._sockets = set()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._listener.close()
+        with self._lock:
+            sockets = list(self._sockets)
+        for one in sockets:
+            _shut(one)
+
+    def swallow_next_reply(self, api_key, times=1):
+        """Forward the next `times` requests with `api_key`, wait for each reply, and cut the connection instead."""
+        with self._lock:
+            self._cuts[api_key] = times
+
+    def _accept(self):
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(("127.0.0.1", self.target_port))
+            except OSError:
+                client.close()
+                continue
+            with self._lock:
+                self._sockets |= {client, server}
+            doomed = set()
+            for work in (
+                (self._forward_requests, client, server),
+                (self._forward_replies, server, client),
+            ):
+                threading.Thread(target=work[0], args=(*work[1:], doomed), daemon=True).start()
+
+    def _forward_requests(self, client, server, doomed):
+        for frame in _frames(client):
+            api_key, _, correlation_id = struct.unpack_from(">hhi", frame, 4)
+            with self._lock:
+                if self._cuts.get(api_key, 0) > 0:
+                    self._cuts[api_key] -= 1
+                    doomed.add(correlation_id)
+                    self.swallowed.append(api_key)
+            if not _send(server, frame):
+                break
+        _shut(client)
+        _shut(server)
+
+    def _forward_replies(self, server, client, doomed):
+        for frame in _frames(server):
+            if struct.unpack_from(">i", frame, 4)[0] in doomed or not _send(client, frame):
+                break
+        _shut(server)
+        _shut(client)
+
+
+def _frames(source):
+    """Whole frames, length included, until the other side goes away."""
+    try:
+        with source.makefile("rb") as stream:
+            while len(head := stream.read(4)) == 4:
+                body = stream.read(struct.unpack(">i", head)[0])
+                yield head + body
+    except (OSError, ValueError):
+        return
+
+
+def _send(target, frame):
+    try:
+        target.sendall(frame)
+    except OSError:
+        return False
+    return True
+
+
+def _shut(one):
+    try:
+        one.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return

@@ -1,0 +1,114 @@
+"""Administration as clients do it: topics, configs, and the transaction calls of KIP-664."""
+
+import time
+import uuid
+
+import kafka
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ConfigResource
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+from kafka.admin import KafkaAdminClient
+
+from tests.conformance.kafka_clients import Confluent
+
+CALL_TIMEOUT_S = 20
+
+
+def fresh_name():
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+def result_of(futures):
+    (future,) = futures.values()
+    return future.result(CALL_TIMEOUT_S)
+
+
+def failure_of(futures):
+    with pytest.raises(KafkaException) as failure:
+        result_of(futures)
+    return failure.value.args[0].code()
+
+
+@pytest.fixture(scope="module")
+def python_admin(server):
+    admin = KafkaAdminClient(bootstrap_servers=server.bootstrap)
+    yield admin
+    admin.close()
+
+
+def test_a_topic_is_made_seen_and_gone(admin):
+    name = fresh_name()
+    result_of(admin.create_topics([NewTopic(name, 3)]))
+    assert len(admin.list_topics(timeout=CALL_TIMEOUT_S).topics[name].partitions) == 3
+    result_of(admin.delete_topics([name]))
+    deadline = time.monotonic() + CALL_TIMEOUT_S
+    while name in admin.list_topics(timeout=CALL_TIMEOUT_S).topics:
+        assert time.monotonic() < deadline, "a deleted topic stays in the metadata"
+
+
+def test_a_topic_that_exists_is_not_made_again(admin, topic):
+    assert failure_of(admin.create_topics([NewTopic(topic, 1)])) == KafkaError.TOPIC_ALREADY_EXISTS
+
+
+def test_a_topic_name_that_is_not_allowed_is_refused(admin):
+    assert failure_of(admin.create_topics([NewTopic("a b", 1)])) == KafkaError.TOPIC_EXCEPTION
+
+
+def test_an_impossible_replication_factor_is_refused(admin):
+    code = failure_of(admin.create_topics([NewTopic(fresh_name(), 1, replication_factor=7)]))
+    assert code == KafkaError.INVALID_REPLICATION_FACTOR
+
+
+def test_deleting_what_is_not_there_is_an_error(admin):
+    assert failure_of(admin.delete_topics([fresh_name()])) == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def test_validate_only_makes_nothing(admin):
+    name = fresh_name()
+    result_of(admin.create_topics([NewTopic(name, 1)], validate_only=True))
+    assert name not in admin.list_topics(timeout=CALL_TIMEOUT_S).topics
+
+
+def test_partitions_are_added_and_can_be_written_to(admin, server, topic, make_producer):
+    result_of(admin.create_partitions([NewPartitions(topic, 4)]))
+    make_producer(Confluent()).send(topic, b"new", partition=3)
+    assert Confluent().read(server.bootstrap, topic, partition=3, until=b"new")
+
+
+def test_a_given_config_is_described(admin, new_topic):
+    topic = new_topic(max_message_bytes=2_000)
+    configs = result_of(admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]))
+    assert configs["max.message.bytes"].value == "2000"
+
+
+def test_a_config_that_does_not_exist_is_refused(admin):
+    topics = [NewTopic(fresh_name(), 1, config={"no.such.config": "1"})]
+    assert failure_of(admin.create_topics(topics)) == KafkaError.INVALID_CONFIG
+
+
+def test_kafka_pythons_admin_makes_and_describes_topics(python_admin):
+    name = fresh_name()
+    python_admin.create_topics({name: {"num_partitions": 2, "replication_factor": 1}})
+    assert name in python_admin.list_topics()
+    (description,) = python_admin.describe_topics([name])
+    assert len(description["partitions"]) == 2
+    python_admin.delete_topics([name])
+
+
+def test_an_open_transaction_is_listed_and_described(
+    python_admin, topic, transactional_id, make_producer
+):
+    producer = make_producer(Confluent(), transactional_id)
+    producer.begin()
+    producer.send(topic, b"open")
+    assert transactional_id in str(python_admin.list_transactions())
+    described = str(python_admin.describe_transactions([transactional_id]))
+    assert "Ongoing" in described
+    assert topic in described
+    partition = kafka.TopicPartition(topic, 0)
+    assert "producer_id" in str(python_admin.describe_producers([partition]))
+    producer.commit()
+    deadline = time.monotonic() + CALL_TIMEOUT_S
+    while "CompleteCommit" not in str(python_admin.describe_transactions([transactional_id])):
+        assert time.monotonic() < deadline, "a committed transaction was not completed"

@@ -1,0 +1,71 @@
+"""The demo's producer sends every row once, through kills of the server and of itself."""
+
+import threading
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from oncelog_server.demo.producer import DemoProducer
+from oncelog_server.demo.reader import CommittedReader
+from oncelog_server.demo.scenario import PaymentsScenario
+
+ROWS, TRANSACTION_ROWS = 3_000, 100
+
+
+@pytest.fixture
+def scenario(server, request):
+    scenario = PaymentsScenario(ROWS, 1)
+    scenario.input_topic = f"payments-{request.node.name}".replace("[", "-").replace("]", "")
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    for future in admin.create_topics([NewTopic(scenario.input_topic, 3)]).values():
+        future.result(20)
+    return scenario
+
+
+def committed_rows(server, scenario):
+    with CommittedReader(server.bootstrap) as reader:
+        assert not any(reader.wait_until_decided([scenario.input_topic], 20).values())
+        return sorted(
+            scenario.row_number(record.value()) for record in reader.read(scenario.input_topic)
+        )
+
+
+def demo_producer(server, scenario):
+    return DemoProducer(server.bootstrap, scenario, scenario.input_topic, TRANSACTION_ROWS)
+
+
+def test_every_row_is_sent_once(server, scenario):
+    producer = demo_producer(server, scenario)
+    producer.run(lambda row: False)
+    assert committed_rows(server, scenario) == list(range(ROWS))
+    assert producer.instances == 1
+
+
+def test_a_crashed_producers_successor_goes_on_where_the_log_says_and_the_dead_one_is_refused(
+    server, scenario
+):
+    crashes = iter([True])
+    producer = demo_producer(server, scenario)
+    producer.run(lambda row: row == 1_500 and next(crashes, False))
+    assert committed_rows(server, scenario) == list(range(ROWS))
+    assert producer.instances == 2
+    assert producer.is_zombie_fenced is True
+
+
+@pytest.mark.parametrize("does_producer_die", [False, True])
+def test_a_server_killed_in_the_middle_of_a_transaction_costs_nothing(
+    server, scenario, does_producer_die
+):
+    killed = threading.Event()
+
+    def halfway(row):
+        if row < 1_000 or killed.is_set():
+            return False
+        killed.set()
+        server.kill()
+        server.start()
+        return does_producer_die
+
+    demo_producer(server, scenario).run(halfway)
+    assert killed.is_set()
+    assert committed_rows(server, scenario) == list(range(ROWS))

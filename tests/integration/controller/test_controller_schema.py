@@ -1,0 +1,173 @@
+"""One schema, whichever way it came to be; and no migration tool on the way to a start that needs none."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, text
+
+import oncelog_controller
+from oncelog.errors import OncelogError
+from oncelog_controller.database import Database
+from oncelog_controller.schema import SCHEMA_REVISION, metadata
+from tests.integration.controller.controller_at import controller_at, register
+
+MIGRATIONS = Path(oncelog_controller.__file__).parent / "migrations"
+
+
+def alembic_config():
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    return config
+
+
+def migrate(url):
+    """Bring a database up to date with alembic alone."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        config = alembic_config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+    engine.dispose()
+
+
+async def opened(url):
+    database = Database(url, timeout_ms=5000)
+    await database.open()
+    await database.close()
+
+
+def described(url):
+    """Every table and column of a database, and its revision."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        if engine.dialect.name == "sqlite":
+            columns = [
+                (name, *row)
+                for (name,) in connection.execute(
+                    text("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+                ).all()
+                for row in connection.execute(text(f"PRAGMA table_info({name})")).all()
+            ]
+            columns += connection.execute(
+                text("SELECT tbl_name, type, name FROM sqlite_master WHERE type <> 'table' ORDER BY 1")
+            ).all()
+        else:
+            columns = connection.execute(
+                text(
+                    "SELECT table_name, column_name, data_type, is_nullable, column_default, "
+                    "character_maximum_length FROM information_schema.columns "
+                    "WHERE table_schema = 'public' ORDER BY 1, ordinal_position"
+                )
+            ).all()
+        revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
+    engine.dispose()
+    return [tuple(column) for column in columns], revision
+
+
+def test_the_fast_path_and_the_migrations_give_one_schema(tmp_path):
+    migrated, fast = (f"sqlite:///{tmp_path / name}" for name in ("migrated.db", "fast.db"))
+    migrate(migrated)
+    asyncio.run(opened(fast))
+    assert described(fast) == described(migrated)
+    assert described(fast)[1] == [SCHEMA_REVISION]
+
+
+def test_the_tables_in_code_are_what_the_migrations_make_on_postgres(postgres_url):
+    asyncio.run(opened(postgres_url))
+    migrated, revision = described(postgres_url)
+    assert revision == [SCHEMA_REVISION]
+    engine = create_engine(postgres_url)
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE metadata_journal"))
+        metadata.create_all(connection)
+    engine.dispose()
+    assert described(postgres_url)[0] == migrated
+
+
+def test_the_revision_in_code_is_the_newest_migration():
+    assert ScriptDirectory.from_config(alembic_config()).get_heads() == [SCHEMA_REVISION]
+
+
+def test_a_database_without_our_tables_is_migrated(tmp_path):
+    url = f"sqlite:///{tmp_path / 'c.db'}"
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE somebody_elses (x INTEGER)"))
+    engine.dispose()
+    asyncio.run(opened(url))
+    columns, revision = described(url)
+    assert revision == [SCHEMA_REVISION]
+    assert {"somebody_elses", "metadata_journal"} <= {column[0] for column in columns}
+
+
+def test_two_controllers_may_open_a_new_database_at_once(database_url):
+    async def scenario():
+        await asyncio.gather(*(opened(database_url) for _ in range(4)))
+        async with controller_at(database_url) as stub:
+            assert (await register(stub)).status.error_code == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_database_of_a_newer_version_is_refused(database_url):
+    async def scenario():
+        await opened(database_url)
+        engine = create_engine(database_url)
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        engine.dispose()
+        with pytest.raises(OncelogError, match="newer oncelog") as caught:
+            await opened(database_url)
+        assert "\n" not in str(caught.value)
+
+    asyncio.run(scenario())
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path):
+    path = tmp_path / "c.db"
+    path.write_bytes(b"this is not a database, but it is long enough to be looked at" * 40)
+    with pytest.raises(OncelogError, match="not a database"):
+        asyncio.run(opened(f"sqlite:///{path}"))
+
+
+def test_commits_reach_the_disk_on_sqlite(tmp_path):
+    async def scenario():
+        database = Database(f"sqlite:///{tmp_path / 'c.db'}", timeout_ms=5000)
+        await database.open()
+        for pragma, expected in (("journal_mode", "wal"), ("synchronous", 2)):
+            found = await database.run(
+                lambda connection, pragma=pragma: connection.exec_driver_sql(
+                    f"PRAGMA {pragma}"
+                ).scalar()
+            )
+            assert found == expected
+        await database.close()
+
+    asyncio.run(scenario())
+
+
+def test_neither_a_first_start_nor_a_restart_imports_the_migration_tool(tmp_path):
+    program = """
+import asyncio, sys
+from oncelog_controller.settings import ControllerSettings
+from oncelog_controller.wiring import build_controller
+async def run():
+    role = build_controller(ControllerSettings(database_url=sys.argv[1]))
+    await role.start()
+    await role.stop()
+asyncio.run(run())
+heavy = {"alembic", "psycopg", "grpc", "pandas", "numpy", "pyarrow", "opentelemetry", "mako"}
+print(sorted(heavy & set(sys.modules)))
+"""
+    for _ in range(2):
+        url = f"sqlite:///{tmp_path / 'c.db'}"
+        found = subprocess.run(
+            [sys.executable, "-c", program, url], capture_output=True, text=True, check=True
+        )
+        assert found.stdout.strip() == "[]"

@@ -1,0 +1,286 @@
+"""A gateway on a real controller, with a storage and a coordinator that hold their state in dictionaries.
+
+The two stand-ins keep the rules that the gateway relies on: a marker ends what is open if its epochs are high enough,
+a terminated transaction is gone from the partition. What is open where is set by each test.
+"""
+
+import asyncio
+import contextlib
+import json
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from oncelog.api.v1 import controller_pb2, coordinator_pb2, storage_pb2
+from oncelog.api.v1.types_pb2 import PartitionError, TopicPartition
+from oncelog.errors import ErrorCode
+from oncelog.rpc.direct import DirectStub
+from oncelog.rpc.directory import LocalDirectory
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog_controller.settings import ControllerSettings
+from oncelog_controller.wiring import build_controller
+from oncelog_gateway.settings import GatewaySettings
+from oncelog_gateway.wiring import build_gateway
+
+KNOWN_STATES = {"Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"}
+OPEN_STATES = {"Ongoing", "PrepareCommit", "PrepareAbort"}
+
+
+class DictStorage:
+    """Producers by partition; high watermark 100 everywhere."""
+
+    def __init__(self):
+        self.producers = {}
+        self.markers = []
+        self.before_describe = []
+        self.is_silent = False
+
+    def open_transaction(
+        self, topic, partition, *, producer_id, start_offset, producer_epoch=0, coordinator_epoch=-1, timestamp_ms=1
+    ):
+        self.producers.setdefault((topic, partition), []).append(
+            storage_pb2.ActiveProducer(
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                last_sequence=3,
+                last_timestamp_ms=timestamp_ms,
+                coordinator_epoch=coordinator_epoch,
+                current_txn_start_offset=start_offset,
+            )
+        )
+
+    def end(self, topic, partition, producer_id):
+        for one in self.producers[topic, partition]:
+            if one.producer_id == producer_id:
+                one.current_txn_start_offset = -1
+
+    def _open(self, topic, partition):
+        found = self.producers.get((topic, partition), [])
+        return sorted(
+            (one for one in found if one.current_txn_start_offset >= 0), key=lambda one: one.current_txn_start_offset
+        )
+
+    async def _answer(self):
+        while self.is_silent:
+            await asyncio.Event().wait()
+
+    async def DescribePartitions(self, request, context):  # noqa: N802
+        await self._answer()
+        rows = []
+        for one in request.partitions:
+            opened = self._open(one.topic, one.partition)
+            row = storage_pb2.PartitionDescription(
+                topic=one.topic,
+                partition=one.partition,
+                log_end_offset=100,
+                high_watermark=100,
+                last_stable_offset=opened[0].current_txn_start_offset if opened else 100,
+                size_bytes=4096,
+                segment_count=1,
+                lso_holder=opened[0] if opened else storage_pb2.ActiveProducer(producer_id=-1),
+                open_transaction_count=len(opened),
+            )
+            rows.append(row)
+        return storage_pb2.DescribePartitionsResponse(partitions=rows)
+
+    async def DescribeProducers(self, request, context):  # noqa: N802
+        await self._answer()
+        if self.before_describe:
+            self.before_describe.pop(0)()
+        return storage_pb2.DescribeProducersResponse(
+            partitions=[
+                storage_pb2.PartitionProducers(
+                    topic=one.topic,
+                    partition=one.partition,
+                    producers=self.producers.get((one.topic, one.partition), []),
+                )
+                for one in request.partitions
+            ]
+        )
+
+    async def WriteTxnMarkers(self, request, context):  # noqa: N802
+        await self._answer()
+        results = []
+        for marker in request.markers:
+            self.markers.append(marker)
+            errors = []
+            for one in marker.partitions:
+                code = ErrorCode.NONE
+                for producer in self.producers.get((one.topic, one.partition), []):
+                    if producer.producer_id == marker.producer_id:
+                        if marker.coordinator_epoch < producer.coordinator_epoch:
+                            code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+                        else:
+                            producer.current_txn_start_offset = -1
+                errors.append(PartitionError(topic=one.topic, partition=one.partition, error_code=code))
+            results.append(storage_pb2.MarkerResult(producer_id=marker.producer_id, partitions=errors))
+        return storage_pb2.WriteTxnMarkersResponse(results=results)
+
+
+class DictCoordinator:
+    """Transactions by id."""
+
+    def __init__(self, storage):
+        self._storage = storage
+        self.transactions = {}
+        self.sinks = {}
+        self.error_code = ErrorCode.NONE
+        self.is_silent = False
+
+    def put(self, transactional_id, *, producer_id, state="Ongoing", partitions=(), start_time_ms=1_000):
+        self.transactions[transactional_id] = coordinator_pb2.TransactionDescription(
+            transactional_id=transactional_id,
+            state=state,
+            producer_id=producer_id,
+            producer_epoch=0,
+            transaction_timeout_ms=60_000,
+            transaction_start_time_ms=start_time_ms,
+            last_update_time_ms=start_time_ms,
+            partitions=[TopicPartition(topic=topic, partition=partition) for topic, partition in partitions],
+            coordinator=1,
+            shard=7,
+            client_transaction_version=2,
+        )
+
+    async def _answer(self):
+        while self.is_silent:
+            await asyncio.Event().wait()
+
+    async def ListTransactions(self, request, context):  # noqa: N802
+        await self._answer()
+        if self.error_code:
+            return coordinator_pb2.ListTransactionsResponse(error_code=self.error_code, error_message="being loaded")
+        try:
+            pattern = re.compile(request.transactional_id_pattern or ".*", re.DOTALL)
+        except re.error as error:
+            return coordinator_pb2.ListTransactionsResponse(
+                error_code=ErrorCode.INVALID_REGULAR_EXPRESSION, error_message=str(error)
+            )
+        rows = [
+            one
+            for one in self.transactions.values()
+            if (not request.state_filters or one.state in request.state_filters)
+            and (not request.producer_id_filters or one.producer_id in request.producer_id_filters)
+            and pattern.fullmatch(one.transactional_id)
+        ]
+        return coordinator_pb2.ListTransactionsResponse(transactions=rows)
+
+    async def DescribeTransactions(self, request, context):  # noqa: N802
+        await self._answer()
+        return coordinator_pb2.DescribeTransactionsResponse(
+            transactions=[
+                self.transactions.get(one)
+                or coordinator_pb2.TransactionDescription(
+                    transactional_id=one, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+                )
+                for one in request.transactional_ids
+            ]
+        )
+
+    async def ForceTerminateTransaction(self, request, context):  # noqa: N802
+        await self._answer()
+        found = self.transactions[request.transactional_id]
+        for one in found.partitions:
+            self._storage.end(one.topic, one.partition, found.producer_id)
+        found.state = "CompleteAbort"
+        del found.partitions[:]
+        return coordinator_pb2.ForceTerminateTransactionResponse()
+
+    async def DescribeSink(self, request, context):  # noqa: N802
+        await self._answer()
+        return self.sinks.get(request.sink) or coordinator_pb2.DescribeSinkResponse(
+            error_code=ErrorCode.RESOURCE_NOT_FOUND
+        )
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict
+    body: bytes
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+@dataclass
+class GatewayCluster:
+    url: str
+    storage: DictStorage
+    coordinator: DictCoordinator
+    metadata: MetadataFollower
+    controller: DirectStub
+    audit_path: object
+    port: int = 0
+    headers: dict = field(default_factory=dict)
+
+    async def get(self, path):
+        return await self.request("GET", path)
+
+    async def post(self, path, body=None):
+        return await self.request("POST", path, body)
+
+    async def request(self, method, path, body=None, headers=None):
+        return await asyncio.to_thread(self._request, method, path, body, headers or {})
+
+    def _request(self, method, path, body, headers):
+        data = None
+        if body is not None:
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            headers = {"Content-Type": "application/json", **headers}
+        request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return Answer(answer.status, dict(answer.headers), answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return Answer(error.code, dict(error.headers), error.read())
+
+    async def create_topic(self, name, partitions=1):
+        answer = await self.post("/v1/topics", {"name": name, "partitions": partitions})
+        assert answer.status == 201, answer.body
+
+    def audit(self):
+        return [json.loads(line) for line in self.audit_path.read_text().splitlines()]
+
+
+@asynccontextmanager
+async def gateway_cluster(folder, **settings):
+    controller_role = build_controller(ControllerSettings(database_url=f"sqlite:///{folder / 'controller.db'}"))
+    await controller_role.start()
+    controller = DirectStub(controller_role.servicer)
+    node = controller_pb2.Node(
+        node_id=1,
+        roles=[controller_pb2.ROLE_STORAGE, controller_pb2.ROLE_COORDINATOR, controller_pb2.ROLE_LISTENER],
+        kafka_host="127.0.0.1",
+        kafka_port=9092,
+    )
+    await controller.RegisterNode(controller_pb2.RegisterNodeRequest(node=node, incarnation_id="first"))
+    metadata = MetadataFollower(1, controller)
+    following = asyncio.create_task(metadata.run())
+    await metadata.wait_until(0)
+    storage = DictStorage()
+    coordinator = DictCoordinator(storage)
+    directory = LocalDirectory(
+        storage=DirectStub(storage),
+        coordinator=DirectStub(coordinator),
+        marker_sender=DirectStub(),
+        controller=controller,
+    )
+    audit_path = folder / "audit.jsonl"
+    gateway = build_gateway(GatewaySettings(port=0, audit_path=audit_path, **settings), metadata, directory)
+    await gateway.start()
+    try:
+        yield GatewayCluster(
+            f"http://127.0.0.1:{gateway.port}", storage, coordinator, metadata, controller, audit_path, gateway.port
+        )
+    finally:
+        await gateway.stop()
+        following.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await following
+        await controller_role.stop()

@@ -1,0 +1,248 @@
+"""Reading and ending transactions over REST."""
+
+import asyncio
+import urllib.parse
+
+from tests.integration.gateway.gateway_cluster import gateway_cluster
+
+
+def run(tmp_path, scenario, **settings):
+    async def go():
+        async with gateway_cluster(tmp_path, **settings) as cluster:
+            await scenario(cluster)
+
+    asyncio.run(go())
+
+
+def test_transactions_are_paged_in_order_and_filtered(tmp_path):
+    async def scenario(cluster):
+        for number in range(5):
+            state = "Ongoing" if number % 2 else "Empty"
+            cluster.coordinator.put(f"pay-{number}", producer_id=number, state=state)
+        first = (await cluster.get("/v1/transactions?limit=2")).json
+        assert [one["transactional_id"] for one in first["transactions"]] == ["pay-0", "pay-1"]
+        assert first["total"] == 5
+        cluster.coordinator.put("pay-00", producer_id=9)
+        second = (await cluster.get(f"/v1/transactions?limit=4&cursor={first['next_cursor']}")).json
+        assert [one["transactional_id"] for one in second["transactions"]] == ["pay-2", "pay-3", "pay-4"]
+        assert second["next_cursor"] is None
+        some = (await cluster.get("/v1/transactions?state=Ongoing&producer_id=1&producer_id=2")).json
+        assert [one["transactional_id"] for one in some["transactions"]] == ["pay-1"]
+        late = (await cluster.get("/v1/transactions?min_duration_ms=0&id_pattern=pay-[0-9]")).json
+        assert [one["transactional_id"] for one in late["transactions"]] == ["pay-1", "pay-3"]
+        assert late["transactions"][0]["is_late"] is True
+
+    run(tmp_path, scenario)
+
+
+def test_a_refused_filter_names_the_value(tmp_path):
+    async def scenario(cluster):
+        answer = await cluster.get("/v1/transactions?id_pattern=(")
+        assert (answer.status, answer.json["kafka_error_name"]) == (422, "INVALID_REGULAR_EXPRESSION")
+        answer = await cluster.get("/v1/transactions?state=Sleeping")
+        assert answer.status == 422
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert "Ongoing" in answer.json["detail"]
+        answer = await cluster.get("/v1/transactions?cursor=%F0%9F%98%80")
+        assert answer.status == 422
+        assert "cursor" in answer.json["detail"]
+
+    run(tmp_path, scenario)
+
+
+def test_any_transactional_id_can_be_described(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders", 2)
+        for name in ("plain", "a/b/3", "with space", "ä🙂", "x?y#z%25", "terminate", "odd/terminate", "abort"):
+            cluster.coordinator.put(name, producer_id=4, partitions=[("orders", 1), ("orders", 0)])
+            answer = await cluster.get("/v1/transactions/" + urllib.parse.quote(name, safe=""))
+            assert (answer.status, answer.json["transactional_id"]) == (200, name)
+        answer = await cluster.get("/v1/transactions/a/b/3")
+        assert answer.json["transactional_id"] == "a/b/3"
+
+    run(tmp_path, scenario)
+
+
+def test_description_has_start_offsets(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders", 2)
+        cluster.coordinator.put("pay", producer_id=4, partitions=[("orders", 0), ("orders", 1)])
+        cluster.storage.open_transaction("orders", 1, producer_id=4, start_offset=42)
+        detail = (await cluster.get("/v1/transactions/pay")).json
+        assert detail["partitions"] == [
+            {"topic": "orders", "partition": 0, "start_offset": None},
+            {"topic": "orders", "partition": 1, "start_offset": 42},
+        ]
+
+    run(tmp_path, scenario)
+
+
+def test_unknown_transaction_is_a_problem(tmp_path):
+    async def scenario(cluster):
+        answer = await cluster.get("/v1/transactions/nobody")
+        assert answer.status == 404
+        assert answer.json["kafka_error_code"] == 105
+        assert "'nobody'" in answer.json["detail"]
+        answer = await cluster.get("/v1/transactions/abort")
+        assert (answer.status, answer.headers["allow"]) == (405, "POST")
+
+    run(tmp_path, scenario)
+
+
+def test_abort_is_a_dry_run_unless_told_otherwise(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42, coordinator_epoch=3)
+        target = {"topic": "orders", "partition": 0, "start_offset": 42, "producer_epoch": 0}
+        shown = await cluster.post("/v1/transactions/abort", target)
+        assert shown.status == 200, shown.body
+        assert shown.json["dry_run"] is True
+        assert shown.json["aborted"] is False
+        assert cluster.storage.markers == []
+        done = await cluster.post("/v1/transactions/abort", {**target, "dry_run": False})
+        assert done.json["aborted"] is True
+        (marker,) = cluster.storage.markers
+        assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (4, 0, 3)
+        assert not marker.commit
+        again = await cluster.post("/v1/transactions/abort", {**target, "dry_run": False})
+        assert again.status == 404
+        assert [line.get("outcome") for line in cluster.audit()] == [None, "dry_run", None, "done", None, "refused"]
+
+    run(tmp_path, scenario)
+
+
+def test_abort_needs_the_exact_offset_and_epoch(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42, producer_epoch=5)
+        target = {"topic": "orders", "partition": 0, "start_offset": 42, "dry_run": False}
+        answer = await cluster.post("/v1/transactions/abort", {**target, "start_offset": 41})
+        assert answer.status == 404
+        assert "42" in answer.json["detail"]
+        answer = await cluster.post("/v1/transactions/abort", {**target, "producer_epoch": 4})
+        assert (answer.status, answer.json["kafka_error_name"]) == (409, "INVALID_PRODUCER_EPOCH")
+        answer = await cluster.post("/v1/transactions/abort", {**target, "topic": "order"})
+        assert (answer.status, answer.json["kafka_error_code"]) == (404, 3)
+        assert cluster.storage.markers == []
+
+    run(tmp_path, scenario)
+
+
+def test_a_transaction_with_an_owner_is_not_aborted_behind_its_back(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
+        target = {"topic": "orders", "partition": 0, "start_offset": 42, "dry_run": False}
+        for state, advice in (("Ongoing", "terminate"), ("PrepareCommit", "wait")):
+            cluster.coordinator.put("pay", producer_id=4, state=state, partitions=[("orders", 0)])
+            answer = await cluster.post("/v1/transactions/abort", target)
+            assert answer.status == 409
+            assert "'pay'" in answer.json["detail"]
+            assert advice in answer.json["detail"]
+        cluster.coordinator.put("pay", producer_id=4, state="CompleteCommit")
+        answer = await cluster.post("/v1/transactions/abort", target)
+        assert answer.json["coordinator_state"] == "CompleteCommit"
+        assert len(cluster.storage.markers) == 1
+
+    run(tmp_path, scenario)
+
+
+def test_nothing_is_aborted_while_a_coordinator_is_silent(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
+        cluster.coordinator.is_silent = True
+        target = {"topic": "orders", "partition": 0, "start_offset": 42, "dry_run": False}
+        answer = await cluster.post("/v1/transactions/abort", target)
+        assert (answer.status, answer.json["kafka_error_name"]) == (503, "COORDINATOR_NOT_AVAILABLE")
+        assert cluster.storage.markers == []
+        row = (await cluster.get("/v1/partitions/orders/0")).json
+        assert row["lso_holder"]["hanging"] is None
+        found = (await cluster.get("/v1/hanging-transactions")).json
+        assert found["hanging"] == []
+        assert found["incomplete"]
+
+    run(tmp_path, scenario, call_timeout_ms=50)
+
+
+def test_an_abort_without_an_answer_is_unknown_in_the_audit(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
+
+        def silence():
+            cluster.storage.is_silent = True
+
+        cluster.storage.before_describe = [lambda: None, silence]
+        target = {"topic": "orders", "partition": 0, "start_offset": 42, "dry_run": False}
+        answer = await cluster.post("/v1/transactions/abort", target)
+        assert answer.status == 504
+        assert cluster.audit()[-1]["outcome"] == "unknown"
+
+    run(tmp_path, scenario, call_timeout_ms=100)
+
+
+def test_nothing_is_done_that_the_audit_log_cannot_record(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
+        cluster.audit_path.mkdir()
+        target = {"topic": "orders", "partition": 0, "start_offset": 42, "dry_run": False}
+        answer = await cluster.post("/v1/transactions/abort", target)
+        assert (answer.status, answer.json["kafka_error_name"]) == (503, "KAFKA_STORAGE_ERROR")
+        assert cluster.storage.markers == []
+
+    run(tmp_path, scenario)
+
+
+def test_terminate_goes_through_the_coordinator_and_is_audited(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        cluster.coordinator.put("a/b", producer_id=4, partitions=[("orders", 0)])
+        cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
+        shown = await cluster.post("/v1/transactions/a%2Fb/terminate", {"dry_run": True})
+        assert (shown.json["state_before"], shown.json["terminated"]) == ("Ongoing", False)
+        headers = {"X-Forwarded-User": "mira"}
+        done = await cluster.request("POST", "/v1/transactions/a/b/terminate", headers=headers)
+        assert done.json["terminated"] is True
+        assert (await cluster.get("/v1/partitions/orders/0")).json["lso_holder"] is None
+        attempted = cluster.audit()[2]
+        assert (attempted["user"], attempted["remote_address"]) == ("mira", "127.0.0.1")
+        assert attempted["target"]["transactional_id"] == "a/b"
+        missing = await cluster.post("/v1/transactions/nobody/terminate")
+        assert missing.status == 404
+
+    run(tmp_path, scenario)
+
+
+def test_hanging_is_told_from_open_and_from_just_ended(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders", 3)
+        cluster.coordinator.put("owned", producer_id=1, partitions=[("orders", 0)])
+        cluster.storage.open_transaction("orders", 0, producer_id=1, start_offset=10)
+        cluster.coordinator.put("lost", producer_id=2, state="CompleteAbort")
+        cluster.storage.open_transaction("orders", 1, producer_id=2, start_offset=20, producer_epoch=6)
+        cluster.storage.open_transaction("orders", 2, producer_id=3, start_offset=30)
+        # Producer 3 ends between the two readings of its partition.
+        cluster.storage.before_describe = [lambda: None, lambda: cluster.storage.end("orders", 2, 3)]
+        found = (await cluster.get("/v1/hanging-transactions?topic=orders")).json
+        (row,) = found["hanging"]
+        assert (row["topic"], row["partition"], row["transactional_id"]) == ("orders", 1, "lost")
+        assert "--partition 1 --start-offset 20 --producer-epoch 6" in row["abort"]
+        assert found["open_transactions"] == 3
+        rows = (await cluster.get("/v1/topics/orders/partitions")).json["partitions"]
+        holders = [row["lso_holder"] and row["lso_holder"]["hanging"] for row in rows]
+        assert holders == [False, True, None]
+        assert rows[0]["lso_holder"]["transactional_id"] == "owned"
+        assert rows[1]["lso_lag"] == 80
+
+    run(tmp_path, scenario)
+
+
+def test_a_silent_coordinator_is_a_gateway_timeout(tmp_path):
+    async def scenario(cluster):
+        cluster.coordinator.is_silent = True
+        answer = await cluster.get("/v1/transactions")
+        assert (answer.status, answer.json["kafka_error_name"]) == (504, "REQUEST_TIMED_OUT")
+
+    run(tmp_path, scenario, call_timeout_ms=50)

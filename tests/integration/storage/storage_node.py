@@ -1,0 +1,223 @@
+"""A storage node for tests: the real role, fed with hand-made metadata, and a coordinator that answers as it is told."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from oncelog.api.v1 import controller_pb2, coordinator_pb2, storage_pb2, types_pb2
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from oncelog.record.records import Record, encode_batch
+from oncelog.rpc.directory import LocalDirectory
+from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataFollower
+from oncelog_storage.settings import StorageSettings
+from oncelog_storage.wiring import build_storage
+
+NODE = 1
+NOW = 1_700_000_000_000
+SHARDS = 4
+
+
+class ManualClock:
+    def __init__(self, now=NOW):
+        self.time = now
+
+    def now(self):
+        return self.time
+
+
+class FakeCoordinator:
+    """Answers AddPartitionsToTxn with `codes`, one call each, then with success; `gate` holds the answer back."""
+
+    def __init__(self):
+        self.codes = []
+        self.calls = []
+        self.gate = None
+        self.fails = None
+
+    async def AddPartitionsToTxn(self, request, context=None, timeout=None):
+        self.calls.append(request.transactions[0])
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.fails is not None:
+            raise self.fails
+        code = self.codes.pop(0) if self.codes else 0
+        txn = request.transactions[0]
+        answer = coordinator_pb2.AddPartitionsToTxnResponse()
+        result = answer.results.add(transactional_id=txn.transactional_id)
+        for each in txn.partitions:
+            result.partitions.add(topic=each.topic, partition=each.partition, error_code=code)
+        return answer
+
+
+def topic(name, partitions=1, topic_id=None, leader=NODE, leader_epoch=0, replicas=(NODE,), isr=(NODE,), **configs):
+    return controller_pb2.Topic(
+        name=name,
+        topic_id=topic_id or name.encode().ljust(16, b"\0")[:16],
+        configs={key.replace("_", "."): str(value) for key, value in configs.items()},
+        partitions=[
+            controller_pb2.Partition(
+                partition=index, leader=leader, leader_epoch=leader_epoch, replicas=replicas, isr=isr
+            )
+            for index in range(partitions)
+        ],
+    )
+
+
+class Node:
+    """`storage` is the servicer; `metadata` takes updates; `coordinator` is the fake."""
+
+    def __init__(self, path, topics, clock=None, **settings):
+        self.clock = clock or ManualClock()
+        self.coordinator = FakeCoordinator()
+        self.metadata = MetadataFollower(NODE, None)
+        self._metadata_offset = 0
+        self._snapshot(topics)
+        directory = LocalDirectory(storage=None, coordinator=self.coordinator, marker_sender=None, controller=None)
+        self.role = build_storage(
+            StorageSettings(data_dir=path, **settings), NODE, self.metadata, directory, self.clock
+        )
+        self.storage = self.role.servicer
+
+    def _snapshot(self, topics):
+        shards = [
+            controller_pb2.Shard(kind=kind, shard=shard, coordinator=NODE, coordinator_epoch=0)
+            for kind in (TRANSACTION, GROUP)
+            for shard in range(SHARDS)
+        ]
+        internal = [topic(TRANSACTION_STATE_TOPIC, SHARDS), topic(CONSUMER_OFFSETS_TOPIC, SHARDS)]
+        self._take(
+            snapshot=controller_pb2.MetadataSnapshot(
+                cluster_id="test-cluster", topics=[*topics, *internal], shards=shards
+            )
+        )
+
+    def delta(self, **fields):
+        self._take(delta=controller_pb2.MetadataDelta(**fields))
+
+    def _take(self, **update):
+        self._metadata_offset += 1
+        self.metadata.take(controller_pb2.MetadataUpdate(metadata_offset=self._metadata_offset, **update))
+
+    # Calls, each for one partition.
+
+    async def produce(self, name, records, partition=0, acks=-1, transactional_id="", mode=2, timeout_ms=1000):
+        answer = await self.storage.Produce(
+            storage_pb2.ProduceRequest(
+                transactional_id=transactional_id,
+                acks=acks,
+                timeout_ms=timeout_ms,
+                verification_mode=mode,
+                partitions=[
+                    storage_pb2.PartitionRecords(topic=name, partition=partition, records=bytes(records))
+                ],
+            ),
+            None,
+        )
+        return answer.partitions[0]
+
+    async def fetch(self, name, offset, partition=0, max_bytes=1 << 20, committed=False, **fields):
+        answer = await self.storage.Fetch(
+            storage_pb2.FetchRequest(
+                max_bytes=fields.pop("total_bytes", 1 << 24),
+                isolation_level=int(committed),
+                partitions=[
+                    storage_pb2.FetchPartition(
+                        topic=name,
+                        partition=partition,
+                        fetch_offset=offset,
+                        max_bytes=max_bytes,
+                        current_leader_epoch=fields.pop("current_leader_epoch", -1),
+                    )
+                ],
+                **fields,
+            ),
+            None,
+        )
+        return answer.partitions[0]
+
+    async def mark(self, name, *markers, partition=0):
+        """Each marker is (producer id, epoch, commit) or more: coordinator epoch, transaction version."""
+        answer = await self.storage.WriteTxnMarkers(
+            storage_pb2.WriteTxnMarkersRequest(
+                markers=[
+                    storage_pb2.TxnMarker(
+                        producer_id=marker[0],
+                        producer_epoch=marker[1],
+                        commit=marker[2],
+                        coordinator_epoch=marker[3] if len(marker) > 3 else 0,
+                        transaction_version=marker[4] if len(marker) > 4 else 0,
+                        partitions=[types_pb2.TopicPartition(topic=name, partition=partition)],
+                    )
+                    for marker in markers
+                ]
+            ),
+            None,
+        )
+        return [result.partitions[0].error_code for result in answer.results]
+
+    async def append(self, name, records, partition=0, coordinator_epoch=0, **fields):
+        return await self.storage.Append(
+            storage_pb2.AppendRequest(
+                partition=types_pb2.TopicPartition(topic=name, partition=partition),
+                coordinator_epoch=coordinator_epoch,
+                records=bytes(records),
+                timeout_ms=1000,
+                **fields,
+            ),
+            None,
+        )
+
+    async def list_offset(self, name, timestamp, partition=0, committed=False):
+        answer = await self.storage.ListOffsets(
+            storage_pb2.ListOffsetsRequest(
+                isolation_level=int(committed),
+                partitions=[
+                    storage_pb2.ListOffsetsPartition(
+                        topic=name, partition=partition, timestamp_ms=timestamp, current_leader_epoch=-1
+                    )
+                ],
+            ),
+            None,
+        )
+        return answer.partitions[0]
+
+    async def describe(self, name, partition=0):
+        answer = await self.storage.DescribePartitions(
+            storage_pb2.DescribePartitionsRequest(
+                partitions=[types_pb2.TopicPartition(topic=name, partition=partition)]
+            ),
+            None,
+        )
+        return answer.partitions[0]
+
+
+@asynccontextmanager
+async def running(path, *topics, **settings):
+    node = Node(path, topics, **settings)
+    await node.role.start()
+    try:
+        yield node
+    finally:
+        await node.role.stop()
+
+
+def batch(count=1, *, timestamp=NOW, value=b"v", key=b"k", **fields):
+    records = [Record(key, value, timestamp + index) for index in range(count)]
+    return bytes(encode_batch(records, **fields))
+
+
+def txn_batch(producer_id, sequence, count=1, *, producer_epoch=0, **fields):
+    return batch(
+        count,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+        is_transactional=True,
+        **fields,
+    )
+
+
+async def until(condition, timeout_s=5.0):
+    """Wait for a condition with a deadline."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.005)

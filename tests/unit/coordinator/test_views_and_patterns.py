@@ -1,0 +1,123 @@
+"""DescribeTransactions and ListTransactions (facts 3)."""
+
+import time
+
+import pytest
+
+from oncelog.errors import KafkaError
+from oncelog_coordinator.core.id_pattern import compile_id_pattern
+from oncelog_coordinator.core.txn_events import DescribeTransaction, ListTransactions
+from oncelog_coordinator.core.views import split_state_filters
+from tests.unit.coordinator.txn_rows import (
+    COMPLETE_COMMIT,
+    EMPTY,
+    NOW,
+    ONGOING,
+    PID,
+    START,
+    Step,
+    machine_with,
+    stored,
+)
+
+
+def machine():
+    return machine_with(
+        stored(EMPTY, transactional_id="empty"),
+        stored(ONGOING, transactional_id="ongoing", producer_id=8),
+        stored(COMPLETE_COMMIT, transactional_id="done"),
+    )
+
+
+def names(**filters):
+    return [
+        t.transactional_id
+        for t in Step(machine(), ListTransactions(1, **filters)).answer.transactions
+    ]
+
+
+def test_describe_gives_the_stored_values():
+    step = Step(machine(), DescribeTransaction(1, "done"))
+    assert step.answer.transaction.start_timestamp == START
+    assert Step(machine(), DescribeTransaction(1, "nobody")).code == 105
+
+
+def test_list_without_filters_gives_everything():
+    assert names() == ["empty", "ongoing", "done"]
+
+
+def test_state_names_that_do_not_exist_are_told_back_and_match_nothing():
+    assert split_state_filters([]) == (None, ())
+    assert split_state_filters(["Ongoing", "Nonsense", "Dead"]) == ((ONGOING, 6), ("Nonsense",))
+    assert names(states=split_state_filters(["Nonsense"])[0]) == []
+    assert names(states=(ONGOING,)) == ["ongoing"]
+
+
+def test_producer_ids_filter():
+    assert names(producer_ids=(PID,)) == ["empty", "done"]
+
+
+def test_the_duration_is_strict_and_an_empty_entry_always_passes():
+    assert names(duration_ms=NOW - START) == ["empty"]
+    assert names(duration_ms=NOW - START - 1) == ["empty", "ongoing", "done"]
+    assert names(duration_ms=-1) == ["empty", "ongoing", "done"]
+
+
+def test_the_pattern_must_match_the_whole_id():
+    assert names(transactional_id_pattern="on") == []
+    assert names(transactional_id_pattern="on.*") == ["ongoing"]
+    assert names(transactional_id_pattern=".*o.*") == ["ongoing", "done"]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(",
+        "[a",
+        "*a",
+        "a{2,1}",
+        "(a+)+",
+        "(a|a)*",
+        "(?:a*)*b",
+        "((a|b)c)+",
+        r"(a)\1",
+        "(?P<x>a)(?P=x)",
+    ]
+    + [".*.*.*.*", "x" * 600, "(a{9})*", r"\q"],
+)
+def test_invalid_and_dangerous_patterns_are_refused_with_code_128(pattern):
+    with pytest.raises(KafkaError) as refused:
+        compile_id_pattern(pattern)
+    assert refused.value.error_code == 128
+    assert pattern[:3] in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        ("orders-[0-9]+", "orders-17", "orders-x"),
+        ("(orders|refunds)-.*", "refunds-1", "payments-1"),
+        (r"a\(b\)+", "a(b))", "ab"),
+        ("[*+|(]+", "*+", "a"),
+        ("(?:app)?-x", "-x", "x"),
+        ("a{2,3}", "aaa", "a"),
+        (".*?-.*", "a-b", "ab"),
+        (r"[\]a]+", "]a", "b"),
+    ],
+)
+def test_useful_patterns_work(pattern, matching, other):
+    compiled = compile_id_pattern(pattern)
+    assert compiled.matches(matching)
+    assert not compiled.matches(other)
+
+
+def test_no_pattern_is_no_filter():
+    assert compile_id_pattern("") is None
+
+
+def test_the_worst_accepted_pattern_is_fast_enough():
+    compiled = compile_id_pattern(".*a.*a.*b")
+    started = time.perf_counter()
+    assert not compiled.matches("a" * 10_000)
+    assert not compiled.matches("a" * 256)
+    assert time.perf_counter() - started < 2

@@ -1,0 +1,515 @@
+"""Opening, joining, adding partitions, sealing, aborting: one test a row of their tables."""
+
+import pytest
+from oncelog_coordinator.core.sink_events import SinkAnswer
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import branch_transactional_id, shard_name_of
+from oncelog.machine import SetTimer
+from tests.unit.sink.sink_shell import (
+    MINUTE_MS,
+    QUERY,
+    SINK,
+    TIMEOUT_MS,
+    SinkShell,
+    nonce,
+    partition,
+)
+
+
+def opened(number=1):
+    shell = SinkShell()
+    shell.open(number)
+    return shell
+
+
+# ------------------------------------------------------------------------------------------------------- open
+
+
+def test_each_attempt_raises_the_sink_epoch():
+    shell = SinkShell()
+    assert [shell.open(number).sink_epoch for number in (1, 2, 3)] == [1, 2, 3]
+
+
+def test_sink_epoch_survives_attempts_that_left_nothing_behind():
+    shell = opened()
+    shell.abort(1)
+    shell.restart()
+    assert shell.open(2).sink_epoch == 2
+
+
+def test_repeated_open_gets_the_same_answer_and_appends_nothing():
+    shell = SinkShell()
+    first = shell.open(1)
+    before = len(shell.log)
+    assert shell.open(1) == first
+    assert len(shell.log) == before
+
+
+def test_opening_aborts_the_open_attempt_of_the_sink_only():
+    shell = opened(1)
+    shell.open(5, sink="other")
+    shell.task(1, 0)
+    shell.open(2)
+    (wanted,) = shell.outbox.values()
+    assert [marker.commit for marker in wanted.markers] == [False]
+    states = {a.nonce: a.state for a in shell.describe().attempts}
+    assert states == {nonce(1): "Aborting", nonce(2): "Open"}
+    assert [a.state for a in shell.describe("other").attempts] == ["Open"]
+
+
+def test_opening_leaves_a_committing_attempt_alone():
+    shell = SinkShell()
+    shell.committed(1, 0)
+    shell.open(2)
+    assert [a.state for a in shell.describe().attempts] == ["Committing", "Open"]
+
+
+@pytest.mark.parametrize("delivered", [False, True])
+def test_committed_nonce_cannot_be_opened_again(delivered):
+    shell = SinkShell()
+    shell.committed(1, 0)
+    if delivered:
+        shell.deliver()
+    assert shell.open(1).answer is SinkAnswer.FENCED
+
+
+def test_superseded_nonce_cannot_be_opened_while_its_markers_are_under_way():
+    shell = opened(1)
+    shell.task(1, 0)
+    shell.open(2)
+    assert shell.open(1).answer is SinkAnswer.FENCED
+
+
+# ------------------------------------------------------------------------------------------------------- join
+
+
+def test_join_gives_a_fresh_producer_id_and_a_name_that_finds_the_sinks_shard():
+    shell = opened()
+    answer = shell.join(1, 12, 3)
+    assert (answer.producer_id, answer.producer_epoch) == (100, 0)
+    assert answer.transactional_id == "pay/12/3"
+    assert shard_name_of(answer.transactional_id) == SINK
+    assert shell.join(1, 12, 4).producer_id == 101
+
+
+@pytest.mark.parametrize(
+    ("name", "hashed"),
+    [
+        ("pay", "pay"),
+        ("pay/1", "pay/1"),
+        ("/1/2", "/1/2"),
+        ("a/b/c", "a/b/c"),
+        (branch_transactional_id("a/1/2", 3, 4), shard_name_of("a/1/2")),
+        (branch_transactional_id("a/b", 0, 0), "a/b"),
+        ("pay/1/²", "pay/1/²"),
+    ],
+)
+def test_branch_is_hashed_by_its_sink(name, hashed):
+    assert shard_name_of(name) == hashed
+
+
+def test_repeated_join_of_a_task_attempt_gets_the_same_producer_id():
+    shell = opened()
+    first = shell.join(1, 0, 0)
+    before = len(shell.log)
+    assert shell.join(1, 0, 0) == first
+    assert len(shell.log) == before
+
+
+def test_retried_task_gets_a_branch_of_its_own():
+    shell = opened()
+    ids = {shell.join(1, 0, 0, task_attempt_id=number).producer_id for number in (0, 5, 9)}
+    assert len(ids) == 3
+
+
+def test_producer_id_is_wanted_only_where_a_branch_would_be_made():
+    shell = SinkShell()
+    shell.committed(1, 0)
+    shell.open(2)
+    shell.join(2, 1, 0)
+    wants = shell.machine.wants_producer_id
+    with_id = shell.join_event(2, 1, 1)
+    assert with_id.producer_id is not None
+    assert not wants(with_id)
+    for event in (
+        shell.join_event(2, 1, 0),
+        shell.join_event(2, 0, 1),
+        shell.join_event(1, 1, 1),
+        shell.join_event(2, 1, 1, query_id="query-2"),
+        shell.join_event(2, -1, 1),
+        shell.commit_event(1),
+    ):
+        assert not wants(event), event
+
+
+def test_join_without_a_producer_id_at_hand_is_retriable():
+    shell = opened()
+    shell.machine.wants_producer_id = lambda _event: False
+    answer = shell.join(1, 0)
+    assert answer.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert answer.error_code.is_retriable
+
+
+def test_join_of_an_unknown_sink_or_nonce_is_fenced():
+    shell = SinkShell()
+    assert shell.join(1, 0).answer is SinkAnswer.FENCED
+    shell.open(1)
+    assert shell.join(2, 0).answer is SinkAnswer.FENCED
+
+
+def test_join_of_a_committed_batch_is_skipped_even_with_a_dead_nonce():
+    shell = SinkShell()
+    shell.committed(1, 0)
+    shell.open(2)
+    assert shell.join(2, 0).answer is SinkAnswer.SKIP
+    assert shell.join(1, 0, 9).answer is SinkAnswer.SKIP
+
+
+def test_one_nonce_is_one_batch():
+    shell = opened()
+    shell.join(1, 0)
+    assert shell.join(1, 1, 1).answer is SinkAnswer.FENCED
+
+
+def test_run_that_was_superseded_is_refused():
+    shell = opened(1)
+    shell.join(1, 0, run_id="run-a")
+    shell.open(2)
+    shell.join(2, 0, run_id="run-b")
+    shell.open(3)
+    assert shell.join(3, 0, run_id="run-a").answer is SinkAnswer.FENCED
+    shell.restart()
+    assert shell.join(3, 0, run_id="run-a").answer is SinkAnswer.FENCED
+    assert shell.join(3, 0, run_id="run-b").answer is SinkAnswer.OK
+
+
+def test_jobs_without_a_run_id_are_never_superseded():
+    shell = opened(1)
+    shell.join(1, 0, run_id="")
+    shell.open(2)
+    assert shell.join(2, 0, run_id="run-b").answer is SinkAnswer.OK
+    shell.open(3)
+    assert shell.join(3, 0, run_id="").answer is SinkAnswer.OK
+
+
+# ---------------------------------------------------------------------------------------- the sink's query
+
+
+def test_another_query_is_refused_and_told_the_way_out():
+    shell = SinkShell()
+    shell.committed(1, 40)
+    shell.open(2)
+    answer = shell.join(2, 0, query_id="query-2")
+    assert answer.answer is SinkAnswer.QUERY_CHANGED
+    assert "onNewQuery=adopt" in answer.error_message
+    assert shell.join(2, 41).answer is SinkAnswer.OK
+
+
+def test_adopting_query_starts_again_at_batch_0():
+    shell = SinkShell()
+    shell.committed(1, 40)
+    shell.deliver()
+    shell.open(2)
+    assert shell.join(2, 0, query_id="query-2", adopt_query=True).answer is SinkAnswer.OK
+    shell.restart()
+    described = shell.describe()
+    assert (described.query_id, described.last_committed_batch_id) == ("query-2", -1)
+    assert described.decisions == ()
+
+
+@pytest.mark.parametrize("adopt", [False, True])
+def test_query_that_lost_its_sink_cannot_take_it_back(adopt):
+    shell = SinkShell()
+    shell.committed(1, 40)
+    shell.open(2)
+    shell.join(2, 0, query_id="query-2", adopt_query=True)
+    shell.restart()
+    shell.open(3)
+    answer = shell.join(3, 41, query_id=QUERY, adopt_query=adopt)
+    assert answer.answer is SinkAnswer.QUERY_CHANGED
+    assert shell.join(3, 0, 1, query_id="query-2").answer is SinkAnswer.OK
+
+
+def test_adopt_needs_an_open_attempt():
+    shell = SinkShell()
+    shell.committed(1, 40)
+    assert shell.join(1, 0, query_id="query-2", adopt_query=True).answer is SinkAnswer.FENCED
+    assert shell.describe().query_id == QUERY
+
+
+def test_attempt_that_one_query_joined_cannot_be_adopted_by_another():
+    shell = opened(1)
+    shell.join(1, 0)
+    assert shell.join(1, 0, 1, query_id="q2", adopt_query=True).answer is SinkAnswer.FENCED
+
+
+def test_decision_of_the_old_query_completes_after_the_adoption_and_does_not_count():
+    shell = SinkShell()
+    shell.committed(1, 40)
+    shell.open(2)
+    shell.join(2, 0, query_id="query-2", adopt_query=True)
+    (wanted,) = shell.deliver()
+    assert all(marker.commit for marker in wanted.markers)
+    assert shell.describe().last_committed_batch_id == -1
+    assert [a.nonce for a in shell.describe().attempts] == [nonce(2)]
+
+
+def test_flag_to_adopt_does_nothing_for_the_query_that_owns_the_sink():
+    shell = SinkShell()
+    shell.committed(1, 0)
+    shell.open(2)
+    assert shell.join(2, 0, adopt_query=True).answer is SinkAnswer.SKIP
+
+
+# ------------------------------------------------------------------------------------------- add partitions
+
+
+def test_added_partitions_get_their_markers():
+    shell = opened()
+    producer_id = shell.join(1, 0).producer_id
+    answer = shell.add(producer_id, "orders-3", "orders-1")
+    assert answer.error_code is ErrorCode.NONE
+    assert answer.partitions == (
+        (partition("orders-3"), ErrorCode.NONE),
+        (partition("orders-1"), ErrorCode.NONE),
+    )
+    shell.abort(1)
+    ((marker,),) = [wanted.markers for wanted in shell.outbox.values()]
+    assert marker.partitions == (partition("orders-1"), partition("orders-3"))
+
+
+def test_adding_again_appends_nothing():
+    shell = opened()
+    producer_id = shell.join(1, 0).producer_id
+    shell.add(producer_id, "orders-1")
+    before = len(shell.log)
+    assert shell.add(producer_id, "orders-1").error_code is ErrorCode.NONE
+    assert len(shell.log) == before
+
+
+def test_verifying_changes_nothing():
+    shell = opened()
+    producer_id = shell.join(1, 0).producer_id
+    shell.add(producer_id, "orders-1")
+    before = len(shell.log)
+    answer = shell.add(producer_id, "orders-1", "orders-2", verify_only=True)
+    assert [code for _, code in answer.partitions] == [
+        ErrorCode.NONE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    ]
+    assert len(shell.log) == before
+
+
+@pytest.mark.parametrize("verify_only", [False, True])
+def test_unknown_producer_id_or_epoch_is_refused(verify_only):
+    shell = opened()
+    producer_id = shell.join(1, 0).producer_id
+    unknown = shell.add(999, "orders-0", verify_only=verify_only)
+    assert unknown.error_code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    for producer_epoch in (-1, 1):
+        answer = shell.add(
+            producer_id, "orders-0", producer_epoch=producer_epoch, verify_only=verify_only
+        )
+        assert answer.error_code is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("how", ["committed", "aborted", "superseded"])
+def test_decided_branch_is_fenced_and_later_unknown(how):
+    shell = opened()
+    won = shell.task(1, 0)
+    match how:
+        case "committed":
+            shell.commit(0, won)
+        case "aborted":
+            shell.abort(1)
+        case "superseded":
+            shell.open(2)
+    assert shell.add(won.producer_id, "orders-0").error_code is ErrorCode.PRODUCER_FENCED
+    bumped = shell.add(won.producer_id, "orders-0", producer_epoch=1)
+    assert bumped.error_code is ErrorCode.CONCURRENT_TRANSACTIONS
+    shell.deliver()
+    answer = shell.add(won.producer_id, "orders-0")
+    assert answer.error_code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert not shell.machine.owns_producer(won.producer_id)
+
+
+def test_sealed_branch_takes_no_new_partition():
+    shell = opened()
+    won = shell.task(1, 0, names=("orders-0",))
+    assert shell.add(won.producer_id, "orders-0").error_code is ErrorCode.NONE
+    assert shell.add(won.producer_id, "orders-1").error_code is ErrorCode.INVALID_TXN_STATE
+
+
+# ------------------------------------------------------------------------------------------------------- seal
+
+
+def test_seal_is_idempotent():
+    shell = opened()
+    producer_id = shell.join(1, 0).producer_id
+    assert shell.seal(1, producer_id).answer is SinkAnswer.OK
+    before = len(shell.log)
+    assert shell.seal(1, producer_id).answer is SinkAnswer.OK
+    assert len(shell.log) == before
+
+
+def test_seal_with_other_contents_is_fenced():
+    shell = opened()
+    producer_id = shell.join(1, 0).producer_id
+    shell.seal(1, producer_id, row_count=10)
+    assert shell.seal(1, producer_id, row_count=11).answer is SinkAnswer.FENCED
+    assert shell.seal(1, producer_id, crc32c=1).answer is SinkAnswer.FENCED
+
+
+def test_seal_of_an_unknown_branch_or_epoch_is_fenced():
+    shell = opened()
+    producer_id = shell.join(1, 0).producer_id
+    assert shell.seal(1, 999).answer is SinkAnswer.FENCED
+    assert shell.seal(2, producer_id).answer is SinkAnswer.FENCED
+    assert shell.seal(1, producer_id, epoch_sealed=1).answer is SinkAnswer.FENCED
+
+
+def test_seal_after_the_decision_is_fenced():
+    shell = opened()
+    won = shell.task(1, 0, 0)
+    late = shell.join(1, 0, 0, task_attempt_id=7).producer_id
+    shell.commit(0, won)
+    assert shell.seal(1, late).answer is SinkAnswer.FENCED
+    assert shell.seal(1, won.producer_id).answer is SinkAnswer.FENCED
+
+
+def test_partition_that_only_the_seal_knows_gets_its_marker():
+    shell = opened()
+    producer_id = shell.join(1, 0).producer_id
+    shell.seal(1, producer_id, names=("orders-4",))
+    shell.abort(1)
+    ((marker,),) = [wanted.markers for wanted in shell.outbox.values()]
+    assert marker.partitions == (partition("orders-4"),)
+
+
+# ------------------------------------------------------------------------------------------------------ abort
+
+
+def test_abort_ends_open_attempts_and_leaves_decided_ones_alone():
+    shell = SinkShell()
+    shell.committed(1, 0)
+    shell.open(2)
+    assert shell.abort(1, 2, 77, 2).aborted == 1
+    assert shell.abort(1, 2, 77).aborted == 0
+    assert shell.describe().last_committed_batch_id == 0
+
+
+def test_abort_on_an_unknown_sink_is_harmless():
+    shell = SinkShell()
+    assert shell.abort(1).aborted == 0
+    assert shell.log == []
+
+
+def test_attempt_that_wrote_nothing_leaves_nothing():
+    shell = opened()
+    shell.join(1, 0)
+    shell.abort(1)
+    assert shell.outbox == {}
+    assert shell.describe().attempts == ()
+
+
+# --------------------------------------------------------------------------------------------------- deadline
+
+
+def test_silent_attempt_is_aborted_at_its_deadline():
+    shell = opened()
+    shell.task(1, 0)
+    shell.advance(TIMEOUT_MS - 1)
+    assert shell.outbox == {}
+    shell.advance(1)
+    assert len(shell.outbox) == 1
+    assert shell.join(1, 0, 1).answer is SinkAnswer.FENCED
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_join_and_seal_renew_the_deadline(restarted):
+    shell = opened()
+    shell.advance(10 * MINUTE_MS)
+    producer_id = shell.join(1, 0).producer_id
+    shell.add(producer_id, "orders-0")
+    shell.advance(10 * MINUTE_MS)
+    shell.seal(1, producer_id)
+    if restarted:
+        shell.restart()
+    shell.advance(TIMEOUT_MS - 1)
+    assert shell.labels[-1] != "timed_out"
+    shell.advance(1)
+    assert shell.labels[-1] == "timed_out"
+
+
+def test_timeout_is_the_drivers_choice():
+    shell = SinkShell()
+    shell.open(1, timeout_ms=5_000)
+    shell.advance(5_000)
+    assert shell.describe().attempts == ()
+
+
+def test_early_timer_waits_for_the_rest():
+    shell = opened()
+    name, (_, event) = next(iter(shell.timers.items()))
+    shell.now += 60_000
+    decision = shell.machine.decide(event, shell.now)
+    assert decision.records == ()
+    assert decision.effects == (SetTimer(name, TIMEOUT_MS - 60_000, event),)
+
+
+def test_decided_attempt_has_no_deadline():
+    shell = SinkShell()
+    shell.committed(1, 0)
+    assert shell.timers == {}
+    shell.restart()
+    assert shell.timers == {}
+
+
+# ------------------------------------------------------------------------------------------------------ reads
+
+
+def test_branches_are_shown_as_transactions():
+    shell = opened()
+    shell.now += 5
+    won = shell.task(1, 3, 2)
+    lost = shell.task(1, 3, 2, task_attempt_id=9)
+    (ongoing, _) = shell.machine.transaction_views()
+    assert (ongoing.transactional_id, ongoing.state) == ("pay/3/2", "Ongoing")
+    assert (ongoing.producer_id, ongoing.producer_epoch) == (won.producer_id, 0)
+    assert (ongoing.start_time_ms, ongoing.timeout_ms) == (1_000_005, TIMEOUT_MS)
+    assert ongoing.partitions == (partition("orders-0"),)
+    assert shell.machine.owns_transactional_id("pay/3/2")
+    shell.commit(3, won)
+    views = {v.producer_id: (v.state, v.producer_epoch) for v in shell.machine.transaction_views()}
+    assert views == {won.producer_id: ("PrepareCommit", 1), lost.producer_id: ("PrepareAbort", 1)}
+    shell.deliver()
+    assert shell.machine.transaction_views() == ()
+    assert not shell.machine.owns_transactional_id("pay/3/2")
+
+
+def test_description_shows_attempts_branches_and_decisions():
+    shell = SinkShell()
+    shell.committed(1, 0)
+    shell.deliver()
+    shell.committed(2, 1)
+    shell.open(3)
+    assert shell.machine.oldest_open_attempt_ms() == shell.now
+    shell.task(3, 2)
+    described = shell.describe()
+    assert [(d.batch_id, d.nonce, d.branch_count, d.row_count) for d in described.decisions] == [
+        (0, nonce(1), 2, 20),
+        (1, nonce(2), 2, 20),
+    ]
+    assert [(a.state, a.batch_id, len(a.branches)) for a in described.attempts] == [
+        ("Committing", 1, 2),
+        ("Open", 2, 1),
+    ]
+    assert [a.deadline_ms for a in described.attempts] == [-1, shell.now + TIMEOUT_MS]
+    (branch,) = described.attempts[1].branches
+    assert (branch.sealed, branch.row_count, branch.task_partition) == (True, 10, 0)
+
+
+def test_unknown_sink_is_not_found():
+    described = SinkShell().describe("nowhere")
+    assert described.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND

@@ -1,0 +1,270 @@
+"""The crash matrix of docs/architecture/spark-sink.md, row by row, at the coordinator."""
+
+import pytest
+from oncelog_coordinator.core.markers import DeliveryOutcome
+from oncelog_coordinator.core.sink_events import OpenAttempt, SinkAnswer
+from oncelog_coordinator.core.sink_records import SinkRecordType
+
+from oncelog.errors import ErrorCode
+from tests.unit.sink.sink_shell import TIMEOUT_MS, SinkShell, compacted, nonce, skip, snapshot
+
+
+def outcomes(shell):
+    """What markers the marker sender was asked for: producer id to commit or abort."""
+    return {m.producer_id: m.commit for wanted in shell.outbox.values() for m in wanted.markers}
+
+
+def settle(shell):
+    shell.deliver()
+    shell.advance(0)
+    assert shell.machine.transaction_views() == ()
+
+
+def test_01_driver_dies_before_it_opens_an_attempt():
+    shell = SinkShell()
+    shell.committed(1, 0)
+    settle(shell)
+    shell.restart()
+    assert shell.describe().attempts == ()
+    shell.committed(2, 1)
+
+
+def test_02_driver_dies_while_tasks_run_and_the_next_attempt_aborts_its_branches():
+    shell = SinkShell()
+    shell.open(1)
+    old = shell.task(1, 0)
+    shell.open(2)
+    assert outcomes(shell) == {old.producer_id: False}
+    settle(shell)
+
+
+def test_03_task_dies_before_it_seals_and_its_retry_wins():
+    shell = SinkShell()
+    shell.open(1)
+    dead = shell.join(1, 0, 0, task_attempt_id=0).producer_id
+    shell.add(dead, "orders-0")
+    won = shell.task(1, 0, 0, task_attempt_id=1)
+    shell.commit(0, won)
+    assert outcomes(shell) == {dead: False, won.producer_id: True}
+
+
+def test_04_sealed_branch_whose_message_was_lost_aborts_with_the_decision():
+    shell = SinkShell()
+    shell.open(1)
+    lost = shell.task(1, 0, 0, task_attempt_id=0)
+    won = shell.task(1, 0, 0, task_attempt_id=1)
+    shell.commit(0, won)
+    assert outcomes(shell) == {lost.producer_id: False, won.producer_id: True}
+
+
+def test_05_zombie_task_is_refused_after_the_decision():
+    shell = SinkShell()
+    shell.open(1)
+    zombie = shell.join(1, 0, 1).producer_id
+    shell.commit(0, shell.task(1, 0, 0))
+    assert shell.add(zombie, "orders-0").error_code is ErrorCode.PRODUCER_FENCED
+    assert shell.seal(1, zombie).answer is SinkAnswer.FENCED
+    assert shell.join(1, 0, 1, task_attempt_id=8).answer is SinkAnswer.SKIP
+    assert shell.join(1, 1, 1, task_attempt_id=8).answer is SinkAnswer.FENCED
+
+
+def test_06_driver_dies_before_the_commit_and_the_batch_is_run_again():
+    shell = SinkShell()
+    shell.open(1)
+    first = [shell.task(1, 0, index) for index in range(2)]
+    second = shell.committed(2, 0)
+    assert outcomes(shell) == {
+        **{m.producer_id: False for m in first},
+        **{m.producer_id: True for m in second},
+    }
+
+
+def test_07_commit_that_never_became_durable_leaves_the_attempt_open():
+    shell = SinkShell()
+    shell.open(1)
+    won = shell.task(1, 0)
+    shell.submit(shell.commit_event(0, won), records_kept=0)
+    shell.restart()
+    assert [a.state for a in shell.describe().attempts] == ["Open"]
+    assert shell.commit(0, won).answer is SinkAnswer.OK
+
+
+def test_08_commit_whose_answer_was_lost_is_skipped_by_the_rerun():
+    shell = SinkShell()
+    shell.open(1)
+    won = shell.task(1, 0)
+    shell.submit(shell.commit_event(0, won), records_kept=1)
+    shell.restart()
+    shell.open(2)
+    before = len(shell.log)
+    assert shell.join(2, 0).answer is SinkAnswer.SKIP
+    assert shell.commit(0, skip(2)).answer is SinkAnswer.ALREADY
+    assert len(shell.log) == before
+    assert outcomes(shell) == {won.producer_id: True}
+
+
+def test_09_abort_after_the_decision_changes_nothing():
+    shell = SinkShell()
+    messages = shell.committed(1, 0)
+    assert shell.abort(1).aborted == 0
+    assert outcomes(shell) == {m.producer_id: True for m in messages}
+    settle(shell)
+    assert shell.abort(1).aborted == 0
+    assert shell.describe().last_committed_batch_id == 0
+
+
+def test_10_driver_dies_after_the_commit_and_before_its_checkpoint():
+    shell = SinkShell()
+    messages = shell.committed(1, 0)
+    settle(shell)
+    assert shell.commit(0, *messages).answer is SinkAnswer.ALREADY
+    shell.open(2)
+    assert shell.join(2, 0).answer is SinkAnswer.SKIP
+
+
+def test_11_new_coordinator_knows_the_open_attempt_and_its_deadline():
+    shell = SinkShell()
+    shell.open(1)
+    won = shell.task(1, 0, 0)
+    shell.restart()
+    again = shell.join(1, 0, 0)
+    assert again.producer_id == won.producer_id
+    other = shell.task(1, 0, 1)
+    shell.restart()
+    assert shell.commit(0, won, other).answer is SinkAnswer.OK
+
+
+def test_12_new_coordinator_sends_the_markers_of_a_decision():
+    shell = SinkShell()
+    messages = shell.committed(1, 0)
+    shell.restart()
+    assert outcomes(shell) == {m.producer_id: True for m in messages}
+    settle(shell)
+    shell.restart()
+    assert outcomes(shell) == {}
+
+
+@pytest.mark.parametrize("outcome", [DeliveryOutcome.FENCED, DeliveryOutcome.CANCELLED])
+def test_13_markers_that_were_not_delivered_are_sent_again(outcome):
+    shell = SinkShell()
+    shell.committed(1, 0)
+    (wanted,) = shell.deliver(outcome)
+    assert shell.outbox == {}
+    shell.advance(30_000)
+    assert list(shell.outbox.values()) == [wanted]
+    settle(shell)
+
+
+def test_13_partitions_that_exist_no_more_do_not_hold_up_the_rest():
+    shell = SinkShell()
+    (won, _) = shell.committed(1, 0)
+    (view, _) = shell.machine.transaction_views()
+    shell.deliver(dropped=view.partitions)
+    assert not shell.machine.owns_producer(won.producer_id)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_14_attempt_of_a_dead_driver_does_not_hold_back_readers_for_ever(restarted):
+    shell = SinkShell()
+    shell.open(1)
+    left = shell.task(1, 0)
+    if restarted:
+        shell.now += TIMEOUT_MS * 3
+        shell.restart()
+        shell.advance(0)
+    else:
+        shell.advance(TIMEOUT_MS)
+    assert outcomes(shell) == {left.producer_id: False}
+    settle(shell)
+
+
+def test_15_of_two_drivers_one_decides_and_the_other_is_told():
+    shell = SinkShell()
+    shell.open(1)
+    zombie = shell.task(1, 0, run_id="run-a")
+    shell.open(2)
+    won = shell.task(2, 0, run_id="run-b")
+    assert shell.commit(0, zombie).answer is SinkAnswer.FENCED
+    assert shell.commit(0, won).answer is SinkAnswer.OK
+    assert shell.commit(0, zombie).answer is SinkAnswer.ALREADY_OTHER
+    assert outcomes(shell) == {zombie.producer_id: False, won.producer_id: True}
+
+
+def test_16_deleted_checkpoint_is_refused_unless_adopted():
+    shell = SinkShell()
+    shell.committed(1, 7)
+    shell.open(2)
+    assert shell.join(2, 0, query_id="new").answer is SinkAnswer.QUERY_CHANGED
+    assert shell.join(2, 0, query_id="new", adopt_query=True).answer is SinkAnswer.OK
+
+
+def completing(shell):
+    """The records of a completion, not yet appended."""
+    (wanted,) = shell.outbox.values()
+    delivered = len(shell.log)
+    shell.deliver()
+    records = shell.log[delivered:]
+    del shell.log[delivered:]
+    return wanted, records
+
+
+@pytest.mark.parametrize("kept", range(5))
+@pytest.mark.parametrize("commits", [False, True])
+def test_completion_that_a_crash_cut_short_is_completed(kept, commits):
+    shell = SinkShell()
+    shell.open(1)
+    messages = [shell.task(1, 0, index) for index in range(2)]
+    if commits:
+        shell.commit(0, *messages)
+    else:
+        shell.abort(1)
+    _, records = completing(shell)
+    finished = snapshot_after(shell, [*shell.log, *records])
+    shell.restart([*shell.log, *records[:kept]])
+    assert shell.describe().last_committed_batch_id == (0 if commits else -1)
+    assert shell.join(1, 1).answer is SinkAnswer.FENCED
+    assert all(commit is commits for commit in outcomes(shell).values())
+    settle(shell)
+    assert snapshot(shell.machine) == finished
+
+
+def snapshot_after(shell, log):
+    other = SinkShell(shell.limits)
+    other.restart(log)
+    return snapshot(other.machine)
+
+
+@pytest.mark.parametrize("kept", range(4))
+def test_supersession_cut_short_leaves_at_most_one_open_attempt(kept):
+    shell = SinkShell()
+    shell.open(1)
+    shell.task(1, 0)
+    shell.submit(OpenAttempt(99, "pay", nonce(2), 0), records_kept=kept)
+    shell.restart()
+    states = [a.state for a in shell.describe().attempts]
+    assert states.count("Open") <= 1
+    assert shell.open(2).answer is SinkAnswer.OK
+    assert shell.join(2, 0).answer is SinkAnswer.OK
+
+
+def test_adoption_cut_short_after_the_header_is_repeated():
+    shell = SinkShell()
+    shell.committed(1, 7)
+    settle(shell)
+    shell.open(2)
+    shell.submit(shell.join_event(2, 0, query_id="new", adopt_query=True), records_kept=1)
+    shell.restart()
+    assert shell.join(2, 0, query_id="new", adopt_query=True).answer is SinkAnswer.OK
+    assert shell.describe().last_committed_batch_id == -1
+
+
+def test_recovery_cost_follows_what_is_open():
+    shell = SinkShell()
+    for batch_id in range(200):
+        shell.committed(batch_id + 1, batch_id, tasks=3)
+        settle(shell)
+    kinds = [int.from_bytes(key[:2], "big") for key, _ in compacted(shell.log)]
+    assert kinds == [SinkRecordType.SINK, SinkRecordType.COMPLETE]
+    shell.restart(compacted(shell.log))
+    assert shell.describe().last_committed_batch_id == 199
+    assert len(shell.describe().decisions) == 20

@@ -1,0 +1,148 @@
+"""Options of the connector: every refusal names the option, its value and the way out."""
+
+import pytest
+
+from oncelog.errors import OncelogError
+from oncelog.ids import Partition
+from oncelog.spark.columns import check_sink_columns, check_source_columns
+from oncelog.spark.offsets import EARLIEST, LATEST
+from oncelog.spark.options import (
+    OnNewQuery,
+    Partitioner,
+    parse_sink_options,
+    parse_source_options,
+)
+
+SOURCE = {"bootstrap.servers": "localhost:9092", "subscribe": "orders"}
+SINK = {"bootstrap.servers": "localhost:9092", "transactionalId": "etl"}
+
+
+def test_server_and_topic_are_enough_to_read():
+    options = parse_source_options(SOURCE)
+    assert options.topics == ("orders",)
+    assert options.starting is None
+    assert options.ending == LATEST
+    assert options.max_offsets_per_trigger >= 250_000
+    assert options.fail_on_data_loss
+    assert not options.include_headers
+    assert not options.pushdown
+
+
+def test_server_and_transactional_id_are_enough_to_write():
+    options = parse_sink_options(SINK)
+    assert options.topic is None
+    assert options.on_new_query is OnNewQuery.FAIL
+    assert options.attempt_timeout_ms == 900_000
+    assert options.partitioner is Partitioner.MURMUR2
+
+
+def test_names_have_no_case_and_kafka_alias_is_accepted():
+    options = parse_source_options(
+        {"KAFKA.BOOTSTRAP.SERVERS": "h:1", "SUBSCRIBE": "a, b,a", "startingoffsets": "Earliest"}
+    )
+    assert [str(address) for address in options.bootstrap] == ["h:1"]
+    assert options.topics == ("a", "b")
+    assert options.starting == EARLIEST
+
+
+def test_sparks_own_options_are_ignored():
+    own = {"checkpointLocation": "/x", "queryName": "q", "path": "/y", "truncate": "false"}
+    assert parse_source_options({**SOURCE, **own}) == parse_source_options(SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"bootstrap.servers": ""}, "option bootstrap.servers is required"),
+        ({"bootstrap.servers": "localhost"}, "'localhost' in bootstrap.servers is no host:port"),
+        ({"subscribe": ""}, "give either subscribe .* or assign .*neither was given"),
+        ({"assign": '{"orders": [0]}'}, "give either subscribe .* or assign .*both were given"),
+        ({"startingOffsets": "now"}, "option startingOffsets is 'now'.*earliest, latest or JSON"),
+        ({"startingOffsets": '{"orders": {"0": -3}}'}, "-3 is no offset of orders-0"),
+        ({"startingOffsets": '{"orders": {"x": 1}}'}, "'x' is no partition of topic 'orders'"),
+        ({"startingOffsets": '{"orders": 1}'}, "the value of topic 'orders' is no object"),
+        ({"startingOffsets": "{}"}, "names no partition"),
+        ({"endingOffsets": "earliest"}, "option endingOffsets is 'earliest'.*reads nothing"),
+        ({"endingOffsets": '{"orders": {"0": -2}}'}, "option endingOffsets"),
+        ({"maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger is '0': give a whole number above 0"),
+        ({"maxOffsetsPerTrigger": "1e6"}, "option maxOffsetsPerTrigger is '1e6'"),
+        ({"failOnDataLoss": "no"}, "option failOnDataLoss is 'no': give true or false"),
+        ({"oncelog.foo": "1"}, "option oncelog.foo is unknown"),
+        ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
+        ({"bootstrap.server": "h:1"}, "did you mean bootstrap.servers"),
+        ({"subscribePattern": "a.*"}, "subscribepattern is not supported: name the topics with subscribe"),
+    ],
+)
+def test_bad_source_option_is_refused(changed, text):
+    with pytest.raises(OncelogError, match=text):
+        parse_source_options({**SOURCE, **changed})
+
+
+@pytest.mark.parametrize("assign", ["[]", '{"a": 1}', '{"a": ["x"]}', '{"a": [-1]}', "{"])
+def test_bad_assignment_is_refused(assign):
+    with pytest.raises(OncelogError, match=r'option assign is .*Give JSON such as \{"orders": \[0, 1\]\}'):
+        parse_source_options({"bootstrap.servers": "h:1", "assign": assign})
+
+
+def test_assignment_names_partitions():
+    options = parse_source_options({"bootstrap.servers": "h:1", "assign": '{"a": [1, 0]}'})
+    assert options.assigned == (Partition("a", 1), Partition("a", 0))
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"transactionalId": " "}, "option transactionalId is required"),
+        ({"onNewQuery": "yes"}, "option onNewQuery is 'yes': give fail or adopt"),
+        ({"attemptTimeout": "soon"}, "option attemptTimeout is 'soon': give a time of 1s to 24h"),
+        ({"attemptTimeout": "10"}, "option attemptTimeout is '10'"),
+        ({"partitioner": "crc"}, "option partitioner is 'crc': give murmur2 or roundrobin"),
+        ({"transactionaId": "x"}, "did you mean transactionalId"),
+    ],
+)
+def test_bad_sink_option_is_refused(changed, text):
+    with pytest.raises(OncelogError, match=text):
+        parse_sink_options({**SINK, **changed})
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("15m", 900_000), ("90 s", 90_000), ("2h", 7_200_000), ("5000", 5_000), ("5000ms", 5_000)],
+)
+def test_times_have_units(text, milliseconds):
+    assert parse_sink_options({**SINK, "attemptTimeout": text}).attempt_timeout_ms == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("types", "has_topic", "text"),
+    [
+        ({"id": "bigint"}, True, "needs a column value.*the columns are id"),
+        ({"value": "bigint"}, True, "column value is bigint: cast it to binary or string"),
+        ({"value": "string"}, False, "option topic, or give a column topic"),
+        ({"value": "string", "x": "int"}, True, "column x has no place in a record"),
+        ({"value": "string", "partition": "bigint"}, True, "column partition is bigint"),
+        ({"value": "string", "headers": "map<string,string>"}, True, "column headers is map"),
+    ],
+)
+def test_input_that_is_no_record_is_refused(types, has_topic, text):
+    with pytest.raises(OncelogError, match=text):
+        check_sink_columns(types, has_topic)
+
+
+def test_every_column_of_a_record_is_accepted():
+    check_sink_columns(
+        {
+            "key": "binary",
+            "value": "string",
+            "topic": "string",
+            "partition": "int",
+            "timestamp": "timestamp",
+            "headers": "array<struct<key:string,value:binary>>",
+        },
+        False,
+    )
+
+
+def test_schema_of_the_users_own_is_refused():
+    with pytest.raises(OncelogError, match=r"leave out \.schema"):
+        check_source_columns(["id"], False)
