@@ -64,8 +64,9 @@ def create_app(
         generate_unique_id_function=_operation_id,
     )
     install(app)
-    app.include_router(transactions_router(transactions))
+    # Before the paths that take any id: the first that fits a path is the one that was meant.
     app.include_router(ending_router(transactions))
+    app.include_router(transactions_router(transactions))
     app.include_router(hanging_router(roles, partitions))
     app.include_router(partitions_router(roles, partitions))
     app.include_router(topics_router(roles))

@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from oncelog.errors import ErrorCode, KafkaError
 
@@ -26,19 +27,20 @@ _STATUS_OF: Final[dict[ErrorCode, HTTPStatus]] = {
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: HTTPStatus.NOT_FOUND,
     ErrorCode.RESOURCE_NOT_FOUND: HTTPStatus.NOT_FOUND,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING: HTTPStatus.NOT_FOUND,
+    # The schema has refused what could never be right; what Kafka refuses after that, this cluster's state forbids.
     ErrorCode.TOPIC_ALREADY_EXISTS: HTTPStatus.CONFLICT,
     ErrorCode.INVALID_PRODUCER_EPOCH: HTTPStatus.CONFLICT,
     ErrorCode.PRODUCER_FENCED: HTTPStatus.CONFLICT,
     ErrorCode.INVALID_TXN_STATE: HTTPStatus.CONFLICT,
     ErrorCode.CONCURRENT_TRANSACTIONS: HTTPStatus.CONFLICT,
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: HTTPStatus.CONFLICT,
-    ErrorCode.INVALID_TOPIC_EXCEPTION: HTTPStatus.UNPROCESSABLE_ENTITY,
-    ErrorCode.INVALID_PARTITIONS: HTTPStatus.UNPROCESSABLE_ENTITY,
-    ErrorCode.INVALID_REPLICATION_FACTOR: HTTPStatus.UNPROCESSABLE_ENTITY,
+    ErrorCode.INVALID_TOPIC_EXCEPTION: HTTPStatus.CONFLICT,
+    ErrorCode.INVALID_PARTITIONS: HTTPStatus.CONFLICT,
+    ErrorCode.INVALID_REPLICATION_FACTOR: HTTPStatus.CONFLICT,
     ErrorCode.INVALID_REPLICA_ASSIGNMENT: HTTPStatus.UNPROCESSABLE_ENTITY,
     ErrorCode.INVALID_CONFIG: HTTPStatus.UNPROCESSABLE_ENTITY,
     ErrorCode.INVALID_REQUEST: HTTPStatus.UNPROCESSABLE_ENTITY,
-    ErrorCode.POLICY_VIOLATION: HTTPStatus.UNPROCESSABLE_ENTITY,
+    ErrorCode.POLICY_VIOLATION: HTTPStatus.CONFLICT,
     ErrorCode.INVALID_REGULAR_EXPRESSION: HTTPStatus.UNPROCESSABLE_ENTITY,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: HTTPStatus.FORBIDDEN,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: HTTPStatus.FORBIDDEN,
@@ -154,14 +156,30 @@ def install(app: FastAPI) -> None:
         if error.status_code == HTTPStatus.NOT_FOUND:
             detail = f"no such path: {request.url.path}; GET /docs lists them all"
         elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            detail = (
-                f"{request.url.path} does not take {request.method}; GET /docs lists what it takes"
-            )
+            allowed = _allowed(app, request)
+            detail = f"{request.url.path} does not take {request.method}; it takes {allowed}"
+            return respond(plain_problem(error.status_code, detail), {"Allow": allowed})
         return respond(plain_problem(error.status_code, detail), dict(error.headers or {}))
 
     @app.exception_handler(Exception)
     async def on_bug(_request: Request, _error: Exception) -> Response:
         return respond(plain_problem(500, "the gateway failed; its log has the traceback"))
+
+
+def _allowed(app: FastAPI, request: Request) -> str:
+    """Methods of the path that was meant: the first template that fits, with every route that has it."""
+    fitting = [
+        route
+        for route in app.routes
+        if isinstance(route, Route) and route.path_regex.match(request.url.path)
+    ]
+    methods = {
+        method
+        for route in fitting
+        if route.path == fitting[0].path
+        for method in route.methods or ()
+    }
+    return ", ".join(sorted(methods))
 
 
 def _validation_problem(error: RequestValidationError) -> Problem:

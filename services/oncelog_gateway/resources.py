@@ -2,7 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from oncelog_gateway.core.topic_configs import CONFIGS_SCHEMA, configs_as_text
 
 TransactionState = Literal[
     "Empty",
@@ -18,8 +20,22 @@ TransactionState = Literal[
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
+
+def _integral(value: object) -> object:
+    # To JSON Schema 5.0 is an integer; to Python it is a float.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+JsonInt = Annotated[int, BeforeValidator(_integral)]
 TopicName = Annotated[str, Field(min_length=1, max_length=249, examples=["orders"])]
-PartitionIndex = Annotated[int, Field(ge=0, le=INT32_MAX, examples=[0])]
+NewTopicName = Annotated[
+    str,
+    Field(
+        max_length=249,
+        pattern=r"^([A-Za-z0-9_-]|\.[A-Za-z0-9_-])[A-Za-z0-9._-]*$|^\.\.[A-Za-z0-9._-]+$",
+    ),
+]
+PartitionIndex = Annotated[JsonInt, Field(ge=0, le=INT32_MAX, examples=[0])]
 
 
 class Resource(BaseModel):
@@ -174,12 +190,12 @@ class HangingList(Resource):
 class AbortRequest(RequestBody):
     topic: TopicName
     partition: PartitionIndex
-    start_offset: int = Field(
+    start_offset: JsonInt = Field(
         ge=0,
         le=INT64_MAX,
         description="exactly the first offset of the transaction in this partition",
     )
-    producer_epoch: int | None = Field(
+    producer_epoch: JsonInt | None = Field(
         None, ge=0, le=32767, description="exactly the producer epoch, as a second lock; optional"
     )
     dry_run: bool = Field(True, description="show what would be written, write nothing")
@@ -252,13 +268,22 @@ class TopicDetail(TopicSummary):
     all_configs: list[TopicConfigEntry]
 
 
+TopicConfigs = Annotated[
+    dict[str, str],
+    BeforeValidator(configs_as_text),
+    WithJsonSchema(CONFIGS_SCHEMA),
+]
+
+
 class CreateTopicRequest(RequestBody):
-    name: TopicName
-    partitions: int = Field(1, ge=1, le=10_000)
-    replication_factor: int = Field(
-        -1, ge=-1, le=32767, description="-1: as many as the cluster's default allows"
+    name: NewTopicName
+    partitions: JsonInt = Field(1, ge=1, le=10_000)
+    replication_factor: JsonInt | None = Field(
+        None, ge=1, le=32767, description="null: the cluster's default"
     )
-    configs: dict[str, str] = Field(default_factory=dict, max_length=64)
+    configs: TopicConfigs = Field(
+        default_factory=dict, description="only what shall differ from the defaults"
+    )
     validate_only: bool = False
 
 

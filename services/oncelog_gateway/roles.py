@@ -187,7 +187,8 @@ class Roles:
                 if kind == TRANSACTION
             }
         )
-        found: dict[str, coordinator_pb2.TransactionDescription] = {}
+        # By producer id too: two tries of one Spark task share a transactional id.
+        found: dict[tuple[str, int], coordinator_pb2.TransactionDescription] = {}
         failures: list[KafkaError] = []
 
         async def ask(node_id: int) -> None:
@@ -201,7 +202,7 @@ class Roles:
                 failures.append(error)
                 return
             for one in answer.transactions:
-                found[one.transactional_id] = one
+                found[one.transactional_id, one.producer_id] = one
 
         async with asyncio.TaskGroup() as group:
             for node_id in nodes:

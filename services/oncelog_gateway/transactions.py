@@ -22,6 +22,7 @@ from oncelog_gateway.core.hanging import (
     named_by,
     still_open,
 )
+from oncelog_gateway.core.id_pattern import as_regular_expression
 from oncelog_gateway.core.interlock import (
     AbortMarker,
     AbortTarget,
@@ -29,7 +30,7 @@ from oncelog_gateway.core.interlock import (
     find_target,
     plan_abort,
 )
-from oncelog_gateway.core.paging import last_seen_of, page_after
+from oncelog_gateway.core.paging import page_after
 from oncelog_gateway.resources import (
     AbortRequest,
     AbortResult,
@@ -65,17 +66,11 @@ class Transactions:
     ) -> TransactionPage:
         """Transactions by id. With `min_duration_ms` only open ones: Kafka's own filter lets every Empty one pass
         (facts, ListTransactions). Raises KafkaError."""
-        try:
-            last_seen = None if cursor is None else last_seen_of(cursor)
-        except ValueError as error:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"{error}; leave it out to begin anew"
-            ) from None
         listing = await self._roles.list_transactions(
             states=states,
             producer_ids=producer_ids,
             min_duration_ms=-1 if min_duration_ms is None else min_duration_ms,
-            id_pattern=id_pattern,
+            id_pattern=as_regular_expression(id_pattern),
         )
         _raise_if_nobody_answered(listing)
         found = [
@@ -83,7 +78,7 @@ class Transactions:
             for one in listing.transactions
             if min_duration_ms is None or one.state in OPEN_STATES
         ]
-        rows, next_cursor = page_after(found, last_seen, limit)
+        rows, next_cursor = page_after(found, cursor, limit)
         now = self._clock.now()
         return TransactionPage(
             transactions=[Transaction(**_fields(row, now)) for row in rows],

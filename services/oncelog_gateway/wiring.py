@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from oncelog_gateway.metrics import ListenerCounters
 
 BACKLOG: Final = 128
+REQUEST_HEAD_BYTES_MAX: Final = 1 << 19
+"""A transactional id may have 32767 characters, and a character up to twelve bytes in a URL."""
 
 
 def build_gateway(
@@ -111,6 +113,7 @@ class GatewayRole:
                 lifespan="off",
                 ws="none",
                 server_header=False,
+                h11_max_incomplete_event_size=REQUEST_HEAD_BYTES_MAX,
                 limit_concurrency=settings.connections_max,
                 timeout_graceful_shutdown=max(settings.shutdown_timeout_ms // 1000, 1),
             )

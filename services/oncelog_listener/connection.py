@@ -80,12 +80,12 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not inherit from asyncio's.
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = stream = cast(asyncio.Transport, transport)
         peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         self._session = Session(_printed(peer), _address(local))
         if not self._home.opened(self):
             log.warning("%s refused: too many connections are open", self._session.peer)
-            transport.abort()
+            stream.abort()
             return
         self.task = asyncio.get_running_loop().create_task(self._serve())
         self.task.add_done_callback(lambda _: self._home.ended(self))

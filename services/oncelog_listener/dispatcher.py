@@ -5,14 +5,13 @@ from typing import Final, NamedTuple
 
 from oncelog.protocol.frames import (
     Frame,
-    FrameError,
     RequestPrefix,
     framed_response,
     read_client_id,
 )
 from oncelog.protocol.messages import schema_of
 from oncelog.protocol.private_api import PRIVATE_CALLS, PRIVATE_VERSION, PrivateCall
-from oncelog.protocol.versions import API_VERSIONS, PRODUCE
+from oncelog.protocol.versions import API_VERSIONS
 from oncelog_listener.call import Call, CloseConnection, Session
 from oncelog_listener.cluster import Cluster
 from oncelog_listener.handlers.api_versions import unsupported_api_versions
@@ -33,20 +32,15 @@ class Dispatch(NamedTuple):
 class Dispatcher:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._control_bytes_max = cluster.settings.control_request_bytes_max
 
     def dispatch(self, prefix: RequestPrefix, frame: Frame, session: Session) -> Dispatch:
         """What the frame asks, as an answer to await.
 
-        Raises CloseConnection for an API or version that is not served, FrameError for a request that is too large;
-        awaiting the answer raises FrameError for bytes that are no such request.
+        Raises CloseConnection for an API or version that is not served. Awaiting the answer raises FrameError for bytes
+        that are no such request, and CloseConnection for a request that can only be refused by closing.
         """
         api_key, version, _ = prefix
         route = ROUTES.get(api_key)
-        if api_key != PRODUCE and len(frame) > self._control_bytes_max:
-            raise FrameError(
-                f"{len(frame)} bytes; anything but Produce may have {self._control_bytes_max}"
-            )
         if route is None:
             private = PRIVATE_CALLS.get(api_key)
             if private is None or version != PRIVATE_VERSION:

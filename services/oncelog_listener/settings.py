@@ -35,11 +35,6 @@ class ListenerSettings(BaseSettings):
     request_bytes_max: int = Field(
         104_857_600, ge=1024, description="largest frame (socket.request.max.bytes)"
     )
-    control_request_bytes_max: int = Field(
-        8_388_608,
-        ge=1024,
-        description="largest frame of anything but Produce: a decoded one costs about thirty times its size",
-    )
     fetch_bytes_max: int = Field(
         57_671_680, ge=1024, description="most bytes one Fetch answers with (fetch.max.bytes)"
     )

@@ -44,6 +44,7 @@ class MarkerSender:
         self._request_timeout_s = request_timeout_ms / 1000
         self._markers: dict[int, Sequence[pb.TxnMarker]] = {}
         self._waiting: dict[int, asyncio.Future[Ended]] = {}
+        self._lent: dict[int, asyncio.Timeout] = {}
         self._wakes: dict[NodeId, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._running = False
@@ -114,7 +115,7 @@ class MarkerSender:
             if own is None or own.node_id != node_id:
                 self._wake(node_id)
         if own is not None:
-            await self._send(own)
+            await self._send(own, delivery_id)
             if self._queues.next_ready_ms(own.node_id) is not None:
                 self._wake(own.node_id)
 
@@ -141,19 +142,21 @@ class MarkerSender:
                 async with asyncio.timeout(delay_s):
                     await wake.wait()
 
-    async def _send(self, request: NodeRequest) -> None:
-        """Safe to repeat: a marker that is written already is accepted and changes nothing (facts 8.11)."""
+    async def _send(self, request: NodeRequest, lender: int | None = None) -> None:
+        """Safe to repeat: a marker that is written already is accepted and changes nothing (facts 8.11).
+
+        `lender` is the delivery whose caller lends its task: when it ends meanwhile, its caller is let go.
+        """
         message = RequestMessage(request, self._markers.__getitem__)
         try:
-            async with asyncio.timeout(self._request_timeout_s):
-                stub = self._directory.storage(request.node_id)
-                answer = await stub.WriteTxnMarkers(message.message)
+            answer = await self._call(request.node_id, message.message, lender)
         except asyncio.CancelledError:
-            # The caller who lent its task gave up; what others have in this request does not wait for that.
-            self._tell(self._queues.given_up(request, self._leader_of))
-            self._wake_all()
+            self._give_up(request)
             raise
         except (OncelogError, OSError, TimeoutError, KeyError) as error:
+            if lender is not None and self._waiting[lender].done():
+                self._give_up(request)
+                return
             _log.warning("markers to node %d go again: %r", request.node_id, error)
             self._send_again(request)
         except Exception:
@@ -164,6 +167,25 @@ class MarkerSender:
             self._send_again(request)
         else:
             self._take_answer(request, message.codes(answer))
+
+    async def _call(
+        self, node_id: NodeId, message: pb.WriteTxnMarkersRequest, lender: int | None
+    ) -> pb.WriteTxnMarkersResponse:
+        try:
+            async with asyncio.timeout(self._request_timeout_s) as deadline:
+                if lender is not None:
+                    self._lent[lender] = deadline
+                stub = self._directory.storage(node_id)
+                answer: pb.WriteTxnMarkersResponse = await stub.WriteTxnMarkers(message)
+                return answer
+        finally:
+            if lender is not None:
+                self._lent.pop(lender, None)
+
+    def _give_up(self, request: NodeRequest) -> None:
+        """The caller who lent its task is gone; what others have in the request does not wait for that."""
+        self._tell(self._queues.given_up(request, self._leader_of))
+        self._wake_all()
 
     def _send_again(self, request: NodeRequest) -> None:
         self._tell(
@@ -206,6 +228,9 @@ class MarkerSender:
 
     def _tell(self, ended: Sequence[Ended]) -> None:
         for found in ended:
+            deadline = self._lent.pop(found.delivery_id, None)
+            if deadline is not None and not deadline.expired():
+                deadline.reschedule(asyncio.get_running_loop().time())
             future = self._waiting.get(found.delivery_id)
             if future is not None and not future.done():
                 future.set_result(found)

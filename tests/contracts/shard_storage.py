@@ -1,6 +1,7 @@
+# ruff: noqa: N802 (the method names are the contract's)
 """A storage node in memory, as far as a coordinator's shard needs one: Append and Fetch, with faults on demand.
 
-It keeps the promises of `storage.proto`: appends are fenced by coordinator epoch and by the expected base offset, and an
+It keeps the promises of `storage.proto`: appends are fenced by coordinator epoch and by the expected offset, and an
 identical batch sent again is answered for the first one. `MetadataFollower` and `LocalDirectory` are the real ones.
 """
 
@@ -223,5 +224,5 @@ class Cluster:
 async def until(condition, timeout_s=5.0):
     """Wait for a condition; fails after the deadline."""
     async with asyncio.timeout(timeout_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)

@@ -5,13 +5,13 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
+from oncelog_controller.database import Database
+from oncelog_controller.sql_journal import REPLAY_PAGE_ROWS, SqlJournal
 from sqlalchemy import text
 
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.journal import AppendFailed
 from oncelog.runtime import SystemClock
-from oncelog_controller.database import Database
-from oncelog_controller.sql_journal import REPLAY_PAGE_ROWS, SqlJournal
 from tests.integration.controller.sql_databases import database_url, postgres_server, postgres_url
 
 
@@ -72,9 +72,7 @@ def test_of_two_writers_that_are_level_one_wins_and_the_other_replays(database_u
             outcomes = await asyncio.gather(
                 one.append(["one"]), other.append(["other"]), return_exceptions=True
             )
-            assert sorted(map(str, map(type, outcomes))) == sorted(
-                [str(int), str(AppendFailed)]
-            )
+            assert sorted(map(str, map(type, outcomes))) == sorted([str(int), str(AppendFailed)])
             loser = one if isinstance(outcomes[0], AppendFailed) else other
             (failure,) = [found for found in outcomes if isinstance(found, AppendFailed)]
             assert failure.error_code is ErrorCode.NOT_CONTROLLER

@@ -1,6 +1,5 @@
 """Pages by key, not by position: what is added or ends while somebody reads on moves no row between pages."""
 
-import base64
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
@@ -9,33 +8,32 @@ class Named(Protocol):
     @property
     def transactional_id(self) -> str: ...
 
+    @property
+    def producer_id(self) -> int: ...
+
 
 T = TypeVar("T", bound=Named)
 
 
-def page_after(rows: Sequence[T], last_seen: str | None, limit: int) -> tuple[list[T], str | None]:
-    """At most `limit` rows with a greater transactional id than `last_seen`, and the cursor of the next page."""
+def page_after(rows: Sequence[T], cursor: str | None, limit: int) -> tuple[list[T], str | None]:
+    """Rows whose transactional id is greater than `cursor`, and the cursor of the next page; None on the last.
+
+    The cursor is the last id of the page before. Rows of one id stay together, so a page has a few more than `limit`
+    where several tries of a Spark task share a name.
+    """
     assert limit > 0, limit
     ordered = sorted(rows, key=_key)
-    if last_seen is not None:
-        ordered = [row for row in ordered if row.transactional_id > last_seen]
-    page = ordered[:limit]
-    return page, cursor_of(page[-1].transactional_id) if len(ordered) > limit else None
+    if cursor is not None:
+        ordered = [row for row in ordered if row.transactional_id > cursor]
+    end = min(limit, len(ordered))
+    while 0 < end < len(ordered) and _is_same_id(ordered[end - 1], ordered[end]):
+        end += 1
+    return ordered[:end], ordered[end - 1].transactional_id if end < len(ordered) else None
 
 
-def cursor_of(last_seen: str) -> str:
-    """Opaque and safe in a URL."""
-    return base64.urlsafe_b64encode(last_seen.encode()).decode("ascii").rstrip("=")
+def _is_same_id(one: Named, other: Named) -> bool:
+    return one.transactional_id == other.transactional_id
 
 
-def last_seen_of(cursor: str) -> str:
-    """The inverse of `cursor_of`. Raises ValueError for anything else."""
-    padded = cursor + "=" * (-len(cursor) % 4)
-    try:
-        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
-    except ValueError as error:
-        raise ValueError(f"cursor {cursor!r} is not one that this gateway gave") from error
-
-
-def _key(row: Named) -> str:
-    return row.transactional_id
+def _key(row: Named) -> tuple[str, int]:
+    return (row.transactional_id, row.producer_id)

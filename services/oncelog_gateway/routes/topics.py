@@ -89,7 +89,7 @@ def topic_changes_router(roles: Roles) -> APIRouter:
         topic = pb.NewTopic(
             name=body.name,
             partitions=body.partitions,
-            replication_factor=body.replication_factor,
+            replication_factor=-1 if body.replication_factor is None else body.replication_factor,
             configs=body.configs,
         )
         result = await roles.create_topic(topic, validate_only=body.validate_only)
@@ -104,7 +104,7 @@ def topic_changes_router(roles: Roles) -> APIRouter:
         )
 
     @router.delete(
-        "/topics/{name}", status_code=204, summary="Delete a topic", responses=documented(404)
+        "/topics/{name}", status_code=204, summary="Delete a topic", responses=documented(404, 409)
     )
     async def delete_topic(name: Name) -> Response:
         """With all its records. There is no way back."""

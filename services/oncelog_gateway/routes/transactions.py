@@ -6,6 +6,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
 from oncelog.errors import ErrorCode, KafkaError
+from oncelog_gateway.core.id_pattern import ID_PATTERN_SCHEMA, LENGTH_MAX
 from oncelog_gateway.problems import documented, plain_problem, respond
 from oncelog_gateway.resources import (
     INT64_MAX,
@@ -44,11 +45,16 @@ def transactions_router(transactions: Transactions) -> APIRouter:
         ] = None,
         id_pattern: Annotated[
             str,
-            Query(max_length=1_000, description="regular expression of the whole transactional id"),
+            Query(
+                max_length=LENGTH_MAX,
+                pattern=ID_PATTERN_SCHEMA,
+                description="of the whole transactional id; `*` stands for any characters",
+                examples=["payments-*"],
+            ),
         ] = "",
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
         cursor: Annotated[
-            str | None, Query(max_length=50_000, description="`next_cursor` of the page before")
+            str | None, Query(max_length=32_767, description="`next_cursor` of the page before")
         ] = None,
     ) -> TransactionPage:
         """In order of transactional id. Every coordinator is asked; who did not answer is in `incomplete`."""

@@ -67,7 +67,7 @@ class Limits:
         full_ms = min(
             self.retry_backoff_max_ms, self.retry_backoff_ms << min(attempt_count - 1, 20)
         )
-        return Millis(int(full_ms * (0.5 + jitter / 2)))
+        return Millis(max(1, int(full_ms * (0.5 + jitter / 2))))
 
 
 @dataclass(slots=True)

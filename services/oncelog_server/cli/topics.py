@@ -77,7 +77,9 @@ def create_topic(
         replication_factor=replication_factor,
         config=_pairs(config or (), "--config"),
     )
-    asked = admin(bootstrap).create_topics([wanted], operation_timeout=CALL_TIMEOUT_S)
+    # The client must live until the answer is here, hence a name of its own.
+    client = admin(bootstrap)
+    asked = client.create_topics([wanted], operation_timeout=CALL_TIMEOUT_S)
     try:
         asked[name].result(CALL_TIMEOUT_S)
     except KafkaException as error:

@@ -117,30 +117,31 @@ def read_client_id(frame: Frame, is_flexible: bool) -> tuple[str | None, int]:
 
 
 def _skip_tags(frame: Frame, position: int) -> int:
-    count, position = _read_uvarint(frame, position)
+    count, position = read_uvarint(frame, position)
     if count > _TAGS_MAX:
         raise FrameError(f"{count} tagged fields in a header; at most {_TAGS_MAX} are read")
     for _ in range(count):
-        _, position = _read_uvarint(frame, position)
-        size, position = _read_uvarint(frame, position)
+        _, position = read_uvarint(frame, position)
+        size, position = read_uvarint(frame, position)
         position += size
     if position > len(frame):
         raise FrameError("tagged fields of the header run past the frame")
     return position
 
 
-def _read_uvarint(frame: Frame, position: int) -> tuple[int, int]:
+def read_uvarint(frame: Frame, position: int) -> tuple[int, int]:
+    """An unsigned number of at most 35 bits, and the position behind it. Raises FrameError."""
     value = shift = 0
     while shift < 35:
         if position >= len(frame):
-            raise FrameError("header ends inside a number")
+            raise FrameError("the bytes end inside a number")
         byte = frame[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, position
         shift += 7
-    raise FrameError("number of more than five bytes in a header")
+    raise FrameError("a number of more than five bytes")
 
 
 def write_request_head(

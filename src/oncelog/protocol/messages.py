@@ -17,6 +17,7 @@ from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
 
 from oncelog.protocol.frames import Frame, FrameError
+from oncelog.protocol.shape import request_check
 
 _SCHEMAS_MAX: Final = 512
 """More than all versions of all APIs that are served; a bound, not a tuning knob."""
@@ -35,6 +36,7 @@ class Schema:
     """The classes, reader and writers of one API at one version."""
 
     __slots__ = (
+        "_check_request",
         "_read_request",
         "_read_response",
         "_write_request",
@@ -55,6 +57,7 @@ class Schema:
         self.response: Any = load_response_schema(api_key, version)
         self.request_types = _constructors(api_key, version, EntityType.request)
         self.response_types = _constructors(api_key, version, EntityType.response)
+        self._check_request = request_check(self.request)
         self._read_request = entity_reader(self.request)
         self._write_response = entity_writer(self.response)
         self._read_response: Any = None
@@ -65,10 +68,11 @@ class Schema:
 
         Bytes behind the message are ignored, as Kafka ignores them.
         """
+        self._check_request(frame, position)
         return self._read(self._read_request, frame, position)
 
     def read_response(self, frame: Frame, position: int) -> Any:
-        """The response that starts at `position`. Raises FrameError."""
+        """The response that starts at `position`, from a server that is trusted. Raises FrameError."""
         if self._read_response is None:
             self._read_response = entity_reader(self.response)
         return self._read(self._read_response, frame, position)

@@ -3,11 +3,12 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+from oncelog_controller.settings import ControllerSettings
+from oncelog_controller.wiring import build_controller
+
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.metadata import MetadataFollower
-from oncelog_controller.settings import ControllerSettings
-from oncelog_controller.wiring import build_controller
 
 ALL_ROLES = (1, 2, 3, 4, 5, 6)
 
@@ -37,9 +38,7 @@ async def followed(stub, node_id=1):
 
 async def register(stub, incarnation_id="first", node_id=1, roles=ALL_ROLES):
     node = pb.Node(node_id=node_id, roles=roles, kafka_host="localhost", kafka_port=9092)
-    return await stub.RegisterNode(
-        pb.RegisterNodeRequest(node=node, incarnation_id=incarnation_id)
-    )
+    return await stub.RegisterNode(pb.RegisterNodeRequest(node=node, incarnation_id=incarnation_id))
 
 
 async def create(stub, *names, **fields):

@@ -5,16 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import oncelog_controller
 import pytest
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, text
-
-import oncelog_controller
-from oncelog.errors import OncelogError
 from oncelog_controller.database import Database
 from oncelog_controller.schema import SCHEMA_REVISION, metadata
+from sqlalchemy import create_engine, text
+
+from oncelog.errors import OncelogError
 from tests.integration.controller.controller_at import controller_at, register
 
 MIGRATIONS = Path(oncelog_controller.__file__).parent / "migrations"
@@ -55,7 +55,9 @@ def described(url):
                 for row in connection.execute(text(f"PRAGMA table_info({name})")).all()
             ]
             columns += connection.execute(
-                text("SELECT tbl_name, type, name FROM sqlite_master WHERE type <> 'table' ORDER BY 1")
+                text(
+                    "SELECT tbl_name, type, name FROM sqlite_master WHERE type <> 'table' ORDER BY 1"
+                )
             ).all()
         else:
             columns = connection.execute(
@@ -65,7 +67,9 @@ def described(url):
                     "WHERE table_schema = 'public' ORDER BY 1, ordinal_position"
                 )
             ).all()
-        revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
+        revision = (
+            connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
+        )
     engine.dispose()
     return [tuple(column) for column in columns], revision
 

@@ -4,6 +4,9 @@ import asyncio
 import re
 
 import pytest
+from oncelog_controller.database import Database
+from oncelog_controller.settings import ControllerSettings
+from oncelog_controller.wiring import build_controller
 from sqlalchemy import text
 
 from oncelog.api.v1 import controller_pb2 as pb
@@ -11,9 +14,6 @@ from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Partition
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
-from oncelog_controller.database import Database
-from oncelog_controller.settings import ControllerSettings
-from oncelog_controller.wiring import build_controller
 from tests.integration.controller.controller_at import (
     allocate,
     controller_at,
@@ -202,7 +202,7 @@ def test_a_watcher_gets_a_snapshot_then_every_delta_in_order(database_url):
             for number in range(10):
                 last = (await create(stub, f"t{number}")).metadata_offset
             async with asyncio.timeout(DEADLINE_S):
-                while not updates or updates[-1].metadata_offset < last:
+                while not updates or updates[-1].metadata_offset < last:  # noqa: ASYNC110
                     await asyncio.sleep(0)
         await asyncio.wait_for(watcher, DEADLINE_S)  # ended by the stop, without an error
         assert updates[0].HasField("snapshot")
@@ -223,9 +223,7 @@ def test_a_slow_watcher_loses_nothing(tmp_path, delta_history, snapshots):
         url = f"sqlite:///{tmp_path / 'c.db'}"
         async with controller_at(url, delta_history=delta_history) as stub:
             await register(stub)
-            stream = stub.WatchMetadata(
-                pb.WatchMetadataRequest(node_id=1, from_metadata_offset=-1)
-            )
+            stream = stub.WatchMetadata(pb.WatchMetadataRequest(node_id=1, from_metadata_offset=-1))
             image = MetadataImage().updated(await anext(stream))
             for number in range(20):
                 last = await create(stub, f"t{number}")
@@ -275,7 +273,7 @@ def test_a_lost_table_is_answered_with_a_retriable_code_and_heals(database_url):
             assert all(ErrorCode(result.error_code).is_retriable for result in refused.results)
             await run_sql(database, "ALTER TABLE away RENAME TO metadata_journal")
             async with asyncio.timeout(DEADLINE_S):
-                while (block := await allocate(stub, node_epoch)).status.error_code:
+                while (block := await allocate(stub, node_epoch)).status.error_code:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             assert block.first_producer_id == 1000
             made = await create(stub, "after")

@@ -14,18 +14,26 @@ import urllib.request
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from oncelog_controller.settings import ControllerSettings
+from oncelog_controller.wiring import build_controller
+from oncelog_gateway.settings import GatewaySettings
+from oncelog_gateway.wiring import build_gateway
+
 from oncelog.api.v1 import controller_pb2, coordinator_pb2, storage_pb2
 from oncelog.api.v1.types_pb2 import PartitionError, TopicPartition
 from oncelog.errors import ErrorCode
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import MetadataFollower
-from oncelog_controller.settings import ControllerSettings
-from oncelog_controller.wiring import build_controller
-from oncelog_gateway.settings import GatewaySettings
-from oncelog_gateway.wiring import build_gateway
 
-KNOWN_STATES = {"Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"}
+KNOWN_STATES = {
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+}
 OPEN_STATES = {"Ongoing", "PrepareCommit", "PrepareAbort"}
 
 
@@ -39,7 +47,15 @@ class DictStorage:
         self.is_silent = False
 
     def open_transaction(
-        self, topic, partition, *, producer_id, start_offset, producer_epoch=0, coordinator_epoch=-1, timestamp_ms=1
+        self,
+        topic,
+        partition,
+        *,
+        producer_id,
+        start_offset,
+        producer_epoch=0,
+        coordinator_epoch=-1,
+        timestamp_ms=1,
     ):
         self.producers.setdefault((topic, partition), []).append(
             storage_pb2.ActiveProducer(
@@ -53,14 +69,15 @@ class DictStorage:
         )
 
     def end(self, topic, partition, producer_id):
-        for one in self.producers[topic, partition]:
+        for one in self.producers.get((topic, partition), []):
             if one.producer_id == producer_id:
                 one.current_txn_start_offset = -1
 
     def _open(self, topic, partition):
         found = self.producers.get((topic, partition), [])
         return sorted(
-            (one for one in found if one.current_txn_start_offset >= 0), key=lambda one: one.current_txn_start_offset
+            (one for one in found if one.current_txn_start_offset >= 0),
+            key=lambda one: one.current_txn_start_offset,
         )
 
     async def _answer(self):
@@ -115,8 +132,12 @@ class DictStorage:
                             code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
                         else:
                             producer.current_txn_start_offset = -1
-                errors.append(PartitionError(topic=one.topic, partition=one.partition, error_code=code))
-            results.append(storage_pb2.MarkerResult(producer_id=marker.producer_id, partitions=errors))
+                errors.append(
+                    PartitionError(topic=one.topic, partition=one.partition, error_code=code)
+                )
+            results.append(
+                storage_pb2.MarkerResult(producer_id=marker.producer_id, partitions=errors)
+            )
         return storage_pb2.WriteTxnMarkersResponse(results=results)
 
 
@@ -130,7 +151,9 @@ class DictCoordinator:
         self.error_code = ErrorCode.NONE
         self.is_silent = False
 
-    def put(self, transactional_id, *, producer_id, state="Ongoing", partitions=(), start_time_ms=1_000):
+    def put(
+        self, transactional_id, *, producer_id, state="Ongoing", partitions=(), start_time_ms=1_000
+    ):
         self.transactions[transactional_id] = coordinator_pb2.TransactionDescription(
             transactional_id=transactional_id,
             state=state,
@@ -139,7 +162,9 @@ class DictCoordinator:
             transaction_timeout_ms=60_000,
             transaction_start_time_ms=start_time_ms,
             last_update_time_ms=start_time_ms,
-            partitions=[TopicPartition(topic=topic, partition=partition) for topic, partition in partitions],
+            partitions=[
+                TopicPartition(topic=topic, partition=partition) for topic, partition in partitions
+            ],
             coordinator=1,
             shard=7,
             client_transaction_version=2,
@@ -152,7 +177,9 @@ class DictCoordinator:
     async def ListTransactions(self, request, context):  # noqa: N802
         await self._answer()
         if self.error_code:
-            return coordinator_pb2.ListTransactionsResponse(error_code=self.error_code, error_message="being loaded")
+            return coordinator_pb2.ListTransactionsResponse(
+                error_code=self.error_code, error_message="being loaded"
+            )
         try:
             pattern = re.compile(request.transactional_id_pattern or ".*", re.DOTALL)
         except re.error as error:
@@ -250,16 +277,24 @@ class GatewayCluster:
 
 @asynccontextmanager
 async def gateway_cluster(folder, **settings):
-    controller_role = build_controller(ControllerSettings(database_url=f"sqlite:///{folder / 'controller.db'}"))
+    controller_role = build_controller(
+        ControllerSettings(database_url=f"sqlite:///{folder / 'controller.db'}")
+    )
     await controller_role.start()
     controller = DirectStub(controller_role.servicer)
     node = controller_pb2.Node(
         node_id=1,
-        roles=[controller_pb2.ROLE_STORAGE, controller_pb2.ROLE_COORDINATOR, controller_pb2.ROLE_LISTENER],
+        roles=[
+            controller_pb2.ROLE_STORAGE,
+            controller_pb2.ROLE_COORDINATOR,
+            controller_pb2.ROLE_LISTENER,
+        ],
         kafka_host="127.0.0.1",
         kafka_port=9092,
     )
-    await controller.RegisterNode(controller_pb2.RegisterNodeRequest(node=node, incarnation_id="first"))
+    await controller.RegisterNode(
+        controller_pb2.RegisterNodeRequest(node=node, incarnation_id="first")
+    )
     metadata = MetadataFollower(1, controller)
     following = asyncio.create_task(metadata.run())
     await metadata.wait_until(0)
@@ -272,11 +307,19 @@ async def gateway_cluster(folder, **settings):
         controller=controller,
     )
     audit_path = folder / "audit.jsonl"
-    gateway = build_gateway(GatewaySettings(port=0, audit_path=audit_path, **settings), metadata, directory)
+    gateway = build_gateway(
+        GatewaySettings(port=0, audit_path=audit_path, **settings), metadata, directory
+    )
     await gateway.start()
     try:
         yield GatewayCluster(
-            f"http://127.0.0.1:{gateway.port}", storage, coordinator, metadata, controller, audit_path, gateway.port
+            f"http://127.0.0.1:{gateway.port}",
+            storage,
+            coordinator,
+            metadata,
+            controller,
+            audit_path,
+            gateway.port,
         )
     finally:
         await gateway.stop()

@@ -6,12 +6,9 @@ snapshot tells. Over the whole run: producer ids and node epochs never repeat, a
 
 import asyncio
 
-from hypothesis import settings, strategies as st
+from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-
-from oncelog.errors import ErrorCode
-from oncelog.ids import INTERNAL_TOPICS
-from oncelog.rpc.metadata import MetadataImage
 from oncelog_controller.core.events import (
     AllocateProducerIds,
     AlterConfigs,
@@ -25,6 +22,10 @@ from oncelog_controller.core.events import (
 from oncelog_controller.core.image import ClusterImage
 from oncelog_controller.core.machine import MetadataRules
 from oncelog_controller.watchers import Watchers
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import INTERNAL_TOPICS
+from oncelog.rpc.metadata import MetadataImage
 from tests.unit.controller.metadata_cases import Bench
 
 NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "c"])
@@ -177,7 +178,5 @@ async def caught_up(watchers, image):
     raise AssertionError("the stream ended")
 
 
-MetadataModel.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None
-)
+MetadataModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestMetadataModel = MetadataModel.TestCase

@@ -4,12 +4,13 @@ Random deliveries, answers, lost answers, leader moves, deletions and cancels; t
 must run dry. The model leaders keep what was written, in order.
 """
 
-from hypothesis import settings, strategies as st
+from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
+from oncelog_marker_sender.core.queues import HOLDING, Limits, MarkerQueues, Outcome
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
-from oncelog_marker_sender.core.queues import HOLDING, Limits, MarkerQueues, Outcome
 
 PARTITIONS = [Partition(topic, number) for topic in "ab" for number in range(2)]
 PARTITION = st.sampled_from(PARTITIONS)
@@ -142,9 +143,7 @@ class QueuesModel(RuleBasedStateMachine):
         if given_up:
             self.take_ended(self.queues.given_up(request, self.leader_of))
         else:
-            self.take_ended(
-                self.queues.unanswered(request, self.leader_of, self.now_ms, 0.5)
-            )
+            self.take_ended(self.queues.unanswered(request, self.leader_of, self.now_ms, 0.5))
 
     @rule(partition=PARTITION, leader=st.sampled_from([None, HOLDING, 1, 2, 3]), told=st.booleans())
     def move_leader(self, partition, leader, told):

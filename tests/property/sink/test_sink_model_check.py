@@ -1,25 +1,24 @@
 """Every interleaving of two Spark drivers with two tasks each, small enough to visit them all.
 
-Two drivers run batch 0 of one query on the same checkpoint (split brain), each with a second try. At every step the
-search takes each thing that may happen next: a call of a driver or of one of its tasks, a commit whose answer is lost
-(the driver then aborts and tries again), a driver's death that leaves its tasks running, a deadline, the delivery of
-markers, and for each of them the coordinator's death after any number of the step's records. The machine under test is the
-real one, rebuilt for each step from the newest record of each key, which is what compaction leaves.
+Two drivers run batch 0 of one query on the same checkpoint (split brain). At every step the search takes each thing
+that may happen next: a call of a driver or of one of its tasks, a commit whose answer is lost (the driver then aborts
+and, if it may, tries again), a driver's death that leaves its tasks running, a deadline, the delivery of markers, and
+the coordinator's death after any number of a step's records. The machine under test is the real one, rebuilt from the
+newest record of each key, which is what compaction leaves.
 
-Checked at every step: at most one decision of a batch; its winners are sealed branches of one attempt; a task is told to
-skip and a driver is told that its commit holds only when the batch is committed; no producer id ends both ways; and from
-every state, once drivers are gone, deadlines and deliveries end every branch.
+Checked at every step: at most one decision of a batch; its winners are sealed branches of one attempt; a task is told
+to skip and a driver is told that its commit holds only when the batch is committed; no producer id ends both ways; and
+from every state, once drivers are gone, deadlines and deliveries end every branch.
 """
 
 from functools import cache
 from typing import NamedTuple
 
-from oncelog.machine import Reply
+import pytest
 from oncelog_coordinator.core.markers import DeliveryOutcome, MarkersDelivered
 from oncelog_coordinator.core.sink import SinkMachine
 from oncelog_coordinator.core.sink_events import (
     AbortAttempt,
-    AddBranchPartitions,
     AttemptTimedOut,
     BranchMessage,
     CommitBatch,
@@ -30,14 +29,13 @@ from oncelog_coordinator.core.sink_events import (
 )
 from oncelog_coordinator.core.sink_records import Decide, Outcome, encode_sink_record
 from oncelog_coordinator.core.sink_state import markers_wanted
+
+from oncelog.machine import Reply
 from tests.unit.sink.sink_shell import QUERY, SINK, nonce, partition
 
 TASKS = (0, 1)
-TRIES = (2, 1)
-HALF_STEPS = 1
 BATCH = 0
 LONG_AFTER = 10**9
-STATES_MIN = 10_000
 
 NONE, JOINED, SEALED, SKIPPED, FAILED = range(5)
 IDLE, RUNNING, DONE, STOPPED = range(4)
@@ -45,7 +43,7 @@ IDLE, RUNNING, DONE, STOPPED = range(4)
 
 class DriverState(NamedTuple):
     phase: int = IDLE
-    tries: int = 0
+    tries_left: int = 1
     tasks: tuple = (NONE, NONE)
 
 
@@ -59,8 +57,8 @@ class World(NamedTuple):
     """Nonce number and winners of the one decision, once it is durable."""
     ended: frozenset = frozenset()
     """(producer id, commit) of the markers that partition leaders have."""
-    half_steps: int = 0
-    """How often the coordinator died inside a step."""
+    half_steps_left: int = 0
+    """How often the coordinator may yet die inside a step."""
 
 
 RECORDS = []
@@ -124,14 +122,13 @@ def step(world, event, now=0):
             assert not committed, ("a batch is decided once", committed, decide)
             committed = (int.from_bytes(decide.nonce, "big"), decide.winners)
         worlds.append(world._replace(held=held, committed=committed))
-    if world.half_steps >= HALF_STEPS:
-        return answer, worlds[-1], ()
-    cut = [half._replace(half_steps=world.half_steps + 1) for half in worlds[1:-1]]
+    left = world.half_steps_left - 1
+    cut = [half._replace(half_steps_left=left) for half in worlds[1:-1]] if left >= 0 else ()
     return answer, worlds[-1], cut
 
 
-def number_of(driver_index, tries):
-    return 10 * (driver_index + 1) + tries
+def number_of(driver_index, tries_left):
+    return 10 * (driver_index + 1) + tries_left
 
 
 def producer_id_of(number, task):
@@ -146,7 +143,7 @@ def with_driver(world, index, driver):
 
 def successors(world):
     for index, driver in enumerate(world.drivers):
-        if driver.phase == IDLE and driver.tries < TRIES[index]:
+        if driver.phase == IDLE and driver.tries_left:
             yield from opens(world, index, driver)
         elif driver.phase == RUNNING:
             yield from runs(world, index, driver)
@@ -158,15 +155,15 @@ def successors(world):
 
 
 def opens(world, index, driver):
-    number = number_of(index, driver.tries + 1)
+    number = number_of(index, driver.tries_left - 1)
     answer, after, cut = step(world, OpenAttempt(1, SINK, nonce(number), 0))
     yield from cut
     assert answer.answer is SinkAnswer.OK
-    yield with_driver(after, index, DriverState(RUNNING, driver.tries + 1))
+    yield with_driver(after, index, DriverState(RUNNING, driver.tries_left - 1))
 
 
 def runs(world, index, driver):
-    number = number_of(index, driver.tries)
+    number = number_of(index, driver.tries_left)
     for task in TASKS:
         if driver.tasks[task] == NONE:
             if NONE in driver.tasks[:task]:
@@ -185,7 +182,7 @@ def runs(world, index, driver):
         yield from commits(world, index, driver, number)
     # The driver dies; its tasks live on.
     joined = {(number, task) for task in TASKS if driver.tasks[task] == JOINED}
-    dead = with_driver(world, index, DriverState(IDLE, driver.tries))
+    dead = with_driver(world, index, DriverState(IDLE, driver.tries_left))
     yield dead._replace(zombies=world.zombies | joined)
 
 
@@ -195,11 +192,11 @@ def commits(world, index, driver, number):
     match answer.answer:
         case SinkAnswer.OK | SinkAnswer.ALREADY:
             assert after.committed, "a driver is told of a commit that did not happen"
-            yield with_driver(after, index, DriverState(DONE, driver.tries))
+            yield with_driver(after, index, DriverState(DONE, driver.tries_left))
             yield aborted(after, index, driver, number)  # the answer was lost
         case SinkAnswer.ALREADY_OTHER:
             assert after.committed[0] != number, "this very attempt decided"
-            yield with_driver(after, index, DriverState(STOPPED, driver.tries))
+            yield with_driver(after, index, DriverState(STOPPED, driver.tries_left))
         case SinkAnswer.FENCED:
             yield aborted(after, index, driver, number)
         case unexpected:
@@ -210,7 +207,7 @@ def aborted(world, index, driver, number):
     answer, after, _ = step(world, AbortAttempt(1, SINK, (nonce(number),)))
     if world.committed and world.committed[0] == number:
         assert answer.aborted == 0, "a decision was undone"
-    return with_driver(after, index, DriverState(IDLE, driver.tries))
+    return with_driver(after, index, DriverState(IDLE, driver.tries_left))
 
 
 def coordinates(world):
@@ -257,7 +254,9 @@ def task_now(world, index, task, state):
 
 def join_event(number, task, index):
     producer_id = producer_id_of(number, task)
-    return JoinAttempt(1, SINK, nonce(number), QUERY, f"run-{index}", BATCH, task, 0, False, producer_id)
+    return JoinAttempt(
+        1, SINK, nonce(number), QUERY, f"run-{index}", BATCH, task, 0, False, producer_id
+    )
 
 
 def seal_event(number, task):
@@ -281,11 +280,18 @@ def commit_event(number, tasks):
     )
 
 
-def test_no_interleaving_of_two_drivers_breaks_exactly_once():
-    start = World()
+@pytest.mark.parametrize(
+    ("tries", "half_steps", "states_min"),
+    [
+        pytest.param((1, 1), 1, 40_000, id="the coordinator dies inside a step"),
+        pytest.param((2, 1), 0, 100_000, id="a driver tries twice", marks=pytest.mark.slow),
+    ],
+)
+def test_no_interleaving_of_two_drivers_breaks_exactly_once(tries, half_steps, states_min):
+    drivers = tuple(DriverState(tries_left=count) for count in tries)
+    start = World(drivers=drivers, half_steps_left=half_steps)
     seen = {start}
     frontier = [start]
-    committed_states = 0
     while frontier:
         following = []
         for world in frontier:
@@ -294,7 +300,6 @@ def test_no_interleaving_of_two_drivers_breaks_exactly_once():
                 if after not in seen:
                     seen.add(after)
                     following.append(after)
-                    committed_states += bool(after.committed)
         frontier = following
-    assert len(seen) > STATES_MIN
-    assert committed_states > 0
+    assert len(seen) > states_min
+    assert any(world.committed for world in seen)

@@ -3,11 +3,12 @@
 from itertools import count
 from typing import Any
 
-from oncelog.ids import Millis, Offset
-from oncelog.machine import Reply, Send
 from oncelog_controller.core.events import RegisterNode
 from oncelog_controller.core.machine import MetadataMachine, MetadataRules
 from oncelog_controller.core.records import decode_record, encode_record
+
+from oncelog.ids import Millis, Offset
+from oncelog.machine import Reply, Send
 
 ALL_ROLES = ("controller", "coordinator", "storage", "marker_sender", "listener", "gateway")
 RULES = MetadataRules(controller=1, incarnation_id="controller-a")
@@ -42,7 +43,9 @@ class Bench:
             self.machine.apply(Offset(len(self.records)), decoded)
             self.records.append(decoded)
         self.labels.append(decision.label)
-        self.committed += [effect.message for effect in decision.effects if isinstance(effect, Send)]
+        self.committed += [
+            effect.message for effect in decision.effects if isinstance(effect, Send)
+        ]
         (answer,) = [effect.answer for effect in decision.effects if isinstance(effect, Reply)]
         return answer
 

@@ -1,9 +1,6 @@
 """Nodes, shards, producer ids and features: state and event to decision."""
 
 import pytest
-
-from oncelog.errors import ErrorCode
-from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog_controller.core.events import (
     AllocateProducerIds,
     CreateTopics,
@@ -21,6 +18,9 @@ from oncelog_controller.core.records import (
     Snapshot,
     TopicCreated,
 )
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from tests.unit.controller.metadata_cases import RULES, SMALL, Bench
 
 

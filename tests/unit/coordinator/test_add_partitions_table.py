@@ -1,10 +1,10 @@
 """AddPartitionsToTxn, every row of facts 8.4 (write) and 8.5 (verify)."""
 
 import pytest
-
-from oncelog.ids import Partition
 from oncelog_coordinator.core.txn import TxnConfig
 from oncelog_coordinator.core.txn_events import AddPartitions, TxnTimedOut, VerifyPartitions
+
+from oncelog.ids import Partition
 from tests.unit.coordinator.txn_rows import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,

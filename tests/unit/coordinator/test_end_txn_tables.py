@@ -1,9 +1,9 @@
 """EndTxn, every row of facts 8.6 (TV1) and 8.7 (TV2)."""
 
 import pytest
-
 from oncelog_coordinator.core.txn_events import EndTxn
 from oncelog_coordinator.core.txn_state import next_identity
+
 from tests.unit.coordinator.txn_rows import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,

@@ -1,8 +1,6 @@
 """Timeouts, expiry, operators, and what follows a decision (facts 8.8 to 8.11)."""
 
 import pytest
-
-from oncelog.machine import CancelTimer
 from oncelog_coordinator.core.markers import (
     MARKER_SENDER,
     TXN_MACHINE,
@@ -21,6 +19,8 @@ from oncelog_coordinator.core.txn_events import (
     TxnTimedOut,
 )
 from oncelog_coordinator.core.txn_state import TxnTombstone
+
+from oncelog.machine import CancelTimer
 from tests.unit.coordinator.txn_rows import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,

@@ -1,7 +1,7 @@
 """Stories a reviewer can read: `transcripts/*.txt` are inputs and what the machine made of them (STYLE, tests).
 
-A block is commands, a line `----`, and the outcome. `ONCELOG_REWRITE=1 pytest <this file>` writes the outcomes anew; the
-diff is reviewed. Every shard starts empty, with the clock at 0 and producer ids counting from 1.
+A block is commands, a line `----`, and the outcome. `ONCELOG_REWRITE=1 pytest <this file>` writes the outcomes anew;
+the diff is reviewed. Every shard starts empty, with the clock at 0 and producer ids counting from 1.
 """
 
 import os
@@ -9,9 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from oncelog.ids import Partition
-from oncelog.machine import CancelTimer, Reply, Send, SetTimer
 from oncelog_coordinator.core.markers import DeliveryOutcome, MarkersDelivered
 from oncelog_coordinator.core.txn import TxnConfig, TxnMachine
 from oncelog_coordinator.core.txn_events import (
@@ -27,6 +24,9 @@ from oncelog_coordinator.core.txn_events import (
 )
 from oncelog_coordinator.core.txn_records import decode_record, encode_record
 from oncelog_coordinator.core.txn_state import TxnTombstone
+
+from oncelog.ids import Partition
+from oncelog.machine import CancelTimer, Reply, Send, SetTimer
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 
@@ -62,14 +62,16 @@ class Shard:
             event = replace(event, new_producer_id=self.next_producer_id)
             self.next_producer_id += 1
         decision = self.machine.decide(event, self.now)
+        said = len(self.lines)
         for record in decision.records:
             self.lines.append("append " + describe_record(record))
             self.log.append(encode_record(record, 1))
             self.machine.apply(len(self.log), record)
         self.take(decision.effects)
-        self.lines[-1:] = (
-            [f"{self.lines[-1]}  [{decision.label}]"] if self.lines else [f"[{decision.label}]"]
-        )
+        if len(self.lines) == said:
+            self.lines.append(f"[{decision.label}]")
+        else:
+            self.lines[-1] += f"  [{decision.label}]"
 
     def take(self, effects):
         for effect in effects:
@@ -165,7 +167,8 @@ def describe_record(record):
         return f"tombstone {record.transactional_id}"
     names = " ".join(map(str, record.partitions))
     following = f" next-pid={record.next_producer_id}" if record.next_producer_id >= 0 else ""
-    return f"{record.state.kafka_name} pid={record.producer_id} epoch={record.producer_epoch}{following} {names}".rstrip()
+    identity = f"pid={record.producer_id} epoch={record.producer_epoch}"
+    return f"{record.state.kafka_name} {identity}{following} {names}".rstrip()
 
 
 def describe_answer(answer):

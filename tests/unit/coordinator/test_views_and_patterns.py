@@ -3,11 +3,11 @@
 import time
 
 import pytest
-
-from oncelog.errors import KafkaError
 from oncelog_coordinator.core.id_pattern import compile_id_pattern
 from oncelog_coordinator.core.txn_events import DescribeTransaction, ListTransactions
 from oncelog_coordinator.core.views import split_state_filters
+
+from oncelog.errors import KafkaError
 from tests.unit.coordinator.txn_rows import (
     COMPLETE_COMMIT,
     EMPTY,
@@ -82,8 +82,11 @@ def test_the_pattern_must_match_the_whole_id():
         "((a|b)c)+",
         r"(a)\1",
         "(?P<x>a)(?P=x)",
-    ]
-    + [".*.*.*.*", "x" * 600, "(a{9})*", r"\q"],
+        ".*.*.*.*",
+        "x" * 600,
+        "(a{9})*",
+        r"\q",
+    ],
 )
 def test_invalid_and_dangerous_patterns_are_refused_with_code_128(pattern):
     with pytest.raises(KafkaError) as refused:

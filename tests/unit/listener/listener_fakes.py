@@ -1,10 +1,16 @@
-"""Small roles behind a listener: they answer the contracts' methods from dictionaries, and remember what they were asked.
+"""Small roles behind a listener: they answer the contracts' methods from dictionaries, and remember their requests.
 
 `canned` replaces the answer of a method, by its name, with a fixed message or an exception.
 """
 
+# ruff: noqa: N802 (the methods' names are the contract's)
+
 import asyncio
 from contextlib import asynccontextmanager
+
+from oncelog_listener.cluster import Cluster
+from oncelog_listener.settings import ListenerSettings
+from oncelog_listener.wiring import build_listener
 
 from oncelog.api.v1 import controller_pb2, coordinator_pb2, storage_pb2
 from oncelog.errors import ErrorCode
@@ -17,12 +23,9 @@ from oncelog.protocol.frames import (
 from oncelog.protocol.messages import schema_of
 from oncelog.protocol.versions import APIS
 from oncelog.record.batch import read_header, stamp
-from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.direct import DirectStub
-from oncelog.rpc.metadata import TRANSACTION, GROUP, MetadataFollower
-from oncelog_listener.cluster import Cluster
-from oncelog_listener.settings import ListenerSettings
-from oncelog_listener.wiring import build_listener
+from oncelog.rpc.directory import LocalDirectory
+from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataFollower
 
 NODE_ID = 1
 PARTITIONS_MAX = 1_000
@@ -108,7 +111,9 @@ class FakeStorage(FakeRole):
 
     def _records(self, wanted):
         batches = self.log(wanted.topic, wanted.partition)
-        return b"".join(one for one in batches if read_header(one).next_offset > wanted.fetch_offset)
+        return b"".join(
+            one for one in batches if read_header(one).next_offset > wanted.fetch_offset
+        )
 
     async def ListOffsets(self, request, context):
         if (canned := self.take("ListOffsets", request)) is not None:
@@ -214,7 +219,9 @@ class FakeCoordinator(FakeRole):
         return response
 
     async def OpenAttempt(self, request, context):
-        return self.take("OpenAttempt", request) or coordinator_pb2.OpenAttemptResponse(sink_epoch=9)
+        return self.take("OpenAttempt", request) or coordinator_pb2.OpenAttemptResponse(
+            sink_epoch=9
+        )
 
 
 class FakeController(FakeRole):
@@ -297,7 +304,9 @@ def topic(name, partitions, configs=None, leader=NODE_ID, internal=False):
         internal=internal,
         configs=configs or {},
         partitions=[
-            controller_pb2.Partition(partition=number, leader=leader, replicas=[leader], isr=[leader])
+            controller_pb2.Partition(
+                partition=number, leader=leader, replicas=[leader], isr=[leader]
+            )
             for number in range(partitions)
         ],
     )
@@ -409,7 +418,7 @@ class WireClient:
 async def eventually(condition, timeout_s=5.0):
     """Wait until it holds; fails the test when it never does."""
     async with asyncio.timeout(timeout_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 (what it looks at sets no event)
             await asyncio.sleep(0.005)
 
 

@@ -1,10 +1,10 @@
 """The marker queues: what each answer means, and where an entry goes (facts 8.11)."""
 
 import pytest
+from oncelog_marker_sender.core.queues import HOLDING, Limits, MarkerQueues, Outcome
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
-from oncelog_marker_sender.core.queues import HOLDING, Limits, MarkerQueues, Outcome
 
 A0, A1, B0 = Partition("a", 0), Partition("a", 1), Partition("b", 0)
 LIMITS = Limits(retry_backoff_ms=100, retry_backoff_max_ms=400)
@@ -241,7 +241,9 @@ def test_an_unanswered_request_goes_again_after_a_backoff_that_doubles_and_ends_
     bench.add([A0])
     now_ms = 0
     for backoff_ms in (100, 200, 400, 400):
-        assert bench.queues.unanswered(bench.queues.take(1, now_ms), bench.leaders, now_ms, 1.0) == ()
+        assert (
+            bench.queues.unanswered(bench.queues.take(1, now_ms), bench.leaders, now_ms, 1.0) == ()
+        )
         bench.add([A1])  # a new delivery does not hammer a node that is away
         assert bench.queues.take(1, now_ms + backoff_ms - 1) is None
         assert bench.queues.next_ready_ms(1) == now_ms + backoff_ms

@@ -1,0 +1,69 @@
+"""Topic configuration in JSON: numbers are numbers, lists are lists, and the schema tells every key and its bounds.
+
+Kafka writes all values as text. Here they have their types, so that what could never be right is refused before anybody
+is asked, with the key and the bound in the answer.
+"""
+
+from typing import Any, Final
+
+from oncelog.errors import KafkaError
+from oncelog.topic_config import TOPIC_CONFIGS, ConfigKey
+
+_TYPE_OF_KIND: Final = {"int": int, "long": int, "boolean": bool, "string": str, "list": list}
+_JSON_TYPE_OF_KIND: Final = {
+    "int": "an integer",
+    "long": "an integer",
+    "boolean": "true or false",
+    "string": "a string",
+    "list": "a list of strings",
+}
+
+
+def configs_as_text(given: object) -> dict[str, str]:
+    """As Kafka writes them. Raises ValueError that names the key and what it may be."""
+    if not isinstance(given, dict):
+        raise ValueError("an object of topic configurations is wanted")
+    return {name: _as_text(name, value) for name, value in given.items()}
+
+
+def _as_text(name: str, value: object) -> str:
+    key = TOPIC_CONFIGS.get(name)
+    if key is None:
+        raise ValueError(f"unknown topic config {name!r}; known are {', '.join(TOPIC_CONFIGS)}")
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is not _TYPE_OF_KIND[key.kind]:
+        raise ValueError(f"{name} must be {_JSON_TYPE_OF_KIND[key.kind]}, not {value!r}")
+    if isinstance(value, list) and any(one not in key.choices for one in value):
+        raise ValueError(f"{name} may name {', '.join(key.choices)}, not {value!r}")
+    try:
+        return key.check(",".join(value) if isinstance(value, list) else str(value))
+    except KafkaError as error:
+        raise ValueError(error.message) from None
+
+
+def _schema_of(key: ConfigKey) -> dict[str, Any]:
+    schema: dict[str, Any] = {"description": f"{key.doc}; default {key.default}"}
+    match key.kind:
+        case "int" | "long":
+            largest = key.maximum or (2**31 - 1 if key.kind == "int" else 2**63 - 1)
+            schema |= {"type": "integer", "maximum": largest}
+            if key.minimum is not None:
+                schema["minimum"] = key.minimum
+        case "boolean":
+            schema["type"] = "boolean"
+        case "string":
+            schema["type"] = "string"
+            if key.choices:
+                schema["enum"] = list(key.choices)
+        case "list":
+            choice = {"type": "string", "enum": list(key.choices)}
+            schema |= {"type": "array", "items": choice, "minItems": 1}
+    return schema
+
+
+CONFIGS_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {key.name: _schema_of(key) for key in TOPIC_CONFIGS.values()},
+}

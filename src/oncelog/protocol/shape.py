@@ -1,0 +1,205 @@
+"""Do the lengths inside a message fit the message? Asked of every request before kio reads it.
+
+kio's native reader (0.6) reserves memory for as many elements as an array claims to have, and a failed reservation
+ends the process: thirty bytes from anyone could do that. So each request's lengths are walked first. The walk is
+compiled once per message from kio's own classes: neighbouring fields of fixed size become one skip, an array of numbers
+one check.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Final, NamedTuple, Union, get_args, get_origin
+
+from oncelog.protocol.frames import Frame, FrameError, read_uvarint
+
+ELEMENTS_MAX: Final = 200_000
+"""Elements of all arrays of one request together. Decoded, each costs some two hundred bytes and a few microseconds."""
+
+Walk = Callable[[Frame, int, list[int]], int]
+"""(frame, position, [elements that may still come]) → the position behind what was walked over.
+
+Raises FrameError, IndexError or struct.error."""
+
+_FIXED_SIZES: Final = {
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "error_code": 2,
+    "int32": 4,
+    "uint32": 4,
+    "timedelta_i32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
+    "timedelta_i64": 8,
+    "datetime_i64": 8,
+    "uuid": 16,
+}
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_TAGS_MAX: Final = 64
+
+
+class _Piece(NamedTuple):
+    fixed_bytes: int
+    """The size of what is always this long, else 0."""
+    least_bytes: int
+    """No instance is shorter."""
+    walk: Walk | None
+    """None when the size is fixed."""
+
+
+def request_check(entity: Any) -> Callable[[Frame, int], None]:
+    """The check of a message of this kio class that starts at a position of a frame. It raises FrameError."""
+    walk = _entity(entity).walk
+
+    def check(frame: Frame, position: int) -> None:
+        try:
+            end = position if walk is None else walk(frame, position, [ELEMENTS_MAX])
+        except (IndexError, struct.error):
+            raise FrameError("the message ends before its fields do") from None
+        if end > len(frame):
+            raise FrameError(f"the message's fields end {end - len(frame)} bytes behind its frame")
+
+    return check
+
+
+def _entity(entity: Any) -> _Piece:
+    flexible = entity.__flexible__
+    pieces = [_field(one, flexible) for one in fields(entity) if "tag" not in one.metadata]
+    least = sum(piece.least_bytes for piece in pieces) + flexible
+    walks = _merged(pieces)
+    if flexible:
+        walks.append(_skip_tags)
+    elif all(piece.walk is None for piece in pieces):
+        return _Piece(least, least, None)
+
+    def walk(frame: Frame, position: int, left: list[int]) -> int:
+        for step in walks:
+            position = step(frame, position, left)
+        return position
+
+    return _Piece(0, least, walks[0] if len(walks) == 1 else walk)
+
+
+def _merged(pieces: list[_Piece]) -> list[Walk]:
+    walks: list[Walk] = []
+    skipped = 0
+    for piece in pieces:
+        if piece.walk is None:
+            skipped += piece.fixed_bytes
+            continue
+        if skipped:
+            walks.append(_skip(skipped))
+            skipped = 0
+        walks.append(piece.walk)
+    if skipped:
+        walks.append(_skip(skipped))
+    return walks
+
+
+def _field(field: Any, flexible: bool) -> _Piece:
+    kind, is_nullable = _without_none(field.type)
+    kafka_type = field.metadata.get("kafka_type")
+    if get_origin(kind) is tuple:
+        element = get_args(kind)[0]
+        piece = _primitive(kafka_type, flexible) if kafka_type else _entity(element)
+        return _array(piece, flexible)
+    if kafka_type:
+        return _primitive(kafka_type, flexible)
+    assert is_dataclass(kind), (field.name, kind)
+    return _nullable(_entity(kind)) if is_nullable else _entity(kind)
+
+
+def _without_none(kind: Any) -> tuple[Any, bool]:
+    if get_origin(kind) in (UnionType, Union):
+        rest = [one for one in get_args(kind) if one is not NoneType]
+        assert len(rest) == 1, kind
+        return rest[0], True
+    return kind, False
+
+
+def _primitive(kafka_type: str, flexible: bool) -> _Piece:
+    size = _FIXED_SIZES.get(kafka_type)
+    if size is not None:
+        return _Piece(size, size, None)
+    if flexible:
+        return _Piece(0, 1, _skip_compact)
+    assert kafka_type in ("string", "bytes", "records"), kafka_type
+    length = _INT16 if kafka_type == "string" else _INT32
+
+    def walk(frame: Frame, position: int, left: list[int]) -> int:
+        found: int = length.unpack_from(frame, position)[0]
+        return position + length.size + max(found, 0)
+
+    return _Piece(0, length.size, walk)
+
+
+def _nullable(piece: _Piece) -> _Piece:
+    def walk(frame: Frame, position: int, left: list[int]) -> int:
+        is_null = frame[position] >= 0x80
+        position += 1
+        if is_null:
+            return position
+        return (
+            position + piece.fixed_bytes
+            if piece.walk is None
+            else piece.walk(frame, position, left)
+        )
+
+    return _Piece(0, 1, walk)
+
+
+def _array(piece: _Piece, flexible: bool) -> _Piece:
+    least, element = max(1, piece.least_bytes), piece.walk
+
+    def walk(frame: Frame, position: int, left: list[int]) -> int:
+        if flexible:
+            count, position = read_uvarint(frame, position)
+            count = max(count - 1, 0)
+        else:
+            count = max(_INT32.unpack_from(frame, position)[0], 0)
+            position += _INT32.size
+        if count > (len(frame) - position) // least:
+            raise FrameError(
+                f"an array claims {count} elements; {len(frame) - position} bytes are left"
+            )
+        left[0] -= count
+        if left[0] < 0:
+            raise FrameError(f"more than {ELEMENTS_MAX} elements in the arrays of one request")
+        if element is None:
+            return position + count * piece.fixed_bytes
+        for _ in range(count):
+            position = element(frame, position, left)
+        return position
+
+    return _Piece(0, 1 if flexible else _INT32.size, walk)
+
+
+def _skip(size: int) -> Walk:
+    return lambda frame, position, left: position + size
+
+
+def _skip_compact(frame: Frame, position: int, left: list[int]) -> int:
+    length = frame[position]
+    if length < 0x80:
+        return position + 1 + max(length - 1, 0)
+    length, position = read_uvarint(frame, position)
+    return position + length - 1
+
+
+def _skip_tags(frame: Frame, position: int, left: list[int]) -> int:
+    if frame[position] == 0:
+        return position + 1
+    count, position = read_uvarint(frame, position)
+    if count > _TAGS_MAX:
+        raise FrameError(f"{count} tagged fields; at most {_TAGS_MAX} are read")
+    for _ in range(count):
+        _, position = read_uvarint(frame, position)
+        size, position = read_uvarint(frame, position)
+        position += size
+    return position

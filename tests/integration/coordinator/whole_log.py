@@ -1,0 +1,202 @@
+"""Every role behind the doors, in this process: a real controller, storage node, marker sender and coordinator."""
+
+import asyncio
+import contextlib
+import uuid
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from oncelog.api.v1 import controller_pb2, coordinator_pb2, storage_pb2, types_pb2
+from oncelog.errors import ErrorCode
+from oncelog.record.records import Record, encode_batch
+from oncelog.rpc.direct import DirectStub
+from oncelog.rpc.directory import LocalDirectory
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog_controller.settings import ControllerSettings
+from oncelog_controller.wiring import build_controller
+from oncelog_coordinator.settings import CoordinatorSettings
+from oncelog_coordinator.wiring import build_coordinator
+from oncelog_marker_sender.settings import MarkerSenderSettings
+from oncelog_marker_sender.wiring import build_marker_sender
+from oncelog_storage.settings import StorageSettings
+from oncelog_storage.wiring import build_storage
+
+NODE = 1
+
+
+class Log:
+    """What a client and an operator do, as the doors would call it."""
+
+    def __init__(self, directory, controller, coordinator):
+        self.storage = directory.storage(NODE)
+        self.coordinator = coordinator.servicer
+        self.controller = controller
+        self.role = coordinator
+
+    async def create_topic(self, name, partitions=1):
+        answer = await self.controller.CreateTopics(
+            controller_pb2.CreateTopicsRequest(
+                topics=[
+                    controller_pb2.NewTopic(name=name, partitions=partitions, replication_factor=1)
+                ]
+            )
+        )
+        assert answer.results[0].error_code in (0, 36), answer
+
+    async def init(self, name, timeout_ms=60_000, producer_id=-1, producer_epoch=-1):
+        request = coordinator_pb2.InitProducerIdRequest(
+            transactional_id=name,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        )
+        while True:
+            answer = await self.coordinator.InitProducerId(request, None)
+            if answer.error_code not in (14, 51):
+                return answer
+            await asyncio.sleep(0.001)
+
+    async def add(self, name, identity, *partitions, version=0, verify_only=False):
+        request = coordinator_pb2.AddPartitionsToTxnRequest(
+            transactions=[
+                coordinator_pb2.AddPartitionsToTxnRequest.Transaction(
+                    transactional_id=name,
+                    producer_id=identity[0],
+                    producer_epoch=identity[1],
+                    verify_only=verify_only,
+                    client_transaction_version=version,
+                    partitions=[types_pb2.TopicPartition(topic=t, partition=p) for t, p in partitions],
+                )
+            ]
+        )
+        while True:
+            (result,) = (await self.coordinator.AddPartitionsToTxn(request, None)).results
+            if result.error_code != 51:
+                return result
+            await asyncio.sleep(0.001)
+
+    async def produce(self, name, identity, sequence, value, version=0, partition=("orders", 0)):
+        batch = encode_batch(
+            [Record(None, value, 1)],
+            producer_id=identity[0],
+            producer_epoch=identity[1],
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        mode = storage_pb2.ADD_PARTITION if version == 2 else storage_pb2.VERIFY_LEGACY
+        answer = await self.storage.Produce(
+            storage_pb2.ProduceRequest(
+                transactional_id=name,
+                acks=-1,
+                timeout_ms=5_000,
+                verification_mode=mode,
+                partitions=[
+                    storage_pb2.PartitionRecords(
+                        topic=partition[0], partition=partition[1], records=bytes(batch)
+                    )
+                ],
+            )
+        )
+        return answer.partitions[0].error_code
+
+    async def end(self, name, identity, commit, version=0):
+        request = coordinator_pb2.EndTxnRequest(
+            transactional_id=name,
+            producer_id=identity[0],
+            producer_epoch=identity[1],
+            committed=commit,
+            client_transaction_version=version,
+        )
+        while True:
+            answer = await self.coordinator.EndTxn(request, None)
+            if answer.error_code != 51:
+                return answer
+            await asyncio.sleep(0.001)
+
+    async def describe(self, name):
+        answer = await self.coordinator.DescribeTransactions(
+            coordinator_pb2.DescribeTransactionsRequest(transactional_ids=[name]), None
+        )
+        return answer.transactions[0]
+
+    async def state(self, name):
+        return (await self.describe(name)).state
+
+    async def until_state(self, name, state, timeout_s=5.0):
+        async with asyncio.timeout(timeout_s):
+            while await self.state(name) != state:  # noqa: ASYNC110
+                await asyncio.sleep(0.002)
+
+    async def offsets(self, partition=("orders", 0)):
+        """(last stable offset, high watermark, aborted producers)."""
+        answer = await self.storage.Fetch(
+            storage_pb2.FetchRequest(
+                isolation_level=types_pb2.READ_COMMITTED,
+                max_bytes=1 << 20,
+                partitions=[
+                    storage_pb2.FetchPartition(
+                        topic=partition[0],
+                        partition=partition[1],
+                        max_bytes=1 << 20,
+                        current_leader_epoch=-1,
+                    )
+                ],
+            )
+        )
+        (found,) = answer.partitions
+        assert found.error_code == 0, found
+        aborted = [row.producer_id for row in found.aborted_transactions]
+        return found.last_stable_offset, found.high_watermark, aborted
+
+
+@asynccontextmanager
+async def whole_log(folder, marker_sender=None, **coordinator_settings):
+    """The started roles on this folder. `marker_sender` stands in for the real one."""
+    async with AsyncExitStack() as stack:
+
+        async def start(role):
+            await role.start()
+            stack.push_async_callback(role.stop)
+
+        built = build_controller(ControllerSettings(database_url=f"sqlite:///{folder / 'c.db'}"))
+        await start(built)
+        controller = DirectStub(built.servicer)
+        answer = await controller.RegisterNode(
+            controller_pb2.RegisterNodeRequest(
+                node=controller_pb2.Node(
+                    node_id=NODE,
+                    roles=[controller_pb2.ROLE_STORAGE, controller_pb2.ROLE_COORDINATOR],
+                ),
+                incarnation_id=uuid.uuid4().hex,
+            )
+        )
+        assert answer.status.error_code == ErrorCode.NONE, answer
+        follower = MetadataFollower(NODE, controller)
+        following = asyncio.create_task(follower.run())
+        stack.push_async_callback(_cancel, following)
+        await follower.wait_until(0)
+        storage_stub, coordinator_stub, sender_stub = DirectStub(), DirectStub(), DirectStub()
+        directory = LocalDirectory(
+            storage=storage_stub,
+            coordinator=coordinator_stub,
+            marker_sender=sender_stub,
+            controller=controller,
+        )
+        storage = build_storage(StorageSettings(data_dir=folder / "logs"), NODE, follower, directory)
+        sender = build_marker_sender(MarkerSenderSettings(), follower, directory)
+        coordinator = build_coordinator(
+            CoordinatorSettings(**coordinator_settings), NODE, follower, directory
+        )
+        storage_stub.bind(storage.servicer)
+        sender_stub.bind(marker_sender or sender.servicer)
+        coordinator_stub.bind(coordinator.servicer)
+        for role in (storage, sender, coordinator):
+            await start(role)
+        log = Log(directory, controller, coordinator)
+        await log.create_topic("orders", 3)
+        yield log
+
+
+async def _cancel(task):
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,96 @@
+"""A partition's log without its node: for tests of files, recovery and retention."""
+
+import shutil
+
+from oncelog.ids import Partition
+from oncelog.record.batch import read_single_batch
+from oncelog.record.control import Marker, MarkerType, encode_marker
+from oncelog.topic_config import TopicConfig
+from oncelog_storage import log_checkpoint, log_recovery
+from oncelog_storage.core.producer_snapshot import encode_snapshot
+from oncelog_storage.files import OpenFiles
+from oncelog_storage.log import MarkerToWrite, PartitionLog
+from tests.integration.storage.storage_node import NOW, txn_batch
+
+PARTITION = Partition("orders", 0)
+
+
+def new_log(directory, **config):
+    return PartitionLog(directory, PARTITION, b"i" * 16, TopicConfig(**config), OpenFiles(16))
+
+
+def opened(directory, recovery_point=0, log_start_offset=0, **config):
+    log = new_log(directory, **config)
+    log_recovery.recover(log, recovery_point, log_start_offset, NOW)
+    return log
+
+
+def append(log, records, leader_epoch=0, now=NOW):
+    return log.append(records, read_single_batch(records, 1 << 24), leader_epoch, now)
+
+
+def mark(log, *ends, now=NOW):
+    """Each end is (producer id, producer epoch, commit)."""
+    markers = [
+        MarkerToWrite(
+            producer_id,
+            producer_epoch,
+            0,
+            commit,
+            encode_marker(
+                Marker(MarkerType.COMMIT if commit else MarkerType.ABORT, 0),
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                timestamp=now,
+            ),
+        )
+        for producer_id, producer_epoch, commit in ends
+    ]
+    offset = log.append_markers(markers, 0, now)
+    log.producers.high_watermark_moved(log.log_end_offset)
+    return offset
+
+
+def checkpoint(log):
+    """What the node's maintenance does; returns the new recovery point."""
+    taken = log_checkpoint.prepare(log)
+    log_checkpoint.write(taken)
+    log_checkpoint.finish(log, taken)
+    log_checkpoint.remove_old_snapshots(log.directory, taken.offset)
+    return taken.offset
+
+
+def write_story(log, producers=3, rounds=4):
+    """Transactions of several producers, interleaved; some commit, some abort, the last ones stay open."""
+    sequences = dict.fromkeys(range(producers), 0)
+    for step in range(rounds):
+        for producer_id in range(producers):
+            append(log, txn_batch(producer_id, sequences[producer_id], 1 + step % 3, timestamp=NOW + step))
+            sequences[producer_id] += 1 + step % 3
+        if step < rounds - 1:
+            for producer_id in range(producers - 1):
+                mark(log, (producer_id, 0, (step + producer_id) % 2 == 0))
+
+
+def everything(log):
+    """All a log answers: its bytes, its ends, its aborted transactions, its producers."""
+    parts, offset = [], log.log_start_offset
+    while True:
+        records, next_offset = log.read(offset, log.log_end_offset, 1 << 20)
+        if not records:
+            break
+        parts.append(records)
+        offset = next_offset
+    return (
+        b"".join(parts),
+        log.log_end_offset,
+        log.aborted_transactions(log.log_start_offset, max(log.log_end_offset, 1)),
+        sorted(encode_snapshot([entry]) for entry in log.producers.entries()),
+        log.producers.first_unstable_offset(),
+        log.leader_epochs.entries(),
+    )
+
+
+def copied(source, target):
+    shutil.copytree(source, target)
+    return target

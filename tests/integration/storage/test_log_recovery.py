@@ -1,0 +1,261 @@
+"""A log after a crash: whole up to the last whole batch, and everything derived from it as if replayed (facts 5, 9)."""
+
+import os
+
+import pytest
+
+from oncelog.record.batch import iter_headers
+from oncelog_storage.files import StorageFailed
+from oncelog_storage.log_recovery import snapshot_offsets
+from oncelog_storage.segment import CorruptSegment
+from tests.integration.storage.partition_log_at import (
+    append,
+    checkpoint,
+    copied,
+    everything,
+    mark,
+    new_log,
+    opened,
+    write_story,
+)
+from tests.integration.storage.storage_node import batch, txn_batch
+
+LOG = "00000000000000000000.log"
+
+
+def replayed(directory, records, **config):
+    """A log that has just these bytes and nothing else to go by: what recovery must arrive at."""
+    directory.mkdir()
+    (directory / LOG).write_bytes(records)
+    return opened(directory, **config)
+
+
+def test_a_cut_at_every_byte_of_the_tail_leaves_exactly_the_whole_batches(tmp_path):
+    source = tmp_path / "orders-0"
+    log = new_log(source, index_interval_bytes=100)
+    write_story(log, rounds=3)
+    recovery_point = checkpoint(log)
+    kept = (source / LOG).stat().st_size
+    write_story_tail(log)
+    whole = (source / LOG).read_bytes()
+    ends = [position + header.size_bytes for position, header in iter_headers(whole)]
+    expected = {
+        end: everything(replayed(tmp_path / f"replayed-{end}", whole[:end]))
+        for end in [kept, *[end for end in ends if end > kept]]
+    }
+    for cut in range(kept, len(whole) + 1):
+        directory = copied(source, tmp_path / "cut")
+        os.truncate(directory / LOG, cut)
+        found = opened(directory, recovery_point, index_interval_bytes=100)
+        last_whole = max(end for end in expected if end <= cut)
+        assert everything(found) == expected[last_whole], f"cut at byte {cut}"
+        assert (directory / LOG).stat().st_size == last_whole
+        for path in directory.iterdir():
+            path.unlink()
+        directory.rmdir()
+
+
+def write_story_tail(log):
+    """Goes on after `write_story(rounds=3)`: ends what is open, aborts something, opens something new."""
+    mark(log, (0, 0, False), (1, 0, True))
+    append(log, txn_batch(7, 0, 2))
+    mark(log, (2, 0, False))
+    append(log, txn_batch(8, 0))
+    mark(log, (7, 0, True))
+
+
+@pytest.mark.parametrize("segment_bytes", [400, 1000, 1 << 20])
+@pytest.mark.parametrize("checkpoint_at", [None, 0, 3, 5])
+def test_reopening_changes_nothing(tmp_path, segment_bytes, checkpoint_at):
+    config = {"segment_bytes": segment_bytes, "index_interval_bytes": 50}
+    log = new_log(tmp_path / "orders-0", **config)
+    recovery_point = 0
+    for step in range(6):
+        write_round(log, step)
+        if step == checkpoint_at:
+            recovery_point = checkpoint(log)
+    found = opened(tmp_path / "orders-0", recovery_point, **config)
+    assert everything(found) == everything(log)
+    write_round(found, 6)
+    write_round(log_again := opened(tmp_path / "orders-0", recovery_point, **config), 7)
+    assert log_again.log_end_offset > found.log_end_offset
+
+
+def write_round(log, step):
+    for producer_id in (1, 2, 3):
+        append(log, txn_batch(producer_id, 2 * step, 2), leader_epoch=step // 2)
+    mark(log, (1, 0, step % 2 == 0), (2, 0, True))
+
+
+def test_a_flipped_bit_behind_the_recovery_point_cuts_there(tmp_path):
+    log = new_log(tmp_path / "orders-0")
+    append(log, batch())
+    recovery_point = checkpoint(log)
+    position = log.segments[0].size_bytes
+    append(log, batch())
+    append(log, batch())
+    flip(tmp_path / "orders-0" / LOG, position + 70)
+    found = opened(tmp_path / "orders-0", recovery_point)
+    assert found.log_end_offset == 1
+    assert append(found, batch()) == 1
+
+
+def flip(path, position):
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x40
+    path.write_bytes(data)
+
+
+def test_damage_before_the_recovery_point_is_never_cut_away_and_never_served(tmp_path):
+    directory = tmp_path / "orders-0"
+    log = new_log(directory)
+    for _ in range(3):
+        append(log, batch())
+    recovery_point = checkpoint(log)
+    log.close()
+    size = (directory / LOG).stat().st_size
+    flip(directory / LOG, 70)
+    found = opened(directory, recovery_point)
+    with pytest.raises(CorruptSegment, match=r"\.log is damaged at byte 0 .*CRC.*restore the file"):
+        found.read(0, 3, 1 << 20)
+    assert found.read(1, 3, 1 << 20).next_offset == 3, "sound batches behind it are still there"
+    assert (directory / LOG).stat().st_size == size
+
+
+def test_a_log_shorter_than_its_recovery_point_does_not_open(tmp_path):
+    directory = tmp_path / "orders-0"
+    log = new_log(directory)
+    for _ in range(3):
+        append(log, batch())
+    recovery_point = checkpoint(log)
+    os.truncate(directory / LOG, 100)
+    with pytest.raises(StorageFailed, match=r"ends at offset \d, but 3 was safe|is damaged"):
+        opened(directory, recovery_point)
+
+
+def test_a_lost_segment_does_not_open_silently(tmp_path):
+    directory = tmp_path / "orders-0"
+    log = new_log(directory, segment_bytes=200)
+    for _ in range(9):
+        append(log, batch())
+    recovery_point = checkpoint(log)
+    (directory / f"{log.segments[-1].base_offset:020d}.log").unlink()
+    with pytest.raises(StorageFailed, match=r"restore the folder from a backup"):
+        opened(directory, recovery_point, segment_bytes=200)
+
+
+def test_a_torn_segment_takes_the_segments_behind_it_along(tmp_path):
+    directory = tmp_path / "orders-0"
+    log = new_log(directory, segment_bytes=200)
+    for _ in range(9):
+        append(log, batch())
+    second = log.segments[1]
+    flip(directory / f"{second.base_offset:020d}.log", 70)
+    found = opened(directory, segment_bytes=200)
+    assert found.log_end_offset == second.base_offset
+    assert len(list(directory.glob("*.log"))) == 2
+    assert append(found, batch()) == second.base_offset
+
+
+@pytest.mark.parametrize("damage", ["newest", "all"])
+def test_a_corrupt_snapshot_is_replaced_by_an_older_one_or_the_log(tmp_path, damage):
+    directory = tmp_path / "orders-0"
+    log = new_log(directory)
+    write_story(log)
+    checkpoint(log)
+    mark(log, (0, 0, False))
+    recovery_point = checkpoint(log)
+    append(log, txn_batch(2, 7))
+    offsets = snapshot_offsets(directory)
+    assert len(offsets) == 2
+    for offset in offsets if damage == "all" else offsets[-1:]:
+        flip(directory / f"{offset:020d}.snapshot", 8)
+    assert everything(opened(directory, recovery_point)) == everything(log)
+
+
+def test_a_snapshot_ahead_of_the_recovery_point_is_not_trusted(tmp_path):
+    directory = tmp_path / "orders-0"
+    log = new_log(directory)
+    write_story(log)
+    checkpoint(log)
+    found = opened(directory, recovery_point=0)
+    assert everything(found) == everything(log)
+    assert snapshot_offsets(directory) == []
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("how", ["missing", "cut", "garbage"])
+def test_indexes_are_built_again_from_the_log(tmp_path, suffix, how):
+    directory = tmp_path / "orders-0"
+    config = {"segment_bytes": 600, "index_interval_bytes": 0}
+    log = new_log(directory, **config)
+    write_story(log, rounds=6)
+    recovery_point = checkpoint(log)
+    for path in directory.glob(f"*{suffix}"):
+        if how == "missing":
+            path.unlink()
+        elif how == "cut":
+            path.write_bytes(path.read_bytes()[:-1])
+        else:
+            path.write_bytes(b"\xff" * len(path.read_bytes()))
+    assert everything(opened(directory, recovery_point, **config)) == everything(log)
+
+
+def test_a_corrupt_aborted_index_says_how_to_have_it_built_again(tmp_path):
+    directory = tmp_path / "orders-0"
+    config = {"segment_bytes": 600, "index_interval_bytes": 0}
+    log = new_log(directory, **config)
+    write_story(log, rounds=6)
+    recovery_point = checkpoint(log)
+    path = sorted(directory.glob("*.txnindex"))[0]
+    path.write_bytes(b"\x00" + path.read_bytes())
+    found = opened(directory, recovery_point, **config)
+    with pytest.raises(CorruptSegment, match=r"txnindex.*delete the \*\.snapshot files"):
+        found.aborted_transactions(0, found.log_end_offset)
+    for snapshot in directory.glob("*.snapshot"):
+        snapshot.unlink()
+    assert everything(opened(directory, recovery_point, **config)) == everything(log)
+
+
+def test_only_what_lies_behind_the_snapshot_is_read_at_start(tmp_path):
+    """Sealed segments are not opened: one that is unreadable does not matter until somebody reads it."""
+    directory = tmp_path / "orders-0"
+    log = new_log(directory, segment_bytes=500)
+    write_story(log, rounds=8)
+    recovery_point = checkpoint(log)
+    first = directory / LOG
+    flip(first, 70)
+    found = opened(directory, recovery_point, segment_bytes=500)
+    assert found.log_end_offset == log.log_end_offset
+    with pytest.raises(CorruptSegment):
+        found.read(0, 5, 1000)
+
+
+def test_the_leader_epoch_checkpoint_is_built_again_from_batches(tmp_path):
+    directory = tmp_path / "orders-0"
+    log = new_log(directory)
+    for leader_epoch in (1, 1, 4, 6):
+        append(log, batch(), leader_epoch=leader_epoch)
+    (directory / "leader-epoch-checkpoint").unlink()
+    assert opened(directory).leader_epochs.entries() == [(1, 0), (4, 2), (6, 3)]
+
+
+def test_leftovers_of_interrupted_work_are_removed(tmp_path):
+    directory = tmp_path / "orders-0"
+    log = new_log(directory)
+    append(log, batch())
+    (directory / "00000000000000000000.snapshot.tmp").write_bytes(b"half")
+    (directory / "00000000000000000009.log.deleted").write_bytes(b"old")
+    opened(directory)
+    assert not list(directory.glob("*.tmp"))
+    assert not list(directory.glob("*.deleted"))
+
+
+def test_a_log_that_ends_before_its_start_begins_again_empty_at_its_start(tmp_path):
+    directory = tmp_path / "orders-0"
+    log = new_log(directory)
+    append(log, batch())
+    found = opened(directory, log_start_offset=5)
+    assert (found.log_start_offset, found.log_end_offset) == (5, 5)
+    assert append(found, batch()) == 5
+    assert everything(opened(directory, log_start_offset=5))[1] == 6

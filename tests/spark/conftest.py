@@ -1,0 +1,57 @@
+"""One Spark session and one `oncelog up` behind a proxy for the whole run; each test has topics of its own."""
+
+import os
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from tests.spark.call_proxy import CallProxy
+from tests.spark.oncelog_process import OncelogProcess
+from tests.spark.session import spark_session
+from tests.spark.topic_tools import Lab
+
+
+def pytest_collection_modifyitems(items):
+    """Every test of this folder carries the marker, so that `-m 'not spark'` leaves the session out."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def proxy():
+    proxy = CallProxy()
+    proxy.start()
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture(scope="session")
+def server(proxy, tmp_path_factory):
+    server = OncelogProcess(tmp_path_factory.mktemp("oncelog"), proxy.address.port)
+    server.start()
+    proxy.upstream = lambda: server.address
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def spark():
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = spark_session("oncelog-tests")
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def lab(spark, server, proxy, tmp_path):
+    """A source topic of two partitions, a sink topic of three, a checkpoint and a name for the sink."""
+    proxy.reset()
+    lab = Lab(spark, proxy, tmp_path, f"t{uuid.uuid4().hex[:8]}")
+    yield lab
+    proxy.reset()
+    lab.close()

@@ -1,0 +1,332 @@
+"""The commit gate: nothing is said before it is durable, and a machine ahead of its journal is dropped."""
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from oncelog.errors import ErrorCode
+from oncelog.journal import AppendFailed
+from oncelog.journal.memory import MemoryJournal
+from oncelog.machine import CancelTimer, Decision, Reply, Send, SetTimer
+from oncelog.runtime import Driver, DriverStopped, SystemClock
+from tests.contracts.shard_storage import until
+
+
+@dataclass(frozen=True)
+class Add:
+    request_id: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Read:
+    request_id: int
+
+
+@dataclass(frozen=True)
+class Ring:
+    after_ms: int
+
+
+@dataclass(frozen=True)
+class Mute:
+    pass
+
+
+@dataclass(frozen=True)
+class Fired:
+    pass
+
+
+class Counting:
+    """Sums what was added; tells the world of each sum."""
+
+    def __init__(self):
+        self.total = 0
+
+    def decide(self, event, now):
+        match event:
+            case Add():
+                if event.number == 13:
+                    raise ValueError("13 is bad luck")
+                total = self.total + event.number
+                return Decision(
+                    (event.number,), (Reply(event.request_id, total), Send("w", total)), "added"
+                )
+            case Read():
+                return Decision((), (Reply(event.request_id, self.total),), "read")
+            case Ring():
+                return Decision((), (SetTimer("ring", event.after_ms, Fired()),), "set")
+            case Mute():
+                return Decision((), (CancelTimer("ring"),), "cancelled")
+            case Fired():
+                return Decision((1,), (), "fired")
+        raise AssertionError(event)
+
+    def apply(self, offset, record):
+        assert record != 99, "99 does not fit"
+        self.total += record
+
+    def resume(self, now):
+        return [Send("resumed", self.total)]
+
+
+class GatedJournal(MemoryJournal):
+    def __init__(self, records=()):
+        super().__init__(records)
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.failure = None
+        self.appends = []
+
+    async def append(self, records):
+        self.appends.append(list(records))
+        await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+        return await super().append(records)
+
+
+class World:
+    def __init__(self, records=(), **options):
+        self.journal = GatedJournal(records)
+        self.sent, self.failures, self.labels = [], [], []
+        self.driver = Driver(
+            "test",
+            Counting(),
+            self.journal,
+            SystemClock(),
+            send=lambda send: self.sent.append((send.destination, send.message)),
+            on_failure=self.failures.append,
+            on_label=self.labels.append,
+            **options,
+        )
+
+    def ask(self, event, *arguments):
+        request_id = self.driver.request_id()
+        return asyncio.ensure_future(self.driver.ask(event(request_id, *arguments), request_id))
+
+
+async def turns(count=20):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def run(scenario):
+    asyncio.run(asyncio.wait_for(scenario(), 10))
+
+
+def test_start_replays_and_resumes():
+    async def scenario():
+        world = World([1, 2, 3])
+        assert world.driver.stopped is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await world.driver.start()
+        assert world.sent == [("resumed", 6)]
+        assert await world.ask(Read) == 6
+        await world.driver.stop()
+
+    run(scenario)
+
+
+def test_before_start_events_are_refused():
+    async def scenario():
+        with pytest.raises(DriverStopped):
+            World().driver.submit(Ring(1))
+
+    run(scenario)
+
+
+def test_no_reply_and_no_send_leaves_before_its_append():
+    async def scenario():
+        world = World()
+        await world.driver.start()
+        world.sent.clear()
+        world.journal.gate.clear()
+        reply = world.ask(Add, 5)
+        await turns()
+        assert (reply.done(), world.sent, world.journal.records) == (False, [], [])
+        world.journal.gate.set()
+        assert await reply == 5
+        assert world.sent == [("w", 5)]
+        await world.driver.stop()
+
+    run(scenario)
+
+
+def test_a_read_waits_for_what_it_saw():
+    async def scenario():
+        world = World()
+        await world.driver.start()
+        world.journal.gate.clear()
+        added, read = world.ask(Add, 5), world.ask(Read)
+        await turns()
+        assert not read.done()
+        world.journal.gate.set()
+        assert (await added, await read) == (5, 5)
+        await world.driver.stop()
+
+    run(scenario)
+
+
+def test_what_queues_during_an_append_goes_into_the_next_one():
+    async def scenario():
+        world = World()
+        await world.driver.start()
+        world.journal.gate.clear()
+        first = world.ask(Add, 1)
+        await turns()
+        rest = [world.ask(Add, number) for number in (2, 3, 4)]
+        await turns()
+        world.journal.gate.set()
+        assert [await reply for reply in (first, *rest)] == [1, 3, 6, 10]
+        assert world.journal.appends == [[1], [2, 3, 4]]
+        await world.driver.stop()
+
+    run(scenario)
+
+
+def test_a_failed_append_refuses_everything_that_waits_and_tells_the_owner_once():
+    async def scenario():
+        world = World([7])
+        await world.driver.start()
+        world.sent.clear()
+        world.journal.gate.clear()
+        world.journal.failure = AppendFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        waiting = [world.ask(Add, 1), world.ask(Add, 2), world.ask(Read)]
+        await turns()
+        world.journal.gate.set()
+        for reply in waiting:
+            with pytest.raises(DriverStopped) as refused:
+                await reply
+            assert refused.value.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        with pytest.raises(DriverStopped):
+            await world.ask(Read)
+        assert (len(world.failures), world.sent) == (1, [])
+        again = World(world.journal.records)
+        await again.driver.start()
+        assert await again.ask(Read) == 7
+        await again.driver.stop()
+
+    run(scenario)
+
+
+def test_an_event_that_breaks_decide_is_lost_alone():
+    async def scenario():
+        world = World()
+        await world.driver.start()
+        with pytest.raises(DriverStopped) as refused:
+            await world.ask(Add, 13)
+        assert refused.value.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await world.ask(Add, 1) == 1
+        assert world.failures == []
+        await world.driver.stop()
+
+    run(scenario)
+
+
+def test_a_record_that_does_not_fit_stops_the_machine():
+    async def scenario():
+        world = World()
+        await world.driver.start()
+        with pytest.raises(DriverStopped):
+            await world.ask(Add, 99)
+        assert len(world.failures) == 1
+        assert world.journal.appends == []
+        with pytest.raises(DriverStopped):
+            await world.ask(Read)
+
+    run(scenario)
+
+
+def test_a_journal_that_breaks_its_contract_stops_the_machine():
+    async def scenario():
+        world = World()
+        await world.driver.start()
+        world.journal.failure = RuntimeError("not an AppendFailed")
+        with pytest.raises(DriverStopped):
+            await world.ask(Add, 1)
+        assert len(world.failures) == 1
+
+    run(scenario)
+
+
+def test_a_caller_that_goes_away_takes_nothing_with_it():
+    async def scenario():
+        world = World()
+        await world.driver.start()
+        world.journal.gate.clear()
+        reply = world.ask(Add, 5)
+        await turns()
+        reply.cancel()
+        world.journal.gate.set()
+        assert await world.ask(Read) == 5
+        await world.driver.stop()
+
+    run(scenario)
+
+
+def test_timers_fire_are_replaced_and_are_cancelled():
+    async def scenario():
+        world = World()
+        await world.driver.start()
+        world.driver.submit(Ring(60_000))
+        world.driver.submit(Ring(1))
+        await until(lambda: "fired" in world.labels)
+        world.driver.submit(Ring(5))
+        world.driver.submit(Mute())
+        await asyncio.sleep(0.02)
+        assert world.labels.count("fired") == 1
+        await world.driver.stop()
+
+    run(scenario)
+
+
+def test_events_are_stamped_right_before_they_are_decided_timers_too():
+    async def scenario():
+        seen = []
+
+        def stamp(event):
+            seen.append(type(event).__name__)
+            return event
+
+        world = World(stamp=stamp)
+        await world.driver.start()
+        world.driver.submit(Ring(1))
+        await until(lambda: "fired" in world.labels)
+        assert seen == ["Ring", "Fired"]
+        await world.driver.stop()
+
+    run(scenario)
+
+
+def test_stop_refuses_what_waits_and_lets_the_append_end():
+    async def scenario():
+        world = World()
+        await world.driver.start()
+        world.sent.clear()
+        world.journal.gate.clear()
+        reply = world.ask(Add, 5)
+        await turns()
+        stopping = asyncio.ensure_future(world.driver.stop(ErrorCode.NOT_COORDINATOR))
+        await turns()
+        world.journal.gate.set()
+        await stopping
+        with pytest.raises(DriverStopped) as refused:
+            await reply
+        assert refused.value.error_code is ErrorCode.NOT_COORDINATOR
+        assert (world.journal.records, world.sent, world.failures) == ([5], [], [])
+
+    run(scenario)
+
+
+def test_an_idle_driver_owns_no_task():
+    async def scenario():
+        before = len(asyncio.all_tasks())
+        world = World()
+        await world.driver.start()
+        await world.ask(Read)
+        assert len(asyncio.all_tasks()) == before
+        await world.driver.stop()
+
+    run(scenario)
