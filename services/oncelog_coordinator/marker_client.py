@@ -80,13 +80,18 @@ class MarkerClient:
             _log.info("marker sender was not told that shard %d moved: %s", self._shard, error)
 
     async def _deliver(self, wanted: MarkersWanted) -> None:
+        if not any(marker.partitions for marker in wanted.markers):
+            self._feed_back(MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED))
+            return
         request = self._request(wanted)
         backoff = Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms)
         async with self._slots:
             while True:
                 try:
                     response: Any = await self._directory.marker_sender().DeliverMarkers(request)
-                    break
+                    if response.outcome != pb.OVERLOADED:
+                        break
+                    await backoff.pause()
                 except Exception as error:
                     _log.info("markers of %s: %s; trying again", wanted.decision_key.name, error)
                     await backoff.pause()

@@ -87,16 +87,17 @@ class TransactionCoordinatorServicer(SinkCalls):
             request.transaction_timeout_ms, enable_two_phase_commit=request.enable_two_phase_commit
         )
         try:
-            driver = self._shards.driver_for(request.transactional_id)
-            request_id = driver.request_id()
-            event = InitProducerId(
-                request_id,
+            answer = await self._shards.ask(
                 request.transactional_id,
-                timeout_ms,
-                ProducerId(request.producer_id),
-                ProducerEpoch(request.producer_epoch),
+                lambda request_id: InitProducerId(
+                    request_id,
+                    request.transactional_id,
+                    timeout_ms,
+                    ProducerId(request.producer_id),
+                    ProducerEpoch(request.producer_epoch),
+                ),
             )
-            return _initialised(await driver.ask(event, request_id))
+            return _initialised(answer)
         except (ShardUnavailable, DriverStopped) as unavailable:
             return _initialised(IdentityAnswer(unavailable.error_code))
 
@@ -134,14 +135,16 @@ class TransactionCoordinatorServicer(SinkCalls):
             ]
             return _each(name, zip(partitions, codes, strict=True))
         try:
-            driver = self._shards.driver_for(name)
-            request_id = driver.request_id()
-            identity = (request_id, name, asked.producer_id, asked.producer_epoch, partitions)
+            producer = (name, asked.producer_id, asked.producer_epoch)
             if asked.verify_only:
-                verified: VerifyAnswer = await driver.ask(VerifyPartitions(*identity), request_id)
+                verified: VerifyAnswer = await self._shards.ask(
+                    name, lambda request_id: VerifyPartitions(request_id, *producer, partitions)
+                )
                 return _verified(name, verified, partitions)
-            event = AddPartitions(*identity, asked.client_transaction_version)
-            added: ErrorAnswer = await driver.ask(event, request_id)
+            version = asked.client_transaction_version
+            added: ErrorAnswer = await self._shards.ask(
+                name, lambda request_id: AddPartitions(request_id, *producer, partitions, version)
+            )
         except (ShardUnavailable, DriverStopped) as unavailable:
             return _whole(name, unavailable.error_code)
         if added.error_code is not ErrorCode.NONE:
@@ -159,16 +162,16 @@ class TransactionCoordinatorServicer(SinkCalls):
             CONSUMER_OFFSETS_TOPIC, shard_of(request.group_id, len(offsets.partitions))
         )
         try:
-            driver = self._shards.driver_for(request.transactional_id)
-            request_id = driver.request_id()
-            event = AddPartitions(
-                request_id,
+            answer: ErrorAnswer = await self._shards.ask(
                 request.transactional_id,
-                request.producer_id,
-                request.producer_epoch,
-                (partition,),
+                lambda request_id: AddPartitions(
+                    request_id,
+                    request.transactional_id,
+                    request.producer_id,
+                    request.producer_epoch,
+                    (partition,),
+                ),
             )
-            answer: ErrorAnswer = await driver.ask(event, request_id)
         except (ShardUnavailable, DriverStopped) as unavailable:
             return pb.AddOffsetsToTxnResponse(error_code=unavailable.error_code)
         return pb.AddOffsetsToTxnResponse(error_code=answer.error_code)
@@ -180,17 +183,18 @@ class TransactionCoordinatorServicer(SinkCalls):
         if not name:
             return _ended(IdentityAnswer(ErrorCode.INVALID_REQUEST))
         try:
-            driver = self._shards.driver_for(name)
-            request_id = driver.request_id()
-            event = EndTxn(
-                request_id,
+            answer = await self._shards.ask(
                 name,
-                request.producer_id,
-                request.producer_epoch,
-                request.committed,
-                request.client_transaction_version,
+                lambda request_id: EndTxn(
+                    request_id,
+                    name,
+                    request.producer_id,
+                    request.producer_epoch,
+                    request.committed,
+                    request.client_transaction_version,
+                ),
             )
-            return _ended(await driver.ask(event, request_id))
+            return _ended(answer)
         except (ShardUnavailable, DriverStopped) as unavailable:
             return _ended(IdentityAnswer(unavailable.error_code))
 
@@ -201,10 +205,9 @@ class TransactionCoordinatorServicer(SinkCalls):
                 error_code=ErrorCode.INVALID_REQUEST, error_message="transactional_id is empty"
             )
         try:
-            driver = self._shards.driver_for(name)
-            request_id = driver.request_id()
-            event = ForceTerminate(request_id, TransactionalId(name))
-            answer: ErrorAnswer = await driver.ask(event, request_id)
+            answer: ErrorAnswer = await self._shards.ask(
+                name, lambda request_id: ForceTerminate(request_id, TransactionalId(name))
+            )
         except (ShardUnavailable, DriverStopped) as unavailable:
             return pb.ForceTerminateTransactionResponse(
                 error_code=unavailable.error_code, error_message=str(unavailable)
@@ -228,10 +231,9 @@ class TransactionCoordinatorServicer(SinkCalls):
         error_code = ErrorCode.INVALID_REQUEST
         if name:
             try:
-                driver = self._shards.driver_for(name)
-                request_id = driver.request_id()
-                event = DescribeTransaction(request_id, TransactionalId(name))
-                answer: DescribeAnswer = await driver.ask(event, request_id)
+                answer: DescribeAnswer = await self._shards.ask(
+                    name, lambda request_id: DescribeTransaction(request_id, TransactionalId(name))
+                )
                 reign = self._shards.reign_of(name)
                 if answer.transaction is not None and reign is not None:
                     return self._description(answer.transaction, reign)

@@ -46,6 +46,13 @@ class CoordinatorSettings(BaseSettings):
     retry_backoff_max_ms: int = Field(
         1_000, ge=1, le=60_000, description="longest such pause; half of it is random"
     )
+    concurrent_wait_ms: int = Field(
+        100,
+        ge=0,
+        le=10_000,
+        description="how long CONCURRENT_TRANSACTIONS is held back for the last transaction's "
+        "completion: most clients sleep longer than that before they retry",
+    )
     deliveries_max: int = Field(
         1_000,
         ge=1,

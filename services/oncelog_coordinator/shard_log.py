@@ -24,9 +24,11 @@ from oncelog.ids import CoordinatorEpoch, Offset, Partition, ProducerId, next_se
 from oncelog.journal import AppendFailed
 from oncelog.record.batch import CONTROL, HEADER_BYTES, BatchHeader, iter_headers
 from oncelog.record.records import Record, decode_batch, encode_batch
+from oncelog.rpc.deadline import answer_within
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime import Clock
+from oncelog.topic_config import TopicConfig
 from oncelog_coordinator.backoff import Backoff
 from oncelog_coordinator.core.shard_machine import (
     ShardRecord,
@@ -104,6 +106,8 @@ class ShardLog:
         self._next_offset = 0
         self._producer_id: ProducerId | None = None
         self._next_sequence = 0
+        self._topic: Any = None
+        self._topic_batch_bytes_max = TopicConfig().max_message_bytes
 
     @property
     def next_offset(self) -> Offset:
@@ -136,7 +140,7 @@ class ShardLog:
         """One oversized record is still attempted alone: the leader's refusal is the better message."""
         if len(records) == 1:
             return [records]
-        limit = self._metadata.image.topic_config(self._partition.topic).max_message_bytes
+        limit = self._batch_bytes_max()
         chunks: list[list[Record]] = [[]]
         size = HEADER_BYTES
         for record in records:
@@ -148,6 +152,14 @@ class ShardLog:
             chunks[-1].append(record)
             size += cost
         return chunks
+
+    def _batch_bytes_max(self) -> int:
+        topic = self._metadata.image.topics.get(self._partition.topic)
+        if topic is not self._topic:
+            self._topic = topic
+            config = self._metadata.image.topic_config(self._partition.topic)
+            self._topic_batch_bytes_max = config.max_message_bytes
+        return self._topic_batch_bytes_max
 
     async def _append_batch(self, records: list[Record]) -> None:
         assert self._producer_id is not None, "claimed before the first batch"
@@ -185,8 +197,8 @@ class ShardLog:
     async def _append_once(self, request: Any, deadline: float) -> tuple[ErrorCode, str]:
         try:
             storage = self._leader()
-            async with asyncio.timeout_at(deadline):
-                response: Any = await storage.Append(request)
+            time_left_s = deadline - asyncio.get_running_loop().time()
+            response: Any = await answer_within(storage.Append(request), time_left_s)
         except KafkaError as error:
             return error.error_code, error.message
         except TimeoutError:

@@ -12,7 +12,7 @@ An empty shard costs one fetch and two small objects: its task and its producer 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,14 +22,17 @@ from oncelog.ids import (
     CoordinatorEpoch,
     Millis,
     Partition,
+    shard_name_of,
+    shard_of,
 )
 from oncelog.journal import AppendFailed
+from oncelog.machine import Decision
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import TRANSACTION, MetadataFollower, MetadataImage
 from oncelog.runtime import Clock, Driver, DriverStopped
 from oncelog_coordinator.backoff import Backoff
 from oncelog_coordinator.core.markers import MarkersDelivered
-from oncelog_coordinator.core.shard_machine import ShardConfig, ShardMachine
+from oncelog_coordinator.core.shard_machine import ShardConfig, ShardEvent, ShardMachine
 from oncelog_coordinator.core.sink_events import JoinAttempt
 from oncelog_coordinator.core.txn import TxnConfig
 from oncelog_coordinator.core.txn_events import ForceTerminate, InitProducerId, TxnTimedOut
@@ -46,6 +49,9 @@ _NEEDS_LEVEL: Final = (InitProducerId, TxnTimedOut, ForceTerminate)
 
 RECORD_BYTES_SHARE: Final = 0.9
 """Of max.message.bytes, what one transaction's record may take."""
+
+
+HASHED_NAMES_MAX: Final = 10_000
 
 
 class ShardUnavailable(OncelogError):
@@ -68,10 +74,28 @@ class Reign:
         self.task: asyncio.Task[None] | None = None
         self.is_over = False
         self.unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        self._completions: dict[str, asyncio.Future[None]] = {}
+
+    def observe(self, event: Any, decision: Decision[Any], now: Millis) -> None:
+        """The driver tells of each decision."""
+        self.story.observe(event, decision, now)
+        if self._completions and isinstance(event, MarkersDelivered) and decision.records:
+            completion = self._completions.pop(event.decision_key.name, None)
+            if completion is not None and not completion.done():
+                completion.set_result(None)
+
+    async def completion(self, transactional_id: str, deadline: float) -> None:
+        """Returns when this prepared transaction is complete. Raises TimeoutError at `deadline` of the loop's clock."""
+        completion = self._completions.get(transactional_id)
+        if completion is None:
+            completion = asyncio.get_running_loop().create_future()
+            self._completions[transactional_id] = completion
+        async with asyncio.timeout_at(deadline):
+            await asyncio.shield(completion)
 
 
 class Shards:
-    """Call `start` in a running loop; `driver_for` is the way in."""
+    """Call `start` in a running loop; `ask` is the way in."""
 
     def __init__(
         self,
@@ -92,6 +116,8 @@ class Shards:
         self._ending: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(settings.deliveries_max)
         self._is_running = False
+        self._hashed: dict[str, int] = {}
+        self._hashed_for = 0
         self.labels: Counter[str] = Counter()
         """How often each kind of decision was taken, over all shards."""
         metadata.on_change(self._on_metadata)
@@ -115,17 +141,68 @@ class Shards:
 
     # ------------------------------------------------------------------------------------------------ calls
 
-    def driver_for(self, transactional_id: str) -> Driver:
-        """The driver of this id's shard. Raises ShardUnavailable."""
-        shard = self._metadata.image.shard_for(TRANSACTION, transactional_id)
-        if shard is None:
+    async def ask(self, transactional_id: str, event: Callable[[int], ShardEvent]) -> Any:
+        """The answer to the event made for a request id, once committed. Raises ShardUnavailable or DriverStopped.
+
+        A transaction is usually complete a moment after EndTxn was answered, and clients that are told
+        CONCURRENT_TRANSACTIONS sleep for 20 to 100 ms. So that answer is held back for `concurrent_wait_ms`, and the
+        event decided again when the transaction is complete.
+        """
+        reign = self._reign_for(transactional_id)
+        driver = reign.driver
+        if driver is None:
+            raise ShardUnavailable(reign.unavailable)
+        request_id = driver.request_id()
+        answer = await driver.ask(event(request_id), request_id)
+        if answer.error_code is ErrorCode.CONCURRENT_TRANSACTIONS:
+            return await self._ask_until_complete(reign, driver, transactional_id, event, answer)
+        return answer
+
+    async def _ask_until_complete(
+        self,
+        reign: Reign,
+        driver: Driver,
+        transactional_id: str,
+        event: Callable[[int], ShardEvent],
+        answer: Any,
+    ) -> Any:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.concurrent_wait_ms / 1000
+        while answer.error_code is ErrorCode.CONCURRENT_TRANSACTIONS and loop.time() < deadline:
+            machine = driver.machine
+            assert isinstance(machine, ShardMachine), machine
+            txn = machine.txn.transaction(transactional_id)
+            if txn is None:
+                break
+            if txn.state.is_prepared:
+                try:
+                    await reign.completion(transactional_id, deadline)
+                except TimeoutError:
+                    break
+            request_id = driver.request_id()
+            answer = await driver.ask(event(request_id), request_id)
+        return answer
+
+    def _reign_for(self, transactional_id: str) -> Reign:
+        number = self._shard_number(transactional_id)
+        if number is None:
             raise ShardUnavailable(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        reign = self._reigns.get(shard.shard)
+        reign = self._reigns.get(number)
         if reign is None:
             raise ShardUnavailable(ErrorCode.NOT_COORDINATOR)
-        if reign.driver is None:
-            raise ShardUnavailable(reign.unavailable)
-        return reign.driver
+        return reign
+
+    def _shard_number(self, transactional_id: str) -> int | None:
+        """As `MetadataImage.shard_for`, without hashing a name that asked a moment ago. None: no shard exists yet."""
+        count = self._metadata.image.shard_count(TRANSACTION)
+        if count != self._hashed_for or len(self._hashed) >= HASHED_NAMES_MAX:
+            self._hashed.clear()
+            self._hashed_for = count
+        number = self._hashed.get(transactional_id)
+        if number is None and count:
+            number = shard_of(shard_name_of(transactional_id), count)
+            self._hashed[transactional_id] = number
+        return number
 
     def drivers(self) -> list[tuple[Reign, Driver]]:
         """Every shard of this node that holds something. Raises ShardUnavailable while one is loading (facts 3)."""
@@ -138,8 +215,8 @@ class Shards:
         return loaded
 
     def reign_of(self, transactional_id: str) -> Reign | None:
-        shard = self._metadata.image.shard_for(TRANSACTION, transactional_id)
-        return self._reigns.get(shard.shard) if shard is not None else None
+        number = self._shard_number(transactional_id)
+        return None if number is None else self._reigns.get(number)
 
     def story(self, transactional_id: str) -> Iterator[StoryStep]:
         """The latest decisions about this id on this node, oldest first."""
@@ -239,7 +316,7 @@ class Shards:
             on_failure=lambda failure: self._on_failure(reign, failure),
             on_label=self._count,
             stamp=stamp,
-            observe=reign.story.observe if self._settings.story_steps_max else None,
+            observe=reign.observe,
         )
         return driver, markers
 

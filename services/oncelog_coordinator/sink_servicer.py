@@ -1,11 +1,13 @@
 """The Spark sink calls of the TransactionCoordinator service: protobuf to sink events and back, nothing else."""
 
+from collections.abc import Callable
 from typing import Any
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Partition, ProducerEpoch, ProducerId, Sequence
 from oncelog.runtime import DriverStopped
+from oncelog_coordinator.core.sink import SinkEvent
 from oncelog_coordinator.core.sink_events import (
     AbortAttempt,
     AttemptDescription,
@@ -28,30 +30,32 @@ class SinkCalls:
 
     async def OpenAttempt(self, request: Any, context: Any) -> Any:
         try:
-            driver = self._driver(request)
-            request_id = driver.request_id()
-            event = OpenAttempt(request_id, request.sink, request.nonce, Millis(request.timeout_ms))
-            answer = await driver.ask(event, request_id)
+            answer = await self._ask(
+                request,
+                lambda request_id: OpenAttempt(
+                    request_id, request.sink, request.nonce, Millis(request.timeout_ms)
+                ),
+            )
         except (ShardUnavailable, DriverStopped) as unavailable:
             return pb.OpenAttemptResponse(**_refusal(unavailable))
         return pb.OpenAttemptResponse(**_outcome(answer), sink_epoch=answer.sink_epoch)
 
     async def JoinAttempt(self, request: Any, context: Any) -> Any:
         try:
-            driver = self._driver(request)
-            request_id = driver.request_id()
-            event = JoinAttempt(
-                request_id,
-                request.sink,
-                request.nonce,
-                request.query_id,
-                request.run_id,
-                request.batch_id,
-                request.task_partition,
-                request.task_attempt_id,
-                request.adopt_query,
+            answer = await self._ask(
+                request,
+                lambda request_id: JoinAttempt(
+                    request_id,
+                    request.sink,
+                    request.nonce,
+                    request.query_id,
+                    request.run_id,
+                    request.batch_id,
+                    request.task_partition,
+                    request.task_attempt_id,
+                    request.adopt_query,
+                ),
             )
-            answer = await driver.ask(event, request_id)
         except (ShardUnavailable, DriverStopped) as unavailable:
             return pb.JoinAttemptResponse(
                 **_refusal(unavailable), producer_id=-1, producer_epoch=-1
@@ -65,47 +69,47 @@ class SinkCalls:
 
     async def SealBranch(self, request: Any, context: Any) -> Any:
         try:
-            driver = self._driver(request)
-            request_id = driver.request_id()
-            event = SealBranch(
-                request_id,
-                request.sink,
-                request.nonce,
-                ProducerId(request.producer_id),
-                ProducerEpoch(request.producer_epoch),
-                tuple(
-                    (Partition(last.topic, last.partition), Sequence(last.last_sequence))
-                    for last in request.last_sequences
+            answer = await self._ask(
+                request,
+                lambda request_id: SealBranch(
+                    request_id,
+                    request.sink,
+                    request.nonce,
+                    ProducerId(request.producer_id),
+                    ProducerEpoch(request.producer_epoch),
+                    tuple(
+                        (Partition(last.topic, last.partition), Sequence(last.last_sequence))
+                        for last in request.last_sequences
+                    ),
+                    request.row_count,
+                    request.crc32c,
                 ),
-                request.row_count,
-                request.crc32c,
             )
-            answer = await driver.ask(event, request_id)
         except (ShardUnavailable, DriverStopped) as unavailable:
             return pb.SealBranchResponse(**_refusal(unavailable))
         return pb.SealBranchResponse(**_outcome(answer))
 
     async def CommitBatch(self, request: Any, context: Any) -> Any:
         try:
-            driver = self._driver(request)
-            request_id = driver.request_id()
-            event = CommitBatch(
-                request_id,
-                request.sink,
-                request.batch_id,
-                tuple(_branch_message(message) for message in request.messages),
+            answer = await self._ask(
+                request,
+                lambda request_id: CommitBatch(
+                    request_id,
+                    request.sink,
+                    request.batch_id,
+                    tuple(_branch_message(message) for message in request.messages),
+                ),
             )
-            answer = await driver.ask(event, request_id)
         except (ShardUnavailable, DriverStopped) as unavailable:
             return pb.CommitBatchResponse(**_refusal(unavailable))
         return pb.CommitBatchResponse(**_outcome(answer))
 
     async def AbortAttempt(self, request: Any, context: Any) -> Any:
         try:
-            driver = self._driver(request)
-            request_id = driver.request_id()
-            event = AbortAttempt(request_id, request.sink, tuple(request.nonces))
-            answer = await driver.ask(event, request_id)
+            answer = await self._ask(
+                request,
+                lambda request_id: AbortAttempt(request_id, request.sink, tuple(request.nonces)),
+            )
         except (ShardUnavailable, DriverStopped) as unavailable:
             return pb.AbortAttemptResponse(**_refusal(unavailable))
         return pb.AbortAttemptResponse(
@@ -116,19 +120,17 @@ class SinkCalls:
 
     async def DescribeSink(self, request: Any, context: Any) -> Any:
         try:
-            driver = self._driver(request)
-            request_id = driver.request_id()
-            answer: SinkDescription = await driver.ask(
-                DescribeSink(request_id, request.sink), request_id
+            answer: SinkDescription = await self._ask(
+                request, lambda request_id: DescribeSink(request_id, request.sink)
             )
         except (ShardUnavailable, DriverStopped) as unavailable:
             return pb.DescribeSinkResponse(error_code=unavailable.error_code, sink=request.sink)
         return _sink_description(answer)
 
-    def _driver(self, request: Any) -> Any:
+    async def _ask(self, request: Any, event: Callable[[int], SinkEvent]) -> Any:
         if not request.sink:
             raise ShardUnavailable(ErrorCode.INVALID_REQUEST)
-        return self._shards.driver_for(request.sink)
+        return await self._shards.ask(request.sink, event)
 
 
 def _refusal(unavailable: ShardUnavailable | DriverStopped) -> dict[str, Any]:

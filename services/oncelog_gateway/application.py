@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from starlette.routing import Route
 
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower
@@ -63,20 +64,23 @@ def create_app(
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )
-    install(app)
-    # Before the paths that take any id: the first that fits a path is the one that was meant.
-    app.include_router(ending_router(transactions))
-    app.include_router(transactions_router(transactions))
-    app.include_router(hanging_router(roles, partitions))
-    app.include_router(partitions_router(roles, partitions))
-    app.include_router(topics_router(roles))
-    app.include_router(topic_changes_router(roles))
-    app.include_router(cluster_router(roles))
-    app.include_router(probes_router(roles))
-    app.include_router(
-        scrape_router(roles, transactions, partitions, metrics, settings.metrics_partitions_max)
+    routers = (
+        # Before the paths that take any id: the first that fits a path is the one that was meant.
+        ending_router(transactions),
+        transactions_router(transactions),
+        hanging_router(roles, partitions),
+        partitions_router(roles, partitions),
+        topics_router(roles),
+        topic_changes_router(roles),
+        cluster_router(roles),
+        probes_router(roles),
+        scrape_router(roles, transactions, partitions, metrics, settings.metrics_partitions_max),
+        console_router(app, roles, transactions, partitions),
     )
-    app.include_router(console_router(app, roles, transactions, partitions))
+    for router in routers:
+        app.include_router(router)
+    routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
+    install(app, routes)
     app.add_middleware(RequestGuard, metrics=metrics, request_bytes_max=settings.request_bytes_max)
     _document_problems(app)
     return app
@@ -104,7 +108,10 @@ class RequestGuard:
             await send(message)
 
         try:
-            if self._is_too_large(scope):
+            if _is_from_another_site(scope):
+                detail = "a page of another site may not change anything here; use this gateway's own address"
+                await respond(plain_problem(403, detail))(scope, receive, counted)
+            elif self._is_too_large(scope):
                 detail = f"the body may have {self._request_bytes_max} bytes and must tell its Content-Length"
                 await respond(plain_problem(413, detail))(scope, receive, counted)
             else:
@@ -123,7 +130,17 @@ class RequestGuard:
         return False
 
 
+_READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
+
+
+def _is_from_another_site(scope: Scope) -> bool:
+    """Whether a browser sends it for a page that is not ours: without a login, only the browser can tell."""
+    if scope["method"] in _READING_METHODS:
+        return False
+    headers = dict(scope["headers"])
+    origin = headers.get(b"origin")
+    return origin is not None and origin.partition(b"://")[2] != headers.get(b"host")
 
 
 def _operation_id(route: APIRoute) -> str:

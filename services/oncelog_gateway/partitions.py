@@ -72,7 +72,7 @@ class Partitions:
         known, _ = await self._transactions.of_producers(
             [one.producer_id for one in answer.producers]
         )
-        names = {one.producer_id: one.transactional_id for one in known}
+        names: dict[int, str] = {one.producer_id: one.transactional_id for one in known}
         return [
             ActiveProducer(
                 producer_id=one.producer_id,

@@ -5,6 +5,7 @@ Kafka's, so that nothing is lost between a role's decision and the person who re
 """
 
 import json
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -52,6 +53,7 @@ _STATUS_OF: Final[dict[ErrorCode, HTTPStatus]] = {
 
 _MEANING: Final[dict[int, str]] = {
     400: "The request could not be parsed",
+    403: "Not allowed: a page of another site asked, or an authorization is missing",
     404: "There is no such thing",
     405: "The path does not take this method",
     409: "The state of the transaction or topic forbids it",
@@ -139,8 +141,8 @@ def respond(problem: Problem, headers: dict[str, str] | None = None) -> Response
     )
 
 
-def install(app: FastAPI) -> None:
-    """Make every error of this application a problem, and put the schema into its OpenAPI."""
+def install(app: FastAPI, routes: Sequence[Route]) -> None:
+    """Make every error of this application a problem. `routes` are what a wrong method is compared with."""
 
     @app.exception_handler(KafkaError)
     async def on_kafka_error(_request: Request, error: KafkaError) -> Response:
@@ -156,7 +158,7 @@ def install(app: FastAPI) -> None:
         if error.status_code == HTTPStatus.NOT_FOUND:
             detail = f"no such path: {request.url.path}; GET /docs lists them all"
         elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            allowed = _allowed(app, request)
+            allowed = _allowed(routes, request)
             detail = f"{request.url.path} does not take {request.method}; it takes {allowed}"
             return respond(plain_problem(error.status_code, detail), {"Allow": allowed})
         return respond(plain_problem(error.status_code, detail), dict(error.headers or {}))
@@ -166,13 +168,11 @@ def install(app: FastAPI) -> None:
         return respond(plain_problem(500, "the gateway failed; its log has the traceback"))
 
 
-def _allowed(app: FastAPI, request: Request) -> str:
+def _allowed(routes: Sequence[Route], request: Request) -> str:
     """Methods of the path that was meant: the first template that fits, with every route that has it."""
-    fitting = [
-        route
-        for route in app.routes
-        if isinstance(route, Route) and route.path_regex.match(request.url.path)
-    ]
+    fitting = [route for route in routes if route.path_regex.match(request.url.path)]
+    if not fitting:
+        return "GET"
     methods = {
         method
         for route in fitting

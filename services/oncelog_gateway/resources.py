@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from oncelog_gateway.core.topic_configs import CONFIGS_SCHEMA, configs_as_text
+from oncelog_gateway.core.topic_configs import CONFIGS_SCHEMA, JSON_INTEGER_MAX, configs_as_text
 
 TransactionState = Literal[
     "Empty",
@@ -19,14 +19,6 @@ TransactionState = Literal[
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
-
-
-def _integral(value: object) -> object:
-    # To JSON Schema 5.0 is an integer; to Python it is a float.
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-JsonInt = Annotated[int, BeforeValidator(_integral)]
 TopicName = Annotated[str, Field(min_length=1, max_length=249, examples=["orders"])]
 NewTopicName = Annotated[
     str,
@@ -35,7 +27,7 @@ NewTopicName = Annotated[
         pattern=r"^([A-Za-z0-9_-]|\.[A-Za-z0-9_-])[A-Za-z0-9._-]*$|^\.\.[A-Za-z0-9._-]+$",
     ),
 ]
-PartitionIndex = Annotated[JsonInt, Field(ge=0, le=INT32_MAX, examples=[0])]
+PartitionIndex = Annotated[int, Field(ge=0, le=INT32_MAX, examples=[0])]
 
 
 class Resource(BaseModel):
@@ -46,6 +38,17 @@ class RequestBody(BaseModel):
     """Strict: a misspelt field or a number in quotes is told, not ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_numbers(cls, given: object) -> object:
+        """To JSON Schema 5.0 is an integer; to Python it is a float."""
+        if not isinstance(given, dict):
+            return given
+        return {
+            name: int(value) if isinstance(value, float) and value.is_integer() else value
+            for name, value in given.items()
+        }
 
 
 class Failure(Resource):
@@ -190,12 +193,12 @@ class HangingList(Resource):
 class AbortRequest(RequestBody):
     topic: TopicName
     partition: PartitionIndex
-    start_offset: JsonInt = Field(
+    start_offset: int = Field(
         ge=0,
-        le=INT64_MAX,
+        le=JSON_INTEGER_MAX,
         description="exactly the first offset of the transaction in this partition",
     )
-    producer_epoch: JsonInt | None = Field(
+    producer_epoch: int | None = Field(
         None, ge=0, le=32767, description="exactly the producer epoch, as a second lock; optional"
     )
     dry_run: bool = Field(True, description="show what would be written, write nothing")
@@ -277,8 +280,8 @@ TopicConfigs = Annotated[
 
 class CreateTopicRequest(RequestBody):
     name: NewTopicName
-    partitions: JsonInt = Field(1, ge=1, le=10_000)
-    replication_factor: JsonInt | None = Field(
+    partitions: int = Field(1, ge=1, le=10_000)
+    replication_factor: int | None = Field(
         None, ge=1, le=32767, description="null: the cluster's default"
     )
     configs: TopicConfigs = Field(

@@ -8,6 +8,7 @@ kernel holds that first connection meanwhile, and the import runs in a thread, s
 import asyncio
 import contextlib
 import errno
+import logging
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     import uvicorn
 
     from oncelog_gateway.metrics import ListenerCounters
+
+logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 128
 REQUEST_HEAD_BYTES_MAX: Final = 1 << 19
@@ -56,40 +59,39 @@ class GatewayRole:
         self._directory = directory
         self._clock = clock
         self._listener = listener
-        self._socket: socket.socket | None = None
+        self._port: int | None = None
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
 
     @property
     def port(self) -> int:
         """The bound port; known after `start`."""
-        assert self._socket is not None, "the gateway is not started"
-        port: int = self._socket.getsockname()[1]
-        return port
+        assert self._port is not None, "the gateway is not started"
+        return self._port
 
     async def start(self) -> None:
         """Raises OncelogError, with the way out, when the address cannot be bound."""
-        self._socket = _bound(self._settings.host, self._settings.port)
-        self._serving = asyncio.create_task(self._serve(self._socket), name="gateway")
+        listening = _bound(self._settings.host, self._settings.port)
+        self._port = listening.getsockname()[1]
+        self._serving = asyncio.create_task(self._serve(listening), name="gateway")
+        self._serving.add_done_callback(_tell_failure)
 
     async def stop(self) -> None:
         """Raises what ended serving early, if anything did."""
-        assert self._socket is not None
-        assert self._serving is not None
+        assert self._serving is not None, "the gateway is not started"
         if self._server is not None:
             self._server.should_exit = True
         else:
             self._serving.cancel()
-        try:
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._serving
-        finally:
-            self._socket.close()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._serving
 
     async def _serve(self, listening: socket.socket) -> None:
-        await _readable(listening)
-        self._server = await asyncio.to_thread(self._load)
-        await self._server.serve(sockets=[listening])
+        # Closed whatever happens: a port that accepts and never answers would hang its clients.
+        with listening:
+            await _readable(listening)
+            self._server = await asyncio.to_thread(self._load)
+            await self._server.serve(sockets=[listening])
 
     def _load(self) -> "uvicorn.Server":
         import uvicorn
@@ -144,6 +146,11 @@ def _bound(host: str, port: int) -> socket.socket:
         ) from error
     listening.setblocking(False)
     return listening
+
+
+def _tell_failure(serving: asyncio.Task[None]) -> None:
+    if not serving.cancelled() and (error := serving.exception()) is not None:
+        logger.error("the gateway ended and its port is closed: %r", error, exc_info=error)
 
 
 async def _readable(listening: socket.socket) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode as WireError
 
 from oncelog.errors import ErrorCode, OncelogError
+from oncelog.rpc.deadline import answer_within
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog_listener.settings import ListenerSettings
@@ -65,8 +66,7 @@ class Cluster:
 
     async def ask(self, answer: Awaitable[Any]) -> Any:
         """The answer of a coordinator or the controller. Raises one of PEER_FAILURES."""
-        async with asyncio.timeout(self.settings.request_timeout_ms / 1000):
-            return await answer
+        return await answer_within(answer, self.settings.request_timeout_ms / 1000)
 
     async def wait_for_image(self, metadata_offset: int) -> bool:
         """Wait until this node's image has the change; False when it takes too long."""

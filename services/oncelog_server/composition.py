@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
@@ -22,6 +23,9 @@ from oncelog.rpc.metadata import MetadataFollower
 from oncelog.rpc.role import Role
 from oncelog_server.data_folder import DataFolder
 from oncelog_server.settings import EmbeddedSettings
+
+if TYPE_CHECKING:
+    from oncelog_listener.role import ListenerRole
 
 NODE_ID = 1
 STOP_TIMEOUT_S = 20.0
@@ -70,9 +74,9 @@ async def embedded_roles(settings: EmbeddedSettings, data: Path) -> AsyncIterato
         )
         await _start_log(stack, data, follower, directory)
         listener = await _start_listener(stack, settings, follower, directory)
-        gateway = await _start_gateway(stack, settings, data, follower, directory)
+        gateway = await _start_gateway(stack, settings, data, follower, directory, listener)
         yield Addresses(
-            bootstrap=f"{settings.host}:{listener}",
+            bootstrap=f"{settings.host}:{listener.port}",
             gateway=f"http://{settings.host}:{gateway}",
             data=data,
             pid=os.getpid(),
@@ -164,7 +168,7 @@ async def _start_listener(
     settings: EmbeddedSettings,
     follower: MetadataFollower,
     directory: LocalDirectory,
-) -> int:
+) -> "ListenerRole":
     from oncelog_listener.settings import ListenerSettings
     from oncelog_listener.wiring import build_listener
 
@@ -176,7 +180,7 @@ async def _start_listener(
     )
     listener = build_listener(listener_settings, NODE_ID, follower, directory)
     await _start(stack, listener)
-    return listener.port
+    return listener
 
 
 async def _start_gateway(
@@ -185,6 +189,7 @@ async def _start_gateway(
     data: Path,
     follower: MetadataFollower,
     directory: LocalDirectory,
+    listener: "ListenerRole",
 ) -> int:
     from oncelog_gateway.settings import GatewaySettings
     from oncelog_gateway.wiring import build_gateway
@@ -192,6 +197,6 @@ async def _start_gateway(
     gateway_settings = GatewaySettings(
         host=settings.host, port=settings.gateway_port, audit_path=data / "audit.jsonl"
     )
-    gateway = build_gateway(gateway_settings, follower, directory)
+    gateway = build_gateway(gateway_settings, follower, directory, listener=listener.counters)
     await _start(stack, gateway)
     return gateway.port

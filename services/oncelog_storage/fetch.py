@@ -36,7 +36,6 @@ class FetchHandler:
     def __init__(self, settings: StorageSettings, hosted: HostedPartitions) -> None:
         self._settings = settings
         self._hosted = hosted
-        self._waiting = 0
         self._is_stopping = False
         self._waiters: set[_Waiter] = set()
 

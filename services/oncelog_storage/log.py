@@ -308,10 +308,10 @@ class PartitionLog:
                 segment = self.segments[index]
                 tail_segment, tail_offset, tail_position = self._tail
                 if tail_segment is segment and tail_offset == fetch_offset:
-                    position = tail_position
+                    position, base_offset = tail_position, tail_offset
                 else:
-                    position = segment.position_of(fetch_offset)
-                records, next_offset = segment.read(position, upper_offset, bytes_max)
+                    position, base_offset = segment.position_of(fetch_offset)
+                records, next_offset = segment.read(position, base_offset, upper_offset, bytes_max)
                 if segment is self.segments[-1]:
                     self._tail = (segment, next_offset, position + len(records))
                 else:

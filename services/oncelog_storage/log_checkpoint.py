@@ -7,6 +7,7 @@ snapshot are all there.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -47,16 +48,24 @@ def prepare(log: PartitionLog) -> Checkpoint:
     return checkpoint
 
 
-def write(checkpoint: Checkpoint) -> None:
-    """Sync the log, then write what rests on it. For a worker thread. Raises OSError."""
-    sync_logs(checkpoint.log_paths)
+def write(checkpoint: Checkpoint, sync: Callable[[list[str]], None]) -> None:
+    """Sync the log with `sync`, then write what rests on it. For a worker thread. Raises OSError."""
+    sync(checkpoint.log_paths)
     for _, parts in checkpoint.index_parts:
         for path, position, data in parts:
-            write_at(path, position, data)
+            if data or not _has_size(path, position):
+                write_at(path, position, data)
     directory = checkpoint.directory
     write_atomically(directory / LEADER_EPOCH_CHECKPOINT, checkpoint.leader_epochs, sync=True)
     name = file_stem(checkpoint.offset) + SNAPSHOT_SUFFIX
     write_atomically(directory / name, checkpoint.snapshot, sync=True)
+
+
+def _has_size(path: str, size_bytes: int) -> bool:
+    try:
+        return os.path.getsize(path) == size_bytes
+    except FileNotFoundError:
+        return False
 
 
 def finish(log: PartitionLog, checkpoint: Checkpoint) -> None:
@@ -66,9 +75,12 @@ def finish(log: PartitionLog, checkpoint: Checkpoint) -> None:
     log.checkpointed(checkpoint.offset)
 
 
-def remove_old_snapshots(directory: Path, recovery_point: int) -> None:
-    """Keep the newest two at or below the recovery point, and any above it. Raises OSError."""
-    usable = [offset for offset in snapshot_offsets(directory) if offset <= recovery_point]
+def remove_old_snapshots(checkpoint: Checkpoint) -> None:
+    """Keep the newest two up to this checkpoint, and any after it. For a worker thread. Raises OSError."""
+    directory = checkpoint.directory
+    if not directory.is_dir():
+        return
+    usable = [offset for offset in snapshot_offsets(directory) if offset <= checkpoint.offset]
     for offset in usable[:-SNAPSHOTS_KEPT]:
         os.unlink(directory / (file_stem(offset) + SNAPSHOT_SUFFIX))
 

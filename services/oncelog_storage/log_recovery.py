@@ -24,7 +24,7 @@ from oncelog_storage.core.producer_snapshot import CorruptSnapshot, decode_snaps
 from oncelog_storage.core.replay import HeaderFields, replay_batch
 from oncelog_storage.files import TEMPORARY_SUFFIX, StorageFailed
 from oncelog_storage.log import DELETED_SUFFIX, LEADER_EPOCH_CHECKPOINT, PartitionLog
-from oncelog_storage.segment import LOG_SUFFIX, SUFFIXES, CorruptSegment, Segment
+from oncelog_storage.segment import INDEX_SUFFIXES, LOG_SUFFIX, SUFFIXES, CorruptSegment, Segment
 
 _log = logging.getLogger(__name__)
 
@@ -51,10 +51,13 @@ def recover(log: PartitionLog, recovery_point: int, log_start_offset: int, now: 
 def _find_segments(log: PartitionLog) -> list[Segment]:
     """The segments in order; leftovers of interrupted deletions and writes are removed."""
     segments = []
+    index_paths = []
     with os.scandir(log.directory) as entries:
         for entry in entries:
             if entry.name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
                 os.unlink(entry.path)
+            elif entry.name.endswith(INDEX_SUFFIXES):
+                index_paths.append(entry.path)
             elif entry.name.endswith(LOG_SUFFIX):
                 status = entry.stat()
                 segments.append(
@@ -66,6 +69,11 @@ def _find_segments(log: PartitionLog) -> list[Segment]:
                         created_ms=status.st_mtime_ns // 1_000_000,
                     )
                 )
+    log_paths = {segment.log_path for segment in segments}
+    for path in index_paths:
+        # A checkpoint may finish an index just after retention took its segment away.
+        if path.rpartition(".")[0] + LOG_SUFFIX not in log_paths:
+            os.unlink(path)
     return sorted(segments, key=lambda segment: segment.base_offset)
 
 
@@ -96,14 +104,16 @@ class _Recovery:
     def run(self) -> None:
         log = self._log
         start = self._load_snapshot()
-        log.log_end_offset = start
-        if log.segments:
-            first = log.segment_index(start)
-            log.log_end_offset = max(start, log.segments[first].base_offset)
-            for index in range(first, len(log.segments)):
-                if not self._replay_segment(log.segments[index], start):
-                    self._drop_segments_after(index)
-                    break
+        log.log_end_offset = log.log_start_offset
+        first = log.segment_index(start)
+        for index, segment in enumerate(log.segments[first:], first):
+            if index > first and segment.base_offset != log.log_end_offset:
+                # A segment between is gone. Behind the recovery point nothing was promised; else the check below tells.
+                self._drop_segments_after(index - 1)
+                break
+            if not self._replay_segment(segment, start):
+                self._drop_segments_after(index)
+                break
         if log.log_end_offset < log.recovery_point:
             raise StorageFailed(
                 f"{log.directory} ends at offset {log.log_end_offset}, but {log.recovery_point} was safe on disk;"
@@ -129,28 +139,23 @@ class _Recovery:
                 _log.warning("%s: %s; an older one or the log itself serves", path, error)
                 path.unlink()
                 continue
-            return max(offset, log.log_start_offset)
+            return max(offset, log.segments[0].base_offset) if log.segments else offset
         return log.segments[0].base_offset if log.segments else log.log_start_offset
 
     def _replay_segment(self, segment: Segment, start: int) -> bool:
         """Scan from `start`, or from the segment's beginning. False: it was cut, nothing after it counts."""
         log = self._log
-        position = 0
+        position, log.log_end_offset = 0, segment.base_offset
         if segment.rewind_indexes(start) and start > segment.base_offset:
-            position = segment.position_of(start)
-        elif segment.base_offset < start:
-            log.log_end_offset = segment.base_offset
-        batches = segment.scan(position, segment.base_offset)
+            position, log.log_end_offset = segment.position_of(start)
         try:
-            for batch_position, fields, view, at in batches:
-                if fields[0] < log.log_end_offset and fields[0] >= start:
-                    raise segment.corrupt(batch_position, f"offset {fields[0]} comes twice")
-                self._replay_batch(segment, batch_position, fields, view, at, start)
+            for batch_position, fields, view, at in segment.scan(position, log.log_end_offset):
+                try:
+                    self._replay_batch(segment, batch_position, fields, view, at, start)
+                except KafkaError as error:
+                    raise segment.corrupt(batch_position, str(error)) from error
         except CorruptSegment as error:
             self._cut(segment, error)
-            return False
-        except KafkaError as error:
-            self._cut(segment, segment.corrupt(batch_position, str(error)))
             return False
         if segment is not log.segments[-1]:
             segment.seal()

@@ -3,21 +3,24 @@
 from oncelog_storage.log import PartitionLog
 
 
-def enforce_retention(log: PartitionLog, high_watermark: int, now: int) -> list[str]:
-    """Delete what the topic's retention no longer covers. Returns renamed files, to be removed later.
+def advance_by_retention(log: PartitionLog, high_watermark: int, now: int) -> bool:
+    """Move the log's start past what the topic's retention no longer covers. Returns whether segments may go now.
 
-    Nothing at or above the high watermark goes. When even the newest segment is too old the log rolls first, so that
-    it can go as well; a log without appends thus becomes empty, as Kafka's does. A compacted topic keeps everything.
-    Raises StorageFailed, OSError.
+    The caller makes the new start durable and then drops them: in the other order a crash between the two would leave
+    a log that seems to have lost data. Nothing at or above the high watermark goes. When even the newest segment is too
+    old the log rolls first, so that a log without appends becomes empty, as Kafka's does. A compacted topic keeps
+    everything.
     """
-    if log.config.is_deleted and log.segments:
+    if not log.segments:
+        return False
+    if log.config.is_deleted:
         keep_from = max(_expired_before(log, high_watermark, now), _surplus_before(log))
         keep_from = min(keep_from, high_watermark)
         last = log.segments[-1]
         if keep_from > last.base_offset and keep_from == log.log_end_offset and last.size_bytes:
             log.roll(now)
         log.advance_log_start(_segment_start_at_or_below(log, keep_from))
-    return log.drop_segments_before(log.log_start_offset)
+    return len(log.segments) > 1 and log.segments[1].base_offset <= log.log_start_offset
 
 
 def _expired_before(log: PartitionLog, high_watermark: int, now: int) -> int:

@@ -5,6 +5,7 @@ is to be written before and marks it done after.
 """
 
 import asyncio
+import functools
 import logging
 import os
 from collections.abc import Callable
@@ -40,8 +41,10 @@ class Maintenance:
         hosted: HostedPartitions,
         log_directory: LogDirectory,
         clock: Clock,
+        sync: Callable[[list[str]], None],
     ) -> None:
         self._settings = settings
+        self._sync = sync
         self._hosted = hosted
         self._log_directory = log_directory
         self._clock = clock
@@ -79,13 +82,10 @@ class Maintenance:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
-        is_clean = True
-        for leader in self._hosted:
-            if leader.offline is not None:
-                continue
-            if leader.log.segments and (leader.log.is_dirty or not self._log_directory.was_clean):
-                is_clean &= await self._checkpoint(leader)
-        if is_clean:
+        dirty = [
+            leader for leader in self._hosted if leader.log.is_dirty and leader.offline is None
+        ]
+        if await self._checkpoint(dirty):
             try:
                 await self._in_worker(self._log_directory.mark_clean)
             except OSError as error:
@@ -117,29 +117,49 @@ class Maintenance:
             self._checkpoint_wanted.clear()
             wanted = [leader for leader in self._to_checkpoint if leader.offline is None]
             self._to_checkpoint.clear()
-            for leader in wanted:
-                await self._checkpoint(leader)
+            await self._checkpoint(wanted)
 
-    async def _checkpoint(self, leader: PartitionLeader) -> bool:
-        """One partition's checkpoint. A disk that refuses is told once; the next interval tries again."""
-        log = leader.log
-        checkpoint = log_checkpoint.prepare(log)
+    async def _checkpoint(self, leaders: list[PartitionLeader]) -> bool:
+        """Checkpoint these partitions, then move their recovery points in one write. Returns whether all went well.
+
+        A disk that refuses is told of in one line each time; the next interval tries again.
+        """
+        done = []
+        is_complete = True
+        for leader in leaders:
+            checkpoint = log_checkpoint.prepare(leader.log)
+            if await self._write_checkpoint(leader, checkpoint):
+                done.append((leader, checkpoint))
+            else:
+                is_complete = False
+        done = [(leader, checkpoint) for leader, checkpoint in done if self._hosted.holds(leader)]
+        for leader, checkpoint in done:
+            self._log_directory.recovery_points[leader.partition] = checkpoint.offset
+        points = self._log_directory.encoded(RECOVERY_POINTS)
         try:
-            await self._in_worker(lambda: log_checkpoint.write(checkpoint))
-            if not self._hosted.holds(leader):
-                return False
-            self._log_directory.recovery_points[log.partition] = checkpoint.offset
-            points = self._log_directory.encoded(RECOVERY_POINTS)
-            await self._in_worker(lambda: write_checkpoints([points]))
-            log_checkpoint.finish(log, checkpoint)
-            await self._in_worker(
-                lambda: log_checkpoint.remove_old_snapshots(log.directory, checkpoint.offset)
-            )
+            if done:
+                await self._in_worker(lambda: write_checkpoints([points]))
+            for leader, checkpoint in done:
+                log_checkpoint.finish(leader.log, checkpoint)
+                await self._in_worker(
+                    functools.partial(log_checkpoint.remove_old_snapshots, checkpoint)
+                )
+        except OSError as error:
+            _log.warning("cannot move the recovery points: %s; it is tried again", error)
+            return False
+        return is_complete
+
+    async def _write_checkpoint(
+        self, leader: PartitionLeader, checkpoint: log_checkpoint.Checkpoint
+    ) -> bool:
+        write = functools.partial(log_checkpoint.write, checkpoint, self._sync)
+        try:
+            await self._in_worker(write)
         except FileNotFoundError:
             # The topic was deleted while its data was being written.
             return False
         except OSError as error:
-            _log.warning("cannot checkpoint %s: %s; it is tried again", log.partition, error)
+            _log.warning("cannot checkpoint %s: %s; it is tried again", leader.partition, error)
             return False
         return True
 
@@ -164,7 +184,7 @@ class Maintenance:
         log.unflushed_records = 0
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._syncers, log_checkpoint.sync_logs, paths)
+            await loop.run_in_executor(self._syncers, self._sync, paths)
         except OSError as error:
             # After a failed sync the system may have dropped the pages: nothing here can be trusted on.
             leader.take_offline(
@@ -187,31 +207,32 @@ class Maintenance:
     async def enforce_retention(self) -> None:
         """Delete what no topic's retention covers any more, and files whose delay is over."""
         now = self._clock.now()
-        has_moved = False
-        for leader in self._hosted:
-            if leader.offline is not None or not leader.log.segments:
-                continue
-            log = leader.log
-            try:
-                removed = log_retention.enforce_retention(log, leader.high_watermark, now)
-            except (StorageFailed, OSError) as error:
-                _log.warning("retention of %s: %s", leader.partition, error)
-                continue
-            due = now + log.config.file_delete_delay_ms
-            self._to_remove += [(due, path) for path in removed]
-            if removed:
-                has_moved = True
-                log.leader_epochs.truncate_to_start(log.log_start_offset)
-                self._log_directory.log_start_offsets[log.partition] = log.log_start_offset
-        due_paths = [path for due, path in self._to_remove if due <= now]
-        self._to_remove = [(due, path) for due, path in self._to_remove if due > now]
+        moved = [
+            leader
+            for leader in self._hosted
+            if leader.offline is None
+            and log_retention.advance_by_retention(leader.log, leader.high_watermark, now)
+        ]
         try:
-            if has_moved:
-                starts = self._log_directory.encoded(LOG_STARTS)
-                await self._in_worker(lambda: write_checkpoints([starts]))
+            if moved:
+                await self._keep_log_starts(moved)
+            for leader in moved:
+                if self._hosted.holds(leader):
+                    due = now + leader.config.file_delete_delay_ms
+                    paths = leader.log.drop_segments_before(leader.log.log_start_offset)
+                    self._to_remove += [(due, path) for path in paths]
+            due_paths = [path for due, path in self._to_remove if due <= now]
             await self._in_worker(lambda: _unlink_all(due_paths))
+            self._to_remove = [(due, path) for due, path in self._to_remove if due > now]
         except OSError as error:
             _log.warning("retention: %s; it is tried again", error)
+
+    async def _keep_log_starts(self, leaders: list[PartitionLeader]) -> None:
+        for leader in leaders:
+            leader.log.leader_epochs.truncate_to_start(leader.log.log_start_offset)
+            self._log_directory.log_start_offsets[leader.partition] = leader.log.log_start_offset
+        starts = self._log_directory.encoded(LOG_STARTS)
+        await self._in_worker(lambda: write_checkpoints([starts]))
 
     # Producers.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from oncelog.record.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES
+from oncelog.record.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC
 from oncelog.record.records import decode_batch
 from oncelog_storage.core.aborted_index import ENTRY_BYTES as ABORTED_ENTRY_BYTES
 from oncelog_storage.core.aborted_index import (
@@ -31,7 +31,8 @@ LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 ABORTED_INDEX_SUFFIX: Final = ".txnindex"
-SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_INDEX_SUFFIX)
+INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_INDEX_SUFFIX)
+SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
 
 _WALK_BYTES: Final = 16 * 1024
 _SCAN_BYTES: Final = 1 << 20
@@ -286,30 +287,39 @@ class Segment:
 
     # Reading.
 
-    def position_of(self, offset: int) -> int:
-        """Where the first batch begins that ends at or above `offset`; `size_bytes` when there is none."""
-        position = self._loaded().offset.lookup(offset)
+    def position_of(self, offset: int) -> tuple[int, int]:
+        """(where the batch with `offset` begins, its base offset), or (`size_bytes`, where the segment ends).
+
+        Reads headers only. An offset just behind a batch is found without looking at what follows, which after a crash
+        may be anything. Raises CorruptSegment.
+        """
+        position, reached = self._loaded().offset.lookup(offset), self.base_offset
         descriptor = self._descriptor()
-        while position < self.size_bytes:
+        while position < self.size_bytes and offset > self.base_offset:
             chunk = os.pread(descriptor, min(_WALK_BYTES, self.size_bytes - position), position)
             at = 0
             while at + HEADER_BYTES <= len(chunk):
                 fields = HEADER.unpack_from(chunk, at)
-                if fields[1] < HEADER_BYTES - LENGTH_PREFIX_BYTES or fields[3] != 2:
+                if fields[1] < HEADER_BYTES - LENGTH_PREFIX_BYTES or fields[3] != MAGIC:
                     raise self.corrupt(position + at, "no record batch begins there")
                 if fields[0] + fields[6] >= offset:
-                    return position + at
+                    return position + at, fields[0]
                 at += fields[1] + LENGTH_PREFIX_BYTES
+                reached = fields[0] + fields[6] + 1
+                if reached == offset:
+                    return position + at, reached
             if at == 0:
-                raise self.corrupt(position, "a batch header is cut")
+                raise self.corrupt(position, CUT_HEADER)
             position += at
-        return self.size_bytes
+        return position, reached
 
-    def read(self, position: int, upper_offset: int, bytes_max: int) -> tuple[bytes, int]:
+    def read(
+        self, position: int, expected_offset: int, upper_offset: int, bytes_max: int
+    ) -> tuple[bytes, int]:
         """(whole batches from `position` that begin below `upper_offset`, offset behind the last).
 
-        At least one batch if there is one, even if it is larger than `bytes_max`. Raises CorruptSegment rather than
-        serve a batch that fails its CRC.
+        The first must begin with `expected_offset`, as `position_of` has found. At least one batch if there is one,
+        even if it is larger than `bytes_max`. Raises CorruptSegment rather than serve a batch that fails its CRC.
         """
         available = self.size_bytes - position
         if available <= 0:
@@ -320,21 +330,21 @@ class Segment:
             first_bytes = HEADER.unpack_from(data)[1] + LENGTH_PREFIX_BYTES
             if len(data) < first_bytes <= available:
                 data = os.pread(descriptor, first_bytes, position)
-        view, at, next_offset, offset_min = memoryview(data), 0, -1, self.base_offset
+        view, at = memoryview(data), 0
         while at < len(data):
-            fields, reason = whole_batch_at(view, at, offset_min)
+            fields, reason = whole_batch_at(view, at, expected_offset)
             if reason:
                 if at and reason in CUT:
                     break
                 raise self.corrupt(position + at, reason)
             if fields[0] >= upper_offset:
                 break
-            next_offset = offset_min = fields[0] + fields[6] + 1
+            expected_offset = fields[0] + fields[6] + 1
             at += fields[1] + LENGTH_PREFIX_BYTES
-        return (data if at == len(data) else data[:at]), next_offset
+        return (data if at == len(data) else data[:at]), (expected_offset if at else -1)
 
     def scan(
-        self, position: int, offset_min: int
+        self, position: int, expected_offset: int
     ) -> Iterator[tuple[int, HeaderFields, memoryview, int]]:
         """(position, header, buffer, place in buffer) of each batch from `position` on. Raises CorruptSegment."""
         descriptor = self._descriptor()
@@ -342,27 +352,29 @@ class Segment:
         while position < self.size_bytes:
             wanted = min(chunk_bytes, self.size_bytes - position)
             view, at = memoryview(os.pread(descriptor, wanted, position)), 0
+            reason = CUT_HEADER
             while at < len(view):
-                fields, reason = whole_batch_at(view, at, offset_min)
+                fields, reason = whole_batch_at(view, at, expected_offset)
                 if reason:
                     break
                 yield position + at, fields, view, at
-                offset_min = fields[0] + fields[6] + 1
+                expected_offset = fields[0] + fields[6] + 1
                 at += fields[1] + LENGTH_PREFIX_BYTES
-            else:
-                position += at
+            position += at
+            if not reason:
                 chunk_bytes = _SCAN_BYTES
                 continue
-            position += at
-            needed = HEADER_BYTES if reason == CUT_HEADER else fields[1] + LENGTH_PREFIX_BYTES
-            if reason not in CUT or position + needed > self.size_bytes:
+            needed = HEADER_BYTES
+            if reason != CUT_HEADER:
+                needed = fields[1] + LENGTH_PREFIX_BYTES
+            if not view or reason not in CUT or position + needed > self.size_bytes:
                 raise self.corrupt(position, reason)
             chunk_bytes = max(_SCAN_BYTES, needed)
 
     def find_timestamp(self, timestamp: int, offset_min: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record from `offset_min` on that is not older."""
         start = max(self._loaded().time.lookup(timestamp), offset_min)
-        for _, fields, view, at in self.scan(self.position_of(start), self.base_offset):
+        for _, fields, view, at in self.scan(*self.position_of(start)):
             if fields[8] < timestamp or fields[0] + fields[6] < offset_min:
                 continue
             for record in decode_batch(view, at):

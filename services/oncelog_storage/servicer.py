@@ -10,7 +10,6 @@ from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.record.batch import BatchHeader, read_single_batch
-from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime import Clock
 from oncelog_storage import offsets
 from oncelog_storage.core.producer_state import ProducerEntry
@@ -26,13 +25,11 @@ class StorageServicer:
     def __init__(
         self,
         hosted: HostedPartitions,
-        metadata: MetadataFollower,
         produce: ProduceHandler,
         fetch: FetchHandler,
         clock: Clock,
     ) -> None:
         self._hosted = hosted
-        self._metadata = metadata
         self._produce = produce
         self._fetch = fetch
         self._clock = clock

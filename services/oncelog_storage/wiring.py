@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from oncelog.errors import OncelogError
 from oncelog.record.check import warm_up
@@ -11,6 +12,7 @@ from oncelog.runtime import Clock, SystemClock
 from oncelog_storage.fetch import FetchHandler
 from oncelog_storage.files import OpenFiles
 from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.log_checkpoint import sync_logs
 from oncelog_storage.log_directory import LogDirectory
 from oncelog_storage.maintenance import Maintenance
 from oncelog_storage.produce import ProduceHandler
@@ -31,6 +33,7 @@ class StorageRole:
         metadata: MetadataFollower,
         directory: Directory,
         clock: Clock,
+        sync: Callable[[list[str]], None],
     ) -> None:
         self._node_id = node_id
         self._metadata = metadata
@@ -43,13 +46,12 @@ class StorageRole:
             self._log_directory,
             OpenFiles(settings.open_files_max),
         )
-        self.maintenance = Maintenance(settings, self._hosted, self._log_directory, clock)
+        self.maintenance = Maintenance(settings, self._hosted, self._log_directory, clock, sync)
         verifier = Verifier(settings, metadata, directory)
         self._fetch = FetchHandler(settings, self._hosted)
         self._warm_up: asyncio.Task[None] | None = None
         self.servicer = StorageServicer(
             self._hosted,
-            metadata,
             ProduceHandler(settings, self._hosted, verifier, clock),
             self._fetch,
             clock,
@@ -73,10 +75,11 @@ class StorageRole:
         self.maintenance.start()
         self._warm_up = asyncio.create_task(asyncio.to_thread(warm_up), name="storage warm-up")
         _log.info(
-            "storage node %d serves %d partitions from %s",
+            "storage node %d serves %d partitions from %s%s",
             self._node_id,
             len(self._hosted),
             self._log_directory.path,
+            "" if self._log_directory.was_clean else " (no clean shutdown before)",
         )
 
     async def stop(self) -> None:
@@ -95,6 +98,10 @@ def build_storage(
     metadata: MetadataFollower,
     directory: Directory,
     clock: Clock | None = None,
+    sync: Callable[[list[str]], None] = sync_logs,
 ) -> StorageRole:
-    """A storage node that is not started yet. `metadata` should hold an image by the time of `start`."""
-    return StorageRole(settings, node_id, metadata, directory, clock or SystemClock())
+    """A storage node that is not started yet. `metadata` should hold an image by the time of `start`.
+
+    `clock` and `sync` (called in worker threads with files whose bytes must reach the disk) are seams for simulation.
+    """
+    return StorageRole(settings, node_id, metadata, directory, clock or SystemClock(), sync)

@@ -89,7 +89,7 @@ class ConfluentProducer:
             headers=headers,
             **extra,
         )
-        self._producer.flush(CALL_TIMEOUT_S)
+        self._call(self._producer.flush, CALL_TIMEOUT_S)
         if not outcome:
             raise ClientFailed("no delivery report in time")
         error, message = outcome[0]

@@ -3,9 +3,8 @@
 import asyncio
 
 import pytest
-from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState, TxnTombstone
-from oncelog_coordinator.settings import CoordinatorSettings
-from oncelog_coordinator.shard_log import ReplayFailed, ShardLog
+from tests.contracts.journal import JournalContract, read_all
+from tests.contracts.shard_storage import Cluster
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import TRANSACTION_STATE_TOPIC, Partition, ProducerId
@@ -14,8 +13,9 @@ from oncelog.journal.memory import MemoryJournal
 from oncelog.record.batch import iter_headers
 from oncelog.record.records import Record, decode_batch, encode_batch
 from oncelog.runtime import SystemClock
-from tests.contracts.journal import JournalContract, read_all
-from tests.contracts.shard_storage import Cluster
+from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState, TxnTombstone
+from oncelog_coordinator.settings import CoordinatorSettings
+from oncelog_coordinator.shard_log import ReplayFailed, ShardLog
 
 SHARD = Partition(TRANSACTION_STATE_TOPIC, 1)
 SETTINGS = CoordinatorSettings(append_timeout_ms=200, retry_backoff_ms=1, retry_backoff_max_ms=5)

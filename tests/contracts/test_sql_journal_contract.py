@@ -12,24 +12,65 @@ from sqlalchemy import text
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.journal import AppendFailed
 from oncelog.runtime import SystemClock
+from tests.contracts.journal import JournalContract
 from tests.integration.controller.sql_databases import database_url, postgres_server, postgres_url
+
+
+def journal_of(database, kind=SqlJournal):
+    """A journal of strings; one that begins with "snapshot" is a snapshot."""
+    return kind(
+        database,
+        SystemClock(),
+        encode=lambda record: ("text", record),
+        decode=lambda _type, body: body,
+        is_snapshot=lambda record: record.startswith("snapshot"),
+    )
 
 
 @asynccontextmanager
 async def journal_at(url):
-    """A journal of strings; one that begins with "snapshot" is a snapshot."""
     database = Database(url, timeout_ms=5000)
     await database.open()
     try:
-        yield SqlJournal(
-            database,
-            SystemClock(),
-            encode=lambda record: ("text", record),
-            decode=lambda _type, body: body,
-            is_snapshot=lambda record: record.startswith("snapshot"),
-        )
+        yield journal_of(database)
     finally:
         await database.close()
+
+
+class OpenedByReplay(SqlJournal):
+    """Opens its database when it is replayed, as the shared contract opens nothing."""
+
+    is_open = False
+
+    async def replay(self):
+        if not self.is_open:
+            self.is_open = True
+            await self._database.open()
+        async for found in super().replay():
+            yield found
+
+
+class TestSqlJournal(JournalContract):
+    """The contract that every journal of oncelog obeys."""
+
+    @pytest.fixture(autouse=True)
+    def databases(self, database_url):
+        self.url = database_url
+        self.opened = []
+        yield
+        for database in self.opened:
+            asyncio.run(database.close())
+
+    def world(self):
+        return self.url
+
+    def open(self, world):
+        database = Database(world, timeout_ms=5000)
+        self.opened.append(database)
+        return journal_of(database, OpenedByReplay)
+
+    def record(self, number):
+        return f"record {number}"
 
 
 async def replayed(journal):

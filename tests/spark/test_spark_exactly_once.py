@@ -46,9 +46,8 @@ def test_rows_arrive_once_with_one_attempt_for_each_batch(lab):
     assert batches >= 3
     # The sink opens its attempt while Spark pickles the writer; a Spark that pickles more or less often shows here.
     assert lab.proxy.calls["OpenAttempt"] - 1 == lab.proxy.calls["CommitBatch"] - 1 == batches
-    assert [decision.row_count for decision in sink.decisions] == [
-        decision.row_count for decision in sink.decisions if decision.row_count <= 20
-    ]
+    assert sum(decision.row_count for decision in sink.decisions) == len(ROWS)
+    assert max(decision.row_count for decision in sink.decisions) <= 20
 
 
 def test_restart_without_new_data_writes_nothing_and_with_new_data_goes_on(lab):

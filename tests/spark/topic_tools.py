@@ -9,10 +9,14 @@ from pathlib import Path
 from tests.spark.call_proxy import CallProxy
 
 from oncelog.client.cluster import ClientSettings, Cluster
+from oncelog.client.connection import Deadline
 from oncelog.client.core.encode import BatchAccumulator, ProducerIdentity
 from oncelog.client.partition_reader import ReadPlan, read_partition
 from oncelog.client.produce_pipeline import ProducePipeline
 from oncelog.ids import Partition
+from oncelog.protocol import versions
+from oncelog.protocol.messages import schema_of
+from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_CALLS
 from oncelog.spark.attempt import (
     AttemptName,
     BranchOutcome,
@@ -82,24 +86,32 @@ class Lab:
         self.wait_decided(self.source)
 
     def wait_decided(self, topic: str) -> None:
-        """Until no open transaction holds back readers: the stable offset has stood still and reads whole."""
+        """Until no undecided transaction is left in the topic: its stable offsets are its end offsets."""
         deadline = time.monotonic() + VISIBLE_S
-        while self.describe().attempts and time.monotonic() < deadline:
-            time.sleep(0.01)
-        previous = None
-        while time.monotonic() < deadline:
-            ends = self.ends(topic)
-            if ends == previous:
-                return
-            previous = ends
-            time.sleep(0.05)
-        raise AssertionError(f"topic {topic} does not come to rest")
+        while self.ends(topic) != self.log_ends(topic):
+            assert time.monotonic() < deadline, f"topic {topic} keeps an open transaction"
+            time.sleep(0.02)
 
     def describe(self):
-        from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_CALLS
-
         request = PRIVATE_CALLS[KEY_OF_METHOD["DescribeSink"]].request(sink=self.sink_id)
         return self.cluster.private_call("DescribeSink", request)
+
+    def log_ends(self, topic: str) -> dict[Partition, int]:
+        """Partition → high watermark."""
+        schema = schema_of(versions.LIST_OFFSETS, 6)
+        types = schema.request_types
+        partitions = tuple(
+            types.ListOffsetsPartition(partition_index=partition.partition, timestamp=-1)
+            for partition in self.ends(topic)
+        )
+        request = types.ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=0,
+            topics=(types.ListOffsetsTopic(name=topic, partitions=partitions),),
+        )
+        with self.cluster.open_connection(self.proxy.address) as connection:
+            (answer,) = connection.call(schema, request, Deadline(10_000)).topics
+        return {Partition(topic, found.partition_index): found.offset for found in answer.partitions}
 
     def ends(self, topic: str) -> dict[Partition, int]:
         """Partition → last stable offset."""

@@ -97,7 +97,8 @@ def plan_abort(
         return Refusal(
             ErrorCode.CONCURRENT_TRANSACTIONS,
             f"the transaction belongs to transactional id {owner.transactional_id!r}, which is {owner.state} at its "
-            "coordinator; end it there with POST /v1/transactions/{transactional_id}/terminate",
+            "coordinator; end it there: POST /v1/transactions/{transactional_id}/terminate, or "
+            "oncelog transactions terminate",
         )
     return AbortMarker(
         partition=found.partition,

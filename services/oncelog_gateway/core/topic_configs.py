@@ -19,6 +19,10 @@ _JSON_TYPE_OF_KIND: Final = {
 }
 
 
+JSON_INTEGER_MAX: Final = 2**53 - 1
+"""Above it readers of JSON that only know floats, and most browsers, change the number (RFC 7493)."""
+
+
 def configs_as_text(given: object) -> dict[str, str]:
     """As Kafka writes them. Raises ValueError that names the key and what it may be."""
     if not isinstance(given, dict):
@@ -32,6 +36,10 @@ def _as_text(name: str, value: object) -> str:
         raise ValueError(f"unknown topic config {name!r}; known are {', '.join(TOPIC_CONFIGS)}")
     if isinstance(value, float) and value.is_integer():
         value = int(value)
+    if isinstance(value, int) and abs(value) > JSON_INTEGER_MAX:
+        raise ValueError(
+            f"{name} is {value}; JSON keeps whole numbers up to {JSON_INTEGER_MAX}: leave it out for the default"
+        )
     if type(value) is not _TYPE_OF_KIND[key.kind]:
         raise ValueError(f"{name} must be {_JSON_TYPE_OF_KIND[key.kind]}, not {value!r}")
     if isinstance(value, list) and any(one not in key.choices for one in value):
@@ -46,7 +54,7 @@ def _schema_of(key: ConfigKey) -> dict[str, Any]:
     schema: dict[str, Any] = {"description": f"{key.doc}; default {key.default}"}
     match key.kind:
         case "int" | "long":
-            largest = key.maximum or (2**31 - 1 if key.kind == "int" else 2**63 - 1)
+            largest = key.maximum or (2**31 - 1 if key.kind == "int" else JSON_INTEGER_MAX)
             schema |= {"type": "integer", "maximum": largest}
             if key.minimum is not None:
                 schema["minimum"] = key.minimum

@@ -17,7 +17,7 @@ def ending_router(transactions: Transactions) -> APIRouter:
     @router.post(
         "/transactions/abort",
         summary="Abort a hanging transaction",
-        responses=documented(400, 404, 409, 413),
+        responses=documented(400, 403, 404, 409, 413),
     )
     async def abort(request: Request, body: AbortRequest) -> AbortResult:
         """Writes an abort marker, and only if the partition has a transaction open at exactly `start_offset` (and
@@ -28,7 +28,7 @@ def ending_router(transactions: Transactions) -> APIRouter:
     @router.post(
         "/transactions/{transactional_id:path}/terminate",
         summary="End a transaction through its coordinator",
-        responses=documented(400, 404, 409, 413),
+        responses=documented(400, 403, 404, 409, 413),
     )
     async def terminate(
         request: Request,

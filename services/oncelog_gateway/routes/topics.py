@@ -82,7 +82,7 @@ def topic_changes_router(roles: Roles) -> APIRouter:
         "/topics",
         status_code=201,
         summary="Create a topic",
-        responses=documented(400, 409, 413),
+        responses=documented(400, 403, 409, 413),
     )
     async def create_topic(body: CreateTopicRequest, response: Response) -> CreatedTopic:
         """Answers once the topic can be described here. With `validate_only` nothing is created."""
@@ -104,7 +104,10 @@ def topic_changes_router(roles: Roles) -> APIRouter:
         )
 
     @router.delete(
-        "/topics/{name}", status_code=204, summary="Delete a topic", responses=documented(404, 409)
+        "/topics/{name}",
+        status_code=204,
+        summary="Delete a topic",
+        responses=documented(403, 404, 409),
     )
     async def delete_topic(name: Name) -> Response:
         """With all its records. There is no way back."""

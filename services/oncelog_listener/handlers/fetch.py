@@ -112,17 +112,19 @@ async def _fetch_from_many(
 ) -> None:
     """Ask all leaders without waiting; if that is too little, wait until the first of them has something.
 
-    The leaders that were still waiting then are asked once more without waiting, because an answer without a session
-    must hold every partition of its request.
+    The answers of the first round stand for the leaders that are still silent then: an answer without a session must
+    hold every partition of its request.
     """
-    await _at_once(call, by_leader, answers)
+    async with asyncio.TaskGroup() as group:
+        for leader, partitions in by_leader.items():
+            group.create_task(_fetch_from(call, leader, partitions, answers, 0))
     wait_ms = _wait_ms(call.request)
     if wait_ms == 0 or _is_enough(call.request.min_bytes, answers):
         return
-    waiting = {
-        asyncio.create_task(_fetch_from(call, leader, partitions, answers, wait_ms)): leader
+    waiting = [
+        asyncio.create_task(_fetch_from(call, leader, partitions, answers, wait_ms))
         for leader, partitions in by_leader.items()
-    }
+    ]
     try:
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -131,16 +133,6 @@ async def _fetch_from_many(
         await asyncio.gather(*waiting, return_exceptions=True)
     for task in done:
         task.result()
-    late = {leader: by_leader[leader] for task, leader in waiting.items() if task not in done}
-    await _at_once(call, late, answers)
-
-
-async def _at_once(
-    call: Call, by_leader: dict[int, list[Any]], answers: dict[TopicPartition, Any]
-) -> None:
-    async with asyncio.TaskGroup() as group:
-        for leader, partitions in by_leader.items():
-            group.create_task(_fetch_from(call, leader, partitions, answers, 0))
 
 
 def _is_enough(min_bytes: int, answers: dict[TopicPartition, Any]) -> bool:

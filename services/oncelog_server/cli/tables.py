@@ -5,11 +5,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from oncelog_gateway.core.wording import duration, size
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from oncelog_gateway.core.wording import duration, size
 
 __all__ = ["duration", "number", "say", "show_fields", "show_json", "show_table", "size", "warn"]
 

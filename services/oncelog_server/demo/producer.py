@@ -6,6 +6,7 @@ sent in order, a transaction at a time, so the largest committed row number says
 the end of each partition at read_committed. An unknown commit is not guessed at: it is looked up.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +22,10 @@ CALL_TIMEOUT_S = 20.0
 DELIVERY_TIMEOUT_MS = 60_000
 INSTANCES_MAX = 20
 RETRY_PAUSE_S = 0.5
+
+# librdkafka writes a fatal error to the terminal at any log level; being fenced is part of the plan here.
+_SILENT = logging.Logger("oncelog.demo.producer")
+_SILENT.addHandler(logging.NullHandler())
 
 
 class ProducerGaveUp(OncelogError):
@@ -87,7 +92,8 @@ class DemoProducer:
                 "queue.buffering.max.messages": 200_000,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 0,
-            }
+            },
+            logger=_SILENT,
         )
 
     def _next_row(self) -> int:

@@ -56,15 +56,16 @@ class Gate:
 
     def __init__(self, first_row: int) -> None:
         self._first_row = first_row
-        self.is_waiting = threading.Event()
+        self.is_holding = threading.Event()
         self.is_open = threading.Event()
 
     def halfway(self, first_row: int) -> bool:
         """Called by the producer in the middle of each transaction. True once, to tell it to crash."""
         if first_row < self._first_row or self.is_open.is_set():
             return False
-        self.is_waiting.set()
+        self.is_holding.set()
         self.is_open.wait()
+        self.is_holding.clear()
         return True
 
 
@@ -153,7 +154,7 @@ class Story:
             self._screen.progress(self._producer.rows_committed, progress.offsets_done)
             is_producing = producer_thread.is_alive()
             if self._faults:
-                self._inject_when_due(progress)
+                self._inject_when_due(progress, is_producing=is_producing)
             elif not is_producing and self._is_idle(progress):
                 return
             seen = (self._producer.rows_committed, progress, len(self._faults))
@@ -177,15 +178,15 @@ class Story:
             self._idle_checked_at = time.monotonic()
         return self._was_idle and progress == self._progress()
 
-    def _inject_when_due(self, progress: PipelineProgress) -> None:
+    def _inject_when_due(self, progress: PipelineProgress, *, is_producing: bool) -> None:
         fault = self._faults[0]
         is_due = progress.offsets_done >= fault.share * self._scenario.row_count
         if fault.name == "oncelog":
-            is_due = is_due and self._gate.is_waiting.is_set()
+            is_due = is_due and self._gate.is_holding.is_set()
         if progress.batch_under_way is None or not is_due:
-            # With nothing left to read there may never be a better moment.
-            can_wait = not (self._gate.is_waiting.is_set() and self._is_idle(progress))
-            if can_wait:
+            # Once everything is read and nothing more will come by itself, no better moment will either.
+            is_more_to_come = is_producing and not self._gate.is_holding.is_set()
+            if is_more_to_come or not self._is_idle(progress):
                 return
         else:
             time.sleep(INTO_THE_BATCH_S)

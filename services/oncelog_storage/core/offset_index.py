@@ -23,7 +23,7 @@ class OffsetIndex:
         self._base_offset = base_offset
         self._data = bytearray(data)
         self._last_relative = -1
-        if self._data:
+        if self._data and len(self._data) % ENTRY_BYTES == 0:
             self._last_relative = _ENTRY.unpack_from(self._data, len(self._data) - ENTRY_BYTES)[0]
 
     def __len__(self) -> int:

@@ -36,10 +36,11 @@ _MARKER_HEAD: Final = bytes((0x20, 0, 0, 0, 0x08))
 _MARKER_BODY: Final = struct.Struct(">hhBhi")
 
 
-def whole_batch_at(buffer: memoryview, at: int, offset_min: int) -> tuple[HeaderFields, str]:
+def whole_batch_at(buffer: memoryview, at: int, expected_offset: int) -> tuple[HeaderFields, str]:
     """(header, "") of the whole, sound batch at `at`; (header, reason) where the bytes are none.
 
-    `offset_min` is the lowest base offset that may stand here.
+    `expected_offset` is the base offset that must stand here, -1 if unknown: offsets have no gaps, and as the CRC does
+    not cover the base offset this is what tells a damaged one.
     """
     if len(buffer) - at < HEADER_BYTES:
         return _NO_HEADER, CUT_HEADER
@@ -49,8 +50,8 @@ def whole_batch_at(buffer: memoryview, at: int, offset_min: int) -> tuple[Header
         return fields, f"batch length {fields[1]} is below a header's"
     if fields[3] != MAGIC:
         return fields, f"magic {fields[3]} is not {MAGIC}"
-    if fields[0] < offset_min or fields[6] < 0:
-        return fields, f"offset {fields[0]} stands where {offset_min} or more was expected"
+    if fields[6] < 0 or (expected_offset >= 0 and fields[0] != expected_offset):
+        return fields, f"offset {fields[0]} stands where {expected_offset} was expected"
     if at + size_bytes > len(buffer):
         return fields, CUT_BATCH
     if crc32c(buffer[at + _CRC_FROM : at + size_bytes]) != fields[4]:

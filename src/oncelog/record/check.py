@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, Final
 
 from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import NO_TIMESTAMP
 from oncelog.record.batch import (
     CODEC_MASK,
     HEADER,
@@ -108,7 +109,8 @@ def _check_records(plain: bytes, header: BatchHeader, rules: CheckRules) -> None
             timestamp = record.timestamp
             if (
                 record.offset != expected
-                or (timestamp is not None and not low <= timestamp <= high)
+                or timestamp is None
+                or not low <= timestamp <= high
                 or (needs_key and record.key is None)
             ):
                 _check_record(record.offset, timestamp, record.key, expected, header, rules)
@@ -132,7 +134,11 @@ def _check_record(
             f"record {expected_offset - header.base_offset} says offset delta"
             f" {offset - header.base_offset}; deltas count up from 0"
         )
-    if timestamp is not None and not rules.timestamp_min <= timestamp <= rules.timestamp_max:
+    if (
+        timestamp is not None
+        and timestamp != NO_TIMESTAMP
+        and not rules.timestamp_min <= timestamp <= rules.timestamp_max
+    ):
         raise KafkaError(
             ErrorCode.INVALID_TIMESTAMP,
             f"timestamp {timestamp} of record {offset - header.base_offset} is outside"

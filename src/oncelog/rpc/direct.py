@@ -4,9 +4,10 @@ A `DirectStub` looks like a gRPC stub (`await stub.Produce(request, timeout=1.0)
 with no context. Request and response objects are passed by reference: neither side may change one it did not make.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
+
+from oncelog.rpc.deadline import answer_within
 
 
 class DirectStub:
@@ -37,6 +38,6 @@ def _direct_call(method: Callable[..., Any]) -> Callable[..., Any]:
         answer = method(request, None)
         if timeout is None or not isinstance(answer, Awaitable):
             return answer
-        return asyncio.wait_for(answer, timeout)
+        return answer_within(answer, timeout)
 
     return call

@@ -26,11 +26,12 @@ NODE = 1
 class Log:
     """What a client and an operator do, as the doors would call it."""
 
-    def __init__(self, directory, controller, coordinator):
+    def __init__(self, directory, controller, coordinator, follower):
         self.storage = directory.storage(NODE)
         self.coordinator = coordinator.servicer
         self.controller = controller
         self.role = coordinator
+        self.follower = follower
 
     async def create_topic(self, name, partitions=1):
         answer = await self.controller.CreateTopics(
@@ -41,6 +42,7 @@ class Log:
             )
         )
         assert answer.results[0].error_code in (0, 36), answer
+        await self.follower.wait_until(answer.metadata_offset)
 
     async def init(self, name, timeout_ms=60_000, producer_id=-1, producer_epoch=-1):
         request = coordinator_pb2.InitProducerIdRequest(
@@ -64,7 +66,9 @@ class Log:
                     producer_epoch=identity[1],
                     verify_only=verify_only,
                     client_transaction_version=version,
-                    partitions=[types_pb2.TopicPartition(topic=t, partition=p) for t, p in partitions],
+                    partitions=[
+                        types_pb2.TopicPartition(topic=t, partition=p) for t, p in partitions
+                    ],
                 )
             ]
         )
@@ -181,7 +185,9 @@ async def whole_log(folder, marker_sender=None, **coordinator_settings):
             marker_sender=sender_stub,
             controller=controller,
         )
-        storage = build_storage(StorageSettings(data_dir=folder / "logs"), NODE, follower, directory)
+        storage = build_storage(
+            StorageSettings(data_dir=folder / "logs"), NODE, follower, directory
+        )
         sender = build_marker_sender(MarkerSenderSettings(), follower, directory)
         coordinator = build_coordinator(
             CoordinatorSettings(**coordinator_settings), NODE, follower, directory
@@ -191,7 +197,7 @@ async def whole_log(folder, marker_sender=None, **coordinator_settings):
         coordinator_stub.bind(coordinator.servicer)
         for role in (storage, sender, coordinator):
             await start(role)
-        log = Log(directory, controller, coordinator)
+        log = Log(directory, controller, coordinator, follower)
         await log.create_topic("orders", 3)
         yield log
 

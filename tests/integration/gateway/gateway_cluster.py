@@ -12,12 +12,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-
-from oncelog_controller.settings import ControllerSettings
-from oncelog_controller.wiring import build_controller
-from oncelog_gateway.settings import GatewaySettings
-from oncelog_gateway.wiring import build_gateway
+from dataclasses import dataclass
 
 from oncelog.api.v1 import controller_pb2, coordinator_pb2, storage_pb2
 from oncelog.api.v1.types_pb2 import PartitionError, TopicPartition
@@ -25,16 +20,10 @@ from oncelog.errors import ErrorCode
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import MetadataFollower
-
-KNOWN_STATES = {
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-}
-OPEN_STATES = {"Ongoing", "PrepareCommit", "PrepareAbort"}
+from oncelog_controller.settings import ControllerSettings
+from oncelog_controller.wiring import build_controller
+from oncelog_gateway.settings import GatewaySettings
+from oncelog_gateway.wiring import build_gateway
 
 
 class DictStorage:
@@ -243,7 +232,6 @@ class GatewayCluster:
     controller: DirectStub
     audit_path: object
     port: int = 0
-    headers: dict = field(default_factory=dict)
 
     async def get(self, path):
         return await self.request("GET", path)

@@ -35,7 +35,11 @@ def test_transactions_are_paged_in_order_and_filtered(tmp_path):
         ).json
         assert [one["transactional_id"] for one in some["transactions"]] == ["pay-1"]
         late = (await cluster.get("/v1/transactions?min_duration_ms=0&id_pattern=pay-*")).json
-        assert [one["transactional_id"] for one in late["transactions"]] == ["pay-00", "pay-1", "pay-3"]
+        assert [one["transactional_id"] for one in late["transactions"]] == [
+            "pay-00",
+            "pay-1",
+            "pay-3",
+        ]
         assert late["transactions"][1]["is_late"] is True
 
     run(tmp_path, scenario)

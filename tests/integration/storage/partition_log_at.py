@@ -2,6 +2,8 @@
 
 import shutil
 
+from tests.integration.storage.storage_node import NOW, txn_batch
+
 from oncelog.ids import Partition
 from oncelog.record.batch import read_single_batch
 from oncelog.record.control import Marker, MarkerType, encode_marker
@@ -10,7 +12,6 @@ from oncelog_storage import log_checkpoint, log_recovery
 from oncelog_storage.core.producer_snapshot import encode_snapshot
 from oncelog_storage.files import OpenFiles
 from oncelog_storage.log import MarkerToWrite, PartitionLog
-from tests.integration.storage.storage_node import NOW, txn_batch
 
 PARTITION = Partition("orders", 0)
 
@@ -54,9 +55,9 @@ def mark(log, *ends, now=NOW):
 def checkpoint(log):
     """What the node's maintenance does; returns the new recovery point."""
     taken = log_checkpoint.prepare(log)
-    log_checkpoint.write(taken)
+    log_checkpoint.write(taken, log_checkpoint.sync_logs)
     log_checkpoint.finish(log, taken)
-    log_checkpoint.remove_old_snapshots(log.directory, taken.offset)
+    log_checkpoint.remove_old_snapshots(taken)
     return taken.offset
 
 
@@ -65,7 +66,10 @@ def write_story(log, producers=3, rounds=4):
     sequences = dict.fromkeys(range(producers), 0)
     for step in range(rounds):
         for producer_id in range(producers):
-            append(log, txn_batch(producer_id, sequences[producer_id], 1 + step % 3, timestamp=NOW + step))
+            append(
+                log,
+                txn_batch(producer_id, sequences[producer_id], 1 + step % 3, timestamp=NOW + step),
+            )
             sequences[producer_id] += 1 + step % 3
         if step < rounds - 1:
             for producer_id in range(producers - 1):

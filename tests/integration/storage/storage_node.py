@@ -1,4 +1,4 @@
-"""A storage node for tests: the real role, fed with hand-made metadata, and a coordinator that answers as it is told."""
+"""A storage node for tests: the real role, hand-made metadata, and a coordinator that answers as it is told."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -8,6 +8,7 @@ from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.record.records import Record, encode_batch
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataFollower
+from oncelog_storage.log_checkpoint import sync_logs
 from oncelog_storage.settings import StorageSettings
 from oncelog_storage.wiring import build_storage
 
@@ -33,7 +34,7 @@ class FakeCoordinator:
         self.gate = None
         self.fails = None
 
-    async def AddPartitionsToTxn(self, request, context=None, timeout=None):
+    async def AddPartitionsToTxn(self, request, context=None, timeout=None):  # noqa: N802
         self.calls.append(request.transactions[0])
         if self.gate is not None:
             await self.gate.wait()
@@ -48,14 +49,27 @@ class FakeCoordinator:
         return answer
 
 
-def topic(name, partitions=1, topic_id=None, leader=NODE, leader_epoch=0, replicas=(NODE,), isr=(NODE,), **configs):
+def topic(
+    name,
+    partitions=1,
+    topic_id=None,
+    leader=NODE,
+    leader_epoch=0,
+    replicas=(NODE,),
+    isr=(NODE,),
+    **configs,
+):
     return controller_pb2.Topic(
         name=name,
         topic_id=topic_id or name.encode().ljust(16, b"\0")[:16],
         configs={key.replace("_", "."): str(value) for key, value in configs.items()},
         partitions=[
             controller_pb2.Partition(
-                partition=index, leader=leader, leader_epoch=leader_epoch, replicas=replicas, isr=isr
+                partition=index,
+                leader=leader,
+                leader_epoch=leader_epoch,
+                replicas=replicas,
+                isr=isr,
             )
             for index in range(partitions)
         ],
@@ -65,15 +79,22 @@ def topic(name, partitions=1, topic_id=None, leader=NODE, leader_epoch=0, replic
 class Node:
     """`storage` is the servicer; `metadata` takes updates; `coordinator` is the fake."""
 
-    def __init__(self, path, topics, clock=None, **settings):
+    def __init__(self, path, topics, clock=None, sync=sync_logs, **settings):
         self.clock = clock or ManualClock()
         self.coordinator = FakeCoordinator()
         self.metadata = MetadataFollower(NODE, None)
         self._metadata_offset = 0
         self._snapshot(topics)
-        directory = LocalDirectory(storage=None, coordinator=self.coordinator, marker_sender=None, controller=None)
+        directory = LocalDirectory(
+            storage=None, coordinator=self.coordinator, marker_sender=None, controller=None
+        )
         self.role = build_storage(
-            StorageSettings(data_dir=path, **settings), NODE, self.metadata, directory, self.clock
+            StorageSettings(data_dir=path, **settings),
+            NODE,
+            self.metadata,
+            directory,
+            self.clock,
+            sync,
         )
         self.storage = self.role.servicer
 
@@ -95,11 +116,15 @@ class Node:
 
     def _take(self, **update):
         self._metadata_offset += 1
-        self.metadata.take(controller_pb2.MetadataUpdate(metadata_offset=self._metadata_offset, **update))
+        self.metadata.take(
+            controller_pb2.MetadataUpdate(metadata_offset=self._metadata_offset, **update)
+        )
 
     # Calls, each for one partition.
 
-    async def produce(self, name, records, partition=0, acks=-1, transactional_id="", mode=2, timeout_ms=1000):
+    async def produce(
+        self, name, records, partition=0, acks=-1, transactional_id="", mode=2, timeout_ms=1000
+    ):
         answer = await self.storage.Produce(
             storage_pb2.ProduceRequest(
                 transactional_id=transactional_id,
@@ -107,7 +132,9 @@ class Node:
                 timeout_ms=timeout_ms,
                 verification_mode=mode,
                 partitions=[
-                    storage_pb2.PartitionRecords(topic=name, partition=partition, records=bytes(records))
+                    storage_pb2.PartitionRecords(
+                        topic=name, partition=partition, records=bytes(records)
+                    )
                 ],
             ),
             None,
@@ -172,7 +199,10 @@ class Node:
                 isolation_level=int(committed),
                 partitions=[
                     storage_pb2.ListOffsetsPartition(
-                        topic=name, partition=partition, timestamp_ms=timestamp, current_leader_epoch=-1
+                        topic=name,
+                        partition=partition,
+                        timestamp_ms=timestamp,
+                        current_leader_epoch=-1,
                     )
                 ],
             ),
@@ -219,5 +249,5 @@ def txn_batch(producer_id, sequence, count=1, *, producer_epoch=0, **fields):
 async def until(condition, timeout_s=5.0):
     """Wait for a condition with a deadline."""
     async with asyncio.timeout(timeout_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)

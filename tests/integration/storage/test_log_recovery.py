@@ -3,11 +3,6 @@
 import os
 
 import pytest
-
-from oncelog.record.batch import iter_headers
-from oncelog_storage.files import StorageFailed
-from oncelog_storage.log_recovery import snapshot_offsets
-from oncelog_storage.segment import CorruptSegment
 from tests.integration.storage.partition_log_at import (
     append,
     checkpoint,
@@ -19,6 +14,11 @@ from tests.integration.storage.partition_log_at import (
     write_story,
 )
 from tests.integration.storage.storage_node import batch, txn_batch
+
+from oncelog.record.batch import iter_headers
+from oncelog_storage.files import StorageFailed
+from oncelog_storage.log_recovery import snapshot_offsets
+from oncelog_storage.segment import CorruptSegment
 
 LOG = "00000000000000000000.log"
 
@@ -94,7 +94,7 @@ def test_a_flipped_bit_behind_the_recovery_point_cuts_there(tmp_path):
     position = log.segments[0].size_bytes
     append(log, batch())
     append(log, batch())
-    flip(tmp_path / "orders-0" / LOG, position + 70)
+    flip(tmp_path / "orders-0" / LOG, position + 65)
     found = opened(tmp_path / "orders-0", recovery_point)
     assert found.log_end_offset == 1
     assert append(found, batch()) == 1
@@ -114,7 +114,7 @@ def test_damage_before_the_recovery_point_is_never_cut_away_and_never_served(tmp
     recovery_point = checkpoint(log)
     log.close()
     size = (directory / LOG).stat().st_size
-    flip(directory / LOG, 70)
+    flip(directory / LOG, 65)
     found = opened(directory, recovery_point)
     with pytest.raises(CorruptSegment, match=r"\.log is damaged at byte 0 .*CRC.*restore the file"):
         found.read(0, 3, 1 << 20)
@@ -150,7 +150,7 @@ def test_a_torn_segment_takes_the_segments_behind_it_along(tmp_path):
     for _ in range(9):
         append(log, batch())
     second = log.segments[1]
-    flip(directory / f"{second.base_offset:020d}.log", 70)
+    flip(directory / f"{second.base_offset:020d}.log", 65)
     found = opened(directory, segment_bytes=200)
     assert found.log_end_offset == second.base_offset
     assert len(list(directory.glob("*.log"))) == 2
@@ -207,6 +207,7 @@ def test_a_corrupt_aborted_index_says_how_to_have_it_built_again(tmp_path):
     log = new_log(directory, **config)
     write_story(log, rounds=6)
     recovery_point = checkpoint(log)
+    expected = everything(log)
     path = sorted(directory.glob("*.txnindex"))[0]
     path.write_bytes(b"\x00" + path.read_bytes())
     found = opened(directory, recovery_point, **config)
@@ -214,7 +215,7 @@ def test_a_corrupt_aborted_index_says_how_to_have_it_built_again(tmp_path):
         found.aborted_transactions(0, found.log_end_offset)
     for snapshot in directory.glob("*.snapshot"):
         snapshot.unlink()
-    assert everything(opened(directory, recovery_point, **config)) == everything(log)
+    assert everything(opened(directory, recovery_point, **config)) == expected
 
 
 def test_only_what_lies_behind_the_snapshot_is_read_at_start(tmp_path):
@@ -224,7 +225,7 @@ def test_only_what_lies_behind_the_snapshot_is_read_at_start(tmp_path):
     write_story(log, rounds=8)
     recovery_point = checkpoint(log)
     first = directory / LOG
-    flip(first, 70)
+    flip(first, 65)
     found = opened(directory, recovery_point, segment_bytes=500)
     assert found.log_end_offset == log.log_end_offset
     with pytest.raises(CorruptSegment):
@@ -246,7 +247,9 @@ def test_leftovers_of_interrupted_work_are_removed(tmp_path):
     append(log, batch())
     (directory / "00000000000000000000.snapshot.tmp").write_bytes(b"half")
     (directory / "00000000000000000009.log.deleted").write_bytes(b"old")
+    (directory / "00000000000000000009.index").write_bytes(b"")
     opened(directory)
+    assert not list(directory.glob("*9.index"))
     assert not list(directory.glob("*.tmp"))
     assert not list(directory.glob("*.deleted"))
 
@@ -259,3 +262,21 @@ def test_a_log_that_ends_before_its_start_begins_again_empty_at_its_start(tmp_pa
     assert (found.log_start_offset, found.log_end_offset) == (5, 5)
     assert append(found, batch()) == 5
     assert everything(opened(directory, log_start_offset=5))[1] == 6
+
+
+def test_damage_that_recovery_meets_before_the_recovery_point_leaves_the_file_alone(tmp_path):
+    """With the newest snapshot lost the scan begins earlier, among data that was safe: it may complain, not cut."""
+    directory = tmp_path / "orders-0"
+    log = new_log(directory)
+    append(log, batch())
+    checkpoint(log)
+    damaged_at = log.segments[0].size_bytes + 65
+    append(log, batch())
+    append(log, batch())
+    recovery_point = checkpoint(log)
+    flip(directory / f"{snapshot_offsets(directory)[-1]:020d}.snapshot", 8)
+    flip(directory / LOG, damaged_at)
+    before = (directory / LOG).read_bytes()
+    with pytest.raises(CorruptSegment, match=r"is damaged at byte 70 .*restore the file"):
+        opened(directory, recovery_point)
+    assert (directory / LOG).read_bytes() == before

@@ -2,11 +2,12 @@
 
 import asyncio
 
+from tests.integration.storage.storage_node import NOW, batch, running, topic, txn_batch, until
+
 from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.record.batch import iter_headers
 from oncelog.record.records import decode_batch
-from tests.integration.storage.storage_node import NOW, batch, running, topic, txn_batch, until
 
 
 def offsets_of(fetched):
@@ -24,7 +25,10 @@ def test_read_committed_stops_at_the_oldest_open_transaction(tmp_path):
             assert offsets_of(committed) == [0]
             assert offsets_of(await node.fetch("orders", 0)) == [0, 1, 2]
             described = await node.describe("orders")
-            assert (described.lso_holder.producer_id, described.lso_holder.current_txn_start_offset) == (9, 1)
+            assert (
+                described.lso_holder.producer_id,
+                described.lso_holder.current_txn_start_offset,
+            ) == (9, 1)
             assert await node.mark("orders", (9, 1, True, 0, 2)) == [0]
             assert offsets_of(await node.fetch("orders", 0, committed=True)) == [0, 1, 2, 3]
             assert (await node.describe("orders")).lso_holder.producer_id == -1
@@ -40,7 +44,9 @@ def test_read_committed_is_told_what_to_skip_and_read_uncommitted_is_not(tmp_pat
             await node.produce("orders", txn_batch(9, 2), transactional_id="pay")
             await node.mark("orders", (9, 0, True))
             fetched = await node.fetch("orders", 0, committed=True)
-            assert [(each.producer_id, each.first_offset) for each in fetched.aborted_transactions] == [(9, 0)]
+            assert [
+                (each.producer_id, each.first_offset) for each in fetched.aborted_transactions
+            ] == [(9, 0)]
             assert not (await node.fetch("orders", 0)).aborted_transactions
             assert not (await node.fetch("orders", 3, committed=True)).aborted_transactions
 
@@ -51,7 +57,9 @@ def test_markers_of_one_request_move_the_lso_in_one_step(tmp_path):
     async def scenario():
         async with running(tmp_path, topic("orders")) as node:
             for producer_id in (7, 8, 9):
-                await node.produce("orders", txn_batch(producer_id, 0), transactional_id=f"branch-{producer_id}")
+                await node.produce(
+                    "orders", txn_batch(producer_id, 0), transactional_id=f"branch-{producer_id}"
+                )
             seen = []
             waiting = asyncio.create_task(
                 node.fetch("orders", 0, committed=True, max_wait_ms=5000, min_bytes=1)
@@ -69,12 +77,22 @@ def test_marker_errors_are_kafkas(tmp_path):
         async with running(tmp_path, topic("orders")) as node:
             await node.produce("orders", txn_batch(9, 0, producer_epoch=3), transactional_id="pay")
             assert await node.mark("orders", (9, 2, True)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-            assert await node.mark("orders", (9, 3, True, 0, 2)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+            assert await node.mark("orders", (9, 3, True, 0, 2)) == [
+                ErrorCode.INVALID_PRODUCER_EPOCH
+            ]
             assert await node.mark("orders", (9, 4, True, 5, 2)) == [0]
-            assert await node.mark("orders", (9, 4, True, 4, 2)) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
-            assert await node.mark("orders", (9, 4, True, 5, 2)) == [0], "a harmless repeat (KAFKA-19999)"
-            assert await node.mark("nowhere", (9, 4, True)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-            assert await node.mark("orders", (404, 0, True)) == [0], "an unknown producer is accepted"
+            assert await node.mark("orders", (9, 4, True, 4, 2)) == [
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED
+            ]
+            assert await node.mark("orders", (9, 4, True, 5, 2)) == [0], (
+                "a harmless repeat (KAFKA-19999)"
+            )
+            assert await node.mark("nowhere", (9, 4, True)) == [
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            ]
+            assert await node.mark("orders", (404, 0, True)) == [0], (
+                "an unknown producer is accepted"
+            )
             assert await node.mark("orders", (9, 4, True, 5), (9, 5, True, 5)) == [0, 0]
 
     asyncio.run(scenario())
@@ -161,7 +179,10 @@ def test_sizes_are_respected_but_one_batch_always_comes(tmp_path):
                 for partition in (0, 1):
                     await node.produce("orders", records, partition=partition)
             assert offsets_of(await node.fetch("orders", 0, max_bytes=1)) == [0]
-            assert offsets_of(await node.fetch("orders", 0, max_bytes=2 * len(records) + 5)) == [0, 1]
+            assert offsets_of(await node.fetch("orders", 0, max_bytes=2 * len(records) + 5)) == [
+                0,
+                1,
+            ]
             request = storage_pb2.FetchRequest(max_bytes=len(records) + 10)
             for partition in (0, 1):
                 request.partitions.add(
@@ -189,16 +210,24 @@ def test_offsets_outside_the_log_and_foreign_leader_epochs_are_refused(tmp_path)
             await node.produce("orders", batch(3))
             assert (await node.fetch("orders", 4)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
             assert (await node.fetch("orders", 3)).error_code == 0
-            assert (await node.fetch("orders", 0, current_leader_epoch=4)).error_code == ErrorCode.FENCED_LEADER_EPOCH
-            assert (await node.fetch("orders", 0, current_leader_epoch=6)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-            assert (await node.fetch("nowhere", 0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert (
+                await node.fetch("orders", 0, current_leader_epoch=4)
+            ).error_code == ErrorCode.FENCED_LEADER_EPOCH
+            assert (
+                await node.fetch("orders", 0, current_leader_epoch=6)
+            ).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+            assert (
+                await node.fetch("nowhere", 0)
+            ).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     asyncio.run(scenario())
 
 
 def test_list_offsets_knows_ends_timestamps_and_isolation(tmp_path):
     async def scenario():
-        async with running(tmp_path, topic("orders", segment_bytes=1024, index_interval_bytes=0)) as node:
+        async with running(
+            tmp_path, topic("orders", segment_bytes=1024, index_interval_bytes=0)
+        ) as node:
             for index in range(20):
                 records = batch(2, timestamp=NOW + 100 * index, value=b"x" * 60)
                 assert (await node.produce("orders", records)).base_offset == 2 * index
@@ -211,10 +240,15 @@ def test_list_offsets_knows_ends_timestamps_and_isolation(tmp_path):
                 found = await node.list_offset("orders", NOW + 100 * index)
                 assert (found.offset, found.timestamp_ms) == (2 * index, NOW + 100 * index)
                 between = await node.list_offset("orders", NOW + 100 * index + 1)
-                assert (between.offset, between.timestamp_ms) == (2 * index + 1, NOW + 100 * index + 1)
+                assert (between.offset, between.timestamp_ms) == (
+                    2 * index + 1,
+                    NOW + 100 * index + 1,
+                )
             missing = await node.list_offset("orders", NOW + 10_000)
             assert (missing.offset, missing.timestamp_ms, missing.error_code) == (-1, -1, 0)
-            await node.produce("orders", txn_batch(9, 0, timestamp=NOW + 50_000), transactional_id="pay")
+            await node.produce(
+                "orders", txn_batch(9, 0, timestamp=NOW + 50_000), transactional_id="pay"
+            )
             assert (await node.list_offset("orders", -1, committed=True)).offset == 40
             assert (await node.list_offset("orders", NOW + 10_000)).offset == 40
             assert (await node.list_offset("orders", NOW + 10_000, committed=True)).offset == -1
@@ -239,7 +273,13 @@ def test_leader_epochs_tell_where_each_ended(tmp_path):
                 answer = (await node.storage.OffsetsForLeaderEpoch(request, None)).partitions[0]
                 return answer.leader_epoch, answer.end_offset
 
-            assert [await end(each) for each in (1, 2, 3, 5, 6)] == [(1, 0), (2, 3), (2, 3), (5, 7), (-1, -1)]
+            assert [await end(each) for each in (1, 2, 3, 5, 6)] == [
+                (1, 0),
+                (2, 3),
+                (2, 3),
+                (5, 7),
+                (-1, -1),
+            ]
 
     asyncio.run(scenario())
 
@@ -247,13 +287,22 @@ def test_leader_epochs_tell_where_each_ended(tmp_path):
 def test_describe_producers_shows_what_find_hanging_needs(tmp_path):
     async def scenario():
         async with running(tmp_path, topic("orders")) as node:
-            await node.produce("orders", txn_batch(9, 0, 3, producer_epoch=2), transactional_id="pay")
+            await node.produce(
+                "orders", txn_batch(9, 0, 3, producer_epoch=2), transactional_id="pay"
+            )
             request = storage_pb2.DescribeProducersRequest(
-                partitions=[types_pb2.TopicPartition(topic="orders"), types_pb2.TopicPartition(topic="no")]
+                partitions=[
+                    types_pb2.TopicPartition(topic="orders"),
+                    types_pb2.TopicPartition(topic="no"),
+                ]
             )
             known, unknown = (await node.storage.DescribeProducers(request, None)).partitions
             (producer,) = known.producers
-            assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (9, 2, 2)
+            assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (
+                9,
+                2,
+                2,
+            )
             assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (-1, 0)
             assert producer.last_timestamp_ms == NOW + 2
             assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -293,9 +342,13 @@ def test_describing_everything_includes_partitions_without_data(tmp_path):
     async def scenario():
         async with running(tmp_path, topic("orders", 3)) as node:
             await node.produce("orders", batch(), partition=1)
-            answer = await node.storage.DescribePartitions(storage_pb2.DescribePartitionsRequest(), None)
+            answer = await node.storage.DescribePartitions(
+                storage_pb2.DescribePartitionsRequest(), None
+            )
             ends = {
-                each.partition: each.log_end_offset for each in answer.partitions if each.topic == "orders"
+                each.partition: each.log_end_offset
+                for each in answer.partitions
+                if each.topic == "orders"
             }
             assert ends == {0: 0, 1: 1, 2: 0}
             assert not (tmp_path / "orders-0").exists(), "a folder comes with the first append"
@@ -314,7 +367,9 @@ def test_a_coordinators_retried_append_is_answered_with_the_first_offset(tmp_pat
             more = batch(1, producer_id=1000, producer_epoch=0, base_sequence=2)
             wrong = await node.append(name, more, coordinator_epoch=3, expected_base_offset=5)
             assert wrong.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
-            assert (await node.append(name, more, coordinator_epoch=3, expected_base_offset=2)).base_offset == 2
+            assert (
+                await node.append(name, more, coordinator_epoch=3, expected_base_offset=2)
+            ).base_offset == 2
             gap = batch(1, producer_id=1000, producer_epoch=0, base_sequence=9)
             answer = await node.append(name, gap, coordinator_epoch=3)
             assert answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -334,15 +389,21 @@ def test_an_older_coordinator_is_fenced_after_a_restart_too(tmp_path):
             assert old.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
             await node.fetch(name, 0, read_to_log_end=True, coordinator_epoch=9)
             loaded = await node.append(name, batch(), coordinator_epoch=8)
-            assert loaded.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED, "someone newer has loaded"
+            assert loaded.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED, (
+                "someone newer has loaded"
+            )
             shard = node.metadata.image.shards[(0, 1)]
             newer = type(shard)(kind=0, shard=1, coordinator=1, coordinator_epoch=6)
             node.delta(shards=[newer])
             behind = await node.append(name, batch(), partition=1, coordinator_epoch=5)
-            assert behind.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED, "the image knows better"
+            assert behind.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED, (
+                "the image knows better"
+            )
         async with running(tmp_path) as node:
             assert (await node.append(name, batch(), coordinator_epoch=9)).error_code == 0
-            assert (await node.append("orders", batch())).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert (
+                await node.append("orders", batch())
+            ).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     asyncio.run(scenario())
 
@@ -353,7 +414,9 @@ def test_transactional_offsets_of_a_coordinator_need_no_sequences(tmp_path):
     async def scenario():
         async with running(tmp_path) as node:
             name = "__consumer_offsets"
-            offsets = batch(producer_id=9, producer_epoch=2, base_sequence=-1, is_transactional=True)
+            offsets = batch(
+                producer_id=9, producer_epoch=2, base_sequence=-1, is_transactional=True
+            )
             for expected in (0, 1):
                 assert (await node.append(name, offsets)).base_offset == expected
             assert (await node.describe(name)).last_stable_offset == 0
@@ -370,7 +433,9 @@ def test_a_reader_waits_in_vain_only_until_leadership_moves(tmp_path):
         async with running(tmp_path, topic("orders", replicas=(1, 2), isr=(1, 2))) as node:
             waiting = asyncio.create_task(node.fetch("orders", 0, max_wait_ms=60_000, min_bytes=1))
             await asyncio.sleep(0)
-            node.delta(topics=[topic("orders", leader=2, leader_epoch=1, replicas=(1, 2), isr=(1, 2))])
+            node.delta(
+                topics=[topic("orders", leader=2, leader_epoch=1, replicas=(1, 2), isr=(1, 2))]
+            )
             await until(waiting.done)
             answer = waiting.result()
             assert (answer.error_code, answer.leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)

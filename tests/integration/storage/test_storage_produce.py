@@ -3,12 +3,20 @@
 import asyncio
 
 import pytest
+from tests.integration.storage.storage_node import (
+    NODE,
+    NOW,
+    batch,
+    running,
+    topic,
+    txn_batch,
+    until,
+)
 
 from oncelog.api.v1 import controller_pb2, storage_pb2
 from oncelog.errors import ErrorCode
 from oncelog.record.batch import LOG_APPEND_TIME, crc_is_valid, read_header
 from oncelog.record.records import Record, encode_batch
-from tests.integration.storage.storage_node import NODE, NOW, batch, running, topic, txn_batch, until
 
 
 def answered(path, records, *, name="orders", topics=None, **fields):
@@ -27,7 +35,11 @@ def test_a_batch_gets_its_offset_and_can_be_fetched(tmp_path):
             assert (await node.produce("orders", batch(3))).base_offset == 0
             assert (await node.produce("orders", batch(2))).base_offset == 3
             fetched = await node.fetch("orders", 0)
-            assert (fetched.error_code, fetched.high_watermark, fetched.last_stable_offset) == (0, 5, 5)
+            assert (fetched.error_code, fetched.high_watermark, fetched.last_stable_offset) == (
+                0,
+                5,
+                5,
+            )
             header = read_header(fetched.records)
             assert (header.base_offset, header.leader_epoch) == (0, 7)
             assert read_header(fetched.records, header.size_bytes).base_offset == 3
@@ -59,7 +71,12 @@ REFUSED = [
     ("old magic", {}, old_magic(), ErrorCode.INVALID_RECORD),
     ("broken crc", {}, broken_crc(), ErrorCode.CORRUPT_MESSAGE),
     ("too large", {}, batch(value=b"x" * 1_100_000), ErrorCode.MESSAGE_TOO_LARGE),
-    ("control batch", {}, batch(extra_attributes=0x30, producer_id=1, producer_epoch=0), ErrorCode.INVALID_RECORD),
+    (
+        "control batch",
+        {},
+        batch(extra_attributes=0x30, producer_id=1, producer_epoch=0),
+        ErrorCode.INVALID_RECORD,
+    ),
     ("sequence missing", {}, batch(producer_id=1, producer_epoch=0), ErrorCode.INVALID_RECORD),
     ("from the future", {}, batch(timestamp=NOW + 3_600_001), ErrorCode.INVALID_TIMESTAMP),
     ("no transactional id", {}, txn_batch(1, 0), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
@@ -67,7 +84,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "records", "code"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+@pytest.mark.parametrize(
+    ("fields", "records", "code"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
 def test_what_no_leader_takes_is_refused(tmp_path, fields, records, code):
     answer = answered(tmp_path, records, **fields)
     assert (answer.error_code, answer.base_offset) == (code, -1)
@@ -76,12 +95,19 @@ def test_what_no_leader_takes_is_refused(tmp_path, fields, records, code):
 def test_a_partition_led_elsewhere_names_its_leader(tmp_path):
     elsewhere = topic("orders", leader=2, leader_epoch=9, replicas=(1, 2), isr=(1, 2))
     answer = answered(tmp_path, batch(), topics=[elsewhere])
-    assert (answer.error_code, answer.leader, answer.leader_epoch) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2, 9)
+    assert (answer.error_code, answer.leader, answer.leader_epoch) == (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        2,
+        9,
+    )
 
 
 def test_a_compacted_topic_needs_keys(tmp_path):
     compacted = [topic("orders", cleanup_policy="compact")]
-    assert answered(tmp_path / "a", batch(key=None), topics=compacted).error_code == ErrorCode.INVALID_RECORD
+    assert (
+        answered(tmp_path / "a", batch(key=None), topics=compacted).error_code
+        == ErrorCode.INVALID_RECORD
+    )
     assert answered(tmp_path / "b", batch(), topics=compacted).error_code == 0
 
 
@@ -94,13 +120,17 @@ def test_timestamps_too_far_in_the_past_are_refused_where_the_topic_says_so(tmp_
 
 def test_acks_all_needs_min_insync_replicas_and_acks_one_does_not(tmp_path):
     shrunk = [topic("orders", replicas=(1, 2, 3), isr=(1,), min_insync_replicas=2)]
-    assert answered(tmp_path / "a", batch(), topics=shrunk).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert (
+        answered(tmp_path / "a", batch(), topics=shrunk).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    )
     assert answered(tmp_path / "b", batch(), topics=shrunk, acks=1).error_code == 0
 
 
 def test_log_append_time_is_the_leaders_clock(tmp_path):
     async def scenario():
-        async with running(tmp_path, topic("orders", message_timestamp_type="LogAppendTime")) as node:
+        async with running(
+            tmp_path, topic("orders", message_timestamp_type="LogAppendTime")
+        ) as node:
             records = batch(timestamp=5, producer_id=1, producer_epoch=0, base_sequence=0)
             first = await node.produce("orders", records)
             assert (first.error_code, first.log_append_time_ms) == (0, NOW)
@@ -111,7 +141,9 @@ def test_log_append_time_is_the_leaders_clock(tmp_path):
             assert crc_is_valid(stored, header)
             node.clock.time += 50
             again = await node.produce("orders", records)
-            assert (again.base_offset, again.log_append_time_ms) == (0, NOW), "the original timestamp"
+            assert (again.base_offset, again.log_append_time_ms) == (0, NOW), (
+                "the original timestamp"
+            )
 
     asyncio.run(scenario())
 
@@ -119,7 +151,10 @@ def test_log_append_time_is_the_leaders_clock(tmp_path):
 def test_a_repeated_batch_is_answered_with_its_first_offset_and_written_once(tmp_path):
     async def scenario():
         async with running(tmp_path, topic("orders")) as node:
-            sent = [batch(2, producer_id=5, producer_epoch=0, base_sequence=2 * index) for index in range(6)]
+            sent = [
+                batch(2, producer_id=5, producer_epoch=0, base_sequence=2 * index)
+                for index in range(6)
+            ]
             for records in sent:
                 assert (await node.produce("orders", records)).error_code == 0
             for index in range(1, 6):
@@ -135,10 +170,16 @@ def test_tv2_adds_the_partition_once_per_transaction(tmp_path):
     async def scenario():
         async with running(tmp_path, topic("orders")) as node:
             for sequence in range(3):
-                answer = await node.produce("orders", txn_batch(9, sequence), transactional_id="pay")
+                answer = await node.produce(
+                    "orders", txn_batch(9, sequence), transactional_id="pay"
+                )
                 assert answer.error_code == 0
             (call,) = node.coordinator.calls
-            assert (call.producer_id, call.verify_only, call.client_transaction_version) == (9, False, 2)
+            assert (call.producer_id, call.verify_only, call.client_transaction_version) == (
+                9,
+                False,
+                2,
+            )
             assert [(each.topic, each.partition) for each in call.partitions] == [("orders", 0)]
             assert await node.mark("orders", (9, 1, True, 0, 2)) == [0]
             await node.produce("orders", txn_batch(9, 0, producer_epoch=1), transactional_id="pay")
@@ -155,7 +196,9 @@ def test_tv1_verifies_and_a_switched_off_verification_asks_nobody(tmp_path):
             assert (call.verify_only, call.client_transaction_version) == (True, 0)
         off = {"transaction_partition_verification_enable": False}
         async with running(tmp_path / "off", topic("orders"), **off) as node:
-            assert (await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)).error_code == 0
+            assert (
+                await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
+            ).error_code == 0
             assert node.coordinator.calls == []
             await node.produce("orders", txn_batch(8, 0), transactional_id="other", mode=2)
             assert len(node.coordinator.calls) == 1, "TV2 always asks"
@@ -182,7 +225,9 @@ def test_the_coordinators_answer_is_told_in_the_producers_words(tmp_path, told, 
     async def scenario():
         async with running(tmp_path, topic("orders")) as node:
             node.coordinator.codes = [told]
-            answer = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=mode)
+            answer = await node.produce(
+                "orders", txn_batch(9, 0), transactional_id="pay", mode=mode
+            )
             assert answer.error_code == code
             assert (await node.describe("orders")).log_end_offset == 0
             retry = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=mode)
@@ -195,7 +240,9 @@ def test_tv2_waits_a_little_for_the_last_transaction_to_complete(tmp_path):
     async def scenario():
         async with running(tmp_path, topic("orders")) as node:
             node.coordinator.codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
-            assert (await node.produce("orders", txn_batch(9, 0), transactional_id="pay")).error_code == 0
+            assert (
+                await node.produce("orders", txn_batch(9, 0), transactional_id="pay")
+            ).error_code == 0
             assert len(node.coordinator.calls) == 3
             node.coordinator.codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 99
             answer = await node.produce("orders", txn_batch(8, 0), transactional_id="slow")
@@ -222,7 +269,9 @@ def test_a_marker_during_verification_keeps_the_late_batch_out(tmp_path):
     async def scenario():
         async with running(tmp_path, topic("orders")) as node:
             node.coordinator.gate = asyncio.Event()
-            late = asyncio.create_task(node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0))
+            late = asyncio.create_task(
+                node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
+            )
             await until(lambda: node.coordinator.calls)
             assert await node.mark("orders", (9, 0, False)) == [0]
             node.coordinator.gate.set()
@@ -238,7 +287,9 @@ def test_a_producers_requests_do_not_overtake_each_other_in_verification(tmp_pat
         async with running(tmp_path, topic("orders")) as node:
             node.coordinator.gate = asyncio.Event()
             sent = [
-                asyncio.create_task(node.produce("orders", txn_batch(9, sequence), transactional_id="pay"))
+                asyncio.create_task(
+                    node.produce("orders", txn_batch(9, sequence), transactional_id="pay")
+                )
                 for sequence in range(5)
             ]
             await until(lambda: node.coordinator.calls)
@@ -253,10 +304,14 @@ def test_a_stale_epoch_and_a_plain_write_into_a_transaction_are_refused(tmp_path
     async def scenario():
         async with running(tmp_path, topic("orders")) as node:
             await node.produce("orders", txn_batch(9, 0, producer_epoch=3), transactional_id="pay")
-            stale = await node.produce("orders", txn_batch(9, 1, producer_epoch=2), transactional_id="pay")
+            stale = await node.produce(
+                "orders", txn_batch(9, 1, producer_epoch=2), transactional_id="pay"
+            )
             assert stale.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
             assert len(node.coordinator.calls) == 1, "refused before anything is asked"
-            plain = await node.produce("orders", batch(producer_id=9, producer_epoch=3, base_sequence=1))
+            plain = await node.produce(
+                "orders", batch(producer_id=9, producer_epoch=3, base_sequence=1)
+            )
             assert plain.error_code == ErrorCode.INVALID_TXN_STATE
 
     asyncio.run(scenario())
@@ -265,9 +320,13 @@ def test_a_stale_epoch_and_a_plain_write_into_a_transaction_are_refused(tmp_path
 def test_one_request_may_not_carry_two_transactional_producers(tmp_path):
     async def scenario():
         async with running(tmp_path, topic("orders", 2)) as node:
-            request = storage_pb2.ProduceRequest(transactional_id="pay", acks=-1, verification_mode=2)
+            request = storage_pb2.ProduceRequest(
+                transactional_id="pay", acks=-1, verification_mode=2
+            )
             for partition, producer_id in ((0, 8), (1, 9)):
-                request.partitions.add(topic="orders", partition=partition, records=txn_batch(producer_id, 0))
+                request.partitions.add(
+                    topic="orders", partition=partition, records=txn_batch(producer_id, 0)
+                )
             answer = await node.storage.Produce(request, None)
             codes = [part.error_code for part in answer.partitions]
             assert codes == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
@@ -278,7 +337,9 @@ def test_one_request_may_not_carry_two_transactional_producers(tmp_path):
 def test_partitions_of_one_request_are_verified_in_one_call_and_fail_apart(tmp_path):
     async def scenario():
         async with running(tmp_path, topic("orders", 2)) as node:
-            request = storage_pb2.ProduceRequest(transactional_id="pay", acks=-1, verification_mode=2)
+            request = storage_pb2.ProduceRequest(
+                transactional_id="pay", acks=-1, verification_mode=2
+            )
             for partition in (0, 1, 7):
                 request.partitions.add(topic="orders", partition=partition, records=txn_batch(9, 0))
             answer = await node.storage.Produce(request, None)
@@ -293,7 +354,9 @@ def test_a_topic_deleted_while_its_producer_is_verified_gets_nothing(tmp_path):
     async def scenario():
         async with running(tmp_path, topic("orders")) as node:
             node.coordinator.gate = asyncio.Event()
-            late = asyncio.create_task(node.produce("orders", txn_batch(9, 0), transactional_id="pay"))
+            late = asyncio.create_task(
+                node.produce("orders", txn_batch(9, 0), transactional_id="pay")
+            )
             await until(lambda: node.coordinator.calls)
             node.delta(removed_topics=["orders"])
             node.coordinator.gate.set()
@@ -329,6 +392,9 @@ def test_leader_moves_away_and_the_partition_refuses(tmp_path):
             moved.partitions[0].leader_epoch = 1
             node.delta(topics=[moved])
             answer = await node.produce("orders", batch())
-            assert (answer.error_code, answer.leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, NODE + 1)
+            assert (answer.error_code, answer.leader) == (
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                NODE + 1,
+            )
 
     asyncio.run(scenario())

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.static.primitive import Records
-from oncelog_listener.call import CloseConnection, Session
-from oncelog_listener.cluster import Address
-from oncelog_listener.dispatcher import Dispatcher
+from tests.unit.listener.listener_fakes import World, topic
 
 from oncelog.protocol.frames import (
     FrameError,
@@ -20,7 +18,9 @@ from oncelog.protocol.frames import (
 )
 from oncelog.protocol.messages import schema_of
 from oncelog.protocol.versions import APIS, DESCRIBE_TRANSACTIONS
-from tests.unit.listener.listener_fakes import World, topic
+from oncelog_listener.call import CloseConnection, Session
+from oncelog_listener.cluster import Address
+from oncelog_listener.dispatcher import Dispatcher
 
 st.register_type_strategy(Records, st.binary(max_size=200).map(Records))
 

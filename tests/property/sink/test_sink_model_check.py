@@ -15,6 +15,9 @@ from functools import cache
 from typing import NamedTuple
 
 import pytest
+from tests.unit.sink.sink_shell import QUERY, SINK, nonce, partition
+
+from oncelog.machine import Reply
 from oncelog_coordinator.core.markers import DeliveryOutcome, MarkersDelivered
 from oncelog_coordinator.core.sink import SinkMachine
 from oncelog_coordinator.core.sink_events import (
@@ -29,9 +32,6 @@ from oncelog_coordinator.core.sink_events import (
 )
 from oncelog_coordinator.core.sink_records import Decide, Outcome, encode_sink_record
 from oncelog_coordinator.core.sink_state import markers_wanted
-
-from oncelog.machine import Reply
-from tests.unit.sink.sink_shell import QUERY, SINK, nonce, partition
 
 TASKS = (0, 1)
 BATCH = 0

@@ -2,6 +2,9 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+
+from oncelog.errors import OncelogError
+from oncelog.ids import Partition
 from oncelog_coordinator.core.sink_records import (
     AttemptOpen,
     Branch,
@@ -15,9 +18,6 @@ from oncelog_coordinator.core.sink_records import (
     decode_sink_record,
     encode_sink_record,
 )
-
-from oncelog.errors import OncelogError
-from oncelog.ids import Partition
 
 names = st.text(st.characters(codec="utf-8"), max_size=20)
 nonces = st.binary(min_size=16, max_size=16)

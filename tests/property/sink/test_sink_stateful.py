@@ -11,6 +11,16 @@ from dataclasses import dataclass, field
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.unit.sink.sink_shell import (
+    TIMEOUT_MS,
+    SinkShell,
+    compacted,
+    message,
+    replayed,
+    skip,
+    snapshot,
+)
+
 from oncelog_coordinator.core.markers import DeliveryOutcome, MarkersDelivered
 from oncelog_coordinator.core.sink_events import SinkAnswer
 from oncelog_coordinator.core.sink_limits import SinkLimits
@@ -20,16 +30,6 @@ from oncelog_coordinator.core.sink_records import (
     Outcome,
     SinkHeader,
     decode_sink_record,
-)
-
-from tests.unit.sink.sink_shell import (
-    TIMEOUT_MS,
-    SinkShell,
-    compacted,
-    message,
-    replayed,
-    skip,
-    snapshot,
 )
 
 TASKS = (0, 1)
@@ -71,7 +71,12 @@ class Sinks(RuleBasedStateMachine):
         for pair in self.shell.log[self.seen :]:
             record = decode_sink_record(*pair)
             if isinstance(record, SinkHeader):
+                known = self.generation_of.get(record.query_generation) or record.query_id
+                assert known == record.query_id, "a generation is one query's"
                 self.generation_of[record.query_generation] = record.query_id
+                assert len(set(self.generation_of.values())) == len(self.generation_of), (
+                    "a retired query took the sink back"
+                )
             if isinstance(record, Branch | Decide):
                 self.history.append(record)
         self.seen = len(self.shell.log)
@@ -116,12 +121,20 @@ class Sinks(RuleBasedStateMachine):
         if commits:
             self.commit(index, True)
 
-    @rule(index=st.sampled_from([0, 1]), task=st.sampled_from(TASKS))
-    def run_task(self, index, task):
+    @rule(index=st.sampled_from([0, 1]), task=st.sampled_from(TASKS), seals=st.booleans())
+    def run_task(self, index, task, seals=True):
         producer_id = self.join(index, task, retry=True, adopt=False)
         if producer_id is not None:
             self.add_to(producer_id, f"orders-{task}")
-            self.seal_branch(producer_id, True)
+            if seals:
+                self.seal_branch(producer_id, True)
+
+    @rule(index=st.sampled_from([0, 1]), query=st.sampled_from(QUERIES))
+    def adopt(self, index, query):
+        """A new checkpoint, and a user who allows it to take the sink over."""
+        self.driver_dies(index, query)
+        self.open(index)
+        self.join(index, 0, retry=True, adopt=True)
 
     @rule(
         index=st.sampled_from([0, 1]),
@@ -188,14 +201,18 @@ class Sinks(RuleBasedStateMachine):
         if set(driver.messages) == set(TASKS):
             self.commit_with(driver, driver.batch_id, driver.messages.values(), answer_arrives)
 
-    @rule(data=st.data(), batch_id=st.integers(0, 4))
-    def commit_anything(self, data, batch_id):
-        """Messages that no honest driver would send together."""
-        known = [m for driver in self.drivers for m in driver.messages.values()]
-        if known:
-            picked = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=4))
-            if {m.task_partition for m in picked} >= set(TASKS) or any(m.skipped for m in picked):
-                self.commit_with(None, batch_id, picked, True)
+    @precondition(lambda self: self.branches)
+    @rule(data=st.data(), index=st.sampled_from([0, 1]))
+    def commit_anything(self, data, index):
+        """Messages that no honest driver would send together: not sealed, of other attempts, of one task twice."""
+        driver = self.drivers[index]
+        known = [
+            message(number, producer_id, task, driver.query)
+            for producer_id, (number, task, _, _) in list(self.branches.items())[-4:]
+        ]
+        known += driver.messages.values()
+        picked = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=3))
+        self.commit_with(None, driver.batch_id, picked, True)
 
     def commit_with(self, driver, batch_id, messages, answer_arrives):
         messages = tuple(messages)
@@ -333,5 +350,5 @@ class Sinks(RuleBasedStateMachine):
             assert not branch.partitions or producer_id in self.ended, "a branch hangs"
 
 
-Sinks.TestCase.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+Sinks.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 TestSinks = Sinks.TestCase

@@ -1,10 +1,6 @@
 """AddPartitionsToTxn, every row of facts 8.4 (write) and 8.5 (verify)."""
 
 import pytest
-from oncelog_coordinator.core.txn import TxnConfig
-from oncelog_coordinator.core.txn_events import AddPartitions, TxnTimedOut, VerifyPartitions
-
-from oncelog.ids import Partition
 from tests.unit.coordinator.txn_rows import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -22,6 +18,10 @@ from tests.unit.coordinator.txn_rows import (
     machine_with,
     stored,
 )
+
+from oncelog.ids import Partition
+from oncelog_coordinator.core.txn import TxnConfig
+from oncelog_coordinator.core.txn_events import AddPartitions, TxnTimedOut, VerifyPartitions
 
 IDLE = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
 PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)

@@ -4,13 +4,13 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
+from tests.contracts.shard_storage import until
 
 from oncelog.errors import ErrorCode
 from oncelog.journal import AppendFailed
 from oncelog.journal.memory import MemoryJournal
 from oncelog.machine import CancelTimer, Decision, Reply, Send, SetTimer
 from oncelog.runtime import Driver, DriverStopped, SystemClock
-from tests.contracts.shard_storage import until
 
 
 @dataclass(frozen=True)

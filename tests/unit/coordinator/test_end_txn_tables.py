@@ -1,9 +1,6 @@
 """EndTxn, every row of facts 8.6 (TV1) and 8.7 (TV2)."""
 
 import pytest
-from oncelog_coordinator.core.txn_events import EndTxn
-from oncelog_coordinator.core.txn_state import next_identity
-
 from tests.unit.coordinator.txn_rows import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -18,6 +15,9 @@ from tests.unit.coordinator.txn_rows import (
     machine_with,
     stored,
 )
+
+from oncelog_coordinator.core.txn_events import EndTxn
+from oncelog_coordinator.core.txn_state import next_identity
 
 EVERY_STATE = (EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT)
 

@@ -1,9 +1,6 @@
 """InitProducerId, every row of facts 8.3."""
 
 import pytest
-from oncelog_coordinator.core.init_producer_id import effective_timeout_ms, request_error
-from oncelog_coordinator.core.txn_events import InitProducerId
-
 from tests.unit.coordinator.txn_rows import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -18,6 +15,9 @@ from tests.unit.coordinator.txn_rows import (
     machine_with,
     stored,
 )
+
+from oncelog_coordinator.core.init_producer_id import effective_timeout_ms, request_error
+from oncelog_coordinator.core.txn_events import InitProducerId
 
 IDLE = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
 

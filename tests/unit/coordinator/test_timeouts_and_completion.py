@@ -1,6 +1,24 @@
 """Timeouts, expiry, operators, and what follows a decision (facts 8.8 to 8.11)."""
 
 import pytest
+from tests.unit.coordinator.txn_rows import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    NEW_PID,
+    NOW,
+    ONGOING,
+    ORDERS_0,
+    PID,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    START,
+    Step,
+    machine_with,
+    stored,
+)
+
+from oncelog.machine import CancelTimer
 from oncelog_coordinator.core.markers import (
     MARKER_SENDER,
     TXN_MACHINE,
@@ -19,24 +37,6 @@ from oncelog_coordinator.core.txn_events import (
     TxnTimedOut,
 )
 from oncelog_coordinator.core.txn_state import TxnTombstone
-
-from oncelog.machine import CancelTimer
-from tests.unit.coordinator.txn_rows import (
-    COMPLETE_ABORT,
-    COMPLETE_COMMIT,
-    EMPTY,
-    NEW_PID,
-    NOW,
-    ONGOING,
-    ORDERS_0,
-    PID,
-    PREPARE_ABORT,
-    PREPARE_COMMIT,
-    START,
-    Step,
-    machine_with,
-    stored,
-)
 
 DEADLINE = START + 60_000
 

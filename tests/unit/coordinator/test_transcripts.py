@@ -9,6 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from oncelog.ids import Partition
+from oncelog.machine import CancelTimer, Reply, Send, SetTimer
 from oncelog_coordinator.core.markers import DeliveryOutcome, MarkersDelivered
 from oncelog_coordinator.core.txn import TxnConfig, TxnMachine
 from oncelog_coordinator.core.txn_events import (
@@ -24,9 +27,6 @@ from oncelog_coordinator.core.txn_events import (
 )
 from oncelog_coordinator.core.txn_records import decode_record, encode_record
 from oncelog_coordinator.core.txn_state import TxnTombstone
-
-from oncelog.ids import Partition
-from oncelog.machine import CancelTimer, Reply, Send, SetTimer
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 

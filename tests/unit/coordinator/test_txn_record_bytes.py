@@ -1,6 +1,8 @@
 """`__transaction_state` byte for byte (facts 5.1)."""
 
 import pytest
+
+from oncelog.ids import Partition
 from oncelog_coordinator.core.txn_records import (
     MalformedRecord,
     decode_record,
@@ -10,8 +12,6 @@ from oncelog_coordinator.core.txn_records import (
     value_bytes_estimate,
 )
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState, TxnTombstone
-
-from oncelog.ids import Partition
 
 TIME = 1_700_000_000_000
 EMPTY_V0 = "00000000000000000fa000030000ea6000ffffffff0000018bcfe56800ffffffffffffffff"

@@ -3,11 +3,6 @@
 import time
 
 import pytest
-from oncelog_coordinator.core.id_pattern import compile_id_pattern
-from oncelog_coordinator.core.txn_events import DescribeTransaction, ListTransactions
-from oncelog_coordinator.core.views import split_state_filters
-
-from oncelog.errors import KafkaError
 from tests.unit.coordinator.txn_rows import (
     COMPLETE_COMMIT,
     EMPTY,
@@ -19,6 +14,11 @@ from tests.unit.coordinator.txn_rows import (
     machine_with,
     stored,
 )
+
+from oncelog.errors import KafkaError
+from oncelog_coordinator.core.id_pattern import compile_id_pattern
+from oncelog_coordinator.core.txn_events import DescribeTransaction, ListTransactions
+from oncelog_coordinator.core.views import split_state_filters
 
 
 def machine():

@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-from oncelog_coordinator.core.txn import TxnConfig, TxnMachine
-from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState
-
 from oncelog.ids import Partition
 from oncelog.machine import Reply, Send, SetTimer
+from oncelog_coordinator.core.txn import TxnConfig, TxnMachine
+from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState
 
 NOW = 1_000_000
 START = 900_000

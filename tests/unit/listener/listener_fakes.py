@@ -8,10 +8,6 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from oncelog_listener.cluster import Cluster
-from oncelog_listener.settings import ListenerSettings
-from oncelog_listener.wiring import build_listener
-
 from oncelog.api.v1 import controller_pb2, coordinator_pb2, storage_pb2
 from oncelog.errors import ErrorCode
 from oncelog.protocol.frames import (
@@ -26,9 +22,13 @@ from oncelog.record.batch import read_header, stamp
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataFollower
+from oncelog_listener.cluster import Cluster
+from oncelog_listener.settings import ListenerSettings
+from oncelog_listener.wiring import build_listener
 
 NODE_ID = 1
 PARTITIONS_MAX = 1_000
+IMAGE_LAG_S = 0.01
 
 
 class FakeRole:
@@ -88,7 +88,7 @@ class FakeStorage(FakeRole):
         self.fetches_waiting += 1
         try:
             async with asyncio.timeout(request.max_wait_ms / 1000):
-                while self._readable(request) < max(1, request.min_bytes):
+                while request.max_wait_ms and self._readable(request) < max(1, request.min_bytes):
                     await self.appended.wait()
         except TimeoutError:
             pass
@@ -228,15 +228,16 @@ class FakeController(FakeRole):
     def __init__(self, metadata):
         super().__init__()
         self.metadata = metadata
+        self.metadata_offset = metadata.image.metadata_offset
 
     def change(self, **delta):
-        offset = self.metadata.image.metadata_offset + 1
-        self.metadata.take(
-            controller_pb2.MetadataUpdate(
-                metadata_offset=offset, delta=controller_pb2.MetadataDelta(**delta)
-            )
+        """Decided now, in the image a moment later, as a stream brings it."""
+        self.metadata_offset += 1
+        update = controller_pb2.MetadataUpdate(
+            metadata_offset=self.metadata_offset, delta=controller_pb2.MetadataDelta(**delta)
         )
-        return offset
+        asyncio.get_running_loop().call_later(IMAGE_LAG_S, self.metadata.take, update)
+        return self.metadata_offset
 
     async def CreateTopics(self, request, context):
         if (canned := self.take("CreateTopics", request)) is not None:
@@ -379,7 +380,7 @@ class WireClient:
     async def connect(port, host="127.0.0.1"):
         return WireClient(*await asyncio.open_connection(host, port))
 
-    def send(self, api_key, version, **fields):
+    def send(self, api_key, version, /, **fields):
         """Send a request of these fields; the schema, to read the answer with."""
         schema = schema_of(api_key, version)
         self.correlation_id += 1
@@ -399,7 +400,7 @@ class WireClient:
         position = 5 if APIS[schema.api_key].response_has_tags(schema.version) else 4
         return read_correlation_id(frame), schema.read_response(frame, position)
 
-    async def call(self, api_key, version, **fields):
+    async def call(self, api_key, version, /, **fields):
         schema = self.send(api_key, version, **fields)
         correlation_id, response = await self.receive(schema)
         assert correlation_id == self.correlation_id

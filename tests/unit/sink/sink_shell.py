@@ -6,6 +6,8 @@ it, compacted or not) into a new machine and lets out what `resume` owes.
 
 from dataclasses import replace
 
+from oncelog.ids import Millis, Partition, ProducerEpoch, ProducerId, Sequence
+from oncelog.machine import CancelTimer, Reply, Send, SetTimer
 from oncelog_coordinator.core.markers import MARKER_SENDER, DeliveryOutcome, MarkersDelivered
 from oncelog_coordinator.core.sink import SinkMachine
 from oncelog_coordinator.core.sink_events import (
@@ -20,9 +22,6 @@ from oncelog_coordinator.core.sink_events import (
 )
 from oncelog_coordinator.core.sink_limits import DEFAULT_LIMITS
 from oncelog_coordinator.core.sink_records import decode_sink_record, encode_sink_record
-
-from oncelog.ids import Millis, Partition, ProducerEpoch, ProducerId, Sequence
-from oncelog.machine import CancelTimer, Reply, Send, SetTimer
 
 SINK = "pay"
 QUERY = "query-1"

@@ -3,6 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from tests.unit.sink.sink_shell import SinkShell, nonce
+
+from oncelog.errors import ErrorCode
 from oncelog_coordinator.core.markers import (
     SINK_MACHINE,
     DecisionKey,
@@ -21,9 +24,6 @@ from oncelog_coordinator.core.sink_events import (
     SinkAnswer,
 )
 from oncelog_coordinator.core.sink_limits import DEFAULT_LIMITS
-
-from oncelog.errors import ErrorCode
-from tests.unit.sink.sink_shell import SinkShell, nonce
 
 OPEN = OpenAttempt(1, "pay", nonce(1), 0)
 JOIN = JoinAttempt(1, "pay", nonce(1), "q", "r", 0, 0, 0)

@@ -1,11 +1,8 @@
 """Opening, joining, adding partitions, sealing, aborting: one test a row of their tables."""
 
-import pytest
-from oncelog_coordinator.core.sink_events import SinkAnswer
+from dataclasses import replace
 
-from oncelog.errors import ErrorCode
-from oncelog.ids import branch_transactional_id, shard_name_of
-from oncelog.machine import SetTimer
+import pytest
 from tests.unit.sink.sink_shell import (
     MINUTE_MS,
     QUERY,
@@ -15,6 +12,11 @@ from tests.unit.sink.sink_shell import (
     nonce,
     partition,
 )
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import branch_transactional_id, shard_name_of
+from oncelog.machine import SetTimer
+from oncelog_coordinator.core.sink_events import SinkAnswer
 
 
 def opened(number=1):
@@ -253,6 +255,22 @@ def test_decision_of_the_old_query_completes_after_the_adoption_and_does_not_cou
     assert all(marker.commit for marker in wanted.markers)
     assert shell.describe().last_committed_batch_id == -1
     assert [a.nonce for a in shell.describe().attempts] == [nonce(2)]
+
+
+def test_window_of_the_old_query_does_not_leak_into_the_new_ones():
+    shell = SinkShell()
+    shell.committed(1, 40)
+    shell.deliver()
+    shell.open(2)
+    won = shell.task(2, 0, query_id="query-2", adopt_query=True)
+    shell.commit(0, replace(won, query_id="query-2"))
+    shell.deliver()
+    shell.restart()
+    described = shell.describe()
+    assert described.last_committed_batch_id == 0
+    assert [d.batch_id for d in described.decisions] == [0]
+    shell.open(3)
+    assert shell.join(3, 1, query_id="query-2").answer is SinkAnswer.OK
 
 
 def test_flag_to_adopt_does_nothing_for_the_query_that_owns_the_sink():

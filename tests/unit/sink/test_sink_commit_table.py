@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from oncelog_coordinator.core.sink_events import SinkAnswer
-from oncelog_coordinator.core.sink_records import Decide, decode_sink_record
+from tests.unit.sink.sink_shell import SinkShell, message, nonce, partition, skip
 
 from oncelog.errors import ErrorCode
-from tests.unit.sink.sink_shell import SinkShell, message, nonce, partition, skip
+from oncelog_coordinator.core.sink_events import SinkAnswer
+from oncelog_coordinator.core.sink_records import Decide, decode_sink_record
 
 
 def decides(shell):

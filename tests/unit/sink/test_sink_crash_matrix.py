@@ -1,12 +1,12 @@
 """The crash matrix of docs/architecture/spark-sink.md, row by row, at the coordinator."""
 
 import pytest
+from tests.unit.sink.sink_shell import TIMEOUT_MS, SinkShell, compacted, nonce, skip, snapshot
+
+from oncelog.errors import ErrorCode
 from oncelog_coordinator.core.markers import DeliveryOutcome
 from oncelog_coordinator.core.sink_events import OpenAttempt, SinkAnswer
 from oncelog_coordinator.core.sink_records import SinkRecordType
-
-from oncelog.errors import ErrorCode
-from tests.unit.sink.sink_shell import TIMEOUT_MS, SinkShell, compacted, nonce, skip, snapshot
 
 
 def outcomes(shell):

@@ -1,6 +1,9 @@
 """The bytes of the five record types: golden, so that a change of layout is a change of version."""
 
 import pytest
+
+from oncelog.errors import OncelogError
+from oncelog.ids import Partition
 from oncelog_coordinator.core.sink_records import (
     AttemptOpen,
     Branch,
@@ -14,9 +17,6 @@ from oncelog_coordinator.core.sink_records import (
     decode_sink_record,
     encode_sink_record,
 )
-
-from oncelog.errors import OncelogError
-from oncelog.ids import Partition
 
 NONCE = bytes(range(16))
 NONCE_HEX = NONCE.hex()

@@ -1,0 +1,53 @@
+"""A deadline that costs nothing when the answer is there at once.
+
+In one process most calls between roles end without ever waiting. `asyncio.timeout` would arm and disarm a timer for
+each; here the call is started first, and the timer is armed only when it really waits.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from typing import Any, TypeVar
+
+AnswerT = TypeVar("AnswerT")
+
+
+async def answer_within(call: Any, timeout_s: float) -> Any:
+    """What awaiting `call` returns. Raises TimeoutError after `timeout_s`, and what the call raises.
+
+    Anything awaitable may be given; only a coroutine can be started before the timer.
+    """
+    if not asyncio.iscoroutine(call):
+        async with asyncio.timeout(timeout_s):
+            return await call
+    try:
+        waits_for = call.send(None)
+    except StopIteration as done:
+        return done.value
+    async with asyncio.timeout(timeout_s):
+        return await _Started(call, waits_for)
+
+
+class _Started:
+    """The rest of a coroutine that has already yielded once: what it waits for is yielded again, to the task."""
+
+    __slots__ = ("_call", "_waits_for")
+
+    def __init__(self, call: Coroutine[Any, Any, Any], waits_for: Any) -> None:
+        self._call = call
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        call, waits_for = self._call, self._waits_for
+        try:
+            while True:
+                try:
+                    sent = yield waits_for
+                except GeneratorExit:
+                    call.close()
+                    raise
+                except BaseException as error:
+                    waits_for = call.throw(error)
+                else:
+                    waits_for = call.send(sent)
+        except StopIteration as done:
+            return done.value

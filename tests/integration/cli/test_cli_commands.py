@@ -1,0 +1,261 @@
+"""The commands against a running `oncelog up`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from confluent_kafka import Producer
+
+ONCELOG = [sys.executable, "-m", "oncelog_server"]
+DEADLINE_S = 30
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    data = tmp_path_factory.mktemp("server") / "data"
+    command = [*ONCELOG, "up", "--data", str(data), "--port", "0", "--gateway-port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        addresses = {}
+        for line in process.stdout:
+            words = line.split()
+            if line.startswith("  Kafka clients"):
+                addresses["bootstrap"] = words[-1]
+            elif line.startswith("  REST"):
+                addresses["gateway"] = words[-1]
+            elif line.startswith("Ctrl-C"):
+                break
+        assert set(addresses) == {"bootstrap", "gateway"}, "it ended instead of starting"
+        yield addresses
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0
+
+
+@pytest.fixture
+def oncelog(server):
+    environment = {
+        **os.environ,
+        "ONCELOG_BOOTSTRAP": server["bootstrap"],
+        "ONCELOG_GATEWAY": server["gateway"],
+    }
+
+    def call(*arguments, stdin="", code=0):
+        done = subprocess.run(
+            [*ONCELOG, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == code, (arguments, done.stdout, done.stderr)
+        return done.stdout if code == 0 else done.stderr
+
+    call.environment = environment
+    return call
+
+
+@pytest.fixture
+def topic(oncelog, request):
+    name = request.node.name.removeprefix("test_")[:60]
+    oncelog("topics", "create", name, "--partitions", "2")
+    yield name
+    oncelog("topics", "delete", name, "--yes")
+
+
+def records(oncelog, topic, *options):
+    lines = oncelog("consume", topic, "--output", "json", *options).splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_topics_live_through_every_command(oncelog):
+    oncelog("topics", "create", "cycle", "--config", "retention.ms=1000")
+    assert "exists already" in oncelog("topics", "create", "cycle", code=1)
+    oncelog("topics", "create", "cycle", "--if-not-exists")
+    assert "cycle" in oncelog("topics", "list")
+    assert {
+        "name": "cycle",
+        "partitions": 1,
+        "replication_factor": 1,
+        "internal": False,
+    } in json.loads(oncelog("topics", "list", "--output", "json"))
+    oncelog("topics", "add-partitions", "cycle", "3")
+    described = json.loads(oncelog("--output", "json", "topics", "describe", "cycle"))
+    assert described["configs"] == {"retention.ms": "1000"}
+    assert [one["partition"] for one in described["partitions"]] == [0, 1, 2]
+    oncelog(
+        "topics", "configs", "cycle", "--set", "cleanup.policy=compact", "--unset", "retention.ms"
+    )
+    described = json.loads(oncelog("topics", "describe", "cycle", "-o", "json"))
+    assert described["configs"] == {"cleanup.policy": "compact"}
+    assert "retention.ms" in oncelog(
+        "topics", "configs", "cycle", "--set", "retention.ms=soon", code=1
+    )
+    assert "Aborted" in oncelog("topics", "delete", "cycle", code=1)
+    oncelog("topics", "delete", "cycle", "--yes")
+    for command in (
+        ["describe", "cycle"],
+        ["delete", "cycle", "-y"],
+        ["configs", "cycle"],
+        ["add-partitions", "cycle", "9"],
+    ):
+        assert "oncelog topics create cycle" in oncelog("topics", *command, code=1)
+
+
+def test_an_unknown_topic_ends_at_once_and_is_not_made(oncelog):
+    for command in (["consume", "ghost"], ["produce", "ghost"], ["consume", "ghost", "--follow"]):
+        assert "there is no topic 'ghost'" in oncelog(*command, code=1)
+    assert "no topic 'ghost'" in oncelog("partitions", "ghost", code=1)
+    assert "ghost" not in oncelog("topics", "list")
+
+
+def test_lines_come_back_with_keys_headers_and_offsets(oncelog, topic, tmp_path):
+    file = tmp_path / "lines"
+    file.write_bytes("a=1\nb=x=y\r\n=ü\n".encode())
+    oncelog(
+        "produce",
+        topic,
+        "--file",
+        str(file),
+        "--key-separator",
+        "=",
+        "--header",
+        "from=file",
+        "--partition",
+        "1",
+    )
+    found = records(oncelog, topic)
+    assert [(one["key"], one["value"], one["offset"]) for one in found] == [
+        ("a", "1", 0),
+        ("b", "x=y", 1),
+        ("", "ü", 2),
+    ]
+    assert found[0]["headers"] == [{"name": "from", "value": "file"}]
+    assert found[0]["partition"] == 1
+    assert [
+        one["value"] for one in records(oncelog, topic, "--offset", "2", "--partition", "1")
+    ] == ["ü"]
+    assert len(records(oncelog, topic, "--max-messages", "2")) == 2
+    assert oncelog("consume", topic, "--values-only").splitlines() == ["1", "x=y", "ü"]
+    assert oncelog("consume", topic, "-n", "1") == f"{topic}-1@0\ta\t1\n"
+    assert "line 1 has no key separator" in oncelog(
+        "produce", topic, "--key-separator", ":", stdin="no\n", code=1
+    )
+    assert "partitions are 0 to 1" in oncelog("consume", topic, "--partition", "7", code=1)
+
+
+def test_a_file_is_one_transaction_or_several(oncelog, topic):
+    lines = "".join(f"{number}\n" for number in range(10))
+    told = oncelog(
+        "produce", topic, "--transactional-id", "batches", "--batch", "4", stdin=lines, code=0
+    )
+    assert "in 3 transactions" in told
+    told = json.loads(
+        oncelog("produce", topic, "--transactional-id", "batches", "-o", "json", stdin=lines)
+    )
+    assert told == {"topic": topic, "records": 10, "transactions_committed": 1}
+    assert len(records(oncelog, topic)) == 20
+
+
+def test_a_bad_line_aborts_its_transaction_and_keeps_those_before(oncelog, topic):
+    lines = "a=1\nb=2\nc=3\nbad\n"
+    error = oncelog(
+        "produce",
+        topic,
+        "--transactional-id",
+        "bad",
+        "--batch",
+        "2",
+        "--key-separator",
+        "=",
+        stdin=lines,
+        code=1,
+    )
+    assert "transaction aborted; 2 records were committed before" in error
+    assert sorted(one["value"] for one in records(oncelog, topic)) == ["1", "2"]
+
+
+def test_an_open_transaction_is_seen_protected_and_ended(oncelog, topic, server):
+    producer = Producer(
+        {"bootstrap.servers": server["bootstrap"], "transactional.id": "stuck/one", "log_level": 0}
+    )
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    producer.produce(topic, b"pending", partition=0)
+    assert producer.flush(10) == 0
+    listed = json.loads(
+        oncelog(
+            "transactions", "list", "--state", "Ongoing", "--id-pattern", "stuck/*", "-o", "json"
+        )
+    )
+    assert [one["transactional_id"] for one in listed] == ["stuck/one"]
+    described = json.loads(oncelog("transactions", "describe", "stuck/one", "-o", "json"))
+    assert described["partitions"] == [{"topic": topic, "partition": 0, "start_offset": 0}]
+    holder = json.loads(oncelog("partitions", topic, "-o", "json"))[0]["lso_holder"]
+    assert (holder["transactional_id"], holder["hanging"]) == ("stuck/one", False)
+    assert "stuck/one, Ongoing" in " ".join(oncelog("partitions", topic).split())
+    assert "Nothing hangs" in oncelog("transactions", "find-hanging")
+    where = ["--topic", topic, "--partition", "0", "--start-offset", "0"]
+    assert "transactions terminate" in oncelog("transactions", "abort", *where, "--execute", code=1)
+    producers = json.loads(oncelog("transactions", "describe-producers", *where[:4], "-o", "json"))
+    assert producers[0]["current_txn_start_offset"] == 0
+    assert records(oncelog, topic) == []
+    assert "Ongoing" in oncelog("transactions", "terminate", "stuck/one", "--dry-run")
+    oncelog("transactions", "terminate", "stuck/one", "--yes")
+    deadline = time.monotonic() + DEADLINE_S
+    while json.loads(oncelog("partitions", topic, "-o", "json"))[0]["lso_lag"]:
+        assert time.monotonic() < deadline
+    assert "no transaction is open" in oncelog("transactions", "abort", *where, code=1)
+    state = json.loads(oncelog("transactions", "describe", "stuck/one", "-o", "json"))["state"]
+    assert state in ("PrepareAbort", "CompleteAbort")
+
+
+def test_following_shows_what_comes_and_ctrl_c_is_clean(oncelog, topic):
+    command = [*ONCELOG, "consume", topic, "--follow", "--from-beginning", "--values-only"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=oncelog.environment
+    ) as process:
+        oncelog("produce", topic, stdin="first\n")
+        assert process.stdout.readline() == "first\n"
+        oncelog("produce", topic, stdin="second\n")
+        assert process.stdout.readline() == "second\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 130
+        assert process.stderr.read() == ""
+
+
+def test_a_reader_that_leaves_early_is_no_error(oncelog, topic):
+    oncelog("produce", topic, stdin="line\n" * 20_000)
+    command = [*ONCELOG, "consume", topic]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=oncelog.environment
+    ) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        process.wait(DEADLINE_S)
+        assert process.stderr.read() == b""
+
+
+def test_ctrl_c_aborts_what_is_being_produced(oncelog, topic):
+    command = [*ONCELOG, "produce", topic, "--transactional-id", "interrupted"]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=oncelog.environment,
+    ) as process:
+        process.stdin.write("one\n")
+        process.stdin.flush()
+        deadline = time.monotonic() + DEADLINE_S
+        while not records(oncelog, topic, "--isolation", "read_uncommitted"):
+            assert time.monotonic() < deadline
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 130
+        assert "transaction aborted" in process.stderr.read()
+    assert records(oncelog, topic) == []

@@ -1,0 +1,251 @@
+"""Starting, stopping, probes, metrics, pages, topics."""
+
+import asyncio
+import socket
+import sys
+
+import pytest
+from tests.integration.gateway.gateway_cluster import gateway_cluster
+
+from oncelog.api.v1 import coordinator_pb2
+from oncelog.errors import ErrorCode, OncelogError
+from oncelog_gateway.settings import GatewaySettings
+from oncelog_gateway.wiring import build_gateway
+
+
+def run(tmp_path, scenario, **settings):
+    async def go():
+        async with gateway_cluster(tmp_path, **settings) as cluster:
+            await scenario(cluster)
+
+    asyncio.run(go())
+
+
+def test_a_port_in_use_is_named_with_the_way_out():
+    async def scenario():
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            gateway = build_gateway(GatewaySettings(port=port), None, None)
+            with pytest.raises(OncelogError, match=f"port {port} .* in use; .*--gateway-port"):
+                await gateway.start()
+
+    asyncio.run(scenario())
+
+
+def test_an_address_that_is_not_here_is_named():
+    async def scenario():
+        gateway = build_gateway(GatewaySettings(host="nowhere.invalid", port=0), None, None)
+        with pytest.raises(OncelogError, match=r"nowhere\.invalid.*--host"):
+            await gateway.start()
+
+    asyncio.run(scenario())
+
+
+def test_nothing_is_imported_before_somebody_connects(tmp_path):
+    script = (
+        "import asyncio, sys\n"
+        "from oncelog_gateway.settings import GatewaySettings\n"
+        "from oncelog_gateway.wiring import build_gateway\n"
+        "async def go():\n"
+        "    gateway = build_gateway(GatewaySettings(port=0), None, None)\n"
+        "    await gateway.start()\n"
+        "    assert gateway.port > 0\n"
+        "    await gateway.stop()\n"
+        "asyncio.run(go())\n"
+        "assert not {'fastapi', 'uvicorn', 'jinja2', 'prometheus_client', 'grpc'} & set(sys.modules)\n"
+    )
+
+    async def scenario():
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, cwd=tmp_path)
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+
+    asyncio.run(scenario())
+
+
+def test_stopping_does_not_wait_for_idle_or_hanging_clients(tmp_path):
+    async def scenario():
+        async with gateway_cluster(
+            tmp_path, call_timeout_ms=60_000, shutdown_timeout_ms=1_000
+        ) as cluster:
+            cluster.coordinator.is_silent = True
+            _, idle = await asyncio.open_connection("127.0.0.1", cluster.port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", cluster.port)
+            writer.write(b"GET /v1/transactions HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await cluster.get("/health")).status == 200
+        assert await reader.read() is not None
+        writer.close()
+        idle.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 15))
+
+
+def test_probes_tell_alive_from_ready(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        assert (await cluster.get("/health")).json == {"status": "alive"}
+        assert (await cluster.get("/ready")).json["ready"] is True
+        cluster.coordinator.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        answer = await cluster.get("/ready")
+        assert answer.status == 503
+        assert {check["name"]: check["ok"] for check in answer.json["checks"]} == {
+            "metadata": True,
+            "storage": True,
+            "coordinator": False,
+        }
+        answer = await cluster.get("/v1/transactions")
+        assert (answer.status, answer.json["kafka_error_code"]) == (503, 14)
+        assert answer.headers["retry-after"] == "1"
+
+    run(tmp_path, scenario)
+
+
+def test_metrics_follow_the_cluster_and_the_requests(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        cluster.coordinator.put("pay", producer_id=1, partitions=[("orders", 0)])
+        cluster.storage.open_transaction("orders", 0, producer_id=2, start_offset=40)
+        await cluster.get("/v1/transactions/nobody")
+        text = (await cluster.get("/metrics")).body.decode()
+        for line in (
+            'oncelog_transactions{state="Ongoing"} 1.0',
+            "oncelog_late_transactions 1.0",
+            'oncelog_partition_lso_lag{partition="0",topic="orders"} 60.0',
+            'oncelog_partition_lso_held_by_hanging_transaction{partition="0",topic="orders"} 1.0',
+            'route="/v1/transactions/{transactional_id:path}",status="404"} 1.0',
+        ):
+            assert line in text, line
+        cluster.storage.is_silent = cluster.coordinator.is_silent = True
+        text = (await cluster.get("/metrics")).body.decode()
+        assert "oncelog_coordinators_silent 1.0" in text
+        assert 'oncelog_partition_lso_lag{partition="0",topic="orders"}' not in text
+
+    run(tmp_path, scenario, call_timeout_ms=300)
+
+
+def test_partitions_beyond_the_limit_have_no_series(tmp_path):
+    async def scenario(cluster):
+        text = (await cluster.get("/metrics")).body.decode()
+        assert "oncelog_partitions_not_shown 97.0" in text
+        assert text.count("oncelog_partition_log_end_offset{") == 3
+
+    run(tmp_path, scenario, metrics_partitions_max=3)
+
+
+def test_pages_escape_what_clients_named(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        cluster.coordinator.put(
+            "<script>alert(1)</script>", producer_id=1, partitions=[("orders", 0)]
+        )
+        cluster.storage.open_transaction("orders", 0, producer_id=2, start_offset=40)
+        answer = await cluster.get("/")
+        page = answer.body.decode()
+        assert answer.status == 200
+        assert "<script>" not in page
+        assert "&lt;script&gt;alert(1)" in page
+        assert "orders-0 is stuck at offset 40" in page
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        reference = (await cluster.get("/docs")).body.decode()
+        for path in (
+            "/v1/transactions/abort",
+            "/v1/partitions/{topic}/{partition}",
+            "start_offset",
+        ):
+            assert path in reference
+        assert "https://" not in page + reference
+
+    run(tmp_path, scenario)
+
+
+def test_pages_are_shown_when_no_role_answers(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        cluster.storage.is_silent = cluster.coordinator.is_silent = True
+        page = (await cluster.get("/")).body.decode()
+        assert "A coordinator did not answer" in page
+        assert "REQUEST_TIMED_OUT" in page
+
+    run(tmp_path, scenario, call_timeout_ms=50)
+
+
+def test_topics_are_made_described_and_deleted(tmp_path):
+    async def scenario(cluster):
+        body = {"name": "a.b", "partitions": 2, "configs": {"cleanup.policy": ["compact"]}}
+        shown = await cluster.post("/v1/topics", {**body, "validate_only": True})
+        assert (shown.status, shown.json["topic_id"]) == (201, None)
+        assert (await cluster.get("/v1/topics/a.b")).status == 404
+        made = await cluster.post("/v1/topics", body)
+        assert made.headers["location"] == "/v1/topics/a.b"
+        again = await cluster.post("/v1/topics", body)
+        assert (again.status, again.json["kafka_error_name"]) == (409, "TOPIC_ALREADY_EXISTS")
+        detail = (await cluster.get("/v1/topics/a.b")).json
+        assert (detail["partition_count"], detail["configs"]) == (2, {"cleanup.policy": "compact"})
+        assert {"name", "value", "is_default", "doc"} == set(detail["all_configs"][0])
+        listed = (await cluster.get("/v1/topics?internal=false")).json
+        assert [one["name"] for one in listed["topics"]] == ["a.b"]
+        assert (await cluster.request("DELETE", "/v1/topics/a.b")).status == 204
+        assert (await cluster.get("/v1/topics?internal=false")).json["total"] == 0
+        assert (await cluster.request("DELETE", "/v1/topics/a.b")).status == 404
+        refused = await cluster.request("DELETE", "/v1/topics/__transaction_state")
+        assert refused.status == 409
+
+    run(tmp_path, scenario)
+
+
+def test_the_cluster_and_a_sink_are_described(tmp_path):
+    async def scenario(cluster):
+        status = (await cluster.get("/v1/cluster")).json
+        assert status["features"]["transaction.version"] == 2
+        assert status["nodes"][0]["roles"] == ["storage", "coordinator", "listener"]
+        assert (await cluster.get("/v1/sinks/revenue/daily")).status == 404
+        cluster.coordinator.sinks["revenue/daily"] = coordinator_pb2.DescribeSinkResponse(
+            sink="revenue/daily",
+            query_id="q",
+            last_committed_batch_id=-1,
+            attempts=[
+                coordinator_pb2.DescribeSinkResponse.Attempt(
+                    nonce=b"\x01\xff",
+                    batch_id=3,
+                    state="Open",
+                    branches=[coordinator_pb2.DescribeSinkResponse.Branch(producer_id=9)],
+                )
+            ],
+        )
+        sink = (await cluster.get("/v1/sinks/revenue/daily")).json
+        assert sink["last_committed_batch_id"] is None
+        assert sink["attempts"][0]["nonce"] == "01ff"
+        assert sink["attempts"][0]["branches"][0]["producer_id"] == 9
+
+    run(tmp_path, scenario)
+
+
+def test_a_page_of_another_site_changes_nothing(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        cluster.coordinator.put("pay", producer_id=1, partitions=[("orders", 0)])
+        path = "/v1/transactions/pay/terminate"
+        answer = await cluster.request("POST", path, headers={"Origin": "https://example.org"})
+        assert answer.status == 403
+        assert cluster.coordinator.transactions["pay"].state == "Ongoing"
+        answer = await cluster.request("POST", path, headers={"Origin": cluster.url})
+        assert answer.status == 200
+
+    run(tmp_path, scenario)
+
+
+def test_what_is_not_json_or_too_large_is_refused(tmp_path):
+    async def scenario(cluster):
+        answer = await cluster.post("/v1/topics", b"{")
+        assert (answer.status, answer.headers["content-type"]) == (422, "application/problem+json")
+        answer = await cluster.post("/v1/topics", b'{"name": "\\ud800"}')
+        assert answer.status == 422
+        answer = await cluster.post("/v1/topics", b" " * 2000)
+        assert answer.status == 413
+        answer = await cluster.get("/v2/topics")
+        assert (answer.status, answer.json["title"]) == (404, "Not Found")
+        answer = await cluster.request("PATCH", "/v1/topics")
+        assert (answer.status, answer.headers["allow"]) == (405, "GET, POST")
+
+    run(tmp_path, scenario, request_bytes_max=1024)

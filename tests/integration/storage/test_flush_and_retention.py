@@ -1,0 +1,267 @@
+"""When records are synced, and when they are deleted."""
+
+import asyncio
+import shutil
+import threading
+
+import pytest
+from tests.integration.storage.partition_log_at import append, new_log
+from tests.integration.storage.storage_node import NOW, batch, running, topic, txn_batch, until
+
+from oncelog_storage import log_checkpoint
+
+
+class Disk:
+    """The real sync, counted, and held back while `held` is not set."""
+
+    def __init__(self):
+        self.paths = []
+        self.held = threading.Event()
+        self.held.set()
+        self.error = None
+
+    def sync(self, paths):
+        self.held.wait(10)
+        if self.error is not None:
+            raise self.error
+        log_checkpoint.sync_logs(paths)
+        self.paths += paths
+
+
+@pytest.fixture
+def synced():
+    disk = Disk()
+    yield disk
+    disk.held.set()
+
+
+def log_syncs(synced):
+    return synced.paths
+
+
+def test_by_default_an_answer_does_not_wait_for_a_sync(tmp_path, synced):
+    async def scenario():
+        async with running(tmp_path, topic("orders"), sync=synced.sync) as node:
+            assert (await node.produce("orders", batch())).error_code == 0
+            assert log_syncs(synced) == []
+
+    asyncio.run(scenario())
+
+
+def test_flush_policy_always_syncs_before_the_answer_and_before_anyone_reads(tmp_path, synced):
+    async def scenario():
+        async with running(
+            tmp_path, topic("orders"), sync=synced.sync, flush_policy="always"
+        ) as node:
+            synced.held.clear()
+            sent = [
+                asyncio.create_task(node.produce("orders", batch(), acks=acks))
+                for acks in (1, -1, -1)
+            ]
+            await until(lambda: node.role.servicer is not None)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert not any(task.done() for task in sent)
+            waiting = await node.fetch("orders", 0)
+            assert (waiting.high_watermark, waiting.records) == (0, b"")
+            assert (await node.describe("orders")).log_end_offset == 3
+            synced.held.set()
+            assert [(await task).base_offset for task in sent] == [0, 1, 2]
+            assert 1 <= len(log_syncs(synced)) <= 2, "appends share a sync"
+            assert (await node.fetch("orders", 0)).high_watermark == 3
+
+    asyncio.run(scenario())
+
+
+def test_under_always_a_marker_holds_the_lso_until_it_is_synced(tmp_path, synced):
+    async def scenario():
+        async with running(
+            tmp_path, topic("orders"), sync=synced.sync, flush_policy="always"
+        ) as node:
+            await node.produce("orders", txn_batch(9, 0), transactional_id="pay")
+            synced.held.clear()
+            marking = asyncio.create_task(node.mark("orders", (9, 0, True)))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert (await node.describe("orders")).last_stable_offset == 0
+            synced.held.set()
+            assert await marking == [0]
+            assert (await node.describe("orders")).last_stable_offset == 2
+
+    asyncio.run(scenario())
+
+
+def test_flush_messages_syncs_with_every_so_many_records(tmp_path, synced):
+    async def scenario():
+        async with running(tmp_path, topic("orders", flush_messages=3), sync=synced.sync) as node:
+            for expected in (0, 0, 1, 1, 1, 2):
+                await node.produce("orders", batch())
+                assert len(log_syncs(synced)) == expected
+
+    asyncio.run(scenario())
+
+
+def test_flush_ms_syncs_soon_after_an_append(tmp_path, synced):
+    async def scenario():
+        async with running(tmp_path, topic("orders", flush_ms=20), sync=synced.sync) as node:
+            await node.produce("orders", batch())
+            assert log_syncs(synced) == []
+            await until(lambda: len(log_syncs(synced)) == 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_failed_sync_takes_the_partition_offline(tmp_path, synced):
+    async def scenario():
+        topics = [topic("orders"), topic("fine")]
+        async with running(tmp_path, *topics, sync=synced.sync, flush_policy="always") as node:
+            synced.error = OSError(5, "Input/output error")
+            answer = await node.produce("orders", batch())
+            synced.error = None
+            assert answer.error_code == 56
+            assert (await node.fetch("orders", 0)).error_code == 56
+            assert (await node.produce("fine", batch())).error_code == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_checkpoint_syncs_the_log_before_it_moves_the_recovery_point(tmp_path, synced):
+    log = new_log(tmp_path / "orders-0")
+    append(log, batch())
+    taken = log_checkpoint.prepare(log)
+    log_checkpoint.write(taken, synced.sync)
+    assert log_syncs(synced) == [log.segments[0].log_path]
+    assert log.recovery_point == 0
+    log_checkpoint.finish(log, taken)
+    assert log.recovery_point == 1
+
+
+def retained(tmp_path, age_ms, **config):
+    """(log start, log end, segments) of ten records, 100 ms apart, after retention ran at `age_ms`."""
+
+    async def scenario():
+        config.setdefault("segment_bytes", 1024)
+        async with running(tmp_path, topic("orders", file_delete_delay_ms=0, **config)) as node:
+            for index in range(10):
+                records = batch(value=b"x" * 400, timestamp=NOW + 100 * index)
+                assert (await node.produce("orders", records)).error_code == 0
+            node.clock.time = NOW + age_ms
+            await node.role.maintenance.enforce_retention()
+            described = await node.describe("orders")
+            assert (await node.list_offset("orders", -2)).offset == described.log_start_offset
+            on_disk = len(list((tmp_path / "orders-0").glob("*.log")))
+            assert on_disk == len(list((tmp_path / "orders-0").glob("*.log*")))
+            return described.log_start_offset, described.log_end_offset, described.segment_count
+
+    return asyncio.run(scenario())
+
+
+def test_retention_by_time_deletes_whole_segments_that_are_too_old(tmp_path):
+    assert retained(tmp_path / "none", 1000, retention_ms=1000) == (0, 10, 5)
+    assert retained(tmp_path / "some", 1500, retention_ms=1000) == (4, 10, 3)
+    assert retained(tmp_path / "all", 5000, retention_ms=1000)[:2] == (10, 10)
+    assert retained(tmp_path / "never", 10**12, retention_ms=-1) == (0, 10, 5)
+
+
+def test_retention_by_size_keeps_at_least_so_many_bytes(tmp_path):
+    assert retained(tmp_path / "some", 0, retention_bytes=2000) == (4, 10, 3)
+    assert retained(tmp_path / "newest", 0, retention_bytes=0) == (8, 10, 1)
+
+
+def test_a_compacted_topic_is_not_deleted_by_age(tmp_path):
+    assert retained(tmp_path, 10**12, retention_ms=1, cleanup_policy="compact") == (0, 10, 5)
+
+
+def test_segment_ms_rolls_by_the_records_own_time(tmp_path):
+    log = new_log(tmp_path / "orders-0", segment_ms=1000)
+    for timestamp in (0, 500, 1000, 1001, 1500):
+        append(log, batch(timestamp=NOW + timestamp))
+    assert [segment.base_offset for segment in log.segments] == [0, 3]
+
+
+def test_deleting_old_segments_keeps_what_is_known_of_their_producers(tmp_path):
+    """Facts 9: deleting segments does not remove producers."""
+
+    async def scenario():
+        config = {"segment_bytes": 1024, "retention_ms": 1000, "file_delete_delay_ms": 0}
+        async with running(tmp_path, topic("orders", **config)) as node:
+            sent = batch(value=b"x" * 900, producer_id=5, producer_epoch=0, base_sequence=0)
+            await node.produce("orders", sent)
+            node.clock.time = NOW + 10_000
+            await node.role.maintenance.enforce_retention()
+            assert (await node.describe("orders")).log_start_offset == 1
+            assert (await node.produce("orders", sent)).base_offset == 0
+            more = batch(timestamp=NOW + 10_000, producer_id=5, producer_epoch=0, base_sequence=1)
+            assert (await node.produce("orders", more)).base_offset == 1
+        async with running(tmp_path, topic("orders", **config)) as node:
+            assert (await node.list_offset("orders", -2)).offset == 1
+            assert (await node.produce("orders", more)).base_offset == 1
+
+    asyncio.run(scenario())
+
+
+def test_silent_producers_expire_and_open_transactions_do_not(tmp_path):
+    async def scenario():
+        async with running(tmp_path, topic("orders"), producer_id_expiration_ms=1000) as node:
+            await node.produce("orders", batch(producer_id=5, producer_epoch=0, base_sequence=0))
+            await node.produce("orders", txn_batch(9, 0), transactional_id="pay")
+            node.clock.time = NOW + 1000
+            node.role.maintenance.expire_producers()
+            described = await node.describe("orders")
+            assert described.lso_holder.producer_id == 9
+            later = batch(producer_id=5, producer_epoch=0, base_sequence=77)
+            assert (await node.produce("orders", later)).error_code == 0, (
+                "forgotten: any first sequence is taken"
+            )
+
+    asyncio.run(scenario())
+
+
+def test_retention_makes_the_new_start_durable_before_files_go(tmp_path):
+    """A kill between the two must not look like lost data, not even when everything is deleted."""
+
+    async def scenario():
+        config = {"segment_bytes": 1024, "retention_ms": 1000, "file_delete_delay_ms": 60_000}
+        async with running(
+            tmp_path / "a", topic("orders", **config), checkpoint_interval_ms=10
+        ) as node:
+            for _ in range(5):
+                await node.produce("orders", batch(value=b"x" * 400))
+            point = tmp_path / "a" / "recovery-point-offset-checkpoint"
+            await until(lambda: point.exists() and "orders 0 5" in point.read_text())
+            node.clock.time = NOW + 10_000
+            await node.role.maintenance.enforce_retention()
+            starts = (tmp_path / "a" / "log-start-offset-checkpoint").read_text()
+            assert starts == "0\n1\norders 0 5\n"
+            assert list((tmp_path / "a" / "orders-0").glob("*.log.deleted"))
+            shutil.copytree(tmp_path / "a", tmp_path / "b")
+        async with running(tmp_path / "b", topic("orders", **config)) as node:
+            described = await node.describe("orders")
+            assert (described.error_code, described.log_start_offset, described.log_end_offset) == (
+                0,
+                5,
+                5,
+            )
+            assert (await node.produce("orders", batch())).base_offset == 5
+
+    asyncio.run(scenario())
+
+
+def test_nobody_reads_past_a_sync_that_is_under_way(tmp_path, synced):
+    async def scenario():
+        async with running(tmp_path, topic("orders", flush_messages=2), sync=synced.sync) as node:
+            await node.produce("orders", batch())
+            synced.held.clear()
+            second = asyncio.create_task(node.produce("orders", batch()))
+            await asyncio.sleep(0)
+            third = asyncio.create_task(node.produce("orders", batch()))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert (await node.fetch("orders", 0)).high_watermark == 1
+            assert not second.done()
+            assert not third.done()
+            synced.held.set()
+            assert [(await second).base_offset, (await third).base_offset] == [1, 2]
+            assert (await node.fetch("orders", 0)).high_watermark == 3
+
+    asyncio.run(scenario())

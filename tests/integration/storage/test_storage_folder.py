@@ -1,0 +1,299 @@
+"""The data folder: who may use it, what it survives, what is deleted from it."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from tests.integration.storage.storage_node import Node, batch, running, topic, txn_batch, until
+
+from oncelog.errors import ErrorCode, OncelogError
+from oncelog.ids import Partition
+from oncelog_storage.log_directory import LogDirectory, decode_checkpoint, encode_checkpoint
+
+
+def test_a_second_owner_is_refused_in_one_line(tmp_path):
+    first = LogDirectory(tmp_path)
+    first.open("c", 1)
+    second = LogDirectory(tmp_path)
+    with pytest.raises(
+        OncelogError, match=r"in use by another process; stop that one or choose another folder"
+    ):
+        second.open("c", 1)
+    first.close()
+    second.open("c", 1)
+    second.close()
+
+
+def test_a_second_process_is_refused_too(tmp_path):
+    first = LogDirectory(tmp_path)
+    first.open("c", 1)
+    code = (
+        "import sys; from pathlib import Path; from oncelog_storage.log_directory import LogDirectory\n"
+        "from oncelog.errors import OncelogError\n"
+        "try: LogDirectory(Path(sys.argv[1])).open('c', 1)\n"
+        "except OncelogError as error: sys.exit(str(error))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    first.close()
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert "in use by another process" in ended.stderr
+
+
+@pytest.mark.parametrize(("cluster_id", "node_id"), [("other", 1), ("c", 2)])
+def test_a_foreign_folder_is_refused_by_name(tmp_path, cluster_id, node_id):
+    first = LogDirectory(tmp_path)
+    first.open("c", 1)
+    first.close()
+    with pytest.raises(
+        OncelogError, match=r"belongs to (cluster.id=c, not other|node.id=1, not 2)"
+    ):
+        LogDirectory(tmp_path).open(cluster_id, node_id)
+    LogDirectory(tmp_path).open("c", 1)
+
+
+def test_a_folder_that_cannot_be_made_says_why(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OncelogError, match=r"cannot use the data folder .*; make it writable"):
+        LogDirectory(tmp_path / "file" / "data").open("c", 1)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_an_unwritable_folder_says_why(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(OncelogError, match=r"make it writable"):
+        LogDirectory(tmp_path).open("c", 1)
+
+
+def test_checkpoint_files_are_kafkas_text():
+    numbers = {Partition("orders", 0): 17, Partition("a-b", 3): 0}
+    text = encode_checkpoint(numbers).decode()
+    assert text == "0\n2\norders 0 17\na-b 3 0\n"
+    assert decode_checkpoint(text) == numbers
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1\n0\n", "0\n2\norders 0 1\n", "0\n1\norders zero 1\n", "0\nx\n"]
+)
+def test_a_damaged_checkpoint_file_stops_the_start_and_names_itself(tmp_path, text):
+    (tmp_path / "recovery-point-offset-checkpoint").write_text(text)
+    with pytest.raises(
+        OncelogError, match=r"recovery-point-offset-checkpoint is damaged; delete it"
+    ):
+        LogDirectory(tmp_path).open("c", 1)
+
+
+async def killed_copy(node, source, target):
+    """The folder as a kill would leave it right now."""
+    shutil.copytree(source, target)
+    (target / ".lock").unlink()
+    return target
+
+
+def test_what_was_answered_survives_a_kill(tmp_path):
+    async def scenario():
+        topics = [topic("orders", 2)]
+        async with running(tmp_path / "a", *topics) as node:
+            for sequence in range(3):
+                await node.produce("orders", txn_batch(9, sequence), transactional_id="pay")
+            await node.produce("orders", batch(5), partition=1)
+            before = await node.fetch("orders", 0)
+            killed = await killed_copy(node, tmp_path / "a", tmp_path / "b")
+        async with running(killed, *topics) as node:
+            after = await node.fetch("orders", 0)
+            assert (after.records, after.last_stable_offset) == (before.records, 0)
+            assert (await node.describe("orders", 1)).log_end_offset == 5
+            again = await node.produce("orders", txn_batch(9, 2), transactional_id="pay")
+            assert again.base_offset == 2, "a retry across the crash is still a duplicate"
+            assert await node.mark("orders", (9, 1, True, 0, 2)) == [0]
+            assert (await node.describe("orders")).last_stable_offset == 4
+
+    asyncio.run(scenario())
+
+
+def test_a_clean_stop_leaves_nothing_to_scan(tmp_path):
+    async def scenario():
+        async with running(tmp_path, topic("orders")) as node:
+            await node.produce("orders", batch(4))
+        assert (tmp_path / ".kafka_cleanshutdown").exists()
+        points = decode_checkpoint((tmp_path / "recovery-point-offset-checkpoint").read_text())
+        assert points == {Partition("orders", 0): 4}
+        async with running(tmp_path, topic("orders")) as node:
+            assert not (tmp_path / ".kafka_cleanshutdown").exists(), (
+                "a kill from here on is no clean shutdown"
+            )
+            assert (await node.describe("orders")).log_end_offset == 4
+
+    asyncio.run(scenario())
+
+
+def test_checkpoints_follow_the_bytes_appended(tmp_path):
+    async def scenario():
+        async with running(tmp_path, topic("orders"), checkpoint_bytes=2000) as node:
+            point = tmp_path / "recovery-point-offset-checkpoint"
+            for _ in range(5):
+                await node.produce("orders", batch(value=b"x" * 1000))
+            await until(
+                lambda: (
+                    point.exists()
+                    and decode_checkpoint(point.read_text())[Partition("orders", 0)] >= 2
+                )
+            )
+
+    asyncio.run(scenario())
+
+
+def test_checkpoints_follow_the_clock_too(tmp_path):
+    async def scenario():
+        async with running(tmp_path, topic("orders"), checkpoint_interval_ms=20) as node:
+            await node.produce("orders", batch())
+            await until((tmp_path / "recovery-point-offset-checkpoint").exists)
+
+    asyncio.run(scenario())
+
+
+def test_a_deleted_topic_leaves_the_disk_and_its_name_can_be_used_again(tmp_path):
+    async def scenario():
+        async with running(tmp_path, topic("orders", topic_id=b"1" * 16)) as node:
+            await node.produce("orders", batch(3))
+            node.delta(removed_topics=["orders"])
+            assert (
+                await node.produce("orders", batch())
+            ).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            await until(lambda: not list(tmp_path.glob("orders-0*")))
+            node.delta(topics=[topic("orders", topic_id=b"2" * 16)])
+            assert (await node.produce("orders", batch())).base_offset == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_made_again_while_the_node_was_away_does_not_inherit(tmp_path):
+    async def scenario():
+        async with running(tmp_path, topic("orders", topic_id=b"1" * 16), topic("gone")) as node:
+            await node.produce("orders", batch(3))
+            await node.produce("gone", batch(3))
+        async with running(tmp_path, topic("orders", topic_id=b"2" * 16)) as node:
+            assert (await node.describe("orders")).log_end_offset == 0
+            assert (await node.produce("orders", batch())).base_offset == 0
+            await until(
+                lambda: not list(tmp_path.glob("*-delete")) and not list(tmp_path.glob("gone*"))
+            )
+        async with running(tmp_path, topic("orders", topic_id=b"2" * 16)) as node:
+            assert (await node.describe("orders")).log_end_offset == 1
+
+    asyncio.run(scenario())
+
+
+def test_metadata_that_comes_after_the_start_finds_the_data(tmp_path):
+    async def scenario():
+        async with running(tmp_path, topic("orders")) as node:
+            await node.produce("orders", batch(3))
+        node = Node(tmp_path, [topic("orders")])
+        complete, node.metadata.image = node.metadata.image, type(node.metadata.image)()
+        await node.role.start()
+        node.metadata.image = complete
+        assert (await node.produce("orders", batch())).base_offset == 3
+        await node.role.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_damaged_partition_is_offline_and_the_others_are_served(tmp_path, caplog):
+    async def scenario():
+        topics = [topic("orders"), topic("fine")]
+        async with running(tmp_path, *topics) as node:
+            for name in ("orders", "fine"):
+                for _ in range(3):
+                    await node.produce(name, batch())
+        log = tmp_path / "orders-0" / "00000000000000000000.log"
+        damaged = bytearray(log.read_bytes())
+        damaged[65] ^= 1
+        log.write_bytes(damaged)
+        async with running(tmp_path, *topics) as node:
+            for _ in range(2):
+                answer = await node.fetch("orders", 0)
+                assert (answer.error_code, answer.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
+            assert (
+                await node.produce("orders", batch())
+            ).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert (await node.mark("orders", (9, 0, True))) == [ErrorCode.KAFKA_STORAGE_ERROR]
+            assert (await node.produce("fine", batch())).base_offset == 3
+        assert log.read_bytes() == damaged, "evidence is left alone"
+        (line,) = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+        assert "00000000000000000000.log" in line
+        assert "restore" in line
+        assert "\n" not in line
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_that_cannot_be_opened_does_not_stop_the_node(tmp_path):
+    async def scenario():
+        topics = [topic("orders"), topic("fine")]
+        async with running(tmp_path, *topics) as node:
+            for name in ("orders", "fine"):
+                await node.produce(name, batch(3))
+        os.truncate(tmp_path / "orders-0" / "00000000000000000000.log", 10)
+        async with running(tmp_path, *topics) as node:
+            answer = await node.produce("orders", batch())
+            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert "restore" in answer.error_message
+            assert (await node.produce("fine", batch())).base_offset == 3
+
+    asyncio.run(scenario())
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of one megabyte."""
+    path = tmp_path / "small"
+    path.mkdir()
+    mount = shutil.which("mount")
+    if os.geteuid() != 0 or mount is None:
+        pytest.skip("mounting a small tmpfs needs root")
+    mounted = subprocess.run(
+        [mount, "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"mounting a small tmpfs is not allowed: {mounted.stderr.decode().strip()}")
+    yield path
+    subprocess.run(["umount", str(path)], check=True)
+
+
+def grow(path):
+    subprocess.run(["mount", "-o", "remount,size=4m", str(path)], check=True)
+
+
+def test_a_full_disk_refuses_writes_keeps_what_is_there_and_heals(small_disk, caplog):
+    async def scenario():
+        async with running(small_disk / "data", topic("orders")) as node:
+            records = batch(value=b"x" * 100_000)
+            written = 0
+            while (answer := await node.produce("orders", records)).error_code == 0:
+                written += 1
+                assert written < 20
+            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert "No space left" in answer.error_message
+            assert (
+                await node.produce("orders", records)
+            ).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            log = small_disk / "data" / "orders-0" / "00000000000000000000.log"
+            assert log.stat().st_size == written * len(records), "the partial write is cut off"
+            assert (await node.describe("orders")).log_end_offset == written
+            fetched = await node.fetch("orders", 0, max_bytes=1 << 24)
+            assert len(fetched.records) == written * len(records)
+            errors = [each for each in caplog.records if each.levelname == "ERROR"]
+            assert len(errors) == 1, "one line, however often producers retry"
+            await asyncio.to_thread(grow, small_disk)
+            assert (await node.produce("orders", records)).base_offset == written
+        async with running(small_disk / "data", topic("orders")) as node:
+            assert (await node.describe("orders")).log_end_offset == written + 1
+
+    asyncio.run(scenario())

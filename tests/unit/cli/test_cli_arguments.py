@@ -1,0 +1,182 @@
+"""What the command makes of its arguments, before anybody is connected to."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from oncelog_server.cli import root, run
+from oncelog_server.cli.consume import text_of
+from oncelog_server.cli.lazy import COMMANDS
+from oncelog_server.cli.tables import show_fields, show_table
+
+NOBODY = "127.0.0.1:1"
+NOWHERE = "http://127.0.0.1:1"
+
+
+def invoke(*arguments, **options):
+    return CliRunner().invoke(root, arguments, **options)
+
+
+def test_help_lists_every_command():
+    shown = invoke("--help").output
+    for name in COMMANDS:
+        assert f" {name} " in shown
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["consume"],
+        ["topics", "create", "x", "--partitions", "0"],
+        ["topics", "create", "x", "--config", "retention.ms", "--bootstrap", NOBODY],
+        ["consume", "x", "--offset", "middle", "--bootstrap", NOBODY],
+        ["consume", "x", "--offset", "3", "--from-beginning", "--bootstrap", NOBODY],
+        ["consume", "x", "--isolation", "none"],
+        ["produce", "x", "--batch", "3", "--bootstrap", NOBODY],
+        ["produce", "x", "--file", "/nowhere/at/all"],
+        ["transactions", "abort", "--topic", "x", "--partition", "0"],
+        ["--output", "xml", "topics", "list"],
+        ["completion", "powershell"],
+        ["up", "--port", "70000"],
+        ["sing"],
+    ],
+)
+def test_wrong_use_ends_with_two(arguments, capsys):
+    assert run(arguments) == 2
+    assert capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "list"],
+        ["topics", "create", "x"],
+        ["produce", "x"],
+        ["consume", "x"],
+        ["--bootstrap", NOBODY, "topics", "list"],
+    ],
+)
+def test_no_listener_is_one_line_with_the_way_out(arguments, capsys):
+    if "--bootstrap" not in arguments:
+        arguments = [*arguments, "--bootstrap", NOBODY]
+    assert run(arguments) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"oncelog: cannot reach oncelog at {NOBODY}")
+    assert "is `oncelog up` running? give --bootstrap" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["transactions", "list"],
+        ["transactions", "find-hanging"],
+        ["partitions"],
+        ["partitions", "orders"],
+    ],
+)
+def test_no_gateway_is_one_line_with_the_way_out(arguments, capsys):
+    assert run([*arguments, "--gateway", NOWHERE]) == 1
+    error = capsys.readouterr().err
+    assert f"cannot reach oncelog's gateway at {NOWHERE}" in error
+    assert "give --gateway" in error
+    assert error.count("\n") == 1
+
+
+def test_options_may_stand_before_the_command_and_the_nearer_wins(capsys, monkeypatch):
+    monkeypatch.setenv("ONCELOG_BOOTSTRAP", "127.0.0.1:2")
+    run(["topics", "list"])
+    assert "127.0.0.1:2" in capsys.readouterr().err
+    run(["--bootstrap", NOBODY, "topics", "list"])
+    assert NOBODY in capsys.readouterr().err
+    run(["--bootstrap", "127.0.0.1:2", "topics", "list", "--bootstrap", NOBODY])
+    assert NOBODY in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["localhost", "localhost:", ":9092", "localhost:99999", "a:b"])
+def test_what_is_no_address_is_named(address, capsys):
+    assert run(["topics", "list", "--bootstrap", address]) == 1
+    assert "give host:port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("url", ["localhost:8080", "file:///etc/passwd", "http://"])
+def test_what_is_no_url_is_named(url, capsys):
+    assert run(["partitions", "--gateway", url]) == 1
+    assert repr(url) in capsys.readouterr().err
+
+
+def test_a_wrong_environment_of_up_is_named(capsys, monkeypatch):
+    monkeypatch.setenv("ONCELOG_PORT", "many")
+    assert run(["up"]) == 1
+    assert "ONCELOG_PORT='many'" in capsys.readouterr().err
+
+
+def test_nothing_heavy_is_imported_for_up():
+    script = (
+        "import sys, json\n"
+        "from oncelog_server.cli import run\n"
+        "run(['up', '--port', '0', '--data', '/proc/nowhere'])\n"
+        "print(json.dumps(sorted(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    assert not loaded & {
+        "rich",
+        "confluent_kafka",
+        "fastapi",
+        "uvicorn",
+        "jinja2",
+        "grpc",
+        "pandas",
+        "numpy",
+    }
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(shell):
+    done = subprocess.run(
+        [sys.executable, "-m", "oncelog_server", "completion", shell],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "_ONCELOG_COMPLETE" in done.stdout
+
+
+def test_tables_fit_80_columns_and_lose_nothing(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    name = "a-very-long-transactional-id-" * 5
+    show_table(["transactional id", ">pid", ">epoch"], [(name, 123456789, 3)], empty="")
+    show_fields([("transactional id", name)])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "123456789" in "".join(lines)
+    assert (
+        "".join(line.split()[0] for line in lines if line.startswith("a") or "-very" in line).count(
+            "-id-"
+        )
+        >= 4
+    )
+
+
+def test_markup_in_names_is_only_text(capsys):
+    show_table(["topic"], [("[red]orders[/red]",)], empty="")
+    assert "[red]orders[/red]" in capsys.readouterr().out
+
+
+def test_bytes_that_are_no_text_are_escaped():
+    assert text_of(b"a\xffb") == "a\\xffb"
+    assert text_of(None) == ""
+
+
+def test_every_command_has_help():
+    for name in COMMANDS:
+        result = invoke(name, "--help")
+        assert result.exit_code == 0, (name, result.output)
+        assert result.output.strip()

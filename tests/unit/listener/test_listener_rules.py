@@ -1,0 +1,178 @@
+import pytest
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.record.batch import HEADER, HEADER_BYTES
+from oncelog.topic_config import TOPIC_CONFIGS
+from oncelog_listener.core.config_entries import (
+    ConfigOperation,
+    ConfigSource,
+    altered,
+    broker_entries,
+    topic_entries,
+)
+from oncelog_listener.core.error_versions import error_for_version
+from oncelog_listener.core.produce_rules import refused_records, refused_request
+from oncelog_listener.core.topic_names import is_legal_topic_name
+from oncelog_listener.memory_budget import MemoryBudget
+
+TRANSACTIONAL, CONTROL, ZSTD = 0x10, 0x20, 4
+
+
+def batch(attributes=0, producer_id=-1, magic=2):
+    size = HEADER_BYTES - 12
+    return HEADER.pack(0, size, -1, magic, 0, attributes, 0, 0, 0, producer_id, -1, -1, 1)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "error", "told"),
+    [
+        (22, 3, 90, 47),
+        (22, 4, 90, 90),
+        (24, 1, 90, 47),
+        (24, 2, 90, 90),
+        (26, 1, 90, 47),
+        (26, 2, 90, 90),
+        (0, 3, 56, 6),
+        (0, 4, 56, 56),
+        (1, 5, 56, 6),
+        (1, 6, 56, 56),
+        (22, 0, 51, 51),
+        (22, 0, 0, 0),
+        (22, 5, 4242, -1),
+    ],
+)
+def test_old_versions_get_the_error_they_know(api_key, version, error, told):
+    """facts 1.3"""
+    assert error_for_version(api_key, version, error) == told
+
+
+def test_unknown_acks_refuse_the_whole_request():
+    assert refused_request(2, None, [batch()]).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    for acks in (-1, 0, 1):
+        assert refused_request(acks, None, [batch()]) is None
+
+
+@pytest.mark.parametrize("transactional_id", [None, ""])
+def test_a_transactional_batch_needs_a_transactional_id(transactional_id):
+    refused = refused_request(-1, transactional_id, [batch(), batch(TRANSACTIONAL, 7)])
+    assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert refused_request(-1, "pay", [batch(), batch(TRANSACTIONAL, 7)]) is None
+
+
+def test_transactional_batches_of_two_producers_are_refused():
+    refused = refused_request(-1, "pay", [batch(TRANSACTIONAL, 7), batch(TRANSACTIONAL, 8)])
+    assert refused.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_bytes_too_short_for_a_header_are_left_to_the_leader():
+    assert refused_request(-1, None, [b"\xff" * 30, None, b""]) is None
+    assert refused_records(3, b"\xff" * 30) is None
+    assert refused_records(3, batch(magic=1)) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "records", "error"),
+    [
+        (3, None, ErrorCode.INVALID_RECORD),
+        (3, b"", ErrorCode.INVALID_RECORD),
+        (12, batch(TRANSACTIONAL | CONTROL, 7), ErrorCode.INVALID_RECORD),
+        (6, batch(ZSTD), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    ],
+)
+def test_records_that_no_leader_should_see_are_refused(version, records, error):
+    assert refused_records(version, records).error_code == error
+
+
+def test_zstd_is_taken_from_version_7():
+    assert refused_records(7, batch(ZSTD)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "is_legal"),
+    [("orders", True), ("a.b_c-9", True), ("x" * 249, True), ("x" * 250, False)]
+    + [(name, False) for name in ("", ".", "..", "a b", "ä", "a/b", "a\n")],
+)
+def test_topic_names_are_kafkas(name, is_legal):
+    assert is_legal_topic_name(name) is is_legal
+
+
+def test_topic_entries_tell_overrides_from_defaults():
+    entries = {entry.name: entry for entry in topic_entries({"retention.ms": "5"}, None)}
+    assert entries.keys() == TOPIC_CONFIGS.keys()
+    override, default = entries["retention.ms"], entries["segment.bytes"]
+    assert (override.value, override.source) == ("5", ConfigSource.DYNAMIC_TOPIC)
+    assert [name for name, _, _ in override.synonyms] == ["retention.ms", "log.retention.ms"]
+    assert default.source == ConfigSource.DEFAULT
+    assert [entry.name for entry in topic_entries({}, ["segment.ms", "nonsense"])] == ["segment.ms"]
+
+
+def test_broker_entries_are_read_only():
+    (entry,) = broker_entries({"broker.id": ("int", "1"), "x": ("int", "2")}, ["broker.id"])
+    assert entry.is_read_only
+    assert (entry.value, entry.type_code) == ("1", 3)
+
+
+def test_incremental_changes_become_values_to_set_and_names_to_remove():
+    operations = [
+        ("retention.ms", ConfigOperation.SET, "7"),
+        ("segment.ms", ConfigOperation.DELETE, None),
+        ("cleanup.policy", ConfigOperation.APPEND, "compact"),
+    ]
+    assert altered({}, operations) == (
+        {"retention.ms": "7", "cleanup.policy": "delete,compact"},
+        ["segment.ms"],
+    )
+    subtract = [("cleanup.policy", ConfigOperation.SUBTRACT, "delete")]
+    assert altered({"cleanup.policy": "delete,compact"}, subtract)[0] == {
+        "cleanup.policy": "compact"
+    }
+
+
+@pytest.mark.parametrize(
+    ("operation", "error"),
+    [
+        (("nonsense", 0, "1"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", 0, "soon"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", 2, "1"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", 0, None), ErrorCode.INVALID_REQUEST),
+        (("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
+        (("cleanup.policy", 3, "delete"), ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_a_change_that_makes_no_sense_is_refused_by_name(operation, error):
+    with pytest.raises(KafkaError) as caught:
+        altered({}, [operation])
+    assert caught.value.error_code == error
+    with pytest.raises(KafkaError, match="stands twice"):
+        altered({}, [("retention.ms", 1, None)] * 2)
+
+
+class Waiter:
+    resumed = 0
+
+    def resume(self):
+        self.resumed += 1
+
+
+def test_a_full_budget_lets_wait_only_while_an_answer_can_free_memory():
+    budget, waiter = MemoryBudget(100), Waiter()
+    budget.change(60, 0)
+    assert not budget.is_exhausted
+    budget.change(60, 0)
+    assert budget.is_exhausted
+    assert not budget.wait(waiter), "halves of frames are freed by nobody"
+    budget.change(10, 10)
+    assert budget.wait(waiter)
+    budget.change(-10, -10)
+    assert waiter.resumed == 1
+    budget.change(-60, 0)
+    assert waiter.resumed == 1, "it waits once"
+
+
+def test_a_connection_that_is_gone_is_not_resumed():
+    budget, waiter = MemoryBudget(10), Waiter()
+    budget.change(20, 20)
+    budget.wait(waiter)
+    budget.forget(waiter)
+    budget.change(-20, -20)
+    assert waiter.resumed == 0

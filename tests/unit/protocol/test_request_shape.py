@@ -1,0 +1,82 @@
+"""No request makes kio's native reader reserve memory for more than its bytes can hold."""
+
+import struct
+
+import pytest
+
+from oncelog.protocol.frames import FrameError
+from oncelog.protocol.messages import schema_of
+from oncelog.protocol.shape import ELEMENTS_MAX
+
+
+def test_an_array_that_claims_two_billion_elements_is_refused_before_it_is_read():
+    frame = struct.pack(">ii", -1, 2_000_000_000) + bytes(20)
+    with pytest.raises(FrameError, match="2000000000 elements"):
+        schema_of(2, 1).read_request(frame, 0)
+
+
+def test_a_compact_array_that_claims_four_billion_elements_is_refused():
+    frame = b"\xff\xff\xff\xff\x0f" + bytes(20)
+    with pytest.raises(FrameError, match="4294967294 elements"):
+        schema_of(3, 12).read_request(frame, 0)
+
+
+def test_an_inner_array_that_claims_too_much_is_refused():
+    frame = struct.pack(">ii", -1, 1) + b"\0\1t" + struct.pack(">i", 50_000_000) + bytes(100)
+    with pytest.raises(FrameError, match="50000000 elements"):
+        schema_of(2, 1).read_request(frame, 0)
+
+
+def test_elements_are_counted_over_all_arrays_of_a_request():
+    topics = [("t", tuple(range(ELEMENTS_MAX // 2)))] * 2
+    schema = schema_of(24, 0)
+    request = schema.request(
+        v3_and_below_transactional_id="x",
+        v3_and_below_producer_id=1,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=tuple(
+            schema.request_types.AddPartitionsToTxnTopic(name=name, partitions=partitions)
+            for name, partitions in topics
+        ),
+    )
+    with pytest.raises(FrameError, match="elements in the arrays"):
+        schema.read_request(b"".join(schema.write_request(request)), 0)
+
+
+@pytest.mark.parametrize("cut", range(1, 24))
+def test_a_truncated_request_is_refused_at_every_byte(cut):
+    schema = schema_of(26, 3)
+    request = schema.request(
+        transactional_id="payments", producer_id=1, producer_epoch=2, committed=True
+    )
+    frame = b"".join(schema.write_request(request))
+    assert schema.read_request(frame, 0) == request
+    with pytest.raises(FrameError):
+        schema.read_request(frame[: max(0, len(frame) - cut)], 0)
+
+
+def test_bytes_behind_a_request_are_ignored_as_kafka_ignores_them():
+    schema = schema_of(10, 0)
+    frame = b"".join(schema.write_request(schema.request(key="g"))) + b"tail"
+    assert schema.read_request(frame, 0).key == "g"
+
+
+def test_a_nullable_struct_is_walked_over():
+    schema = schema_of(75, 0)
+    types = schema.request_types
+    for cursor in (None, types.Cursor(topic_name="a", partition_index=7)):
+        request = schema.request(
+            topics=(types.TopicRequest(name="a"),), response_partition_limit=5, cursor=cursor
+        )
+        frame = b"".join(schema.write_request(request))
+        assert schema.read_request(frame, 0) == request
+
+
+def test_constructors_drop_fields_of_other_versions_only():
+    types = schema_of(10, 0).response_types
+    answer = types.FindCoordinatorResponse(
+        throttle_time=None, error_code=0, error_message="x", node_id=1, host="h", port=2
+    )
+    assert (answer.node_id, answer.host) == (1, "h")
+    with pytest.raises(TypeError):
+        types.FindCoordinatorResponse(node_id=1)

@@ -1,0 +1,92 @@
+"""The version table against Kafka's own ranges (facts 2) and against what kio can read and write."""
+
+import pytest
+from kio.schema.index import api_key_map, schema_name_map
+
+from oncelog.protocol.messages import schema_of
+from oncelog.protocol.private_api import PRIVATE_CALLS
+from oncelog.protocol.versions import API_VERSIONS, APIS, PRODUCE
+from oncelog_listener.routes import ROUTES
+
+KAFKA_4_1 = {
+    # key: (lowest, highest, first flexible version); facts 2, column 4.1
+    0: (3, 13, 9),
+    1: (4, 18, 12),
+    2: (1, 10, 6),
+    3: (0, 13, 9),
+    9: (1, 10, 6),
+    10: (0, 6, 3),
+    18: (0, 4, 3),
+    19: (2, 7, 5),
+    20: (1, 6, 4),
+    21: (0, 2, 2),
+    22: (0, 6, 2),
+    23: (2, 4, 4),
+    24: (0, 5, 3),
+    26: (0, 5, 3),
+    27: (1, 2, 1),
+    32: (1, 4, 4),
+    37: (0, 3, 2),
+    44: (0, 1, 1),
+    60: (0, 2, 0),
+    61: (0, 0, 0),
+    65: (0, 0, 0),
+    66: (0, 2, 0),
+    75: (0, 0, 0),
+}
+BOTH = [
+    (api, version)
+    for api in APIS.values()
+    for version in range(api.served_min, api.max_version + 1)
+]
+
+LIBRDKAFKA_NEEDS = [
+    # (key, version librdkafka looks for): MsgVer2, ApiVersion, GroupCoordinator, OffsetTime, idempotence, zstd
+    *((0, 3), (1, 4), (18, 0), (10, 0), (2, 1), (22, 0), (0, 7), (1, 10)),
+    # and what it sends: facts 2.2
+    *((24, 0), (26, 1), (22, 4), (0, 10), (10, 2), (9, 9), (2, 7), (32, 1)),
+]
+AIOKAFKA_NEEDS = [(0, 8), (1, 11), (10, 1), (18, 2), (22, 0), (24, 0), (26, 0), (3, 1), (2, 1)]
+KAFKA_PYTHON_NEEDS = [(22, 4), (24, 3), (26, 3), (0, 9)]
+
+
+@pytest.mark.parametrize("key", APIS, ids=lambda key: APIS[key].name)
+def test_served_ranges_lie_within_kafkas(key):
+    lowest, highest, flexible_from = KAFKA_4_1[key]
+    api = APIS[key]
+    assert api.served_min == lowest
+    assert api.max_version <= highest
+    assert api.flexible_from == flexible_from
+
+
+def test_only_produce_is_told_from_a_version_that_is_not_served():
+    told_lower = {key for key, api in APIS.items() if api.min_version != api.served_min}
+    assert told_lower == {PRODUCE}
+    assert APIS[PRODUCE].min_version == 0
+
+
+@pytest.mark.parametrize(("key", "version"), LIBRDKAFKA_NEEDS + AIOKAFKA_NEEDS + KAFKA_PYTHON_NEEDS)
+def test_what_the_python_clients_speak_is_served(key, version):
+    assert APIS[key].serves(version)
+
+
+def test_every_api_that_is_told_has_a_handler_and_no_other_has():
+    assert ROUTES.keys() == APIS.keys()
+    assert not APIS.keys() & PRIVATE_CALLS.keys()
+
+
+def test_keys_and_names_are_kios():
+    for api in APIS.values():
+        assert api_key_map[api.key].replace("_", "") == api.name.lower()
+        assert schema_name_map[api_key_map[api.key]].keys() >= set(
+            range(api.served_min, api.max_version + 1)
+        )
+
+
+@pytest.mark.parametrize(("api", "version"), BOTH, ids=lambda one: getattr(one, "name", one))
+def test_headers_are_flexible_exactly_where_the_messages_are(api, version):
+    schema = schema_of(api.key, version)
+    assert schema.request.__flexible__ == api.is_flexible(version)
+    assert schema.response.__flexible__ == api.is_flexible(version)
+    expected = api.is_flexible(version) and api.key != API_VERSIONS
+    assert api.response_has_tags(version) == expected

@@ -1,0 +1,314 @@
+"""The rules of a partition leader, row by row (facts 1.2, 9)."""
+
+import pytest
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import PRODUCER_EPOCH_MAX, SEQUENCE_MAX
+from oncelog_storage.core.producer_state import ClientBatch, ProducerStates
+from oncelog_storage.core.verification import SENTINEL_GUARD, VerificationGuard, Verifications
+
+PID = 9
+OK = ErrorCode.NONE
+FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
+GAP = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+STATE = ErrorCode.INVALID_TXN_STATE
+COORDINATOR_FENCED = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def data(sequence, *, count=1, producer_epoch=0, txn=False):
+    return ClientBatch(PID, producer_epoch, sequence, count - 1, txn)
+
+
+class Partition:
+    """Producer states with a growing offset."""
+
+    def __init__(self, *batches):
+        self.states = ProducerStates()
+        self.end = 0
+        for batch in batches:
+            self.append(batch)
+
+    def append(self, batch, timestamp=0):
+        self.states.apply_batch(batch, self.end, timestamp)
+        self.end += batch.last_offset_delta + 1
+        return self
+
+    def mark(self, producer_epoch=0, *, commit=True, coordinator_epoch=0, producer_id=PID):
+        completed = self.states.apply_marker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            is_commit=commit,
+            marker_offset=self.end,
+            timestamp=0,
+        )
+        self.end += 1
+        return completed
+
+
+def marked(partition, *args, **fields):
+    partition.mark(*args, **fields)
+    return partition
+
+
+SEQUENCES = [
+    ("unknown producer: any first sequence", Partition(), data(77), OK),
+    ("unknown producer, transactional TV1: any", Partition(), data(77, txn=True), OK),
+    ("next sequence", Partition(data(0, count=3)), data(3), OK),
+    ("a gap", Partition(data(0, count=3)), data(4), GAP),
+    ("an overlap that is no duplicate", Partition(data(0, count=3)), data(2), GAP),
+    ("wraps around to 0", Partition(data(SEQUENCE_MAX)), data(0), OK),
+    ("wraps around inside a batch", Partition(data(SEQUENCE_MAX, count=3)), data(2), OK),
+    ("0 only after the largest", Partition(data(5)), data(0), GAP),
+    ("new epoch begins at 0", Partition(data(5)), data(0, producer_epoch=1), OK),
+    ("new epoch elsewhere", Partition(data(5)), data(6, producer_epoch=1), GAP),
+    ("stale epoch", Partition(data(0, producer_epoch=3)), data(1, producer_epoch=2), FENCED),
+    (
+        "after a marker with a bump: 0",
+        marked(Partition(data(5, txn=True)), 1),
+        data(0, producer_epoch=1),
+        OK,
+    ),
+    (
+        "after a marker with a bump: not 6",
+        marked(Partition(data(5, txn=True)), 1),
+        data(6, producer_epoch=1),
+        GAP,
+    ),
+    (
+        "after a marker at the same epoch it goes on",
+        marked(Partition(data(5, txn=True)), 0),
+        data(6),
+        OK,
+    ),
+    (
+        "a marker made the entry: epoch known, next is 0",
+        marked(Partition(), 4),
+        data(7, producer_epoch=4),
+        GAP,
+    ),
+    ("plain write into a transaction", Partition(data(0, txn=True)), data(1), STATE),
+    (
+        "coordinator's batch: no sequence check",
+        Partition(data(5, txn=True)),
+        data(-1, txn=True),
+        OK,
+    ),
+    (
+        "coordinator's batch: stale epoch",
+        Partition(data(0, producer_epoch=3)),
+        data(-1, producer_epoch=2),
+        FENCED,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("partition", "batch", "code"),
+    [row[1:] for row in SEQUENCES],
+    ids=[row[0] for row in SEQUENCES],
+)
+def test_epochs_and_sequences(partition, batch, code):
+    assert partition.states.check_batch(batch) is code
+
+
+VERIFIED = [
+    ("TV2 without state begins at 0", Partition(), True, 0, data(0, txn=True), OK),
+    ("TV2 without state, later sequence", Partition(), True, 3, data(3, txn=True), GAP),
+    ("TV1 without state may begin anywhere", Partition(), False, 3, data(3, txn=True), OK),
+    ("above the lowest seen", Partition(), False, 3, data(4, txn=True), GAP),
+    ("with state, above the lowest seen", Partition(data(0)), True, 1, data(2, txn=True), GAP),
+    ("with state, the lowest", Partition(data(0)), True, 1, data(1, txn=True), OK),
+]
+
+
+@pytest.mark.parametrize(
+    ("partition", "tv2", "lowest", "batch", "code"),
+    [row[1:] for row in VERIFIED],
+    ids=[row[0] for row in VERIFIED],
+)
+def test_sequences_under_verification(partition, tv2, lowest, batch, code):
+    verifications = Verifications()
+    verifications.begin(PID, 0, lowest, supports_epoch_bump=tv2, now=0)
+    assert partition.states.check_batch(batch, verifications.get(PID)) is code
+
+
+MARKERS = [
+    ("unknown producer", Partition(), 0, 0, 2, OK),
+    ("TV1 at the stored epoch", Partition(data(0, txn=True)), 0, 0, 1, OK),
+    ("TV0 above it", Partition(data(0, txn=True)), 1, 0, 0, OK),
+    ("TV1 below it", Partition(data(0, producer_epoch=3, txn=True)), 2, 0, 1, FENCED),
+    ("TV2 above it", Partition(data(0, txn=True)), 1, 0, 2, OK),
+    ("TV2 at it with an open transaction", Partition(data(0, txn=True)), 0, 0, 2, FENCED),
+    (
+        "TV2 at it with none open: a repeat (KAFKA-19999)",
+        marked(Partition(data(0, txn=True)), 1),
+        1,
+        0,
+        2,
+        OK,
+    ),
+    ("TV2 below it", marked(Partition(data(0, txn=True)), 1), 0, 0, 2, FENCED),
+    (
+        "TV2 at the largest epoch, open",
+        Partition(data(0, producer_epoch=PRODUCER_EPOCH_MAX, txn=True)),
+        PRODUCER_EPOCH_MAX,
+        0,
+        2,
+        OK,
+    ),
+    (
+        "older coordinator",
+        marked(Partition(data(0)), 0, coordinator_epoch=5),
+        0,
+        4,
+        1,
+        COORDINATOR_FENCED,
+    ),
+    ("same coordinator", marked(Partition(data(0)), 0, coordinator_epoch=5), 0, 5, 1, OK),
+    (
+        "older coordinator and older producer: the producer is told",
+        marked(Partition(), 3, coordinator_epoch=5),
+        2,
+        4,
+        1,
+        FENCED,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("partition", "producer_epoch", "coordinator_epoch", "version", "code"),
+    [row[1:] for row in MARKERS],
+    ids=[row[0] for row in MARKERS],
+)
+def test_markers(partition, producer_epoch, coordinator_epoch, version, code):
+    assert partition.states.check_marker(PID, producer_epoch, coordinator_epoch, version) is code
+
+
+def test_only_the_exact_range_at_the_same_epoch_is_a_duplicate():
+    partition = Partition(data(0, count=2), data(2, count=3))
+    states = partition.states
+    found = states.find_duplicate(data(2, count=3))
+    assert (found.base_offset, found.last_offset) == (2, 4)
+    assert states.find_duplicate(data(2, count=2)) is None
+    assert states.find_duplicate(data(3, count=2)) is None
+    assert states.find_duplicate(data(2, count=3, producer_epoch=1)) is None
+    assert states.find_duplicate(data(5)) is None
+
+
+def test_five_batches_are_remembered():
+    partition = Partition(*[data(sequence) for sequence in range(6)])
+    assert partition.states.find_duplicate(data(0)) is None
+    assert [partition.states.find_duplicate(data(each)).base_offset for each in range(1, 6)] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
+
+
+def test_a_duplicate_that_wraps_around_is_recognised():
+    partition = Partition(data(SEQUENCE_MAX - 1, count=4))
+    assert partition.states.find_duplicate(data(SEQUENCE_MAX - 1, count=4)).base_offset == 0
+
+
+def test_duplicates_survive_a_marker_at_the_same_epoch_and_not_a_bump():
+    same = marked(Partition(data(0, txn=True)), 0)
+    assert same.states.find_duplicate(data(0, txn=True)) is not None
+    bumped = marked(Partition(data(0, txn=True)), 1)
+    assert bumped.states.find_duplicate(data(0, txn=True)) is None
+
+
+def test_an_open_transaction_counts_at_its_epoch_only():
+    states = Partition(data(0, producer_epoch=2, txn=True)).states
+    assert states.has_ongoing_transaction(PID, 2)
+    assert not states.has_ongoing_transaction(PID, 3)
+    assert not states.has_ongoing_transaction(PID + 1, 2)
+
+
+def test_a_transaction_begins_with_its_first_batch():
+    partition = Partition(data(0), data(1, txn=True), data(2, txn=True))
+    assert partition.states.first_ongoing_offset() == 1
+    assert partition.mark() == (PID, 1, 3, True, 4)
+
+
+def test_an_empty_transaction_leaves_no_trace():
+    assert Partition(data(0)).mark(commit=False) is None
+
+
+def test_the_aborted_entry_knows_the_oldest_other_transaction():
+    partition = Partition(ClientBatch(1, 0, 0, 0, True), ClientBatch(2, 0, 0, 0, True))
+    assert partition.mark(producer_id=2, commit=False).last_stable_offset == 0
+    assert partition.mark(producer_id=1, commit=False).last_stable_offset == 4
+
+
+def test_a_marker_holds_the_lso_until_the_high_watermark_has_passed_it():
+    partition = Partition(data(0, txn=True))
+    partition.mark()
+    states = partition.states
+    assert (states.first_ongoing_offset(), states.first_unstable_offset()) == (None, 0)
+    states.high_watermark_moved(1)
+    assert states.first_unstable_offset() == 0, "the marker is at 1, so 1 is not behind it"
+    states.high_watermark_moved(2)
+    assert states.first_unstable_offset() is None
+
+
+def test_expiry_spares_open_transactions_and_is_exact():
+    partition = Partition(data(0), ClientBatch(10, 0, 0, 0, True))
+    assert partition.states.expire(now=999, expiration_ms=1000) == 0
+    assert partition.states.expire(now=1000, expiration_ms=1000) == 1
+    assert partition.states.get(PID) is None
+    assert partition.states.get(10) is not None
+
+
+# Verification entries.
+
+
+def test_guards_are_compared_by_identity_and_the_sentinel_never_verifies():
+    guard = VerificationGuard()
+    assert guard.verifies(guard)
+    assert not guard.verifies(VerificationGuard())
+    assert not guard.verifies(None)
+    assert not SENTINEL_GUARD.verifies(SENTINEL_GUARD)
+
+
+def test_an_entry_is_made_once_and_keeps_the_lowest_sequence_of_its_epoch():
+    verifications = Verifications()
+    first = verifications.begin(PID, 0, 5, supports_epoch_bump=False, now=0)
+    assert verifications.begin(PID, 0, 3, supports_epoch_bump=False, now=0) is first
+    assert verifications.begin(PID, 0, 9, supports_epoch_bump=False, now=0) is first
+    assert verifications.get(PID).lowest_sequence == 3
+    verifications.begin(PID, 1, 7, supports_epoch_bump=False, now=0)
+    assert (verifications.get(PID).producer_epoch, verifications.get(PID).lowest_sequence) == (1, 7)
+    verifications.begin(PID, 0, 0, supports_epoch_bump=False, now=0)
+    assert verifications.get(PID).lowest_sequence == 7, "an older epoch says nothing"
+
+
+REMOVALS = [
+    ("data batch", False, True, 0, False, True),
+    ("TV1 marker at its epoch", True, False, 0, False, False),
+    ("TV2 marker at the entry's epoch belongs to the next transaction", True, True, 0, True, False),
+    ("TV2 marker at another epoch", True, True, 1, False, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("is_control", "tv2", "marker_epoch", "stays"),
+    [row[1:5] for row in REMOVALS],
+    ids=[row[0] for row in REMOVALS],
+)
+def test_an_entry_goes_with_the_append_it_was_for(is_control, tv2, marker_epoch, stays):
+    verifications = Verifications()
+    guard = verifications.begin(PID, 0, 0, supports_epoch_bump=tv2, now=0)
+    verifications.appended(PID, marker_epoch, is_control)
+    assert verifications.is_verified(PID, guard) is stays
+
+
+def test_entries_expire_by_age():
+    verifications = Verifications()
+    verifications.begin(PID, 0, 0, supports_epoch_bump=True, now=10)
+    assert verifications.expire(now=109, expiration_ms=100) == 0
+    assert verifications.expire(now=110, expiration_ms=100) == 1
+    assert len(verifications) == 0
