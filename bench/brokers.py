@@ -14,6 +14,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+
 from oncelog_server.demo.processes import OncelogServer
 
 ADMIN_TIMEOUT_S = 30

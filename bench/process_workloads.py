@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from oncelog_server.demo.processes import OncelogServer
 
 from bench.brokers import create_topic, free_port, oncelog, resident_bytes
 from bench.client_workloads import CALL_TIMEOUT_S, Tell, transactional_producer
 from bench.results import Measurement, percentile
+from oncelog_server.demo.processes import OncelogServer
 
 START_BAR_S = 1.0
 IDLE_BAR_MB = 120

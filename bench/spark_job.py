@@ -53,7 +53,7 @@ def write_once(spark: "SparkSession", bootstrap: str, rows: int, turn: int) -> f
 def main(arguments: list[str]) -> int:
     bootstrap, rows, turns = arguments[0], int(arguments[1]), int(arguments[2])
     with tempfile.TemporaryDirectory(prefix="oncelog-bench-spark-") as scratch:
-        spark = start_session(scratch)
+        spark = start_session(scratch, jvm_options="-XX:+UseSerialGC")
         reads = [read_once(spark, bootstrap) for _ in range(turns)]
         writes = [write_once(spark, bootstrap, rows, turn) for turn in range(turns)]
         spark.stop()

@@ -76,8 +76,6 @@ class Connection(asyncio.Protocol):
         self.task: asyncio.Task[None] | None = None
         self.last_progress = time.monotonic()
 
-    # ---------------------------------------------------------------- what the event loop tells
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not inherit from asyncio's.
         self._transport = stream = cast(asyncio.Transport, transport)
@@ -124,8 +122,6 @@ class Connection(asyncio.Protocol):
             self._writable.set_result(None)
         self._writable = None
 
-    # ---------------------------------------------------------------- what the role tells
-
     def resume(self) -> None:
         """Memory was given back: go on reading."""
         self._read_or_pause()
@@ -156,8 +152,6 @@ class Connection(asyncio.Protocol):
     @property
     def peer(self) -> str:
         return self._session.peer
-
-    # ---------------------------------------------------------------- requests
 
     async def _serve(self) -> None:
         try:
@@ -225,8 +219,6 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
-
-    # ---------------------------------------------------------------- memory
 
     def _hold(self) -> None:
         """Tell the budget what is held now, and go on or stop reading accordingly."""

@@ -79,8 +79,6 @@ class ListenerRole:
         except TimeoutError:
             return
 
-    # ---------------------------------------------------------------- what connections tell
-
     def opened(self, connection: Connection) -> bool:
         if len(self._open) >= self.settings.connections_max:
             self.counters.connections_refused += 1
@@ -99,8 +97,6 @@ class ListenerRole:
     def ended(self, connection: Connection) -> None:
         self._serving.pop(connection, None)
         self._all_ended.set()
-
-    # ---------------------------------------------------------------- idle connections
 
     def _sweep(self) -> None:
         """Close whoever finished no request for too long; half a frame, sent byte by byte, is not a request."""

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from oncelog_server.demo.processes import OncelogServer
-
 from tests.conformance.kafka_clients import Aiokafka, Confluent, Java, JavaProcess, KafkaPython
+
+from oncelog_server.demo.processes import OncelogServer
 
 HERE = Path(__file__).parent
 MAVEN_TIMEOUT_S = 100

@@ -1,9 +1,9 @@
 """Answers that get lost and servers that die: what was acknowledged stays, what was not happens once or not at all."""
 
 import pytest
-from oncelog_server.demo.processes import OncelogServer
-
 from tests.conformance.cutting_proxy import ADD_PARTITIONS_TO_TXN, END_TXN, PRODUCE, CuttingProxy
+
+from oncelog_server.demo.processes import OncelogServer
 
 SENTINEL = b"the end"
 

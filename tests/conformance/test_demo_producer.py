@@ -5,6 +5,7 @@ import threading
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+
 from oncelog_server.demo.producer import DemoProducer
 from oncelog_server.demo.reader import CommittedReader
 from oncelog_server.demo.scenario import PaymentsScenario

@@ -4,7 +4,6 @@ import os
 
 import confluent_kafka
 import pytest
-
 from tests.conformance.kafka_clients import Aiokafka, ClientFailed, Confluent, KafkaPython
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")

@@ -3,7 +3,6 @@
 import time
 
 import pytest
-
 from tests.conformance.kafka_clients import ClientFailed, Confluent, Fenced
 
 SENTINEL = b"the end"

@@ -15,11 +15,16 @@ from tests.spark.session import spark_session
 from tests.spark.topic_tools import Lab
 
 
+DEADLINE_S = 300
+"""A session's first query on a busy machine takes a minute; a warm one three seconds."""
+
+
 def pytest_collection_modifyitems(items):
     """Every test of this folder carries the marker, so that `-m 'not spark'` leaves the session out."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.timeout(DEADLINE_S))
 
 
 @pytest.fixture(scope="session")

@@ -148,7 +148,7 @@ def test_f7_driver_killed_around_the_decision_leaves_the_batch_whole_or_absent(l
     again = lab.proxy.plan("CommitBatch", Fault.HOLD)
     aborted = lab.proxy.plan("AbortAttempt", Fault.HOLD)
     driver = lab.start_driver()
-    assert held.happened.wait(60), "the driver did not reach its commit"
+    assert held.happened.wait(150), "the driver did not reach its commit"
     # Dead before it hears of the outcome, and before it can abort.
     os.killpg(driver.pid, signal.SIGKILL)
     driver.wait(20)
@@ -165,11 +165,11 @@ def test_s5_two_drivers_on_one_checkpoint_commit_each_batch_once(lab):
     lab.fill(ROWS)
     held = lab.proxy.plan("CommitBatch", Fault.HOLD)
     first = lab.start_driver()
-    assert held.happened.wait(60), "the first driver did not reach its commit"
+    assert held.happened.wait(150), "the first driver did not reach its commit"
     lab.copy()
     assert lab.visible_settled() == ROWS
     held.released.set()
-    assert first.wait(60) == 3, "the first driver must fail: its batch was decided by the second"
+    assert first.wait(150) == 3, "the first driver must fail: its batch was decided by the second"
     log = (lab.folder / "driver0.log").read_text()
     assert "ALREADY_OTHER" in log or "FENCED" in log
     assert lab.visible_settled() == ROWS
@@ -191,10 +191,10 @@ def test_cluster_killed_in_the_middle_of_a_query_is_waited_for(lab, server):
     lab.fill(ROWS)
     held = lab.proxy.plan("SealBranch", Fault.HOLD)
     query = lab.start_copy(limit=20)
-    assert held.happened.wait(60)
+    assert held.happened.wait(150)
     server.kill()
     server.start()
     held.released.set()
     # The attempt is in the journal and the branch's data in the log: the restarted cluster goes on with both.
-    assert query.awaitTermination(90)
+    assert query.awaitTermination(180)
     assert lab.visible_settled() == ROWS

@@ -161,7 +161,7 @@ class Lab:
     def copy(self, transform: Callable | None = None, limit: int = 500_000, **options) -> None:
         """Run such a query to its end; raises what the query failed with."""
         query = self.start_copy(transform, limit, **options)
-        assert query.awaitTermination(90), "the query does not end"
+        assert query.awaitTermination(180), "the query does not end"
 
     def start_driver(self, limit: int = 500_000) -> subprocess.Popen:
         """The same query in a driver of its own."""

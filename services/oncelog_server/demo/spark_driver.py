@@ -36,9 +36,10 @@ class SparkDriver:
         if self._process is not None:
             self._process.kill_group()
 
-    def stop(self) -> None:
+    def begin_to_stop(self) -> None:
+        """Ask it to end; `kill` cleans up whatever has not."""
         if self._process is not None:
-            self._process.stop()
+            self._process.terminate()
 
     def restart_if_dead(self) -> bool:
         """Start again from the checkpoint after a death nobody planned (oncelog was away for too long, say).

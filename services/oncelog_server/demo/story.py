@@ -100,13 +100,13 @@ class Story:
             self._screen.event("Spark starts (about 15 s); the producer does not wait for it")
             thread.start()
             self._supervise(thread)
-            self._screen.event("everything sent and processed; stopping Spark")
-            self._spark.stop()
+            self._screen.event("everything is sent and processed; Spark may stop")
+            self._spark.begin_to_stop()
+            return self._prove()
         finally:
             self._producer.stopped.set()
             self._gate.is_open.set()
             self._spark.kill()
-        return self._prove()
 
     def _create_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self._server.bootstrap, "log_level": 0})

@@ -16,11 +16,13 @@ class Disk:
 
     def __init__(self):
         self.paths = []
+        self.begun = 0
         self.held = threading.Event()
         self.held.set()
         self.error = None
 
     def sync(self, paths):
+        self.begun += 1
         self.held.wait(10)
         if self.error is not None:
             raise self.error
@@ -253,7 +255,7 @@ def test_nobody_reads_past_a_sync_that_is_under_way(tmp_path, synced):
             await node.produce("orders", batch())
             synced.held.clear()
             second = asyncio.create_task(node.produce("orders", batch()))
-            await asyncio.sleep(0)
+            await until(lambda: synced.begun == 1)
             third = asyncio.create_task(node.produce("orders", batch()))
             for _ in range(5):
                 await asyncio.sleep(0)

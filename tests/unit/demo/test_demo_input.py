@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from oncelog_server.demo.input_rows import UnreadableInput, read_table
 from oncelog_server.demo.netting import net_rows
 from oncelog_server.demo.scenario import TableScenario

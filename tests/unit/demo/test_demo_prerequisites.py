@@ -1,6 +1,7 @@
 """What is missing is said before anything starts, with the package that brings it."""
 
 import pytest
+
 from oncelog_server.demo import prerequisites
 from oncelog_server.demo.prerequisites import java_version, missing_prerequisites
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from oncelog_server.demo.input_rows import Table
 from oncelog_server.demo.netting import LEDGER, REFUNDS, REJECTED, net_payments, net_rows
 from oncelog_server.demo.payments import payments

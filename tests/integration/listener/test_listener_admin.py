@@ -1,0 +1,213 @@
+"""Topics, configs and offsets: facts 3."""
+
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from tests.unit.listener.listener_fakes import (
+    World,
+    topic,
+)
+from tests.unit.listener.listener_requests import ask, batch, produce
+
+from oncelog.protocol.messages import schema_of
+
+TRANSACTIONAL = 0x10
+INTERNAL = topic("__transaction_state", 50, internal=True)
+
+
+def create(world, version=7, *names, **fields):
+    types = schema_of(19, version).request_types
+    wanted = tuple(
+        types.CreatableTopic(
+            name=name, num_partitions=2, replication_factor=-1, assignments=(), configs=()
+        )
+        for name in names
+    )
+    answer = ask(
+        world,
+        19,
+        version,
+        topics=wanted,
+        timeout=timedelta(seconds=5),
+        validate_only=False,
+        **fields,
+    )
+    return {one.name: one for one in answer.topics}
+
+
+def test_topics_are_created_and_known_when_the_answer_comes():
+    world = World(topic("old", 1))
+    results = create(world, 7, "new", "old", "bad name", "__consumer_offsets")
+    assert {name: one.error_code for name, one in results.items()} == {
+        "new": 0,
+        "old": 36,
+        "bad name": 17,
+        "__consumer_offsets": 17,
+    }
+    assert results["new"].num_partitions == 2
+    assert results["new"].topic_id is not None
+    assert "new" in world.metadata.image.topics
+
+
+def test_a_topic_named_twice_is_created_neither_time():
+    world = World()
+    assert create(world, 5, "twin", "twin")["twin"].error_code == 42
+    assert world.controller.calls == []
+
+
+def test_topics_are_deleted_by_name_and_by_id():
+    world = World(topic("a", 1), topic("b", 1), INTERNAL)
+    types = schema_of(20, 6).request_types
+    topic_id = UUID(bytes=world.metadata.image.topics["b"].topic_id)
+    wanted = (
+        types.DeleteTopicState(name="a", topic_id=None),
+        types.DeleteTopicState(name=None, topic_id=topic_id),
+        types.DeleteTopicState(name=None, topic_id=UUID(int=9)),
+        types.DeleteTopicState(name="nowhere", topic_id=None),
+        types.DeleteTopicState(name="__transaction_state", topic_id=None),
+    )
+    answer = ask(world, 20, 6, topics=wanted, timeout=timedelta(seconds=5))
+    assert [(one.name, one.error_code) for one in answer.responses] == [
+        ("a", 0),
+        ("b", 0),
+        (None, 100),
+        ("nowhere", 3),
+        ("__transaction_state", 17),
+    ]
+    assert world.metadata.image.topics.keys() == {"__transaction_state"}
+    answer = ask(World(topic("a", 1)), 20, 1, topic_names=("a",), timeout=timedelta(seconds=5))
+    assert [(one.name, one.error_code) for one in answer.responses] == [("a", 0)]
+
+
+def test_partitions_are_added():
+    world = World(topic("orders", 1))
+    types = schema_of(37, 3).request_types
+    wanted = types.CreatePartitionsTopic(name="orders", count=4, assignments=None)
+    answer = ask(world, 37, 3, topics=(wanted,), timeout=timedelta(seconds=5), validate_only=False)
+    assert [(one.name, one.error_code) for one in answer.results] == [("orders", 0)]
+    assert len(world.metadata.image.topics["orders"].partitions) == 4
+
+
+def describe_config(world, resource_type, name, keys=None, version=4):
+    types = schema_of(32, version).request_types
+    resource = types.DescribeConfigsResource(
+        resource_type=resource_type, resource_name=name, configuration_keys=keys
+    )
+    fields = {"include_synonyms": True}
+    if version >= 3:
+        fields["include_documentation"] = True
+    (result,) = ask(world, 32, version, resources=(resource,), **fields).results
+    return result
+
+
+def test_configs_are_described_with_types_synonyms_and_documentation():
+    world = World(topic("orders", 1, {"retention.ms": "5"}))
+    result = describe_config(world, 2, "orders", ("retention.ms",))
+    (entry,) = result.configs
+    assert (entry.value, entry.config_source, entry.config_type) == ("5", 1, 5)
+    assert [one.name for one in entry.synonyms] == ["retention.ms", "log.retention.ms"]
+    assert entry.documentation
+    assert len(describe_config(world, 2, "orders", None, version=1).configs) > 10
+    broker = describe_config(world, 4, "1")
+    assert {one.name: one.value for one in broker.configs}["num.partitions"] == "1"
+    assert all(one.read_only for one in broker.configs)
+    assert describe_config(world, 2, "nowhere").error_code == 3
+    assert describe_config(world, 4, "2").error_code == 42
+    assert describe_config(world, 8, "1").error_code == 42
+
+
+def alter(world, resource_type, name, *changes):
+    types = schema_of(44, 1).request_types
+    resource = types.AlterConfigsResource(
+        resource_type=resource_type,
+        resource_name=name,
+        configs=tuple(
+            types.AlterableConfig(name=config, config_operation=operation, value=value)
+            for config, operation, value in changes
+        ),
+    )
+    (result,) = ask(world, 44, 1, resources=(resource,), validate_only=False).responses
+    return result.error_code
+
+
+def test_topic_configs_are_changed_and_a_wrong_one_is_refused():
+    world = World(topic("orders", 1, {"segment.ms": "9"}), INTERNAL)
+    assert alter(world, 2, "orders", ("retention.ms", 0, "7"), ("segment.ms", 1, None)) == 0
+    assert dict(world.metadata.image.topics["orders"].configs) == {"retention.ms": "7"}
+    assert alter(world, 2, "orders", ("retention.ms", 0, "soon")) == 40
+    assert alter(world, 2, "nowhere", ("retention.ms", 0, "7")) == 3
+    assert alter(world, 2, "__transaction_state", ("retention.ms", 0, "7")) == 17
+    assert alter(world, 4, "1", ("num.partitions", 0, "7")) == 42
+
+
+def list_offsets(world, version, timestamp):
+    types = schema_of(2, version).request_types
+    fields = {"isolation_level": 1} if version >= 2 else {}
+    if version >= 10:
+        fields["timeout"] = timedelta(seconds=1)
+    (found,) = ask(
+        world,
+        2,
+        version,
+        replica_id=-1,
+        topics=(
+            types.ListOffsetsTopic(
+                name="orders",
+                partitions=(types.ListOffsetsPartition(partition_index=0, timestamp=timestamp),),
+            ),
+        ),
+        **fields,
+    ).topics
+    (partition,) = found.partitions
+    return partition.error_code, partition.offset
+
+
+def test_special_timestamps():
+    world = World(topic("orders", 1))
+    produce(world, records=[batch()])
+    assert list_offsets(world, 7, -1) == (0, 1)
+    assert list_offsets(world, 7, -2) == (0, 0)
+    assert list_offsets(world, 10, -4) == (0, 0), "without a remote store all is local"
+    assert list_offsets(world, 10, -5) == (0, -1)
+    assert list_offsets(world, 10, -6) == (35, -1)
+    levels = [one.isolation_level for one in world.storage.asked("ListOffsets")]
+    assert levels == [1, 1, 1]
+    list_offsets(world, 1, -1)
+    assert world.storage.asked("ListOffsets")[-1].isolation_level == 0
+
+
+def test_leader_epochs_and_record_deletion():
+    world = World(topic("orders", 1), INTERNAL)
+    produce(world, records=[batch()])
+    types = schema_of(23, 4).request_types
+    wanted = types.OffsetForLeaderTopic(
+        topic="orders", partitions=(types.OffsetForLeaderPartition(partition=0, leader_epoch=0),)
+    )
+    (found,) = ask(world, 23, 4, replica_id=-1, topics=(wanted,)).topics
+    assert [(one.error_code, one.end_offset) for one in found.partitions] == [(0, 1)]
+    types = schema_of(21, 2).request_types
+    wanted = tuple(
+        types.DeleteRecordsTopic(
+            name=name, partitions=(types.DeleteRecordsPartition(partition_index=0, offset=5),)
+        )
+        for name in ("orders", "__transaction_state")
+    )
+    found = ask(world, 21, 2, topics=wanted, timeout=timedelta(seconds=1)).topics
+    codes = [(one.partitions[0].error_code, one.partitions[0].low_watermark) for one in found]
+    assert codes == [(0, 5), (17, -1)]
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+def test_no_group_has_committed_anything(version):
+    types = schema_of(9, version).request_types
+    if version >= 8:
+        topics = (types.OffsetFetchRequestTopics(name="orders", partition_indexes=(0, 1)),)
+        group = types.OffsetFetchRequestGroup(group_id="g", topics=topics)
+        (answer,) = ask(World(), 9, version, groups=(group,), require_stable=False).groups
+    else:
+        fields = {"require_stable": False} if version >= 7 else {}
+        topics = (types.OffsetFetchRequestTopic(name="orders", partition_indexes=(0, 1)),)
+        answer = ask(World(), 9, version, group_id="g", topics=topics, **fields)
+    (found,) = answer.topics
+    assert [(one.committed_offset, one.error_code) for one in found.partitions] == [(-1, 0)] * 2

@@ -1,0 +1,231 @@
+"""What producers and operators are told of transactions: facts 1.3, 2.1 and 3."""
+
+import asyncio
+import struct
+from datetime import timedelta
+
+import pytest
+import uvloop
+from tests.unit.listener.listener_fakes import (
+    WireClient,
+    World,
+    topic,
+)
+from tests.unit.listener.listener_requests import ask
+
+from oncelog.api.v1 import coordinator_pb2
+from oncelog.protocol.frames import framed, write_request_head
+from oncelog.protocol.messages import schema_of
+
+TRANSACTIONAL = 0x10
+INTERNAL = topic("__transaction_state", 50, internal=True)
+
+
+def init(world, version, transactional_id="pay", **fields):
+    return ask(
+        world,
+        22,
+        version,
+        transactional_id=transactional_id,
+        transaction_timeout=timedelta(seconds=60),
+        **fields,
+    )
+
+
+@pytest.mark.parametrize(("version", "told_error"), [(0, 47), (3, 47), (4, 90), (5, 90)])
+def test_a_fenced_producer_is_told_in_the_words_of_its_version(version, told_error):
+    world = World()
+    world.coordinator.canned["InitProducerId"] = coordinator_pb2.InitProducerIdResponse(
+        error_code=90, producer_id=7, producer_epoch=7
+    )
+    answer = init(world, version)
+    assert answer.error_code == told_error
+    assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
+
+
+def test_init_producer_id_checks_what_the_coordinator_need_not_see():
+    world = World()
+    assert init(world, 4, producer_id=5, producer_epoch=-1).error_code == 42
+    assert init(world, 4, transactional_id="").error_code == 42
+    assert world.coordinator.calls == []
+    assert init(world, 4, transactional_id=None).producer_id == 4000
+    assert not world.coordinator.asked("InitProducerId")[0].HasField("transactional_id")
+    assert init(World(shards=0), 4).error_code == 15
+    assert init(World(shards=0), 4, transactional_id=None).error_code == 15
+
+
+def add_partitions(world, version, *keys):
+    types = schema_of(24, version).request_types
+    answer = ask(
+        world,
+        24,
+        version,
+        v3_and_below_transactional_id="pay",
+        v3_and_below_producer_id=4000,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=tuple(
+            types.AddPartitionsToTxnTopic(name=name, partitions=partitions)
+            for name, partitions in keys
+        ),
+    )
+    return [
+        (one.name, part.partition_index, part.partition_error_code)
+        for one in answer.results_by_topic_v3_and_below
+        for part in one.results_by_partition
+    ]
+
+
+def test_one_partition_that_may_not_be_added_fails_them_all():
+    world = World(topic("orders", 2), INTERNAL)
+    keys = ("orders", (0, 7)), ("__transaction_state", (0,))
+    assert add_partitions(world, 3, *keys) == [
+        ("orders", 0, 55),
+        ("orders", 7, 3),
+        ("__transaction_state", 0, 29),
+    ]
+    assert world.coordinator.calls == []
+    assert add_partitions(world, 3, ("orders", (0, 1))) == [("orders", 0, 0), ("orders", 1, 0)]
+    (request,) = world.coordinator.asked("AddPartitionsToTxn")
+    assert not request.transactions[0].verify_only
+    assert request.transactions[0].client_transaction_version == 0
+
+
+@pytest.mark.parametrize(("version", "told_error"), [(0, 47), (1, 47), (2, 90), (3, 90)])
+def test_a_coordinators_error_is_that_of_every_partition(version, told_error):
+    world = World(topic("orders", 2))
+    world.coordinator.canned["AddPartitionsToTxn"] = coordinator_pb2.AddPartitionsToTxnResponse(
+        results=[coordinator_pb2.AddPartitionsToTxnResponse.Result(error_code=90)]
+    )
+    assert [code for _, _, code in add_partitions(world, version, ("orders", (0, 1)))] == [
+        told_error,
+        told_error,
+    ]
+
+
+def end(world, version):
+    return ask(
+        world,
+        26,
+        version,
+        transactional_id="pay",
+        producer_id=4000,
+        producer_epoch=3,
+        committed=True,
+    )
+
+
+def test_the_version_of_end_txn_decides_the_protocol():
+    world = World()
+    assert end(world, 4).error_code == 0
+    answer = end(world, 5)
+    assert (answer.producer_id, answer.producer_epoch) == (4000, 4)
+    assert [one.client_transaction_version for one in world.coordinator.asked("EndTxn")] == [0, 2]
+
+
+@pytest.mark.parametrize(("version", "told_error"), [(1, 47), (2, 90), (5, 90)])
+def test_end_txn_of_a_fenced_producer(version, told_error):
+    world = World()
+    world.coordinator.canned["EndTxn"] = coordinator_pb2.EndTxnResponse(
+        error_code=90, producer_id=5
+    )
+    answer = end(world, version)
+    assert answer.error_code == told_error
+    assert version < 5 or (answer.producer_id, answer.producer_epoch) == (-1, -1)
+
+
+def test_a_coordinator_that_is_away_is_looked_for_again():
+    world = World(topic("orders", 1))
+    for method in ("InitProducerId", "AddPartitionsToTxn", "EndTxn", "ListTransactions"):
+        world.coordinator.canned[method] = TimeoutError()
+    assert init(world, 4).error_code == 15
+    assert add_partitions(world, 3, ("orders", (0,))) == [("orders", 0, 15)]
+    assert end(world, 5).error_code == 15
+    assert ask(world, 66, 0, state_filters=(), producer_id_filters=()).error_code == 15
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_operators_markers_reach_their_leaders_as_they_are(version):
+    world = World(topic("orders", 1))
+    types = schema_of(27, version).request_types
+    marker = types.WritableTxnMarker(
+        producer_id=4000,
+        producer_epoch=3,
+        transaction_result=False,
+        coordinator_epoch=7,
+        transaction_version=2,
+        topics=(types.WritableTxnMarkerTopic(name="orders", partition_indexes=(0, 4)),),
+    )
+    (result,) = ask(world, 27, version, markers=(marker,)).markers
+    assert [(one.partition_index, one.error_code) for one in result.topics[0].partitions] == [
+        (0, 0),
+        (4, 3),
+    ]
+    (request,) = world.storage.asked("WriteTxnMarkers")
+    (sent,) = request.markers
+    assert (sent.producer_id, sent.producer_epoch, sent.commit) == (4000, 3, False)
+    assert (sent.coordinator_epoch, sent.transaction_version) == (7, 2 if version == 2 else 0)
+
+
+def test_views_of_transactions():
+    world = World(topic("orders", 2))
+    (state,) = ask(world, 65, 0, transactional_ids=("pay",)).transaction_states
+    assert (state.transaction_state, state.transaction_timeout) == (
+        "Ongoing",
+        timedelta(seconds=60),
+    )
+    assert round(state.transaction_start_time.timestamp() * 1000) == 1_700_000_000_123
+    assert [(one.topic, one.partitions) for one in state.topics] == [("orders", (1,))]
+    listed = ask(
+        world,
+        66,
+        2,
+        state_filters=("Ongoing", "Bogus"),
+        producer_id_filters=(4000,),
+        duration_filter=5,
+        transactional_id_pattern="p.*",
+    )
+    assert listed.unknown_state_filters == ("Bogus",)
+    assert [one.transactional_id for one in listed.transaction_states] == ["pay"]
+    (request,) = world.coordinator.asked("ListTransactions")
+    assert (request.duration_filter_ms, request.transactional_id_pattern) == (5, "p.*")
+    types = schema_of(61, 0).request_types
+    (found,) = ask(
+        world, 61, 0, topics=(types.TopicRequest(name="orders", partition_indexes=(0, 5)),)
+    ).topics
+    assert [one.error_code for one in found.partitions] == [0, 3]
+    assert found.partitions[0].active_producers[0].last_sequence == 7
+
+
+def test_a_transaction_that_is_not_found_starts_at_minus_one_on_the_wire():
+    async def scenario():
+        world = World()
+        answer = coordinator_pb2.DescribeTransactionsResponse()
+        answer.transactions.add(transactional_id="x", error_code=105)
+        world.coordinator.canned["DescribeTransactions"] = answer
+        async with world.listening() as role:
+            client = await WireClient.connect(role.port)
+            client.send(65, 0, transactional_ids=("x",))
+            frame = await client.frame()
+            state = b"\x00\x69\x02x\x01" + struct.pack(">iqqh", 0, -1, -1, -1)
+            assert state in frame
+
+    uvloop.run(scenario())
+
+
+def test_a_private_call_reaches_the_sinks_coordinator_and_its_answer_comes_back():
+    async def scenario(world, sink):
+        async with world.listening() as role:
+            client = await WireClient.connect(role.port)
+            request = coordinator_pb2.OpenAttemptRequest(sink=sink, nonce=b"n" * 16)
+            head = write_request_head(20_000, 0, 77, "spark", True)
+            client.writer.write(framed([head, request.SerializeToString()]))
+            frame = await asyncio.wait_for(client.frame(), 5)
+            assert frame[:5] == struct.pack(">i", 77) + b"\0"
+            return coordinator_pb2.OpenAttemptResponse.FromString(frame[5:])
+
+    world = World()
+    assert uvloop.run(scenario(world, "sink")).sink_epoch == 9
+    (request,) = world.coordinator.asked("OpenAttempt")
+    assert request.nonce == b"n" * 16
+    assert uvloop.run(scenario(World(), "")).error_code == 42
+    assert uvloop.run(scenario(World(shards=0), "sink")).error_code == 15
