@@ -1,6 +1,7 @@
 """Rows a second through the Spark source and sink, warm, in a local session on two cores."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -25,10 +26,15 @@ def spark(is_quick: bool, tell: Tell) -> list[Measurement]:
         tell("Spark reads and writes")
         command = [sys.executable, "-m", "bench.spark_job", server.bootstrap, str(rows), str(turns)]
         result = subprocess.run(
-            command, capture_output=True, text=True, timeout=SPARK_TIMEOUT_S, check=False
+            command,
+            capture_output=True,
+            text=True,
+            timeout=SPARK_TIMEOUT_S,
+            check=False,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         )
     if result.returncode != 0:
-        raise RuntimeError(f"the Spark job failed:\n{result.stderr[-2000:]}")
+        raise RuntimeError(f"the Spark job failed:\n{_cause(result.stderr)}")
     seconds = json.loads(result.stdout.splitlines()[-1])
     return [
         Measurement(
@@ -42,3 +48,9 @@ def spark(is_quick: bool, tell: Tell) -> list[Measurement]:
             "spark", f"sink, {rows:,} rows", "rows/s", rows / min(seconds["write_s"]), bar=SINK_BAR
         ),
     ]
+
+
+def _cause(text: str) -> str:
+    """The lines of a Spark failure that are not stack frames of the JVM."""
+    lines = [line for line in text.splitlines() if not line.startswith(("\tat ", "\t... "))]
+    return "\n".join(lines[-25:])

@@ -50,7 +50,7 @@ def node_message(node: Node) -> pb.Node:
     return pb.Node(
         node_id=node.node_id,
         node_epoch=node.node_epoch,
-        roles=[pb.Role.Value(f"ROLE_{role.upper()}") for role in node.roles],
+        roles=[f"ROLE_{role.upper()}" for role in node.roles],
         rpc_address=node.rpc_address,
         kafka_host=node.kafka_host,
         kafka_port=node.kafka_port,

@@ -37,7 +37,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """After `after_ms` (plus up to `jitter_ms`, drawn by the driver) `event` is decided. Replaces a timer of the name."""
+    """`event` is decided after `after_ms`, plus up to `jitter_ms` drawn by the driver. Replaces a timer of that name."""
 
     name: str
     after_ms: Millis

@@ -5,15 +5,15 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from oncelog_controller.database import Database
-from oncelog_controller.sql_journal import REPLAY_PAGE_ROWS, SqlJournal
 from sqlalchemy import text
+from tests.contracts.journal import JournalContract
+from tests.integration.controller.sql_databases import database_url, postgres_server, postgres_url
 
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.journal import AppendFailed
 from oncelog.runtime import SystemClock
-from tests.contracts.journal import JournalContract
-from tests.integration.controller.sql_databases import database_url, postgres_server, postgres_url
+from oncelog_controller.database import Database
+from oncelog_controller.sql_journal import REPLAY_PAGE_ROWS, SqlJournal
 
 
 def journal_of(database, kind=SqlJournal):

@@ -14,7 +14,6 @@ from tests.spark.oncelog_process import OncelogProcess
 from tests.spark.session import spark_session
 from tests.spark.topic_tools import Lab
 
-
 DEADLINE_S = 300
 """A session's first query on a busy machine takes a minute; a warm one three seconds."""
 

@@ -111,7 +111,9 @@ class Lab:
         )
         with self.cluster.open_connection(self.proxy.address) as connection:
             (answer,) = connection.call(schema, request, Deadline(10_000)).topics
-        return {Partition(topic, found.partition_index): found.offset for found in answer.partitions}
+        return {
+            Partition(topic, found.partition_index): found.offset for found in answer.partitions
+        }
 
     def ends(self, topic: str) -> dict[Partition, int]:
         """Partition → last stable offset."""
@@ -134,7 +136,13 @@ class Lab:
         frame = self.spark.read.format("oncelog").option("bootstrap.servers", self.bootstrap)
         return frame.option("subscribe", self.source).options(**options)
 
-    def start_copy(self, transform: Callable | None = None, limit: int = 500_000, **options):
+    def start_copy(
+        self,
+        transform: Callable | None = None,
+        limit: int = 500_000,
+        source: dict[str, str] | None = None,
+        **options,
+    ):
         """A query that copies the source topic into the sink topic, up to what is there now."""
         frame = (
             self.spark.readStream.format("oncelog")
@@ -142,6 +150,7 @@ class Lab:
             .option("subscribe", self.source)
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", str(limit))
+            .options(**(source or {}))
             .load()
             .select("key", "value")
         )

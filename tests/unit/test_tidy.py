@@ -17,7 +17,9 @@ SOURCES = sorted(
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 JUNK_DRAWERS = {"utils", "util", "common", "helpers", "helper", "shared", "misc", "base"}
-SERVICES = sorted(path.name for path in (ROOT / "services").iterdir() if (path / "wiring.py").exists())
+SERVICES = sorted(
+    path.name for path in (ROOT / "services").iterdir() if (path / "wiring.py").exists()
+)
 
 
 def relative(path):
@@ -49,7 +51,9 @@ def test_module_says_what_it_is_for(path):
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_no_open_ends(path):
     text = path.read_text()
-    assert not re.search(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))", text), "a TODO names an issue or does not exist"
+    assert not re.search(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))", text), (
+        "a TODO names an issue or does not exist"
+    )
     assert not re.search(r"except( Exception| BaseException)?:\s*\n\s*pass\b", text)
     assert "NotImplementedError" not in text
 

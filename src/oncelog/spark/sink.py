@@ -86,10 +86,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Returns once the batch is decided; its markers follow without Spark."""
-        outcomes = _outcomes(messages)
-        if outcomes:
-            with Cluster(self._options.bootstrap) as cluster:
-                commit_batch(cluster, self._options.transactional_id, batchId, outcomes)
+        _commit(self._options, self._options.transactional_id, batchId, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Spark also aborts after a commit whose answer was lost: attempts that are decided stay so."""
@@ -138,10 +135,7 @@ class BatchWriter(DataSourceArrowWriter):
         return BranchMessage(outcome)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        outcomes = _outcomes(messages)
-        if outcomes:
-            with Cluster(self._options.bootstrap) as cluster:
-                commit_batch(cluster, self._attempt.sink, self._batch_id, outcomes)
+        _commit(self._options, self._attempt.sink, self._batch_id, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         _abort(self._options, self._attempt.sink, messages)
@@ -212,6 +206,21 @@ def _produce(
         pipeline.send(closed)
     pipeline.flush()
     return row_count
+
+
+def _commit(
+    options: SinkOptions, sink: str, batch_id: int, messages: list[WriterCommitMessage | None]
+) -> None:
+    """Decide the batch. No messages: no task ran, nothing was written, and nothing has to be decided."""
+    outcomes = _outcomes(messages)
+    if not outcomes:
+        return
+    with Cluster(options.bootstrap) as cluster:
+        commit_batch(cluster, sink, batch_id, outcomes)
+        skipped = sorted({outcome.attempt.nonce for outcome in outcomes if outcome.skipped})
+        if skipped:
+            # The batch was committed before, so the attempt of this replay is of no use; it would time out otherwise.
+            abort_attempts(cluster, sink, skipped)
 
 
 def _abort(options: SinkOptions, sink: str, messages: list[WriterCommitMessage | None]) -> None:

@@ -3,12 +3,11 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from oncelog_controller.settings import ControllerSettings
-from oncelog_controller.wiring import build_controller
-
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.metadata import MetadataFollower
+from oncelog_controller.settings import ControllerSettings
+from oncelog_controller.wiring import build_controller
 
 ALL_ROLES = (1, 2, 3, 4, 5, 6)
 

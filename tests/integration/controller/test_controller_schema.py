@@ -5,17 +5,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-import oncelog_controller
 import pytest
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, text
+from tests.integration.controller.controller_at import controller_at, register
+
+import oncelog_controller
+from oncelog.errors import OncelogError
 from oncelog_controller.database import Database
 from oncelog_controller.schema import SCHEMA_REVISION, metadata
-from sqlalchemy import create_engine, text
-
-from oncelog.errors import OncelogError
-from tests.integration.controller.controller_at import controller_at, register
 
 MIGRATIONS = Path(oncelog_controller.__file__).parent / "migrations"
 

@@ -4,16 +4,7 @@ import asyncio
 import re
 
 import pytest
-from oncelog_controller.database import Database
-from oncelog_controller.settings import ControllerSettings
-from oncelog_controller.wiring import build_controller
 from sqlalchemy import text
-
-from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.errors import ErrorCode, OncelogError
-from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Partition
-from oncelog.rpc.direct import DirectStub
-from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
 from tests.integration.controller.controller_at import (
     allocate,
     controller_at,
@@ -21,6 +12,15 @@ from tests.integration.controller.controller_at import (
     followed,
     register,
 )
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.errors import ErrorCode, OncelogError
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Partition
+from oncelog.rpc.direct import DirectStub
+from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
+from oncelog_controller.database import Database
+from oncelog_controller.settings import ControllerSettings
+from oncelog_controller.wiring import build_controller
 
 DEADLINE_S = 10
 

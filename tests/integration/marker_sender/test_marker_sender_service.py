@@ -9,8 +9,6 @@ import logging
 from contextlib import asynccontextmanager
 
 import pytest
-from oncelog_marker_sender.settings import MarkerSenderSettings
-from oncelog_marker_sender.wiring import build_marker_sender
 
 from oncelog.api.v1 import controller_pb2 as metadata_pb
 from oncelog.api.v1 import marker_sender_pb2 as pb
@@ -18,6 +16,8 @@ from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.metadata import MetadataFollower
+from oncelog_marker_sender.settings import MarkerSenderSettings
+from oncelog_marker_sender.wiring import build_marker_sender
 
 DEADLINE_S = 10
 

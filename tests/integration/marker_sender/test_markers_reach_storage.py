@@ -2,13 +2,6 @@
 
 import asyncio
 
-from oncelog_controller.settings import ControllerSettings
-from oncelog_controller.wiring import build_controller
-from oncelog_marker_sender.settings import MarkerSenderSettings
-from oncelog_marker_sender.wiring import build_marker_sender
-from oncelog_storage.settings import StorageSettings
-from oncelog_storage.wiring import build_storage
-
 from oncelog.api.v1 import controller_pb2 as metadata_pb
 from oncelog.api.v1 import marker_sender_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
@@ -16,6 +9,12 @@ from oncelog.record.batch import iter_headers
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import MetadataFollower
+from oncelog_controller.settings import ControllerSettings
+from oncelog_controller.wiring import build_controller
+from oncelog_marker_sender.settings import MarkerSenderSettings
+from oncelog_marker_sender.wiring import build_marker_sender
+from oncelog_storage.settings import StorageSettings
+from oncelog_storage.wiring import build_storage
 
 
 def marker(producer_id, producer_epoch, *partitions, coordinator_epoch=0):

@@ -17,9 +17,7 @@ from oncelog.record.records import Record, decode_batch, encode_batch
 payloads = st.none() | st.binary(max_size=300)
 timestamps = st.integers(-1, 2**45)
 headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3)
-records = st.builds(
-    Record, payloads, payloads, timestamps, headers=headers.map(tuple)
-)
+records = st.builds(Record, payloads, payloads, timestamps, headers=headers.map(tuple))
 batches = st.lists(
     st.tuples(
         st.lists(records, min_size=1, max_size=80),
@@ -47,9 +45,7 @@ def test_arrow_decoding_agrees_with_the_plain_codec(content, draw):
     log, last = log_of(content)
     start = draw.draw(st.integers(0, last))
     end = draw.draw(st.integers(start, last + 5))
-    found = list(
-        decode_batches(log, iter_headers(log), start=start, end=end, with_headers=True)
-    )
+    found = list(decode_batches(log, iter_headers(log), start=start, end=end, with_headers=True))
     rows = [
         row
         for columns in found
@@ -118,9 +114,7 @@ def test_accumulated_batches_hold_the_rows_in_order_with_gapless_sequences(rows)
             assert header.record_count == batch.record_count
             assert header.last_sequence == batch.last_sequence
             sequence += batch.record_count
-            found += [
-                (r.key, r.value, r.timestamp, r.headers) for r in decode_batch(batch.records)
-            ]
+            found += [(r.key, r.value, r.timestamp, r.headers) for r in decode_batch(batch.records)]
         assert found == [
             (r.key, r.value, r.timestamp, r.headers) for where, r in rows if where == number
         ]
@@ -197,9 +191,7 @@ def test_visibility_agrees_with_a_model_that_knows_the_whole_log(steps, draw):
         for pid, first, last in aborted
         if last >= start and first < stable
     ]
-    positions = dict(
-        (header.base_offset, position) for position, header in iter_headers(seen)
-    )
+    positions = {header.base_offset: position for position, header in iter_headers(seen)}
     part = seen[positions[start] : positions.get(stable, len(seen))] if start in positions else b""
     visible = [s.header.base_offset for s in sight_batches(part, listed) if s.is_visible]
     assert visible == [

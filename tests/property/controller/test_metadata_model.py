@@ -9,6 +9,11 @@ import asyncio
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.unit.controller.metadata_cases import Bench
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import INTERNAL_TOPICS
+from oncelog.rpc.metadata import MetadataImage
 from oncelog_controller.core.events import (
     AllocateProducerIds,
     AlterConfigs,
@@ -22,11 +27,6 @@ from oncelog_controller.core.events import (
 from oncelog_controller.core.image import ClusterImage
 from oncelog_controller.core.machine import MetadataRules
 from oncelog_controller.watchers import Watchers
-
-from oncelog.errors import ErrorCode
-from oncelog.ids import INTERNAL_TOPICS
-from oncelog.rpc.metadata import MetadataImage
-from tests.unit.controller.metadata_cases import Bench
 
 NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "c"])
 NODE_IDS = st.integers(1, 4)

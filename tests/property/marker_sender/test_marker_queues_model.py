@@ -7,10 +7,10 @@ must run dry. The model leaders keep what was written, in order.
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
-from oncelog_marker_sender.core.queues import HOLDING, Limits, MarkerQueues, Outcome
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
+from oncelog_marker_sender.core.queues import HOLDING, Limits, MarkerQueues, Outcome
 
 PARTITIONS = [Partition(topic, number) for topic in "ab" for number in range(2)]
 PARTITION = st.sampled_from(PARTITIONS)

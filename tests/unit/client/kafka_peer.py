@@ -1,9 +1,10 @@
 """A broker of a few dozen lines for tests of the client: one topic, real frames, misbehaviour on demand.
 
-It stores what is produced as the leader of its partitions would: it knows sequences and the last five batches, and hands
-out whole batches from any position. `before_answer` and `instead` let a test cut connections and change answers.
+It stores what is produced as the leader of its partitions would: it knows sequences and the last five batches, and
+hands out whole batches from any position. `before_answer` and `instead` let a test cut connections and change answers.
 """
 
+import contextlib
 import socket
 import struct
 import threading
@@ -281,8 +282,6 @@ class KafkaPeer:
 
 
 def _close(connection: socket.socket) -> None:
-    try:
+    with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
     connection.close()

@@ -53,7 +53,9 @@ def test_addresses_are_host_and_port(text, expected):
     assert list(parse_addresses(text)) == expected
 
 
-@pytest.mark.parametrize("text", ["", "localhost", "localhost:", ":9092", "a:0", "a:70000", "::1:9", "a:b"])
+@pytest.mark.parametrize(
+    "text", ["", "localhost", "localhost:", ":9092", "a:0", "a:70000", "::1:9", "a:b"]
+)
 def test_bad_address_is_named(text):
     with pytest.raises(OncelogError, match=r"localhost:9092"):
         parse_addresses(text)
@@ -82,7 +84,9 @@ def test_wrong_address_is_told_within_the_bootstrap_time():
     address = Address("127.0.0.1", free_port())
     with (
         Cluster([address], QUICK) as cluster,
-        pytest.raises(OncelogError, match=rf"no broker answers .*{address.port}.*bootstrap.servers"),
+        pytest.raises(
+            OncelogError, match=rf"no broker answers .*{address.port}.*bootstrap.servers"
+        ),
     ):
         cluster.partition_counts(["orders"])
 
@@ -166,7 +170,9 @@ def test_broker_without_our_version_is_named(peer, cluster):
         )
 
     peer.instead[versions.API_VERSIONS] = old
-    with pytest.raises(OncelogError, match=r"offers versions 0 to 2 of ListOffsets.*needs version 6"):
+    with pytest.raises(
+        OncelogError, match=r"offers versions 0 to 2 of ListOffsets.*needs version 6"
+    ):
         cluster.list_offsets({Partition("orders", 0): -1})
 
 

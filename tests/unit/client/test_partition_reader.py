@@ -20,13 +20,17 @@ def data(*values, pid=-1):
     if pid < 0:
         return bytes(encode_batch(records))
     return bytes(
-        encode_batch(records, producer_id=pid, producer_epoch=0, base_sequence=0, is_transactional=True)
+        encode_batch(
+            records, producer_id=pid, producer_epoch=0, base_sequence=0, is_transactional=True
+        )
     )
 
 
 def marker(kind, pid):
     return bytes(
-        encode_marker(Marker(kind, 0), producer_id=pid, producer_epoch=0, timestamp=1_700_000_000_000)
+        encode_marker(
+            Marker(kind, 0), producer_id=pid, producer_epoch=0, timestamp=1_700_000_000_000
+        )
     )
 
 
@@ -140,7 +144,9 @@ def test_retention_past_the_start_is_data_loss(peer, log):
     log.append(data("a"))
     log.append(data("b"))
     log.log_start = 1
-    with pytest.raises(DataLossError, match=r"orders-0: offsets 0 to 0 are gone.*failOnDataLoss=false"):
+    with pytest.raises(
+        DataLossError, match=r"orders-0: offsets 0 to 0 are gone.*failOnDataLoss=false"
+    ):
         read(peer, 0, 2)
 
 

@@ -14,7 +14,9 @@ from oncelog.protocol.messages import schema_of
 from oncelog.record.batch import iter_headers
 from oncelog.record.records import decode_batch
 
-QUICK = ClientSettings(request_timeout_ms=5_000, call_timeout_ms=500, backoff_min_ms=1, backoff_max_ms=5)
+QUICK = ClientSettings(
+    request_timeout_ms=5_000, call_timeout_ms=500, backoff_min_ms=1, backoff_max_ms=5
+)
 PARTITIONS = [Partition("orders", number) for number in range(3)]
 
 
@@ -77,7 +79,11 @@ def test_lost_answers_and_cut_connections_repeat_nothing(peer):
 
 def test_refused_batch_and_its_successors_go_out_again(peer):
     asked = iter(range(10_000))
-    codes = {2: KioError.not_leader_or_follower, 9: KioError.not_enough_replicas, 15: KioError.network_exception}
+    codes = {
+        2: KioError.not_leader_or_follower,
+        9: KioError.not_enough_replicas,
+        15: KioError.network_exception,
+    }
 
     def refuse(request):
         code = codes.get(next(asked))
@@ -98,9 +104,17 @@ def test_refused_batch_and_its_successors_go_out_again(peer):
 @pytest.mark.parametrize(
     ("code", "error", "text"),
     [
-        (KioError.invalid_producer_epoch, ProducerFencedError, "refuses producer 'sink' with INVALID_PRODUCER_EPOCH"),
+        (
+            KioError.invalid_producer_epoch,
+            ProducerFencedError,
+            "refuses producer 'sink' with INVALID_PRODUCER_EPOCH",
+        ),
         (KioError.invalid_txn_state, ProducerFencedError, "INVALID_TXN_STATE"),
-        (KioError.message_too_large, OncelogError, r"orders-\d refuses a batch of \d+ bytes.*max.message.bytes"),
+        (
+            KioError.message_too_large,
+            OncelogError,
+            r"orders-\d refuses a batch of \d+ bytes.*max.message.bytes",
+        ),
         (KioError.topic_authorization_failed, KafkaError, r"TOPIC_AUTHORIZATION_FAILED.*orders-\d"),
         (KioError.not_leader_or_follower, KafkaError, "NOT_LEADER_OR_FOLLOWER"),
     ],
@@ -125,9 +139,7 @@ def test_at_most_five_batches_of_a_partition_are_under_way(peer):
         def _transmit(self, batch):
             super()._transmit(batch)
             for partition, queue in self._unanswered.items():
-                waiting[partition.partition] = max(
-                    waiting.get(partition.partition, 0), len(queue)
-                )
+                waiting[partition.partition] = max(waiting.get(partition.partition, 0), len(queue))
 
     with Cluster([peer.address], QUICK) as cluster:
         pipeline = Watched(cluster, "sink")

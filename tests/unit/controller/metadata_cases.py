@@ -3,12 +3,11 @@
 from itertools import count
 from typing import Any
 
+from oncelog.ids import Millis, Offset
+from oncelog.machine import Reply, Send
 from oncelog_controller.core.events import RegisterNode
 from oncelog_controller.core.machine import MetadataMachine, MetadataRules
 from oncelog_controller.core.records import decode_record, encode_record
-
-from oncelog.ids import Millis, Offset
-from oncelog.machine import Reply, Send
 
 ALL_ROLES = ("controller", "coordinator", "storage", "marker_sender", "listener", "gateway")
 RULES = MetadataRules(controller=1, incarnation_id="controller-a")

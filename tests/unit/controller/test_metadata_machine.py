@@ -1,6 +1,10 @@
 """Nodes, shards, producer ids and features: state and event to decision."""
 
 import pytest
+from tests.unit.controller.metadata_cases import RULES, SMALL, Bench
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog_controller.core.events import (
     AllocateProducerIds,
     CreateTopics,
@@ -18,10 +22,6 @@ from oncelog_controller.core.records import (
     Snapshot,
     TopicCreated,
 )
-
-from oncelog.errors import ErrorCode
-from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from tests.unit.controller.metadata_cases import RULES, SMALL, Bench
 
 
 def test_first_registration_creates_the_whole_cluster_in_one_decision():

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+
+from oncelog.errors import OncelogError
 from oncelog_controller.core.records import (
     RECORD_TYPES,
     NodeRegistered,
@@ -10,8 +12,6 @@ from oncelog_controller.core.records import (
     decode_record,
     encode_record,
 )
-
-from oncelog.errors import OncelogError
 
 
 def test_a_record_is_its_type_and_a_json_object_of_its_fields():

@@ -1,6 +1,10 @@
 """Topics: which requests are refused, with which of Kafka's codes, and what the good ones record."""
 
 import pytest
+from tests.unit.controller.metadata_cases import Bench
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog_controller.core.events import (
     AlterConfigs,
     CreatePartitions,
@@ -10,10 +14,6 @@ from oncelog_controller.core.events import (
     NewTopic,
 )
 from oncelog_controller.core.machine import MetadataRules
-
-from oncelog.errors import ErrorCode
-from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from tests.unit.controller.metadata_cases import Bench
 
 ID = "0123456789abcdef" * 2
 

@@ -1,10 +1,10 @@
 """The marker queues: what each answer means, and where an entry goes (facts 8.11)."""
 
 import pytest
-from oncelog_marker_sender.core.queues import HOLDING, Limits, MarkerQueues, Outcome
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
+from oncelog_marker_sender.core.queues import HOLDING, Limits, MarkerQueues, Outcome
 
 A0, A1, B0 = Partition("a", 0), Partition("a", 1), Partition("b", 0)
 LIMITS = Limits(retry_backoff_ms=100, retry_backoff_max_ms=400)

@@ -33,16 +33,18 @@ def test_limit_is_kept_used_up_and_moves_forward(start, end, limit):
     lags = {key: max(0, offset - start.get(key, 0)) for key, offset in end.items()}
     capped = limited(start, end, limit)
     assert capped.keys() == end.keys()
-    taken = {
-        key: capped[key] - start.get(key, 0) if lags[key] else 0 for key in end
-    }
+    taken = {key: capped[key] - start.get(key, 0) if lags[key] else 0 for key in end}
     assert all(0 <= taken[key] <= lags[key] for key in end)
     assert sum(taken.values()) == min(limit, sum(lags.values()))
 
 
 def test_limit_is_shared_out_evenly_and_the_short_leave_theirs_to_others():
     start = dict.fromkeys(P, 0)
-    assert limited(start, {P[0]: 1_000, P[1]: 1_000, P[2]: 10}, 110) == {P[0]: 50, P[1]: 50, P[2]: 10}
+    assert limited(start, {P[0]: 1_000, P[1]: 1_000, P[2]: 10}, 110) == {
+        P[0]: 50,
+        P[1]: 50,
+        P[2]: 10,
+    }
 
 
 def test_limit_below_the_number_of_partitions_serves_those_furthest_behind():
@@ -59,6 +61,8 @@ def test_ranges_leave_out_what_has_not_moved_and_start_new_partitions_at_their_f
 
 
 def test_offsets_must_name_every_partition_and_no_other():
-    with pytest.raises(OncelogError, match=r"startingOffsets does not name a-1 and names b-0, which"):
+    with pytest.raises(
+        OncelogError, match=r"startingOffsets does not name a-1 and names b-0, which"
+    ):
         check_covers("startingOffsets", {P[0]: 1, P[2]: 1}, P[:2])
     check_covers("startingOffsets", dict.fromkeys(P, 1), P)

@@ -64,13 +64,19 @@ def test_sparks_own_options_are_ignored():
         ({"startingOffsets": "{}"}, "names no partition"),
         ({"endingOffsets": "earliest"}, "option endingOffsets is 'earliest'.*reads nothing"),
         ({"endingOffsets": '{"orders": {"0": -2}}'}, "option endingOffsets"),
-        ({"maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger is '0': give a whole number above 0"),
+        (
+            {"maxOffsetsPerTrigger": "0"},
+            "option maxOffsetsPerTrigger is '0': give a whole number above 0",
+        ),
         ({"maxOffsetsPerTrigger": "1e6"}, "option maxOffsetsPerTrigger is '1e6'"),
         ({"failOnDataLoss": "no"}, "option failOnDataLoss is 'no': give true or false"),
         ({"oncelog.foo": "1"}, "option oncelog.foo is unknown"),
         ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
         ({"bootstrap.server": "h:1"}, "did you mean bootstrap.servers"),
-        ({"subscribePattern": "a.*"}, "subscribepattern is not supported: name the topics with subscribe"),
+        (
+            {"subscribePattern": "a.*"},
+            "subscribepattern is not supported: name the topics with subscribe",
+        ),
     ],
 )
 def test_bad_source_option_is_refused(changed, text):
@@ -80,7 +86,9 @@ def test_bad_source_option_is_refused(changed, text):
 
 @pytest.mark.parametrize("assign", ["[]", '{"a": 1}', '{"a": ["x"]}', '{"a": [-1]}', "{"])
 def test_bad_assignment_is_refused(assign):
-    with pytest.raises(OncelogError, match=r'option assign is .*Give JSON such as \{"orders": \[0, 1\]\}'):
+    with pytest.raises(
+        OncelogError, match=r'option assign is .*Give JSON such as \{"orders": \[0, 1\]\}'
+    ):
         parse_source_options({"bootstrap.servers": "h:1", "assign": assign})
 
 

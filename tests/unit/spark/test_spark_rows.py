@@ -72,9 +72,7 @@ def test_round_robin_ignores_keys():
 
 
 def test_given_partition_wins_and_null_leaves_it_to_the_key():
-    rows = batch(
-        key=[b"abc"] * 3, value=[1, 2, 3], partition=pa.array([0, None, 2], pa.int32())
-    )
+    rows = batch(key=[b"abc"] * 3, value=[1, 2, 3], partition=pa.array([0, None, 2], pa.int32()))
     assert routed(rows) == {
         Partition("t", 0): [1],
         Partition("t", 2): [3],
@@ -85,7 +83,9 @@ def test_given_partition_wins_and_null_leaves_it_to_the_key():
 @pytest.mark.parametrize("number", [-1, 4])
 def test_partition_that_does_not_exist_is_named(number):
     rows = batch(value=[1], partition=pa.array([number], pa.int32()))
-    with pytest.raises(OncelogError, match=rf"column partition holds {number}, but topic 't' has 4"):
+    with pytest.raises(
+        OncelogError, match=rf"column partition holds {number}, but topic 't' has 4"
+    ):
         routed(rows)
 
 

@@ -1,0 +1,180 @@
+"""Reading with Spark: batch and stream, offsets, headers, pushdown, loss."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import functions as f
+from tests.spark.topic_tools import SOURCE_PARTITIONS
+
+from oncelog.protocol import versions
+from oncelog.protocol.messages import schema_of
+from oncelog.spark.columns import source_ddl
+
+ROWS = [f"row-{number:04}" for number in range(40)]
+SPAN = timedelta(seconds=10)
+
+
+def values(frame):
+    return sorted(row.value.decode() for row in frame.collect())
+
+
+def test_batch_read_shows_committed_records_with_their_place_and_time(lab):
+    lab.fill(ROWS)
+    rows = lab.reader().load().orderBy("partition", "offset").collect()
+    assert sorted(row.value.decode() for row in rows) == ROWS
+    assert {row.topic for row in rows} == {lab.source}
+    assert {row.partition for row in rows} == set(range(SOURCE_PARTITIONS))
+    assert [row.offset for row in rows if row.partition == 0] == list(range(20))
+    assert rows[0].timestamp.timestamp() == 1_700_000_000
+    assert {row.timestampType for row in rows} == {0}
+    assert rows[0].key == rows[0].value
+
+
+@pytest.mark.parametrize("with_headers", ["true", "false"])
+def test_schema_is_that_of_the_kafka_source(lab, with_headers):
+    frame = lab.reader(includeHeaders=with_headers).load()
+    expected = lab.spark.createDataFrame([], source_ddl(with_headers == "true")).schema
+    assert frame.schema == expected
+
+
+def test_batch_read_between_offsets(lab):
+    lab.fill(ROWS)
+    starting = json.dumps({lab.source: {"0": 5, "1": -2}})
+    ending = json.dumps({lab.source: {"0": 7, "1": 2}})
+    frame = lab.reader(startingOffsets=starting, endingOffsets=ending).load()
+    found = sorted((row.partition, row.offset) for row in frame.collect())
+    assert found == [(0, 5), (0, 6), (1, 0), (1, 1)]
+
+
+def test_batch_read_of_an_empty_topic_is_empty(lab):
+    assert lab.reader().load().collect() == []
+
+
+def test_assigned_partition_is_read_alone(lab):
+    lab.fill(ROWS)
+    frame = lab.spark.read.format("oncelog").option("bootstrap.servers", lab.bootstrap)
+    found = frame.option("assign", json.dumps({lab.source: [1]})).load().collect()
+    assert {row.partition for row in found} == {1}
+    assert len(found) == 20
+
+
+def test_pushed_filters_fetch_less_and_give_the_same_rows(lab):
+    lab.fill(ROWS)
+
+    def read(**options):
+        frame = lab.reader(**options).load()
+        wanted = frame.where("partition = 1 and offset >= 3 and offset < 12")
+        later = wanted.where(f.col("timestamp") >= f.timestamp_millis(f.lit(1_700_000_000_011)))
+        return sorted(row.offset for row in later.collect())
+
+    expected = read()
+    fetches = lab.proxy.calls["Fetch"]
+    assert read(pushdown="true") == expected == list(range(5, 12))
+    assert lab.proxy.calls["Fetch"] - fetches < fetches
+
+
+def test_headers_come_when_asked_for_and_round_trip_through_the_sink(lab):
+    rows = [(b"k", b"v", [("h", b"x"), ("n", None)]), (None, b"w", None)]
+    schema = "key binary, value binary, headers array<struct<key:string,value:binary>>"
+    (
+        lab.spark.createDataFrame(rows, schema)
+        .write.format("oncelog")
+        .mode("append")
+        .option("bootstrap.servers", lab.bootstrap)
+        .option("topic", lab.source)
+        .option("transactionalId", lab.sink_id)
+        .option("jobId", "headers")
+        .save()
+    )
+    lab.wait_decided(lab.source)
+    found = lab.reader(includeHeaders="true").load().select("key", "value", "headers").collect()
+    shown = {
+        bytes(row.value): row.headers and [(header.key, header.value) for header in row.headers]
+        for row in found
+    }
+    assert shown == {b"v": [("h", b"x"), ("n", None)], b"w": None}
+
+
+def test_unknown_topic_and_bad_options_say_what_to_do(lab):
+    with pytest.raises(AnalysisException, match="did you mean startingOffsets"):
+        lab.reader(startingOffset="earliest").load()
+    with pytest.raises(AnalysisException, match="leave out .schema"):
+        lab.reader().schema("id int").load().collect()
+    missing = lab.spark.read.format("oncelog").option("bootstrap.servers", lab.bootstrap)
+    with pytest.raises(Exception, match=r"topic 'nowhere' does not exist.*topics create"):
+        missing.option("subscribe", "nowhere").load().collect()
+
+
+def test_records_deleted_before_they_were_read_stop_the_query_unless_it_may_go_on(lab):
+    lab.fill(ROWS)
+    lab.copy(limit=10)
+    lab.fill([f"later-{row}" for row in ROWS])
+    delete_records(lab, 0, lab.ends(lab.source)[(lab.source, 0)] - 1)
+    with pytest.raises(StreamingQueryException, match=r"are gone.*failOnDataLoss=false"):
+        lab.copy()
+    lab.copy(source={"failOnDataLoss": "false"})
+    found = set(lab.visible_settled())
+    lost = {f"later-{row}" for row in ROWS[:-2:2]}
+    assert found == {*ROWS, *(f"later-{row}" for row in ROWS)} - lost
+
+
+def test_stream_starts_at_the_latest_offset_by_default(lab):
+    lab.fill(ROWS)
+    query = (
+        lab.spark.readStream.format("oncelog")
+        .option("bootstrap.servers", lab.bootstrap)
+        .option("subscribe", lab.source)
+        .load()
+        .writeStream.format("memory")
+        .queryName(lab.source.replace("-", "_"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(180)
+    assert lab.spark.table(lab.source.replace("-", "_")).count() == 0
+
+
+def test_partition_added_while_a_query_rests_is_read_from_its_first_offset(lab):
+    lab.fill(ROWS)
+    lab.copy()
+    create_partitions(lab, SOURCE_PARTITIONS + 1)
+    schema = "value string, partition int"
+    frame = lab.spark.createDataFrame([("new", SOURCE_PARTITIONS)], schema)
+    (
+        frame.write.format("oncelog")
+        .mode("append")
+        .option("bootstrap.servers", lab.bootstrap)
+        .option("topic", lab.source)
+        .option("transactionalId", f"{lab.sink_id}-more")
+        .option("jobId", "more")
+        .save()
+    )
+    lab.wait_decided(lab.source)
+    lab.copy()
+    assert lab.visible_settled() == ["new", *ROWS]
+
+
+def delete_records(lab, partition, offset):
+    schema = schema_of(versions.DELETE_RECORDS, 2)
+    types = schema.request_types
+    part = types.DeleteRecordsPartition(partition_index=partition, offset=offset)
+    topic = types.DeleteRecordsTopic(name=lab.source, partitions=(part,))
+    answer = admin_call(lab, schema, types.DeleteRecordsRequest(topics=(topic,), timeout=SPAN))
+    assert answer.topics[0].partitions[0].error_code.value == 0
+
+
+def create_partitions(lab, count):
+    schema = schema_of(versions.CREATE_PARTITIONS, 3)
+    types = schema.request_types
+    topic = types.CreatePartitionsTopic(name=lab.source, count=count, assignments=None)
+    request = types.CreatePartitionsRequest(topics=(topic,), timeout=SPAN, validate_only=False)
+    assert admin_call(lab, schema, request).results[0].error_code.value == 0
+
+
+def admin_call(lab, schema, request):
+    from oncelog.client.connection import Deadline
+
+    with lab.cluster.open_connection(lab.proxy.address) as connection:
+        return connection.call(schema, request, Deadline(10_000))
