@@ -37,7 +37,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """`event` is decided after `after_ms`, plus up to `jitter_ms` drawn by the driver. Replaces a timer of that name."""
+    """`event` is decided after `after_ms`, plus up to `jitter_ms` drawn by the driver. Replaces its namesake."""
 
     name: str
     after_ms: Millis
