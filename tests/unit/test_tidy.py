@@ -51,7 +51,7 @@ def test_module_says_what_it_is_for(path):
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_no_open_ends(path):
     text = path.read_text()
-    assert not re.search(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))", text), (
+    assert not re.search(r"\b(TODO|FIXME)\b(?!\(#\d+\))", text), (
         "a TODO names an issue or does not exist"
     )
     assert not re.search(r"except( Exception| BaseException)?:\s*\n\s*pass\b", text)
