@@ -120,7 +120,7 @@ async def _bound_sockets(host: str, port: int) -> list[socket.socket]:
         )
     except OSError as error:
         raise OncelogError(
-            f"cannot listen on {host!r}: {error}; set ONCELOG_LISTENER_HOST to an address of this machine"
+            f"cannot listen on {host!r}: {error}; choose an address of this machine with --host or ONCELOG_HOST"
         ) from error
     sockets: list[socket.socket] = []
     try:
@@ -160,11 +160,10 @@ def _way_out(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
             f"port {port} on {host} is in use: stop what listens there, or choose another port "
-            f"with --port or ONCELOG_LISTENER_PORT (0 lets the system choose)"
+            f"with --port or ONCELOG_PORT (0 lets the system choose)"
         )
     if error.errno == errno.EACCES:
         return (
-            f"port {port} on {host} is reserved: choose one above 1023 with --port or "
-            "ONCELOG_LISTENER_PORT"
+            f"port {port} on {host} is reserved: choose one above 1023 with --port or ONCELOG_PORT"
         )
-    return f"cannot listen on {host}:{port}: {error}; set ONCELOG_LISTENER_HOST or _PORT"
+    return f"cannot listen on {host}:{port}: {error}; choose with --host and --port, or ONCELOG_HOST and ONCELOG_PORT"

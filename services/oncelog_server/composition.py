@@ -22,7 +22,7 @@ from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.rpc.role import Role
 from oncelog_server.data_folder import DataFolder
-from oncelog_server.settings import EmbeddedSettings
+from oncelog_server.settings import EmbeddedSettings, read_settings
 
 if TYPE_CHECKING:
     from oncelog_listener.role import ListenerRole
@@ -102,7 +102,7 @@ async def _controller(stack: AsyncExitStack, settings: EmbeddedSettings, data: P
         from oncelog_server.embedded_postgres import start_postgres
 
         database_url = await start_postgres(stack, data / "postgres")
-    controller = build_controller(ControllerSettings(database_url=database_url))
+    controller = build_controller(read_settings(ControllerSettings, database_url=database_url))
     await _start(stack, controller)
     return DirectStub(controller.servicer)
 
@@ -153,9 +153,13 @@ async def _start_log(
     from oncelog_storage.settings import StorageSettings
     from oncelog_storage.wiring import build_storage
 
-    storage = build_storage(StorageSettings(data_dir=data / "logs"), NODE_ID, follower, directory)
-    marker_sender = build_marker_sender(MarkerSenderSettings(), follower, directory)
-    coordinator = build_coordinator(CoordinatorSettings(), NODE_ID, follower, directory)
+    storage = build_storage(
+        read_settings(StorageSettings, data_dir=data / "logs"), NODE_ID, follower, directory
+    )
+    marker_sender = build_marker_sender(read_settings(MarkerSenderSettings), follower, directory)
+    coordinator = build_coordinator(
+        read_settings(CoordinatorSettings), NODE_ID, follower, directory
+    )
     directory.storage(NODE_ID).bind(storage.servicer)
     directory.marker_sender().bind(marker_sender.servicer)
     directory.coordinator(NODE_ID).bind(coordinator.servicer)
@@ -172,7 +176,8 @@ async def _start_listener(
     from oncelog_listener.settings import ListenerSettings
     from oncelog_listener.wiring import build_listener
 
-    listener_settings = ListenerSettings(
+    listener_settings = read_settings(
+        ListenerSettings,
         host=settings.host,
         port=settings.port,
         advertised_host=settings.advertised_host,
@@ -194,8 +199,11 @@ async def _start_gateway(
     from oncelog_gateway.settings import GatewaySettings
     from oncelog_gateway.wiring import build_gateway
 
-    gateway_settings = GatewaySettings(
-        host=settings.host, port=settings.gateway_port, audit_path=data / "audit.jsonl"
+    gateway_settings = read_settings(
+        GatewaySettings,
+        host=settings.host,
+        port=settings.gateway_port,
+        audit_path=data / "audit.jsonl",
     )
     gateway = build_gateway(gateway_settings, follower, directory, listener=listener.counters)
     await _start(stack, gateway)

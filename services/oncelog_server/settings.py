@@ -1,9 +1,14 @@
 """What `oncelog up` can be told. Every other setting belongs to a role and is read from that role's environment."""
 
 from pathlib import Path
+from typing import Any, TypeVar
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+
+from oncelog.errors import OncelogError
+
+SettingsT = TypeVar("SettingsT", bound=BaseSettings)
 
 
 class EmbeddedSettings(BaseSettings):
@@ -28,3 +33,16 @@ class EmbeddedSettings(BaseSettings):
         False, description="keep metadata in a real embedded Postgres instead of SQLite"
     )
     ready_file: Path | None = Field(None, description="write the addresses here as JSON once ready")
+
+
+def read_settings(kind: type[SettingsT], **given: Any) -> SettingsT:
+    """`given`, and the environment for the rest. Raises OncelogError: one line with the variable, its value and why."""
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "_".join(str(part) for part in first["loc"]).upper()
+        prefix = kind.model_config.get("env_prefix", "")
+        raise OncelogError(f"{prefix}{name}={first['input']!r}: {first['msg']}") from None
+    except SettingsError as error:
+        raise OncelogError(f"the environment of {kind.__name__}: {error}") from None

@@ -25,16 +25,25 @@ def up(settings: EmbeddedSettings) -> int:
         return 1
     # Start-up only allocates: collecting meanwhile costs a tenth of it and frees nothing.
     gc.disable()
-    logging.basicConfig(
-        level=os.environ.get("ONCELOG_LOG_LEVEL", "WARNING").upper(),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
     try:
+        _configure_logging()
         uvloop.run(_serve(settings))
     except OncelogError as error:
         print(f"oncelog: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _configure_logging() -> None:
+    level = os.environ.get("ONCELOG_LOG_LEVEL", "WARNING")
+    try:
+        logging.basicConfig(
+            level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
+        )
+    except ValueError:
+        raise OncelogError(
+            f"ONCELOG_LOG_LEVEL={level!r}: choose DEBUG, INFO, WARNING or ERROR"
+        ) from None
 
 
 async def _serve(settings: EmbeddedSettings) -> None:
@@ -48,9 +57,9 @@ async def _serve(settings: EmbeddedSettings) -> None:
         gc.collect()
         gc.freeze()
         gc.enable()
-        _print_addresses(addresses, is_ephemeral=settings.ephemeral)
         if settings.ready_file is not None:
             _write_ready_file(settings.ready_file, addresses)
+        _print_addresses(addresses, is_ephemeral=settings.ephemeral)
 
     async def until() -> None:
         await stopped.wait()
@@ -79,5 +88,10 @@ def _write_ready_file(path: Path, addresses: Addresses) -> None:
         "data": str(addresses.data),
     }
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(content))
-    partial.replace(path)
+    try:
+        partial.write_text(json.dumps(content))
+        partial.replace(path)
+    except OSError as error:
+        raise OncelogError(
+            f"cannot write the ready file {path}: {error.strerror}; choose another with --ready-file"
+        ) from error

@@ -199,3 +199,21 @@ def test_cluster_killed_in_the_middle_of_a_query_is_waited_for(lab, server):
     # The attempt is in the journal and the branch's data in the log: the restarted cluster goes on with both.
     assert query.awaitTermination(180)
     assert lab.visible_settled() == ROWS
+
+
+def test_task_outside_a_micro_batch_is_refused_because_spark_names_no_batch(lab):
+    """The batch's number comes from local properties that Spark does not promise; their absence must not pass."""
+    options = {
+        "bootstrap.servers": lab.bootstrap,
+        "topic": lab.sink,
+        "transactionalId": lab.sink_id,
+    }
+
+    def write(_):
+        from oncelog.spark.options import parse_sink_options
+        from oncelog.spark.sink import StreamWriter
+
+        return [StreamWriter(parse_sink_options(options)).write(iter([])).outcome.row_count]
+
+    with pytest.raises(Exception, match=r"Spark did not give the task .*streaming\.sql\.batchId"):
+        lab.spark.sparkContext.parallelize([0], 1).mapPartitions(write).collect()

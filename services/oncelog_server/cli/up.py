@@ -5,8 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from oncelog.errors import OncelogError
-
 app = typer.Typer(add_completion=False)
 
 
@@ -46,9 +44,7 @@ def up(
 
     Each option can also come from the environment: ONCELOG_PORT, ONCELOG_DATA and so on.
     """
-    from pydantic import ValidationError
-
-    from oncelog_server.settings import EmbeddedSettings
+    from oncelog_server.settings import EmbeddedSettings, read_settings
     from oncelog_server.up import up as run_up
 
     given: dict[str, Any] = {
@@ -62,12 +58,7 @@ def up(
         "postgres": postgres or None,
         "ready_file": ready_file,
     }
-    try:
-        settings = EmbeddedSettings(
-            **{name: value for name, value in given.items() if value is not None}
-        )
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = "ONCELOG_" + "_".join(str(part) for part in first["loc"]).upper()
-        raise OncelogError(f"{name}={first['input']!r}: {first['msg']}") from None
+    settings = read_settings(
+        EmbeddedSettings, **{name: value for name, value in given.items() if value is not None}
+    )
     raise typer.Exit(run_up(settings))

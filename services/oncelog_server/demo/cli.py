@@ -1,6 +1,8 @@
 """The command `oncelog demo`."""
 
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,6 +22,7 @@ from oncelog_server.demo.story import Story
 ROWS_DEFAULT = 500_000
 ROWS_MIN = 1_000
 ROWS_MAX = 20_000_000
+EXIT_FAILED, EXIT_UNUSABLE, EXIT_TERMINATED = 1, 2, 143
 
 
 def demo(
@@ -43,20 +46,27 @@ def demo(
         bool, typer.Option("--stay", help="leave oncelog running at the end, until Ctrl-C")
     ] = False,
 ) -> None:
-    """Payments through Spark, exactly once, with three kills on the way and a proof at the end."""
+    """Payments through Spark, exactly once, with three kills on the way and a proof at the end.
+
+    Ends with 0 when the proof holds, 1 when it fails or the run does not get to it, 2 when it cannot be started.
+    """
     missing = missing_prerequisites()
     if missing:
         typer.echo("The demo needs, and does not find:", err=True)
         for line in missing:
             typer.echo(f"  - {line}", err=True)
-        raise typer.Exit(2)
+        raise typer.Exit(EXIT_UNUSABLE)
+    # What was started here ends here, whichever way this process is told to go.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
+    exit_code = EXIT_UNUSABLE
     try:
         scenario = _scenario(rows, seed, input_file, key)
-        is_proven = run_demo(scenario, keep=keep, stay=stay)
+        exit_code = EXIT_FAILED
+        if run_demo(scenario, keep=keep, stay=stay):
+            exit_code = 0
     except OncelogError as error:
         typer.echo(f"oncelog demo: {error}", err=True)
-        raise typer.Exit(2) from error
-    raise typer.Exit(0 if is_proven else 1)
+    raise typer.Exit(exit_code)
 
 
 def _scenario(rows: int, seed: int, input_file: Path | None, key: str | None) -> Scenario:

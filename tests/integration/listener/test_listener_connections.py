@@ -416,7 +416,7 @@ def test_a_port_in_use_is_named_with_the_way_out():
                 ListenerSettings(port=role.port), 1, world.metadata, world.directory
             )
             with pytest.raises(
-                OncelogError, match=f"port {role.port} .* in use.*ONCELOG_LISTENER_PORT"
+                OncelogError, match=f"port {role.port} .* in use.*ONCELOG_PORT"
             ):
                 await second.start()
             await second.stop()
@@ -428,7 +428,7 @@ def test_a_host_that_is_not_ours_is_named_with_the_way_out():
     async def scenario():
         world = World()
         settings = ListenerSettings(host="192.0.2.1", port=0)
-        with pytest.raises(OncelogError, match=r"192\.0\.2\.1.*ONCELOG_LISTENER_HOST"):
+        with pytest.raises(OncelogError, match=r"192\.0\.2\.1.*ONCELOG_HOST"):
             await build_listener(settings, 1, world.metadata, world.directory).start()
 
     uvloop.run(scenario())

@@ -1,0 +1,50 @@
+"""`oncelog up` that cannot start: one line that names what is wrong and the way out, and a failure's exit code."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def refused(tmp_path, *options, **environment):
+    command = [sys.executable, "-m", "oncelog_server", "up", "--data", str(tmp_path / "data")]
+    done = subprocess.run(
+        [*command, "--port", "0", "--gateway-port", "0", *options],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1, done
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("oncelog: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ONCELOG_ADVERTISED_PORT", "abc"),
+        ("ONCELOG_STORAGE_FLUSH_POLICY", "sometimes"),
+        ("ONCELOG_COORDINATOR_TRANSACTION_MAX_TIMEOUT_MS", "soon"),
+        ("ONCELOG_CONTROLLER_PARTITIONS_MAX", "many"),
+        ("ONCELOG_LISTENER_NUM_PARTITIONS", "0"),
+        ("ONCELOG_LOG_LEVEL", "chatty"),
+    ],
+)
+def test_a_wrong_variable_is_named_with_its_value_whichever_role_reads_it(tmp_path, name, value):
+    assert f"{name}={value!r}: " in refused(tmp_path, **{name: value})
+
+
+def test_a_ready_file_that_cannot_be_written_is_named(tmp_path):
+    path = tmp_path / "missing" / "ready.json"
+    assert f"cannot write the ready file {path}" in refused(tmp_path, "--ready-file", str(path))
+
+
+def test_a_data_folder_below_a_file_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "data"
+    assert str(path) in refused(tmp_path, "--data", str(path))
