@@ -36,6 +36,9 @@ class Checkpoint(NamedTuple):
 def prepare(log: PartitionLog) -> Checkpoint:
     """What must be written so that a crash after now scans nothing before now."""
     dirty = log.segments[log.segment_index(log.recovery_point) :]
+    for segment in dirty:
+        # A start reads nothing before the checkpoint, so the time index must know all of it.
+        segment.index_largest_timestamp()
     checkpoint = Checkpoint(
         log.directory,
         log.log_end_offset,

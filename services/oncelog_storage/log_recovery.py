@@ -58,7 +58,7 @@ def _find_segments(log: PartitionLog) -> list[Segment]:
                 os.unlink(entry.path)
             elif entry.name.endswith(INDEX_SUFFIXES):
                 index_paths.append(entry.path)
-            elif entry.name.endswith(LOG_SUFFIX):
+            elif entry.name.endswith(LOG_SUFFIX) and entry.name.removesuffix(LOG_SUFFIX).isdigit():
                 status = entry.stat()
                 segments.append(
                     Segment(
@@ -108,21 +108,27 @@ class _Recovery:
         first = log.segment_index(start)
         for index, segment in enumerate(log.segments[first:], first):
             if index > first and segment.base_offset != log.log_end_offset:
-                # A segment between is gone. Behind the recovery point nothing was promised; else the check below tells.
+                # A segment between is gone. Behind the recovery point nothing was promised.
+                self._require_what_was_safe()
                 self._drop_segments_after(index - 1)
                 break
             if not self._replay_segment(segment, start):
                 self._drop_segments_after(index)
                 break
+        self._require_what_was_safe()
+        if log.log_start_offset > log.log_end_offset:
+            self._start_over_at(log.log_start_offset)
+        log.leader_epochs.truncate_from(max(log.log_end_offset, 1))
+        log.unflushed_records = 0
+
+    def _require_what_was_safe(self) -> None:
+        """Asked before anything is deleted: files behind a hole may be all that a backup does not have."""
+        log = self._log
         if log.log_end_offset < log.recovery_point:
             raise StorageFailed(
                 f"{log.directory} ends at offset {log.log_end_offset}, but {log.recovery_point} was safe on disk;"
                 " restore the folder from a backup or delete the topic, then restart the node"
             )
-        if log.log_start_offset > log.log_end_offset:
-            self._start_over_at(log.log_start_offset)
-        log.leader_epochs.truncate_from(max(log.log_end_offset, 1))
-        log.unflushed_records = 0
 
     def _load_snapshot(self) -> int:
         """Restore producer state; returns the offset from which the log must be replayed."""
@@ -158,7 +164,7 @@ class _Recovery:
             self._cut(segment, error)
             return False
         if segment is not log.segments[-1]:
-            segment.seal()
+            segment.index_largest_timestamp()
         return True
 
     def _replay_batch(

@@ -133,8 +133,10 @@ class Segment:
     def add_aborted(self, entry: AbortedTransactionEntry) -> None:
         self._loaded().aborted.append(entry)
 
-    def seal(self) -> None:
-        """No more batches come: the largest timestamp goes into the time index, as Kafka does."""
+    def index_largest_timestamp(self) -> None:
+        """Put it into the time index, where it will be looked for when the batches are not read again: when no more
+        batches come, as Kafka does, and with each checkpoint.
+        """
         if self._max_timestamp >= 0:
             self._loaded().time.maybe_append(self._max_timestamp, self._max_timestamp_offset)
 
@@ -222,7 +224,7 @@ class Segment:
             self.index_batch(
                 position, fields[1] + LENGTH_PREFIX_BYTES, fields[0] + fields[6], fields[8], 4096
             )
-        self.seal()
+        self.index_largest_timestamp()
         return indexes
 
     def read_aborted_file(self) -> list[AbortedTransactionEntry]:
@@ -283,7 +285,8 @@ class Segment:
         return self._loaded().time.last()
 
     def aborted(self) -> list[AbortedTransactionEntry]:
-        return self._loaded().aborted
+        """Raises CorruptSegment. Loads no other index: a fetch may have to ask every later segment."""
+        return self.read_aborted_file() if self._indexes is None else self._indexes.aborted
 
     # Reading.
 
