@@ -367,6 +367,26 @@ def test_a_client_that_does_not_read_its_answers_holds_one_answer_and_not_all():
     uvloop.run(scenario())
 
 
+def test_answers_that_nobody_takes_make_later_fetches_smaller_and_are_given_back():
+    async def scenario():
+        world = World(topic("orders", 1), unsent_bytes_max=5_000_000)
+        async with world.listening() as role:
+            client = await WireClient.connect(role.port)
+            await client.call(PRODUCE, 7, request=produce_request(records=batch(4_000_000)))
+            client.reader._transport.pause_reading()
+            client.send(FETCH, 11, request=fetch_request(max_bytes=1 << 30))
+            await eventually(lambda: role.unsent.held_bytes > 4_000_000)
+            reader = await WireClient.connect(role.port)
+            await reader.call(FETCH, 11, request=fetch_request(max_bytes=1 << 30))
+            first, second = world.storage.asked("Fetch")
+            assert first.max_bytes == 5_000_000
+            assert second.max_bytes == 5_000_000 - role.unsent.held_bytes
+            client.close()
+            await eventually(lambda: role.unsent.held_bytes == 0)
+
+    uvloop.run(scenario())
+
+
 def test_stopping_answers_the_request_in_progress_and_cuts_long_polls():
     async def scenario():
         world = World(topic("orders", 1))
@@ -415,9 +435,7 @@ def test_a_port_in_use_is_named_with_the_way_out():
             second = build_listener(
                 ListenerSettings(port=role.port), 1, world.metadata, world.directory
             )
-            with pytest.raises(
-                OncelogError, match=f"port {role.port} .* in use.*ONCELOG_PORT"
-            ):
+            with pytest.raises(OncelogError, match=f"port {role.port} .* in use.*ONCELOG_PORT"):
                 await second.start()
             await second.stop()
 

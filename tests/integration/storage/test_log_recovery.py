@@ -280,3 +280,48 @@ def test_damage_that_recovery_meets_before_the_recovery_point_leaves_the_file_al
     with pytest.raises(CorruptSegment, match=r"is damaged at byte 70 .*restore the file"):
         opened(directory, recovery_point)
     assert (directory / LOG).read_bytes() == before
+
+
+def test_a_checkpoint_cut_short_in_the_aborted_index_is_made_good(tmp_path):
+    directory = tmp_path / "orders-0"
+    log = new_log(directory)
+    write_story(log)
+    recovery_point = checkpoint(log)
+    write_story_tail(log)
+    path = directory / "00000000000000000000.txnindex"
+    path.write_bytes(path.read_bytes() + bytes(20))
+    assert everything(opened(directory, recovery_point)) == everything(log)
+
+
+def test_a_hole_before_the_recovery_point_deletes_nothing_behind_it(tmp_path):
+    directory = tmp_path / "orders-0"
+    log = new_log(directory, segment_bytes=200)
+    for _ in range(9):
+        append(log, batch())
+    recovery_point = checkpoint(log)
+    logs = sorted(directory.glob("*.log"))
+    logs.pop(1).unlink()
+    for snapshot in directory.glob("*.snapshot"):
+        snapshot.unlink()
+    with pytest.raises(StorageFailed, match=r"restore the folder from a backup"):
+        opened(directory, recovery_point, segment_bytes=200)
+    assert sorted(directory.glob("*.log")) == logs
+
+
+def test_a_file_that_is_no_segment_is_left_alone(tmp_path):
+    directory = tmp_path / "orders-0"
+    log = new_log(directory)
+    append(log, batch())
+    (directory / "notes.log").write_text("hello")
+    assert opened(directory, checkpoint(log)).log_end_offset == 1
+    assert (directory / "notes.log").read_text() == "hello"
+
+
+def test_a_committed_read_loads_no_index_of_the_segments_behind_it(tmp_path):
+    log = new_log(tmp_path / "orders-0", segment_bytes=200)
+    for _ in range(60):
+        append(log, batch())
+    found = opened(tmp_path / "orders-0", checkpoint(log), segment_bytes=200)
+    _, next_offset = found.read(0, found.log_end_offset, 100)
+    assert found.aborted_transactions(0, next_offset) == []
+    assert sum(segment.is_loaded for segment in found.segments) == 2, "the first and the newest"

@@ -239,6 +239,19 @@ def test_a_record_that_does_not_fit_stops_the_machine():
     run(scenario)
 
 
+def test_a_machine_that_stopped_by_itself_leaves_no_task_behind():
+    async def scenario():
+        world = World()
+        await world.driver.start()
+        await world.ask(Add, 1)
+        with pytest.raises(DriverStopped):
+            await world.ask(Add, 99)
+        await turns()
+        assert "test journal" not in {task.get_name() for task in asyncio.all_tasks()}
+
+    run(scenario)
+
+
 def test_a_journal_that_breaks_its_contract_stops_the_machine():
     async def scenario():
         world = World()

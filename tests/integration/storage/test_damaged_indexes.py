@@ -1,0 +1,128 @@
+"""Damaged or lost files beside the log: never a record left out, never an aborted one shown, without a word."""
+
+import logging
+
+import pytest
+from tests.integration.storage.partition_log_at import (
+    append,
+    checkpoint,
+    copied,
+    everything,
+    mark,
+    new_log,
+    opened,
+    write_story,
+)
+from tests.integration.storage.storage_node import batch
+
+from oncelog_storage.files import StorageFailed
+from oncelog_storage.log_recovery import snapshot_offsets
+from oncelog_storage.segment import CorruptSegment
+
+SMALL = {"segment_bytes": 1500, "index_interval_bytes": 100}
+
+
+def story(directory):
+    """Some segments, a checkpoint, and aborted transactions in all of them; returns (log, recovery point)."""
+    log = new_log(directory, **SMALL)
+    write_story(log, rounds=20)
+    recovery_point = checkpoint(log)
+    assert len(log.segments) > 3
+    return log, recovery_point
+
+
+def damages(data):
+    yield "deleted", None
+    yield "emptied", b""
+    yield "one entry short", data[:-34]
+    for place in range(0, len(data), 7):
+        yield f"byte {place}", data[:place] + bytes([data[place] ^ 0x41]) + data[place + 1 :]
+
+
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_damaged_aborted_index_is_refused_or_repaired_never_believed(tmp_path, which):
+    log, recovery_point = story(tmp_path / "orders-0")
+    expected = everything(log)
+    path = sorted((tmp_path / "orders-0").glob("*.txnindex"))[which]
+    refusals = []
+    for number, (damage, data) in enumerate(damages(path.read_bytes())):
+        directory = copied(tmp_path / "orders-0", tmp_path / f"damaged-{number}")
+        (directory / path.name).unlink()
+        if data is not None:
+            (directory / path.name).write_bytes(data)
+        try:
+            assert everything(opened(directory, recovery_point, **SMALL)) == expected, damage
+        except CorruptSegment as error:
+            refusals.append(str(error))
+    assert all("delete the *.snapshot files" in refusal for refusal in refusals)
+
+
+def test_an_aborted_index_that_was_built_again_stays_repaired(tmp_path):
+    directory = tmp_path / "orders-0"
+    _, recovery_point = story(directory)
+    path = sorted(directory.glob("*.txnindex"))[0]
+    path.write_bytes(b"damaged")
+    for offset in snapshot_offsets(directory):
+        (directory / f"{offset:020d}.snapshot").unlink()
+    repaired = opened(directory, recovery_point, **SMALL)
+    append(repaired, batch(1))
+    expected = everything(repaired)
+    assert everything(opened(directory, checkpoint(repaired), **SMALL)) == expected
+
+
+def test_an_index_that_leads_astray_leaves_no_record_out(tmp_path):
+    log, recovery_point = story(tmp_path / "orders-0")
+    expected = everything(log)
+    paths = sorted((tmp_path / "orders-0").glob("*.index"))
+    for place in range(len(paths[1].read_bytes())):
+        directory = copied(tmp_path / "orders-0", tmp_path / f"astray-{place}")
+        for path in (paths[1], paths[-1]):
+            data = bytearray(path.read_bytes())
+            if place < len(data):
+                data[place] ^= 1
+                (directory / path.name).write_bytes(data)
+        found = opened(directory, recovery_point, **SMALL)
+        for offset in range(log.log_end_offset):
+            assert found.read(offset, log.log_end_offset, 1) == log.read(
+                offset, log.log_end_offset, 1
+            ), (place, offset)
+        assert everything(found) == expected
+
+
+@pytest.mark.parametrize("how", ["deleted", "emptied"])
+def test_a_segment_that_is_lost_below_the_snapshot_is_not_skipped_over(tmp_path, how):
+    log, recovery_point = story(tmp_path / "orders-0")
+    path = tmp_path / "orders-0" / log.segments[1].log_path.rpartition("/")[2]
+    lost_offset = log.segments[1].base_offset
+    path.unlink()
+    if how == "emptied":
+        path.touch()
+    with pytest.raises(StorageFailed, match="missing"):
+        opened(tmp_path / "orders-0", recovery_point, **SMALL).read(
+            lost_offset, log.log_end_offset, 1 << 20
+        )
+
+
+def test_a_first_segment_that_is_lost_is_told_of(tmp_path, caplog):
+    log, recovery_point = story(tmp_path / "orders-0")
+    next_offset = log.segments[1].base_offset
+    for path in (tmp_path / "orders-0").glob("00000000000000000000.*"):
+        path.unlink()
+    with caplog.at_level(logging.ERROR):
+        found = opened(tmp_path / "orders-0", recovery_point, **SMALL)
+    assert found.log_start_offset == next_offset
+    assert f"records 0 to {next_offset - 1} are gone" in caplog.text
+
+
+def test_a_log_that_was_cut_needs_no_checks_of_what_was_cut_off(tmp_path):
+    directory = tmp_path / "orders-0"
+    log, recovery_point = story(directory)
+    mark(log, (2, 0, False))
+    last = log.segments[-1]
+    checkpoint(log)
+    # A power cut took the recovery point's last move, and the end of the log with it.
+    with open(last.log_path, "r+b") as file:
+        file.truncate(last.size_bytes - 1)
+    found = opened(directory, recovery_point, **SMALL)
+    append(found, batch(1))
+    assert everything(opened(directory, recovery_point, **SMALL)) == everything(found)

@@ -1,0 +1,188 @@
+"""Faults met between two steps: what was promised holds, and what is only a passing shortage passes."""
+
+import asyncio
+import errno
+import os
+import resource
+import shutil
+
+import pytest
+from tests.integration.storage.partition_log_at import (
+    append,
+    checkpoint,
+    everything,
+    new_log,
+    opened,
+)
+from tests.integration.storage.storage_node import batch, running, topic, txn_batch, until
+
+from oncelog.api.v1 import storage_pb2
+from oncelog_storage import log_checkpoint
+from oncelog_storage.files import StorageFailed
+
+
+def test_retention_keeps_what_no_producer_snapshot_has_seen(tmp_path):
+    """Else a marker deleted between two checkpoints leaves its transaction open for ever after a kill."""
+    orders = topic("orders", segment_bytes=1400, retention_bytes=1400)
+
+    async def scenario():
+        async with running(tmp_path / "node", orders) as node:
+            await node.produce("orders", txn_batch(9, 0), transactional_id="pay")
+        settings = {"checkpoint_interval_ms": 3_600_000}
+        async with running(tmp_path / "node", orders, **settings) as node:
+            await node.mark("orders", (9, 0, True))
+            for _ in range(60):
+                await node.produce("orders", batch())
+            await node.role.maintenance.enforce_retention()
+            assert (await node.describe("orders")).log_start_offset > 2
+            shutil.copytree(tmp_path / "node", tmp_path / "killed")
+        async with running(tmp_path / "killed", orders) as node:
+            found = await node.describe("orders")
+            assert (found.last_stable_offset, found.open_transaction_count) == (62, 0)
+
+    asyncio.run(scenario())
+
+
+def test_deletions_at_the_same_time_all_last(tmp_path):
+    async def scenario():
+        async with running(tmp_path, topic("orders", 20)) as node:
+
+            async def delete(partition):
+                await node.produce("orders", batch(3), partition=partition)
+                wanted = storage_pb2.DeleteRecordsRequest.Partition(
+                    topic="orders", partition=partition, before_offset=2
+                )
+                request = storage_pb2.DeleteRecordsRequest(partitions=[wanted])
+                return (await node.storage.DeleteRecords(request, None)).partitions[0]
+
+            answers = await asyncio.gather(*(delete(partition) for partition in range(20)))
+            assert [answer.error_code for answer in answers] == [0] * 20
+            starts = (tmp_path / "log-start-offset-checkpoint").read_text().splitlines()[2:]
+            assert sorted(starts) == sorted(f"orders {partition} 2" for partition in range(20))
+
+    asyncio.run(scenario())
+
+
+def test_a_checkpoint_whose_sync_failed_is_not_tried_again(tmp_path):
+    """The system reports a failed write-back once: the next sync would succeed without the lost pages."""
+    failures = [OSError(errno.EIO, "Input/output error")]
+
+    def sync(paths):
+        if paths and failures:
+            raise failures.pop()
+        log_checkpoint.sync_logs(paths)
+
+    async def scenario():
+        async with running(tmp_path, topic("orders"), sync=sync, checkpoint_bytes=1024) as node:
+            await node.produce("orders", batch(value=bytes(2000)))
+            await until(lambda: not failures)
+            while (await node.fetch("orders", 0)).error_code == 0:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            assert (await node.fetch("orders", 0)).error_code == 56
+        assert not (tmp_path / "recovery-point-offset-checkpoint").exists()
+
+    asyncio.run(asyncio.wait_for(scenario(), 10))
+
+
+def test_running_out_of_descriptors_takes_nothing_offline(tmp_path):
+    async def scenario():
+        orders = topic("orders", segment_bytes=1400)
+        async with running(tmp_path, orders) as node:
+            for _ in range(60):
+                await node.produce("orders", batch())
+        async with running(tmp_path, orders) as node:
+            with no_descriptors_left():
+                short = await node.fetch("orders", 0, committed=True)
+            assert short.error_code == 56
+            assert (await node.fetch("orders", 0, committed=True)).error_code == 0
+
+    asyncio.run(scenario())
+
+
+class no_descriptors_left:  # noqa: N801
+    """Inside, this process can open no file."""
+
+    def __enter__(self):
+        self.limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        in_use = max(int(name) for name in os.listdir("/proc/self/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 4, self.limits[1]))
+        self.held = []
+        while True:
+            try:
+                self.held.append(os.open(os.devnull, os.O_RDONLY))
+            except OSError:
+                return
+
+    def __exit__(self, *_):
+        for descriptor in self.held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, self.limits)
+
+
+def test_leftovers_of_a_failed_write_are_cut_even_when_the_log_has_rolled(tmp_path, monkeypatch):
+    log = new_log(tmp_path / "orders-0", segment_bytes=200)
+    append(log, batch())
+    size = log.segments[0].size_bytes
+
+    def write_half(descriptor, buffers, position):
+        os.pwrite(descriptor, b"".join(buffers)[:30], position)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def refuse(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as broken_disk:
+        broken_disk.setattr(os, "pwritev", write_half)
+        broken_disk.setattr(os, "ftruncate", refuse)
+        with pytest.raises(StorageFailed, match=r"No space left"):
+            append(log, batch())
+    append(log, batch(value=bytes(150)))
+    assert [segment.base_offset for segment in log.segments] == [0, 1]
+    assert os.path.getsize(log.segments[0].log_path) == size
+    recovery_point = checkpoint(log)
+    found = opened(tmp_path / "orders-0", recovery_point, segment_bytes=200)
+    assert everything(found) == everything(log)
+
+
+def test_flush_policy_always_makes_new_names_durable_too(tmp_path, monkeypatch):
+    """A synced file whose name is lost in a power cut is lost."""
+    synced = []
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, watched(getattr(os, name), synced))
+
+    async def scenario():
+        orders = topic("orders", segment_bytes=200)
+        async with running(tmp_path, orders, flush_policy="always") as node:
+            synced.clear()
+            await node.produce("orders", batch())
+            assert {str(tmp_path), str(tmp_path / "orders-0")} <= set(synced)
+            synced.clear()
+            await node.produce("orders", batch())
+            assert not {str(tmp_path), str(tmp_path / "orders-0")} & set(synced)
+            await node.produce("orders", batch(value=bytes(200)))
+            assert str(tmp_path / "orders-0") in synced
+
+    asyncio.run(scenario())
+
+
+def watched(sync, synced):
+    def watching(descriptor):
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        return sync(descriptor)
+
+    return watching
+
+
+def test_a_coordinator_that_was_succeeded_cannot_load_its_shard_again(tmp_path):
+    """It would go on to verify partitions of transactions that its successor has ended."""
+    name = "__transaction_state"
+
+    async def scenario():
+        async with running(tmp_path) as node:
+            await node.append(name, batch(), coordinator_epoch=4)
+            loading = {"read_to_log_end": True}
+            assert (await node.fetch(name, 0, coordinator_epoch=4, **loading)).error_code == 0
+            old = await node.fetch(name, 0, coordinator_epoch=3, **loading)
+            assert (old.error_code, old.records) == (52, b"")
+
+    asyncio.run(scenario())
