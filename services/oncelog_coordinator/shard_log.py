@@ -183,22 +183,27 @@ class ShardLog:
     async def _append_until_settled(self, request: Any) -> None:
         """Repeat the identical batch until the leader answers for it, or time is up."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._settings.append_timeout_ms / 1000
-        backoff = Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms)
+        timeout_s = self._settings.append_timeout_ms / 1000
+        deadline = loop.time() + timeout_s
+        backoff: Backoff | None = None
         while True:
-            error_code, message = await self._append_once(request, deadline)
+            error_code, message = await self._append_once(request, timeout_s)
             if error_code is ErrorCode.NONE:
                 return
+            if backoff is None:
+                backoff = Backoff(
+                    self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms
+                )
             if error_code not in NOT_WRITTEN_YET or loop.time() >= deadline:
                 told = TOLD_TO_CLIENTS.get(error_code, error_code)
                 raise AppendFailed(told, f"{self._partition}: {error_code.name} {message}")
             await backoff.pause()
+            timeout_s = deadline - loop.time()
 
-    async def _append_once(self, request: Any, deadline: float) -> tuple[ErrorCode, str]:
+    async def _append_once(self, request: Any, timeout_s: float) -> tuple[ErrorCode, str]:
         try:
             storage = self._leader()
-            time_left_s = deadline - asyncio.get_running_loop().time()
-            response: Any = await answer_within(storage.Append(request), time_left_s)
+            response: Any = await answer_within(storage.Append(request), timeout_s)
         except KafkaError as error:
             return error.error_code, error.message
         except TimeoutError:

@@ -51,9 +51,6 @@ RECORD_BYTES_SHARE: Final = 0.9
 """Of max.message.bytes, what one transaction's record may take."""
 
 
-HASHED_NAMES_MAX: Final = 10_000
-
-
 class ShardUnavailable(OncelogError):
     """No machine can answer now; `error_code` tells the client whether to wait or to look elsewhere."""
 
@@ -116,8 +113,6 @@ class Shards:
         self._ending: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(settings.deliveries_max)
         self._is_running = False
-        self._hashed: dict[str, int] = {}
-        self._hashed_for = 0
         self.labels: Counter[str] = Counter()
         """How often each kind of decision was taken, over all shards."""
         metadata.on_change(self._on_metadata)
@@ -193,16 +188,9 @@ class Shards:
         return reign
 
     def _shard_number(self, transactional_id: str) -> int | None:
-        """As `MetadataImage.shard_for`, without hashing a name that asked a moment ago. None: no shard exists yet."""
+        """As `MetadataImage.shard_for` finds it. None: no shard exists yet."""
         count = self._metadata.image.shard_count(TRANSACTION)
-        if count != self._hashed_for or len(self._hashed) >= HASHED_NAMES_MAX:
-            self._hashed.clear()
-            self._hashed_for = count
-        number = self._hashed.get(transactional_id)
-        if number is None and count:
-            number = shard_of(shard_name_of(transactional_id), count)
-            self._hashed[transactional_id] = number
-        return number
+        return shard_of(shard_name_of(transactional_id), count) if count else None
 
     def drivers(self) -> list[tuple[Reign, Driver]]:
         """Every shard of this node that holds something. Raises ShardUnavailable while one is loading (facts 3)."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +12,7 @@ from oncelog.errors import ErrorCode, OncelogError
 from oncelog.rpc.deadline import answer_within
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
+from oncelog_listener.memory_budget import UnsentAnswers
 from oncelog_listener.settings import ListenerSettings
 
 NO_THROTTLE: Final = timedelta(0)
@@ -45,6 +46,7 @@ class Cluster:
     node_id: int
     metadata: MetadataFollower
     directory: Directory
+    unsent: UnsentAnswers = field(default_factory=UnsentAnswers)
 
     @property
     def image(self) -> MetadataImage:

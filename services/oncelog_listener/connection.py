@@ -25,7 +25,7 @@ from oncelog_listener.call import CloseConnection, Session
 from oncelog_listener.cluster import Address
 from oncelog_listener.counters import ListenerCounters
 from oncelog_listener.dispatcher import Dispatcher
-from oncelog_listener.memory_budget import MemoryBudget
+from oncelog_listener.memory_budget import MemoryBudget, UnsentAnswers
 from oncelog_listener.settings import ListenerSettings
 
 log = logging.getLogger("oncelog.listener")
@@ -40,6 +40,7 @@ class Home(Protocol):
     settings: ListenerSettings
     counters: ListenerCounters
     budget: MemoryBudget
+    unsent: UnsentAnswers
     dispatcher: Dispatcher
 
     def opened(self, connection: "Connection") -> bool:
@@ -204,7 +205,11 @@ class Connection(asyncio.Protocol):
             counters.bytes_sent += len(response)
             self._transport.write(response)
             if self._writable is not None:
-                await self._writable
+                self._home.unsent.held_bytes += len(response)
+                try:
+                    await self._writable
+                finally:
+                    self._home.unsent.held_bytes -= len(response)
         self._is_answering = False
 
     def _refuse(self, api_key: int, version: int, reason: str) -> None:
@@ -223,6 +228,13 @@ class Connection(asyncio.Protocol):
     def _hold(self) -> None:
         """Tell the budget what is held now, and go on or stop reading accordingly."""
         self._tell_budget()
+        if (
+            self._is_reading
+            and self._queued_bytes < self._queue_bytes_max
+            and len(self._frames) < self._queue_requests_max
+            and not self._home.budget.is_exhausted
+        ):
+            return
         self._read_or_pause()
 
     def _tell_budget(self) -> None:

@@ -1,10 +1,27 @@
-"""How many bytes of requests all connections together may hold.
+"""How many bytes of requests all connections together may hold, and how many of answers.
 
 Over the limit, connections stop reading until an answered request gives memory back. That would wait forever if all
 that is held were halves of frames, which no answer will ever free; then whoever asks for more is closed.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
+
+
+class UnsentAnswers:
+    """Bytes of answers that clients do not take, all connections together.
+
+    A client that asks and does not read costs one answer, and the largest are those of Fetch. It is asked for less when
+    much is unsent, so that many such clients do not add up to all memory there is.
+    """
+
+    FETCH_BYTES_MIN: Final = 65_536
+    """What a Fetch may always answer with: readers that do read go on."""
+
+    def __init__(self) -> None:
+        self.held_bytes = 0
+
+    def fetch_bytes_max(self, unsent_bytes_max: int) -> int:
+        return max(unsent_bytes_max - self.held_bytes, self.FETCH_BYTES_MIN)
 
 
 class Waiter(Protocol):

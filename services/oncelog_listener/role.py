@@ -28,6 +28,7 @@ class ListenerRole:
         self.settings = cluster.settings
         self.counters = ListenerCounters()
         self.budget = MemoryBudget(cluster.settings.queued_bytes_max)
+        self.unsent = cluster.unsent
         self.dispatcher = Dispatcher(cluster)
         self.port = cluster.settings.port
         """The port that is listened on; known after `start` when settings say 0."""

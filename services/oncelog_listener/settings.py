@@ -52,6 +52,11 @@ class ListenerSettings(BaseSettings):
         ge=1024,
         description="request bytes held for all connections together (queued.max.request.bytes)",
     )
+    unsent_bytes_max: int = Field(
+        268_435_456,
+        ge=1024,
+        description="answer bytes that slow readers have not taken, all together; beyond it a Fetch answers little",
+    )
     connection_idle_max_ms: int = Field(
         600_000,
         ge=100,

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import CoordinatorEpoch, NodeId, Partition
+from oncelog.rpc.deadline import answer_within
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog_marker_sender.core.queues import (
@@ -171,13 +172,16 @@ class MarkerSender:
     async def _call(
         self, node_id: NodeId, message: pb.WriteTxnMarkersRequest, lender: int | None
     ) -> pb.WriteTxnMarkersResponse:
+        def lend(deadline: asyncio.Timeout) -> None:
+            if lender is not None:
+                self._lent[lender] = deadline
+
+        call = self._directory.storage(node_id).WriteTxnMarkers(message)
         try:
-            async with asyncio.timeout(self._request_timeout_s) as deadline:
-                if lender is not None:
-                    self._lent[lender] = deadline
-                stub = self._directory.storage(node_id)
-                answer: pb.WriteTxnMarkersResponse = await stub.WriteTxnMarkers(message)
-                return answer
+            answer: pb.WriteTxnMarkersResponse = await answer_within(
+                call, self._request_timeout_s, lend
+            )
+            return answer
         finally:
             if lender is not None:
                 self._lent.pop(lender, None)

@@ -1,5 +1,6 @@
 """Files: a bounded set of open ones, and writes that are whole or not there."""
 
+import errno
 import os
 from collections import OrderedDict
 from pathlib import Path
@@ -12,6 +13,26 @@ TEMPORARY_SUFFIX: Final = ".tmp"
 
 class StorageFailed(OncelogError):
     """A file could not be read or written; the partition answers KAFKA_STORAGE_ERROR. One line, with the way out."""
+
+
+class PassingShortage(StorageFailed):
+    """The process has no descriptor or memory left: nothing is wrong with the data, and a later try may work."""
+
+
+_SHORTAGES: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+
+
+def is_passing_shortage(error: OSError) -> bool:
+    return error.errno in _SHORTAGES
+
+
+def read_failed(directory: Path, error: OSError) -> StorageFailed:
+    """What a failed read of a partition's files means."""
+    if is_passing_shortage(error):
+        return PassingShortage(
+            f"cannot read {directory}: {error.strerror}; raise the limit of open files (ulimit -n) or close connections"
+        )
+    return StorageFailed(f"cannot read {directory}: {error.strerror}; check the disk")
 
 
 class OpenFiles:
@@ -54,7 +75,7 @@ class OpenFiles:
 
 def write_fully(descriptor: int, buffers: tuple[bytes | memoryview, ...], position: int) -> None:
     """All of `buffers` at `position`. Raises OSError; what was written by then must be cut off by the caller."""
-    expected = sum(len(buffer) for buffer in buffers)
+    expected = sum(map(len, buffers))
     written = os.pwritev(descriptor, buffers, position)
     if written == expected:
         return

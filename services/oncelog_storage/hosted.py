@@ -4,9 +4,8 @@ The metadata image decides what exists and who leads; the folder decides what is
 no folder: with some hundred internal partitions that keeps the first start short.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from oncelog.errors import ErrorCode, KafkaError
@@ -56,6 +55,7 @@ class HostedPartitions:
         self.request_flush: Callable[[PartitionLeader], None] = _unset
         self.request_checkpoint: Callable[[PartitionLeader], None] = _unset
         self.request_retirement: Callable[[Partition], None] = _unset
+        self.in_worker: Callable[[Callable[[], None]], Awaitable[None]] = _unset
 
     def __iter__(self) -> Iterator[PartitionLeader]:
         return iter(tuple(self._partitions.values()))
@@ -81,8 +81,15 @@ class HostedPartitions:
                     stored_topic_id, topic.topic_id if topic else b""
                 )
             ):
-                _log.info("%s belongs to a deleted topic and is removed", partition)
-                self._log_directory.retire(partition, self._log_directory.forget(partition))
+                # Deleted while this node was away, most likely. But metadata that was lost, or restored from an older
+                # backup, looks the same, and then this is the only copy of the data: removing it is not ours to decide.
+                aside = self._log_directory.set_aside(partition)
+                _log.error(
+                    "%s is in no topic that the metadata knows; kept as %s: remove it if the topic was deleted,"
+                    " or restore the metadata and rename it back",
+                    partition,
+                    aside,
+                )
                 continue
             if topic is not None:
                 self._recover(partition, topic.topic_id, image)
@@ -140,7 +147,9 @@ class HostedPartitions:
             self._log_directory.log_start_offsets[leader.partition] = leader.log.log_start_offset
         starts = self._log_directory.encoded(LOG_STARTS)
         try:
-            await asyncio.to_thread(write_checkpoints, [starts])
+            # The one worker thread takes these in order: neither can an older content replace a newer one, nor can
+            # two writers meet in the temporary file.
+            await self.in_worker(lambda: write_checkpoints([starts]))
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -268,12 +277,13 @@ class HostedPartitions:
         self._remember_coordinator(leader, coordinator_epoch)
 
     def admit_loader(self, leader: PartitionLeader, coordinator_epoch: int) -> None:
-        """A coordinator reads its shard to the end: older ones are fenced from here on. Reading itself is harmless.
+        """A coordinator reads its shard to the end: older ones are fenced from here on, and may not read either.
 
-        Raises KafkaError(KAFKA_STORAGE_ERROR).
+        One that was succeeded would answer from what it has read, and never learn of what its successor writes. Raises
+        as `admit_coordinator`.
         """
         if leader.partition.topic in _SHARD_KINDS:
-            self._remember_coordinator(leader, coordinator_epoch)
+            self.admit_coordinator(leader, coordinator_epoch)
 
     def _remember_coordinator(self, leader: PartitionLeader, coordinator_epoch: int) -> None:
         partition = leader.partition
@@ -297,5 +307,5 @@ class HostedPartitions:
         self._files.close_all()
 
 
-def _unset(_argument: object) -> None:
+def _unset(_argument: object) -> Any:
     raise AssertionError("maintenance is not wired")

@@ -26,7 +26,13 @@ from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.aborted_index import AbortedTransactionEntry, search
 from oncelog_storage.core.leader_epochs import LeaderEpochs, encode_leader_epochs
 from oncelog_storage.core.producer_state import ClientBatch, ProducerStates
-from oncelog_storage.files import OpenFiles, StorageFailed, sync_directory, write_atomically
+from oncelog_storage.files import (
+    OpenFiles,
+    StorageFailed,
+    read_failed,
+    sync_directory,
+    write_atomically,
+)
 from oncelog_storage.segment import SUFFIXES, CorruptSegment, Segment
 
 _log = logging.getLogger(__name__)
@@ -88,9 +94,13 @@ class PartitionLog:
         self.unflushed_records = 0
         self.flushed_offset = 0
         self.bytes_since_checkpoint = 0
+        self.names_made = 0
+        """Files and folders made in this process; a name that was never synced can be lost with all that it holds."""
+        self.names_synced = 0
         self.failure: str | None = None
         """Why the log can take no writes at the moment; a disk that is full, mostly."""
-        self._needs_truncation = False
+        # What a failed write left behind this segment's end could not be cut off yet.
+        self._uncut: Segment | None = None
         # Where the last read of the newest segment ended: a consumer at the tail goes on from there.
         self._tail: tuple[Segment | None, int, int] = (None, -1, 0)
         self._recently_read: list[Segment] = []
@@ -195,9 +205,10 @@ class PartitionLog:
         self, segment: Segment, buffers: tuple[bytes | memoryview, ...], size_bytes: int
     ) -> None:
         try:
-            if self._needs_truncation:
-                segment.truncate_to_size()
-                self._needs_truncation = False
+            if self._uncut is not None:
+                # The log may have rolled since, so this need not be the segment that is written now.
+                self._uncut.truncate_to_size()
+                self._uncut = None
             segment.write(buffers, size_bytes)
         except OSError as error:
             raise self._write_failed(segment, error) from error
@@ -206,10 +217,10 @@ class PartitionLog:
             self.failure = None
 
     def _write_failed(self, segment: Segment, error: OSError) -> StorageFailed:
-        self._needs_truncation = True
+        self._uncut = self._uncut or segment
         try:
-            segment.truncate_to_size()
-            self._needs_truncation = False
+            self._uncut.truncate_to_size()
+            self._uncut = None
         except OSError:
             # Tried again before the next write; until then nothing behind size_bytes is ever served.
             pass
@@ -254,7 +265,7 @@ class PartitionLog:
 
     def roll(self, now: int) -> Segment:
         """Begin a new segment at the log's end."""
-        self.segments[-1].seal()
+        self.segments[-1].index_largest_timestamp()
         return self._add_segment(now)
 
     def _add_segment(self, now: int) -> Segment:
@@ -262,6 +273,7 @@ class PartitionLog:
             self.directory, self.log_end_offset, self.files, created_ms=now, is_new=True
         )
         self.segments.append(segment)
+        self.names_made += 1
         return segment
 
     def _create_directory(self) -> None:
@@ -303,34 +315,37 @@ class PartitionLog:
         """
         if fetch_offset >= upper_offset or not self.segments:
             return LogSlice(b"", -1)
+        segment = self.segments[self.segment_index(fetch_offset)]
         try:
-            for index in range(self.segment_index(fetch_offset), len(self.segments)):
-                segment = self.segments[index]
-                tail_segment, tail_offset, tail_position = self._tail
-                if tail_segment is segment and tail_offset == fetch_offset:
-                    position, base_offset = tail_position, tail_offset
-                else:
-                    position, base_offset = segment.position_of(fetch_offset)
-                records, next_offset = segment.read(position, base_offset, upper_offset, bytes_max)
-                if segment is self.segments[-1]:
-                    self._tail = (segment, next_offset, position + len(records))
-                else:
-                    self._keep_loaded(segment)
-                if records:
-                    return LogSlice(records, next_offset)
+            tail_segment, tail_offset, tail_position = self._tail
+            if tail_segment is segment and tail_offset == fetch_offset:
+                position, base_offset = tail_position, tail_offset
+            else:
+                position, base_offset = segment.position_of(fetch_offset)
+            records, next_offset = segment.read(position, base_offset, upper_offset, bytes_max)
         except OSError as error:
-            raise StorageFailed(f"cannot read {self.directory}: {error.strerror}") from error
-        return LogSlice(b"", -1)
+            raise read_failed(self.directory, error) from error
+        if not records:
+            # Offsets have no gaps: going on with the next segment would leave records out without a word.
+            raise segment.corrupt(position, f"offset {fetch_offset} is missing")
+        if segment is self.segments[-1]:
+            self._tail = (segment, next_offset, position + len(records))
+        else:
+            self._keep_loaded(segment)
+        return LogSlice(records, next_offset)
 
     def aborted_transactions(
         self, fetch_offset: int, upper_offset: int
     ) -> list[AbortedTransactionEntry]:
-        """Aborted transactions with data in [fetch_offset, upper_offset) (facts 5.3). Raises CorruptSegment."""
+        """Aborted transactions with data in [fetch_offset, upper_offset) (facts 5.3). Raises StorageFailed."""
         found: list[AbortedTransactionEntry] = []
         if not self.segments:
             return found
         for segment in self.segments[self.segment_index(fetch_offset) :]:
-            entries = segment.aborted()
+            try:
+                entries = segment.aborted()
+            except OSError as error:
+                raise read_failed(self.directory, error) from error
             first = bisect_right(entries, fetch_offset - 1, key=lambda entry: entry.last_offset)
             part, is_complete = search(entries[first:], fetch_offset, upper_offset)
             found += part
@@ -370,6 +385,8 @@ class PartitionLog:
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             segment = self.segments.pop(0)
             segment.close()
+            if segment is self._uncut:
+                self._uncut = None
             for suffix in SUFFIXES:
                 path = segment.path(suffix)
                 if os.path.exists(path):

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from oncelog_storage.core.aborted_index import CHECKS_FILE, encode_checks
 from oncelog_storage.core.leader_epochs import encode_leader_epochs
 from oncelog_storage.core.producer_snapshot import encode_snapshot
 from oncelog_storage.files import sync_file, write_at, write_atomically
 from oncelog_storage.log import LEADER_EPOCH_CHECKPOINT, PartitionLog
 from oncelog_storage.log_recovery import SNAPSHOT_SUFFIX, snapshot_offsets
 from oncelog_storage.segment import Segment, file_stem
+
+_NO_CHECKS: Final = encode_checks({}).encode()
 
 SNAPSHOTS_KEPT: Final = 2
 """The newest serves; the one before it stands in when the newest turns out unreadable."""
@@ -29,6 +32,7 @@ class Checkpoint(NamedTuple):
     offset: int
     snapshot: bytes
     leader_epochs: bytes
+    aborted_checks: bytes
     log_paths: list[str]
     index_parts: list[tuple[Segment, list[tuple[str, int, bytes]]]]
 
@@ -39,13 +43,19 @@ def prepare(log: PartitionLog) -> Checkpoint:
     for segment in dirty:
         # A start reads nothing before the checkpoint, so the time index must know all of it.
         segment.index_largest_timestamp()
+    # Others have something to write when their indexes were damaged and built again.
+    repaired = [segment for segment in log.segments[: -len(dirty)] if not segment.is_written]
+    checks = {segment.base_offset: segment.current_aborted_check() for segment in log.segments}
     checkpoint = Checkpoint(
         log.directory,
         log.log_end_offset,
         encode_snapshot(log.producers.entries()),
         encode_leader_epochs(log.leader_epochs).encode(),
+        encode_checks(
+            {base: check for base, check in checks.items() if check.entry_count}
+        ).encode(),
         [segment.log_path for segment in dirty if segment.size_bytes],
-        [(segment, segment.unwritten()) for segment in dirty],
+        [(segment, segment.unwritten()) for segment in (*repaired, *dirty)],
     )
     log.bytes_since_checkpoint = 0
     return checkpoint
@@ -59,6 +69,8 @@ def write(checkpoint: Checkpoint, sync: Callable[[list[str]], None]) -> None:
             if data or not _has_size(path, position):
                 write_at(path, position, data)
     directory = checkpoint.directory
+    if not _has_content(directory / CHECKS_FILE, checkpoint.aborted_checks):
+        write_atomically(directory / CHECKS_FILE, checkpoint.aborted_checks, sync=True)
     write_atomically(directory / LEADER_EPOCH_CHECKPOINT, checkpoint.leader_epochs, sync=True)
     name = file_stem(checkpoint.offset) + SNAPSHOT_SUFFIX
     write_atomically(directory / name, checkpoint.snapshot, sync=True)
@@ -69,6 +81,13 @@ def _has_size(path: str, size_bytes: int) -> bool:
         return os.path.getsize(path) == size_bytes
     except FileNotFoundError:
         return False
+
+
+def _has_content(path: Path, data: bytes) -> bool:
+    try:
+        return path.read_bytes() == data
+    except FileNotFoundError:
+        return data == _NO_CHECKS
 
 
 def finish(log: PartitionLog, checkpoint: Checkpoint) -> None:

@@ -7,7 +7,8 @@ meta.properties                   which cluster and node the folder belongs to
 recovery-point-offset-checkpoint  per partition: below it everything is synced
 log-start-offset-checkpoint       per partition: below it records are deleted
 coordinator-epoch-checkpoint      per shard: the highest coordinator epoch that appended
-<topic>-<partition>/              a partition; renamed to …-delete before it is removed
+<topic>-<partition>/              a partition; renamed to …-delete before it is removed, to …-stray when no metadata
+                                  knows it at start
 ```
 
 Checkpoint files have Kafka's text format: version 0, count, one `topic partition number` a line.
@@ -34,6 +35,7 @@ RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 COORDINATOR_EPOCHS: Final = "coordinator-epoch-checkpoint"
 DELETE_SUFFIX: Final = "-delete"
+STRAY_SUFFIX: Final = "-stray"
 
 
 class LogDirectory:
@@ -146,11 +148,19 @@ class LogDirectory:
     def retire(self, partition: Partition, writes: list[tuple[Path, bytes]]) -> None:
         """Write what `forget` returned, then rename the folder so that it no longer counts. Raises OSError."""
         write_checkpoints(writes)
-        source = self.partition_path(partition)
-        if source.exists():
-            target = f"{str(partition)[:200]}.{uuid.uuid4().hex}{DELETE_SUFFIX}"
-            os.rename(source, self.path / target)
-            sync_directory(self.path)
+        if self.partition_path(partition).exists():
+            self._rename(partition, DELETE_SUFFIX)
+
+    def set_aside(self, partition: Partition) -> Path:
+        """Rename a folder that no metadata knows, and forget its offsets; returns its new path. Raises OSError."""
+        write_checkpoints(self.forget(partition))
+        return self._rename(partition, STRAY_SUFFIX)
+
+    def _rename(self, partition: Partition, suffix: str) -> Path:
+        target = self.path / f"{str(partition)[:200]}.{uuid.uuid4().hex}{suffix}"
+        os.rename(self.partition_path(partition), target)
+        sync_directory(self.path)
+        return target
 
     def remove_retired(self) -> None:
         """Remove every folder that was renamed for deletion. For a worker thread. Raises OSError."""

@@ -14,7 +14,12 @@ from pathlib import Path
 
 from oncelog.errors import KafkaError
 from oncelog.record.batch import CONTROL, LENGTH_PREFIX_BYTES
-from oncelog_storage.core.aborted_index import AbortedTransactionEntry
+from oncelog_storage.core.aborted_index import (
+    CHECKS_FILE,
+    AbortedCheck,
+    AbortedTransactionEntry,
+    decode_checks,
+)
 from oncelog_storage.core.leader_epochs import (
     CorruptLeaderEpochs,
     LeaderEpochs,
@@ -40,7 +45,16 @@ def recover(log: PartitionLog, recovery_point: int, log_start_offset: int, now: 
         log.segments = _find_segments(log)
         log.leader_epochs = _read_leader_epochs(log.directory)
         if log.segments:
-            log.log_start_offset = max(log_start_offset, log.segments[0].base_offset)
+            first_offset = log.segments[0].base_offset
+            if first_offset > log_start_offset:
+                # Retention moves the log start before it takes files away, so it was not retention.
+                _log.error(
+                    "%s: records %d to %d are gone, their segment files are missing; restore them from a backup",
+                    log.directory,
+                    log_start_offset,
+                    first_offset - 1,
+                )
+            log.log_start_offset = max(log_start_offset, first_offset)
         _Recovery(log, now).run()
     except OSError as error:
         raise StorageFailed(
@@ -69,12 +83,28 @@ def _find_segments(log: PartitionLog) -> list[Segment]:
                         created_ms=status.st_mtime_ns // 1_000_000,
                     )
                 )
+    checks = _read_aborted_checks(log.directory)
+    for segment in segments:
+        segment.aborted_check = checks.get(segment.base_offset, AbortedCheck())
     log_paths = {segment.log_path for segment in segments}
     for path in index_paths:
         # A checkpoint may finish an index just after retention took its segment away.
         if path.rpartition(".")[0] + LOG_SUFFIX not in log_paths:
             os.unlink(path)
     return sorted(segments, key=lambda segment: segment.base_offset)
+
+
+def _read_aborted_checks(directory: Path) -> dict[int, AbortedCheck]:
+    try:
+        return decode_checks((directory / CHECKS_FILE).read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        _log.warning(
+            "%s is damaged; aborted indexes are taken as they are until the next checkpoint",
+            directory / CHECKS_FILE,
+        )
+        return {}
 
 
 def _read_leader_epochs(directory: Path) -> LeaderEpochs:
@@ -103,7 +133,7 @@ class _Recovery:
 
     def run(self) -> None:
         log = self._log
-        start = self._load_snapshot()
+        start = self._sound_start(self._load_snapshot())
         log.log_end_offset = log.log_start_offset
         first = log.segment_index(start)
         for index, segment in enumerate(log.segments[first:], first):
@@ -120,6 +150,24 @@ class _Recovery:
             self._start_over_at(log.log_start_offset)
         log.leader_epochs.truncate_from(max(log.log_end_offset, 1))
         log.unflushed_records = 0
+
+    def _sound_start(self, start: int) -> int:
+        """`start`, or the log's beginning if the aborted index before it cannot be read.
+
+        A power cut while a checkpoint adds to that file leaves it torn. What it held before cannot be told from what
+        was added, and a missing entry would show aborted records to consumers, so all of it is derived again.
+        """
+        log = self._log
+        segment = log.segments[log.segment_index(start)] if log.segments else None
+        if segment is None or start <= segment.base_offset:
+            return start
+        try:
+            segment.read_aborted_file()
+        except CorruptSegment as error:
+            _log.warning("%s; the whole log is read to build it again", error)
+            log.producers.restore(())
+            return log.segments[0].base_offset
+        return start
 
     def _require_what_was_safe(self) -> None:
         """Asked before anything is deleted: files behind a hole may be all that a backup does not have."""
@@ -154,6 +202,7 @@ class _Recovery:
         position, log.log_end_offset = 0, segment.base_offset
         if segment.rewind_indexes(start) and start > segment.base_offset:
             position, log.log_end_offset = segment.position_of(start)
+            segment.read_first_timestamp()
         try:
             for batch_position, fields, view, at in segment.scan(position, log.log_end_offset):
                 try:
@@ -214,6 +263,8 @@ class _Recovery:
             error.position,
             log.log_end_offset,
         )
+        # Aborted transactions behind the cut are gone too, and their index is about to shrink.
+        (log.directory / CHECKS_FILE).unlink(missing_ok=True)
         segment.size_bytes = error.position
         segment.truncate_to_size()
 

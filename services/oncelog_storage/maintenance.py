@@ -5,17 +5,24 @@ is to be written before and marks it done after.
 """
 
 import asyncio
+import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Final, TypeVar
 
 from oncelog.ids import Partition
 from oncelog.runtime import Clock
 from oncelog_storage import log_checkpoint, log_retention
-from oncelog_storage.files import StorageFailed
+from oncelog_storage.files import (
+    PassingShortage,
+    StorageFailed,
+    is_passing_shortage,
+    sync_directory,
+)
 from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.log_directory import (
     LOG_STARTS,
@@ -61,6 +68,7 @@ class Maintenance:
         hosted.request_flush = self._request_flush
         hosted.request_checkpoint = self._request_checkpoint
         hosted.request_retirement = self._request_retirement
+        hosted.in_worker = self._in_worker
 
     def start(self) -> None:
         for leader in self._hosted:
@@ -133,12 +141,14 @@ class Maintenance:
             else:
                 is_complete = False
         done = [(leader, checkpoint) for leader, checkpoint in done if self._hosted.holds(leader)]
+        points = self._log_directory.recovery_points
         for leader, checkpoint in done:
-            self._log_directory.recovery_points[leader.partition] = checkpoint.offset
-        points = self._log_directory.encoded(RECOVERY_POINTS)
+            # Two checkpoints of one partition may end in either order.
+            points[leader.partition] = max(points.get(leader.partition, 0), checkpoint.offset)
+        encoded = self._log_directory.encoded(RECOVERY_POINTS)
         try:
             if done:
-                await self._in_worker(lambda: write_checkpoints([points]))
+                await self._in_worker(lambda: write_checkpoints([encoded]))
             for leader, checkpoint in done:
                 log_checkpoint.finish(leader.log, checkpoint)
                 await self._in_worker(
@@ -152,9 +162,12 @@ class Maintenance:
     async def _write_checkpoint(
         self, leader: PartitionLeader, checkpoint: log_checkpoint.Checkpoint
     ) -> bool:
-        write = functools.partial(log_checkpoint.write, checkpoint, self._sync)
+        write = functools.partial(log_checkpoint.write, checkpoint, self._sync_or_fail)
         try:
             await self._in_worker(write)
+        except StorageFailed as failure:
+            leader.take_offline(failure)
+            return False
         except FileNotFoundError:
             # The topic was deleted while its data was being written.
             return False
@@ -181,21 +194,43 @@ class Maintenance:
     async def _flush(self, leader: PartitionLeader) -> None:
         log = leader.log
         target, paths = log.log_end_offset, log_checkpoint.unsynced_paths(log)
+        names_made = log.names_made
+        folders = [log.directory, log.directory.parent] if names_made > log.names_synced else []
         log.unflushed_records = 0
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._syncers, self._sync, paths)
-        except OSError as error:
-            # After a failed sync the system may have dropped the pages: nothing here can be trusted on.
-            leader.take_offline(
-                StorageFailed(
-                    f"cannot sync {log.directory}: {error.strerror}; check the disk, then restart the node"
-                )
-            )
+            await loop.run_in_executor(self._syncers, self._sync_or_fail, paths, folders)
+        except StorageFailed as failure:
+            leader.take_offline(failure)
+            if leader.offline is None:
+                loop.call_later(_RETRY_S, self._request_flush, leader)
             return
         log.flushed_offset = target
+        log.names_synced = names_made
         leader.is_flushing = leader in self._to_flush
         leader.advance_high_watermark(target if leader.is_flushing else log.log_end_offset)
+
+    def _sync_or_fail(self, paths: list[str], folders: Sequence[Path] = ()) -> None:
+        """Sync these files, then the names in these folders. For a worker thread. Raises StorageFailed.
+
+        After a failed sync the system may have dropped the pages, and the next sync would succeed without them: nothing
+        in these files can be trusted on. Only a shortage of descriptors, met before anything was synced, is none.
+        """
+        try:
+            self._sync(paths)
+            for folder in folders:
+                # The folder of a topic that was deleted meanwhile needs no sync.
+                with contextlib.suppress(FileNotFoundError):
+                    sync_directory(folder)
+        except OSError as error:
+            place = os.path.dirname(paths[0]) if paths else self._log_directory.path
+            if is_passing_shortage(error):
+                raise PassingShortage(
+                    f"cannot sync {place}: {error.strerror}; raise the limit of open files (ulimit -n)"
+                ) from error
+            raise StorageFailed(
+                f"cannot sync {place}: {error.strerror}; check the disk, then restart the node"
+            ) from error
 
     # Retention.
 
@@ -213,13 +248,21 @@ class Maintenance:
             if leader.offline is None
             and log_retention.advance_by_retention(leader.log, leader.high_watermark, now)
         ]
+        # What the newest producer snapshot has not seen must be replayed after a crash, so it cannot go yet: a
+        # transaction whose marker was deleted unseen would look open for ever.
+        unseen = [
+            leader for leader in moved if leader.log.recovery_point < leader.log.log_start_offset
+        ]
+        await self._checkpoint(unseen)
+        starts = [(leader, leader.log.log_start_offset) for leader in moved]
         try:
             if moved:
                 await self._keep_log_starts(moved)
-            for leader in moved:
+            for leader, start in starts:
                 if self._hosted.holds(leader):
                     due = now + leader.config.file_delete_delay_ms
-                    paths = leader.log.drop_segments_before(leader.log.log_start_offset)
+                    before = min(start, leader.log.recovery_point)
+                    paths = leader.log.drop_segments_before(before)
                     self._to_remove += [(due, path) for path in paths]
             due_paths = [path for due, path in self._to_remove if due <= now]
             await self._in_worker(lambda: _unlink_all(due_paths))

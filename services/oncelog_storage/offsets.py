@@ -3,7 +3,7 @@
 from typing import Final
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog_storage.files import StorageFailed
+from oncelog_storage.files import StorageFailed, read_failed
 from oncelog_storage.partition import PartitionLeader
 
 LATEST: Final = -1
@@ -39,9 +39,7 @@ def list_offset(
     except StorageFailed as failure:
         raise leader.take_offline(failure) from failure
     except OSError as error:
-        raise leader.take_offline(
-            StorageFailed(f"cannot read {log.directory}: {error.strerror}; check the disk")
-        ) from error
+        raise leader.take_offline(read_failed(log.directory, error)) from error
     if found is None or found[1] >= upper:
         return NOT_FOUND
     return found

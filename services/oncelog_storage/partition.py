@@ -13,7 +13,6 @@ Expected refusals are `KafkaError`s that the servicer turns into codes; times ar
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError
@@ -24,7 +23,7 @@ from oncelog.record.control import MARKER_BYTES, Marker, MarkerType, encode_mark
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.producer_state import KeptBatch, ProducerEntry
 from oncelog_storage.core.verification import VerificationGuard, Verifications
-from oncelog_storage.files import StorageFailed
+from oncelog_storage.files import PassingShortage, StorageFailed
 from oncelog_storage.log import MarkerToWrite, PartitionLog, client_batch
 
 _log = logging.getLogger(__name__)
@@ -141,15 +140,24 @@ class PartitionLeader:
 
     def require_enough_replicas(self) -> None:
         """acks=all needs min.insync.replicas, or all there are if the topic has fewer. Raises KafkaError."""
-        needed = min(self.config.min_insync_replicas, max(self.leadership.replica_count, 1))
-        if max(self.leadership.isr_count, 1) < needed:
+        leadership, wanted = self.leadership, self.log.config.min_insync_replicas
+        if leadership.isr_count >= wanted:
+            return
+        needed = min(wanted, max(leadership.replica_count, 1))
+        if max(leadership.isr_count, 1) < needed:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.partition} has {self.leadership.isr_count} in-sync replicas, {needed} are needed",
             )
 
     def take_offline(self, failure: StorageFailed) -> KafkaError:
-        """Data that should be sound is not: serve nothing more from here. The other partitions go on."""
+        """Data that should be sound is not: serve nothing more from here. The other partitions go on.
+
+        A shortage of descriptors or memory says nothing about the data: it is answered and the partition stays.
+        """
+        if isinstance(failure, PassingShortage):
+            _log.warning("%s", failure)
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
         if self.offline is None:
             self.offline = str(failure)
             _log.error("%s is offline: %s", self.partition, failure)
@@ -160,13 +168,16 @@ class PartitionLeader:
 
     def check_produced(self, records: bytes, now: int) -> BatchHeader:
         """The header of a client's batch that may be appended as far as its bytes go. Raises KafkaError."""
-        header = read_single_batch(records, self.config.max_message_bytes)
-        config = self.config
-        rules = CheckRules(
-            config.is_compacted,
-            -(2**63) if config.is_log_append_time else now - config.timestamp_before_max_ms,
-            2**63 - 1 if config.is_log_append_time else now + config.timestamp_after_max_ms,
-        )
+        config = self.log.config
+        header = read_single_batch(records, config.max_message_bytes)
+        if config.is_log_append_time:
+            rules = CheckRules(config.is_compacted)
+        else:
+            rules = CheckRules(
+                config.is_compacted,
+                now - config.timestamp_before_max_ms,
+                now + config.timestamp_after_max_ms,
+            )
         check_producer_batch(records, header, rules)
         return header
 
@@ -312,7 +323,7 @@ class PartitionLeader:
             log_append_time = now
             to_write = bytearray(records)
             stamp_log_append_time(to_write, now)
-            header = replace(header, max_timestamp=now)
+            header = header._replace(max_timestamp=now)
         try:
             base_offset = self.log.append(to_write, header, self.leadership.leader_epoch, now)
         except StorageFailed as failure:

@@ -6,6 +6,7 @@ checkpoint, since a crash before it scans this part of the log again anyway. A s
 first asked for.
 """
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from oncelog.record.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGI
 from oncelog.record.records import decode_batch
 from oncelog_storage.core.aborted_index import ENTRY_BYTES as ABORTED_ENTRY_BYTES
 from oncelog_storage.core.aborted_index import (
+    AbortedCheck,
     AbortedTransactionEntry,
     CorruptAbortedIndex,
     decode_entries,
@@ -26,6 +28,8 @@ from oncelog_storage.core.replay import CUT, CUT_HEADER, HeaderFields, whole_bat
 from oncelog_storage.core.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from oncelog_storage.core.time_index import TimeIndex, decode_entry
 from oncelog_storage.files import OpenFiles, StorageFailed, write_fully
+
+_log = logging.getLogger(__name__)
 
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
@@ -83,6 +87,8 @@ class Segment:
         self.size_bytes = size_bytes
         self.created_ms = created_ms
         self.first_timestamp = -1
+        self.aborted_check = AbortedCheck()
+        """What the last checkpoint says that the file of aborted transactions begins with."""
         self._stem = str(directory / file_stem(base_offset))
         self.log_path = self._stem + LOG_SUFFIX
         self._files = files
@@ -163,6 +169,15 @@ class Segment:
             parts.append((self.path(ABORTED_INDEX_SUFFIX), start * 34, data))
         return parts
 
+    def current_aborted_check(self) -> AbortedCheck:
+        """For the aborted transactions known now: what the next checkpoint keeps."""
+        if (
+            self._indexes is not None
+            and len(self._indexes.aborted) != self.aborted_check.entry_count
+        ):
+            self.aborted_check = self.aborted_check.extended(self._indexes.aborted)
+        return self.aborted_check
+
     def written(self, parts: list[tuple[str, int, bytes]]) -> None:
         """These parts are in their files now."""
         indexes = self._indexes
@@ -187,15 +202,19 @@ class Segment:
     def is_loaded(self) -> bool:
         return self._indexes is not None
 
-    def unload(self) -> None:
-        """Give a sealed segment's indexes back; they are read again when needed. What no file has stays."""
+    @property
+    def is_written(self) -> bool:
+        """The files have all of the indexes."""
         indexes = self._indexes
-        if (
-            indexes is not None
-            and indexes.offset_written == indexes.offset.size_bytes
+        return indexes is None or (
+            indexes.offset_written == indexes.offset.size_bytes
             and indexes.time_written == indexes.time.size_bytes
             and indexes.aborted_written == len(indexes.aborted)
-        ):
+        )
+
+    def unload(self) -> None:
+        """Give a sealed segment's indexes back; they are read again when needed. What no file has stays."""
+        if self.is_written:
             self._indexes = None
 
     def _loaded(self) -> _Indexes:
@@ -211,8 +230,7 @@ class Segment:
             offset_index.check(self.size_bytes)
             time_index.check()
         except (CorruptIndex, FileNotFoundError):
-            # Both can be had from the log itself. They stay in memory: the next checkpoint of this segment's range
-            # is long over, and a damaged file is better left for a person to see.
+            # Both can be had from the log itself; the partition's next checkpoint writes them.
             return self._rebuilt(aborted)
         return _Indexes(offset_index, time_index, aborted)
 
@@ -231,9 +249,15 @@ class Segment:
         """Raises CorruptSegment."""
         path = self.path(ABORTED_INDEX_SUFFIX)
         try:
-            return decode_entries(_read_file(path))
+            data = _read_file(path)
         except FileNotFoundError:
-            return []
+            data = b""
+        try:
+            if not self.aborted_check.holds(data):
+                raise CorruptAbortedIndex(
+                    f"the first {self.aborted_check.entry_count} entries are not what was written"
+                )
+            return decode_entries(data)
         except CorruptAbortedIndex as error:
             raise CorruptSegment(
                 f"{path}: {error}; stop the node and delete the *.snapshot files beside it,"
@@ -248,6 +272,10 @@ class Segment:
         aborted: list[AbortedTransactionEntry] = []
         if offset > self.base_offset:
             aborted = entries_below(self.read_aborted_file(), offset)
+        elif os.path.exists(path := self.path(ABORTED_INDEX_SUFFIX)):
+            # All of it is found again; what it held before, damaged perhaps, must not outlive that.
+            os.unlink(path)
+        self.aborted_check = AbortedCheck()
         try:
             offset_index = OffsetIndex(self.base_offset, _read_file(self.path(OFFSET_INDEX_SUFFIX)))
             time_index = TimeIndex(self.base_offset, _read_file(self.path(TIME_INDEX_SUFFIX)))
@@ -255,14 +283,22 @@ class Segment:
             time_index.truncate_from(offset)
             offset_index.check(self.size_bytes)
             time_index.check()
+            if start := offset_index.lookup(offset):
+                self._walk(start, offset)
             is_usable = True
-        except (CorruptIndex, FileNotFoundError):
+        except (CorruptIndex, CorruptSegment, FileNotFoundError):
             offset_index, time_index = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
             is_usable = False
         self._indexes = _Indexes(offset_index, time_index, aborted)
         self._max_timestamp, self._max_timestamp_offset = time_index.last()
         self._knows_max_timestamp = True
         return is_usable
+
+    def read_first_timestamp(self) -> None:
+        """The first batch's, from the file: the segment's age counts from it, whatever part of it is scanned."""
+        head = os.pread(self._descriptor(), HEADER_BYTES, 0)
+        if len(head) == HEADER_BYTES:
+            self.first_timestamp = HEADER.unpack(head)[8]
 
     def max_timestamp(self) -> tuple[int, int]:
         """(largest timestamp in ms, offset of the batch's end that has it); (-1, …) in an empty segment."""
@@ -294,9 +330,20 @@ class Segment:
         """(where the batch with `offset` begins, its base offset), or (`size_bytes`, where the segment ends).
 
         Reads headers only. An offset just behind a batch is found without looking at what follows, which after a crash
-        may be anything. Raises CorruptSegment.
+        may be anything. An index that leads astray is built again from the log. Raises CorruptSegment.
         """
-        position, reached = self._loaded().offset.lookup(offset), self.base_offset
+        start = self._loaded().offset.lookup(offset)
+        if start:
+            try:
+                return self._walk(start, offset)
+            except CorruptSegment as error:
+                _log.warning("%s; its index is not trusted and built again", error)
+                self._rebuilt(self._loaded().aborted)
+                start = self._loaded().offset.lookup(offset)
+        return self._walk(start, offset)
+
+    def _walk(self, position: int, offset: int) -> tuple[int, int]:
+        start, reached = position, self.base_offset
         descriptor = self._descriptor()
         while position < self.size_bytes and offset > self.base_offset:
             chunk = os.pread(descriptor, min(_WALK_BYTES, self.size_bytes - position), position)
@@ -305,6 +352,8 @@ class Segment:
                 fields = HEADER.unpack_from(chunk, at)
                 if fields[1] < HEADER_BYTES - LENGTH_PREFIX_BYTES or fields[3] != MAGIC:
                     raise self.corrupt(position + at, "no record batch begins there")
+                if position + at == start and fields[0] > max(offset, self.base_offset):
+                    raise self.corrupt(start, f"offset {fields[0]} stands before {offset}")
                 if fields[0] + fields[6] >= offset:
                     return position + at, fields[0]
                 at += fields[1] + LENGTH_PREFIX_BYTES

@@ -87,19 +87,18 @@ class Verifier:
                 )
             ]
         )
-        timeout_s = min(timeout_ms, self._settings.request_timeout_ms) / 1000
-        backoff_ms = self._settings.add_partitions_retry_backoff_ms
+        settings = self._settings
+        timeout_s = min(timeout_ms, settings.request_timeout_ms) / 1000
+        backoff_s = settings.add_partitions_retry_backoff_ms / 1000
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + min(
-            self._settings.add_partitions_retry_backoff_max_ms / 1000, timeout_s
-        )
+        give_up = loop.time() + min(settings.add_partitions_retry_backoff_max_ms / 1000, timeout_s)
         while True:
             codes = await self._call(transactional_id, request, partitions, timeout_s)
             is_completing = is_add and ErrorCode.CONCURRENT_TRANSACTIONS in codes
-            if not is_completing or loop.time() + backoff_ms / 1000 > give_up:
-                return [answer_to_producer(code, mode) for code in codes]
+            if not is_completing or loop.time() + backoff_s > give_up:
+                return [answer_to_producer(code, mode) if code else code for code in codes]
             # The previous transaction's markers are still being written: usually over in milliseconds (facts 1.2).
-            await asyncio.sleep(backoff_ms / 1000)
+            await asyncio.sleep(backoff_s)
 
     async def _call(
         self,

@@ -205,7 +205,7 @@ class KafkaError(OncelogError):
 
 def error_code_of(value: int) -> ErrorCode:
     """The code of this number; one that we do not know becomes UNKNOWN_SERVER_ERROR."""
-    try:
-        return ErrorCode(value)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return _BY_NUMBER.get(value, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+_BY_NUMBER: dict[int, ErrorCode] = {int(code): code for code in ErrorCode}

@@ -4,6 +4,7 @@ This system has five epochs and half a dozen kinds of integer ids. Each is an `i
 its own to the checker, so that a leader epoch can never be compared with a producer epoch by accident.
 """
 
+from functools import lru_cache
 from typing import Final, NamedTuple, NewType
 
 Offset = NewType("Offset", int)
@@ -32,6 +33,9 @@ SEQUENCE_MAX: Final = 2**31 - 1
 
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
+NAMES_REMEMBERED_MAX: Final = 10_000
+"""Names whose shard is remembered: each request of a transaction asks for it several times."""
+
 INTERNAL_TOPICS: Final = frozenset({TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC})
 
 
@@ -59,6 +63,7 @@ def java_string_hash(text: str) -> int:
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 
+@lru_cache(maxsize=NAMES_REMEMBERED_MAX)
 def shard_of(name: str, shard_count: int) -> int:
     """The shard of a transactional.id or a group: `abs(hash) % n`, where Kafka's abs(MIN_VALUE) is 0."""
     value = java_string_hash(name)
@@ -70,6 +75,7 @@ def branch_transactional_id(sink: str, batch_id: int, task_partition: int) -> Tr
     return TransactionalId(f"{sink}/{batch_id}/{task_partition}")
 
 
+@lru_cache(maxsize=NAMES_REMEMBERED_MAX)
 def shard_name_of(transactional_id: str) -> str:
     """What is hashed to find a transactional.id's shard: a branch `sink/batch/partition` lives where its sink does.
 

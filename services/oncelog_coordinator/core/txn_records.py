@@ -34,6 +34,9 @@ _TAG_CLIENT_TRANSACTION_VERSION: Final = 2
 _KEY: Final = struct.Struct(">hh")
 _HEAD: Final = struct.Struct(">hqhib")
 _TIMES: Final = struct.Struct(">qq")
+_TAGGED_ID: Final = struct.Struct(">BBq")
+_TAGGED_VERSION: Final = struct.Struct(">BBh")
+"""Tag, size and value; tags and sizes are below 128, so each varint is a byte."""
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
@@ -67,19 +70,18 @@ def encode_value(txn: TxnMetadata, version: int) -> bytes:
         return bytes(out + times)
     _write_partitions_v1(out, txn)
     out += times
-    tags: list[tuple[int, bytes]] = []
+    tags = bytearray(1)
     if txn.previous_producer_id != NO_PRODUCER_ID:
-        tags.append((_TAG_PREVIOUS_PRODUCER_ID, _INT64.pack(txn.previous_producer_id)))
+        tags += _TAGGED_ID.pack(_TAG_PREVIOUS_PRODUCER_ID, 8, txn.previous_producer_id)
+        tags[0] += 1
     if txn.next_producer_id != NO_PRODUCER_ID:
-        tags.append((_TAG_NEXT_PRODUCER_ID, _INT64.pack(txn.next_producer_id)))
+        tags += _TAGGED_ID.pack(_TAG_NEXT_PRODUCER_ID, 8, txn.next_producer_id)
+        tags[0] += 1
     if txn.client_transaction_version:
-        tags.append((_TAG_CLIENT_TRANSACTION_VERSION, _INT16.pack(txn.client_transaction_version)))
-    _write_uvarint(out, len(tags))
-    for tag, data in tags:
-        _write_uvarint(out, tag)
-        _write_uvarint(out, len(data))
-        out += data
-    return bytes(out)
+        version_of_client = txn.client_transaction_version
+        tags += _TAGGED_VERSION.pack(_TAG_CLIENT_TRANSACTION_VERSION, 2, version_of_client)
+        tags[0] += 1
+    return bytes(out + tags)
 
 
 def encode_record(record: TxnRecord, version: int) -> tuple[bytes, bytes | None]:
@@ -140,6 +142,8 @@ def _decode_value(transactional_id: TransactionalId, value: bytes, version: int)
 
 
 def _by_topic(partitions: tuple[Partition, ...]) -> dict[str, list[int]]:
+    if len(partitions) == 1:
+        return {partitions[0].topic: [partitions[0].partition]}
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)

@@ -52,6 +52,13 @@ def _wait_ms(request: Any) -> int:
     return max(0, min(milliseconds(request.max_wait), _MAX_WAIT_MS))
 
 
+def _bytes_max(call: Call) -> int:
+    settings = call.cluster.settings
+    room = call.cluster.unsent.fetch_bytes_max(settings.unsent_bytes_max)
+    wanted: int = call.request.max_bytes
+    return max(0, min(wanted, settings.fetch_bytes_max, room))
+
+
 def _by_leader(
     call: Call,
 ) -> tuple[dict[int, list[Any]], dict[TopicPartition, Any]]:
@@ -94,7 +101,7 @@ async def _fetch_from(
             pb.FetchRequest(
                 max_wait_ms=max_wait_ms,
                 min_bytes=max(0, request.min_bytes),
-                max_bytes=max(0, min(request.max_bytes, call.cluster.settings.fetch_bytes_max)),
+                max_bytes=_bytes_max(call),
                 isolation_level=request.isolation_level,
                 partitions=partitions,
             )

@@ -2,14 +2,21 @@
 
 34-byte entries in order of their marker's offset: version i16 = 0, producerId i64, firstOffset i64, lastOffset i64 (the
 marker's), lastStableOffset i64. Only aborted transactions with data have one, in the segment that holds the marker.
+
+The format has no checksum, and an entry that is lost or damaged shows aborted records to read_committed consumers. So a
+partition also keeps `aborted-index-checkpoint`: for each segment how many entries its file has at least, and the
+CRC-32C of those. Text, as Kafka's checkpoints: version 0, count, one `baseOffset entries crc` a line.
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
+
+from crc32c import crc32c
 
 from oncelog.errors import OncelogError
 
+CHECKS_FILE: Final = "aborted-index-checkpoint"
 ENTRY_BYTES: Final = 34
 _ENTRY: Final = struct.Struct(">hqqqq")
 
@@ -23,6 +30,42 @@ class AbortedTransactionEntry(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+
+class AbortedCheck(NamedTuple):
+    """What a segment's index must begin with: so many entries, and the CRC-32C of their bytes."""
+
+    entry_count: int = 0
+    crc: int = 0
+
+    def extended(self, entries: Sequence[AbortedTransactionEntry]) -> "AbortedCheck":
+        """For an index that begins with what this one was made for; `entries` are all of it."""
+        added = b"".join(encode_entry(entry) for entry in entries[self.entry_count :])
+        return AbortedCheck(len(entries), crc32c(added, self.crc))
+
+    def holds(self, data: bytes) -> bool:
+        size_bytes = self.entry_count * ENTRY_BYTES
+        return len(data) >= size_bytes and crc32c(memoryview(data)[:size_bytes]) == self.crc
+
+
+def encode_checks(checks: Mapping[int, AbortedCheck]) -> str:
+    """`checks` by the segment's base offset."""
+    rows = (
+        f"{base_offset} {check.entry_count} {check.crc}\n" for base_offset, check in checks.items()
+    )
+    return f"0\n{len(checks)}\n{''.join(rows)}"
+
+
+def decode_checks(text: str) -> dict[int, AbortedCheck]:
+    """Raises ValueError."""
+    lines = text.splitlines()
+    if len(lines) < 2 or lines[0] != "0" or int(lines[1]) != len(lines) - 2:
+        raise ValueError("no checkpoint of aborted indexes")
+    checks = {}
+    for line in lines[2:]:
+        base_offset, entry_count, crc = (int(word) for word in line.split(" "))
+        checks[base_offset] = AbortedCheck(entry_count, crc)
+    return checks
 
 
 def encode_entry(entry: AbortedTransactionEntry) -> bytes:

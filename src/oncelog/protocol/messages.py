@@ -9,27 +9,22 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from kio.index import load_payload_module, load_request_schema, load_response_schema
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
 
 from oncelog.protocol.frames import Frame, FrameError
 from oncelog.protocol.shape import request_check
+from oncelog.protocol.writing import message_writer
 
 _SCHEMAS_MAX: Final = 512
 """More than all versions of all APIs that are served; a bound, not a tuning knob."""
 
 _UNREADABLE: Final = (SerialError, ValueError, OverflowError, TypeError)
 """What kio raises for bytes that are no such message: ours first, then what its conversions to Python values raise."""
-
-
-class _Parts(list[bytes]):
-    """A sink for kio's writers that keeps the pieces: a megabyte of records is copied once, when they are joined."""
-
-    write = list.append
 
 
 class Schema:
@@ -59,7 +54,7 @@ class Schema:
         self.response_types = _constructors(api_key, version, EntityType.response)
         self._check_request = request_check(self.request)
         self._read_request = entity_reader(self.request)
-        self._write_response = entity_writer(self.response)
+        self._write_response = message_writer(self.response)
         self._read_response: Any = None
         self._write_request: Any = None
 
@@ -87,16 +82,16 @@ class Schema:
             ) from error
 
     def write_response(self, response: Any) -> list[bytes]:
-        """The pieces of the encoded response."""
-        parts = _Parts()
-        self._write_response(cast(Any, parts), response)
+        """The pieces of the encoded response: a megabyte of records is copied once, when they are joined."""
+        parts: list[bytes] = []
+        self._write_response(parts, response)
         return parts
 
     def write_request(self, request: Any) -> list[bytes]:
         """The pieces of the encoded request."""
         if self._write_request is None:
-            self._write_request = entity_writer(self.request)
-        parts = _Parts()
+            self._write_request = message_writer(self.request)
+        parts: list[bytes] = []
         self._write_request(parts, request)
         return parts
 

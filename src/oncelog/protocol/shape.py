@@ -103,7 +103,7 @@ def _merged(pieces: list[_Piece]) -> list[Walk]:
 
 
 def _field(field: Any, flexible: bool) -> _Piece:
-    kind, is_nullable = _without_none(field.type)
+    kind, is_nullable = without_none(field.type)
     kafka_type = field.metadata.get("kafka_type")
     if get_origin(kind) is tuple:
         element = get_args(kind)[0]
@@ -115,7 +115,7 @@ def _field(field: Any, flexible: bool) -> _Piece:
     return _nullable(_entity(kind)) if is_nullable else _entity(kind)
 
 
-def _without_none(kind: Any) -> tuple[Any, bool]:
+def without_none(kind: Any) -> tuple[Any, bool]:
     if get_origin(kind) in (UnionType, Union):
         rest = [one for one in get_args(kind) if one is not NoneType]
         assert len(rest) == 1, kind

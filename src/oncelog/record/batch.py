@@ -13,9 +13,8 @@ stores. The two fields a leader overwrites (base offset, leader epoch) lie outsi
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -51,8 +50,7 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
+class BatchHeader(NamedTuple):
     """A batch's header as it stands in the log. Timestamps are milliseconds since 1970."""
 
     base_offset: int
@@ -107,7 +105,7 @@ class BatchHeader:
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`. The caller knows that HEADER_BYTES are there; nothing is checked."""
-    return BatchHeader(*HEADER.unpack_from(buffer, position))
+    return BatchHeader._make(HEADER.unpack_from(buffer, position))
 
 
 def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:

@@ -9,9 +9,8 @@ has its high bit clear, or zeros lie behind the part it may see.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import NO_TIMESTAMP
@@ -34,8 +33,7 @@ _BYTES_PER_RECORD_MIN: Final = 7
 """Length, attributes, two deltas, two null lengths and a header count of one byte each."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckRules:
+class CheckRules(NamedTuple):
     """What a topic asks of its records. Timestamps are milliseconds since 1970, both bounds included."""
 
     is_compacted: bool = False

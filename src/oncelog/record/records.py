@@ -10,6 +10,7 @@ keyLength varint (-1: null) · key · valueLength varint · value · headerCount
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from crc32c import crc32c
 
@@ -56,11 +57,13 @@ def encode_batch(
 ) -> bytearray:
     """One batch of these records, offsets counting up from `base_offset`; writable, so that a leader may stamp it."""
     assert records, "a batch has at least one record"
-    base_timestamp = records[0].timestamp
+    base_timestamp = max_timestamp = records[0].timestamp
     body = bytearray()
     for index, record in enumerate(records):
         _append_record(body, record, index, record.timestamp - base_timestamp)
-    payload = compress(codec, bytes(body)) if codec else bytes(body)
+        if record.timestamp > max_timestamp:
+            max_timestamp = record.timestamp
+    payload = compress(codec, bytes(body)) if codec else body
     attributes = extra_attributes | codec | (TRANSACTIONAL if is_transactional else 0)
     batch = bytearray(HEADER_BYTES + len(payload))
     HEADER.pack_into(
@@ -74,7 +77,7 @@ def encode_batch(
         attributes,
         len(records) - 1,
         base_timestamp,
-        max(record.timestamp for record in records),
+        max_timestamp,
         producer_id,
         producer_epoch,
         base_sequence,
@@ -116,16 +119,25 @@ def decode_batch(buffer: Buffer, position: int = 0) -> Iterator[Record]:
 
 
 def _append_record(out: bytearray, record: Record, offset_delta: int, timestamp_delta: int) -> None:
-    body = bytearray(b"\x00")
-    write_varint(body, timestamp_delta)
-    write_varint(body, offset_delta)
-    _write_bytes(body, record.key)
-    _write_bytes(body, record.value)
-    write_varint(body, len(record.headers))
-    for name, value in record.headers:
+    key, value, headers = record.key, record.value, record.headers
+    body = bytearray(_NO_ATTRIBUTES)
+    body += _varint(timestamp_delta)
+    body += _varint(offset_delta)
+    if key is None:
+        body += _NULL
+    else:
+        body += _varint(len(key))
+        body += key
+    if value is None:
+        body += _NULL
+    else:
+        body += _varint(len(value))
+        body += value
+    body += _varint(len(headers))
+    for name, content in headers:
         _write_bytes(body, name.encode())
-        _write_bytes(body, value)
-    write_varint(out, len(body))
+        _write_bytes(body, content)
+    out += _varint(len(body))
     out += body
 
 
@@ -151,11 +163,30 @@ def _read_record(data: Buffer, at: int, end: int, base_offset: int, base_timesta
 
 def write_varint(out: bytearray, value: int) -> None:
     """Zig-zag, seven bits a byte, low bits first; serves 32 and 64 bits alike."""
+    out += _varint(value)
+
+
+def _varint(value: int) -> bytes:
+    if 0 <= value < _SMALL:
+        return _SMALL_VARINTS[value]
+    return _encoded_varint(value)
+
+
+def _encoded_varint(value: int) -> bytes:
+    out = bytearray()
     remaining = (value << 1) ^ (value >> 63)
     while remaining > 0x7F:
         out.append(remaining & 0x7F | 0x80)
         remaining >>= 7
     out.append(remaining)
+    return bytes(out)
+
+
+_NO_ATTRIBUTES: Final = b"\x00"
+_NULL: Final = _encoded_varint(-1)
+_SMALL: Final = 256
+_SMALL_VARINTS: Final = tuple(map(_encoded_varint, range(_SMALL)))
+"""Most lengths and deltas are small: a look-up is a tenth of the loop."""
 
 
 def read_varint(data: Buffer, at: int) -> tuple[int, int]:

@@ -5,25 +5,33 @@ each; here the call is started first, and the timer is armed only when it really
 """
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
+from types import CoroutineType
 from typing import Any, TypeVar
 
 AnswerT = TypeVar("AnswerT")
 
 
-async def answer_within(call: Any, timeout_s: float) -> Any:
+async def answer_within(
+    call: Any, timeout_s: float, on_wait: Callable[[asyncio.Timeout], None] | None = None
+) -> Any:
     """What awaiting `call` returns. Raises TimeoutError after `timeout_s`, and what the call raises.
 
-    Anything awaitable may be given; only a coroutine can be started before the timer.
+    Anything awaitable may be given; only a coroutine can be started before the timer. `on_wait` is given the timer when
+    there is one, for whoever may have to bring it forward.
     """
-    if not asyncio.iscoroutine(call):
-        async with asyncio.timeout(timeout_s):
+    if not isinstance(call, CoroutineType):
+        async with asyncio.timeout(timeout_s) as deadline:
+            if on_wait is not None:
+                on_wait(deadline)
             return await call
     try:
         waits_for = call.send(None)
     except StopIteration as done:
         return done.value
-    async with asyncio.timeout(timeout_s):
+    async with asyncio.timeout(timeout_s) as deadline:
+        if on_wait is not None:
+            on_wait(deadline)
         return await _Started(call, waits_for)
 
 

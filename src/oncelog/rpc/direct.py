@@ -18,18 +18,16 @@ class DirectStub:
 
     def __init__(self, servicer: object | None = None) -> None:
         self._servicer = servicer
-        self._calls: dict[str, Callable[..., Any]] = {}
 
     def bind(self, servicer: object) -> None:
+        self.__dict__.clear()
         self._servicer = servicer
-        self._calls.clear()
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        """A method that was not called before; from then on it is an attribute."""
         if name.startswith("_"):
             raise AttributeError(name)
-        call = self._calls.get(name)
-        if call is None:
-            call = self._calls[name] = _direct_call(getattr(self._servicer, name))
+        call = self.__dict__[name] = _direct_call(getattr(self._servicer, name))
         return call
 
 

@@ -186,7 +186,11 @@ class Driver:
                 await self._wake
                 continue
             batch = self._take_batch()
-            records = [record for waiting in batch for record in waiting.records]
+            records = (
+                batch[0].records
+                if len(batch) == 1
+                else tuple(record for waiting in batch for record in waiting.records)
+            )
             if records and not await self._append(records):
                 return
             if self._stopped is None:
@@ -194,7 +198,7 @@ class Driver:
                     for effect in waiting.effects:
                         self._release(effect)
 
-    async def _append(self, records: list[Any]) -> bool:
+    async def _append(self, records: tuple[Any, ...]) -> bool:
         """False if the journal did not take them, or may not have: the machine is lost."""
         self._appending = True
         try:
@@ -213,6 +217,8 @@ class Driver:
         return True
 
     def _take_batch(self) -> list[_Waiting]:
+        if len(self._queue) == 1:
+            return [self._queue.popleft()]
         batch: list[_Waiting] = []
         count = 0
         while self._queue and count < BATCH_RECORDS_MAX:
@@ -264,6 +270,9 @@ class Driver:
     def _refuse(self, error_code: ErrorCode) -> None:
         self._stopped = self._stopped or error_code
         self._queue.clear()
+        if self._wake is not None and not self._wake.done():
+            # An idle writer sees that it is over; whoever drops a broken machine need not stop it too.
+            self._wake.set_result(None)
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -1,0 +1,255 @@
+"""Writes kio's messages to the same bytes as kio's own writer, in a fraction of its time.
+
+kio (0.6) calls a function or three for every field and tests each number's range again. Here a message's writer is
+compiled once from kio's classes: neighbouring fields of fixed size become one `struct.pack`, which tests the ranges.
+A producer waits for three small responses in each transaction, so this is time that it waits.
+"""
+
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, Field, fields
+from datetime import datetime, timedelta
+from functools import cache
+from operator import attrgetter
+from typing import Any, Final, get_args, get_origin
+from uuid import UUID
+
+from kio.serial import entity_writer
+
+from oncelog.protocol.shape import without_none
+
+Writer = Callable[[list[bytes], Any], None]
+"""(pieces so far, value): appends the value's pieces. Raises struct.error, TypeError or AttributeError for a value that
+the field cannot hold: our bug, never a client's."""
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+
+
+def _span_ms(span: timedelta) -> int:
+    return span // _MILLISECOND if span else 0
+
+
+def _time_ms(time: datetime | None) -> int:
+    return -1 if time is None else round(time.timestamp() * 1000)
+
+
+def _uuid_bytes(uuid: UUID | None) -> bytes:
+    return bytes(16) if uuid is None else uuid.bytes
+
+
+_FIXED: Final[dict[str, tuple[str, Callable[[Any], Any] | None]]] = {
+    "bool": ("?", None),
+    "int8": ("b", None),
+    "uint8": ("B", None),
+    "int16": ("h", None),
+    "uint16": ("H", None),
+    "error_code": ("h", None),
+    "int32": ("i", None),
+    "uint32": ("I", None),
+    "int64": ("q", None),
+    "uint64": ("Q", None),
+    "float64": ("d", None),
+    "timedelta_i32": ("i", _span_ms),
+    "timedelta_i64": ("q", _span_ms),
+    "datetime_i64": ("q", _time_ms),
+    "uuid": ("16s", _uuid_bytes),
+}
+"""Types of fixed size: struct's letter, and what makes a number of kio's value."""
+
+
+@cache
+def message_writer(entity: Any) -> Writer:
+    """The writer of instances of this kio class."""
+    tagged = [field for field in fields(entity) if "tag" in field.metadata]
+    if any(field.default is MISSING for field in tagged):
+        # When such a field is left out is kio's own knowledge. No API that is served has one.
+        return entity_writer_of_kio(entity)
+    flexible = entity.__flexible__
+    steps = _steps((field for field in fields(entity) if "tag" not in field.metadata), flexible)
+    if flexible:
+        steps.append(_tags(tagged))
+
+    def write(parts: list[bytes], value: Any) -> None:
+        for step in steps:
+            step(parts, value)
+
+    return steps[0] if len(steps) == 1 else write
+
+
+def entity_writer_of_kio(entity: Any) -> Writer:
+    """kio's writer behind the same signature."""
+    write_entity: Any = entity_writer(entity)
+
+    def write(parts: list[bytes], value: Any) -> None:
+        sink = _Sink()
+        write_entity(sink, value)
+        parts += sink
+
+    return write
+
+
+class _Sink(list[bytes]):
+    write = list.append
+
+
+def _steps(untagged: Iterable[Field[Any]], flexible: bool) -> list[Writer]:
+    steps: list[Writer] = []
+    run: list[Field[Any]] = []
+    for field in untagged:
+        kind, _ = without_none(field.type)
+        if field.metadata.get("kafka_type") in _FIXED and get_origin(kind) is not tuple:
+            run.append(field)
+            continue
+        if run:
+            steps.append(_fixed_run(run))
+            run = []
+        steps.append(_of_attribute(field.name, _field(field, flexible)))
+    if run:
+        steps.append(_fixed_run(run))
+    return steps
+
+
+def _fixed_run(run: list[Field[Any]]) -> Writer:
+    """Fields of fixed size, written at once."""
+    forms = [_FIXED[field.metadata["kafka_type"]] for field in run]
+    pack = struct.Struct(">" + "".join(letter for letter, _ in forms)).pack
+    names = [field.name for field in run]
+    if len(run) == 1:
+        return _of_attribute(names[0], _fixed(run[0].metadata["kafka_type"]))
+    values_of = attrgetter(*names)
+    conversions = [(at, convert) for at, (_, convert) in enumerate(forms) if convert is not None]
+
+    def write(parts: list[bytes], entity: Any) -> None:
+        values: Iterable[Any] = values_of(entity)
+        if conversions:
+            converted = [*values]
+            for at, convert in conversions:
+                converted[at] = convert(converted[at])
+            values = converted
+        parts.append(pack(*values))
+
+    return write
+
+
+def _of_attribute(name: str, write_value: Writer) -> Writer:
+    value_of = attrgetter(name)
+    return lambda parts, entity: write_value(parts, value_of(entity))
+
+
+def _field(field: Field[Any], flexible: bool) -> Writer:
+    kind, is_nullable = without_none(field.type)
+    kafka_type = field.metadata.get("kafka_type")
+    if get_origin(kind) is tuple:
+        element, is_element_nullable = without_none(get_args(kind)[0])
+        return _array(
+            _primitive(kafka_type, flexible, is_element_nullable)
+            if kafka_type
+            else message_writer(element),
+            flexible,
+        )
+    if kafka_type:
+        return _primitive(kafka_type, flexible, is_nullable)
+    assert isinstance(kind, type), (field.name, kind)
+    return _nullable(message_writer(kind)) if is_nullable else message_writer(kind)
+
+
+def _primitive(kafka_type: str, flexible: bool, is_nullable: bool) -> Writer:
+    if kafka_type in _FIXED:
+        return _fixed(kafka_type)
+    assert kafka_type in ("string", "bytes", "records"), kafka_type
+    length = _compact_length if flexible else _INT16 if kafka_type == "string" else _INT32
+    write_length = length.pack if isinstance(length, struct.Struct) else length
+    is_text = kafka_type == "string"
+
+    def write(parts: list[bytes], value: Any) -> None:
+        if value is None:
+            if not is_nullable:
+                raise TypeError("a field that is not nullable has no value")
+            parts.append(write_length(-1))
+            return
+        data = value.encode() if is_text else value
+        parts.append(write_length(len(data)))
+        parts.append(data)
+
+    return write
+
+
+def _fixed(kafka_type: str) -> Writer:
+    letter, convert = _FIXED[kafka_type]
+    pack = struct.Struct(">" + letter).pack
+    if convert is None:
+        return lambda parts, value: parts.append(pack(value))
+    return lambda parts, value: parts.append(pack(convert(value)))
+
+
+def _nullable(write_value: Writer) -> Writer:
+    """KIP-893: a byte tells whether the structure is there."""
+
+    def write(parts: list[bytes], value: Any) -> None:
+        if value is None:
+            parts.append(b"\xff")
+        else:
+            parts.append(b"\x01")
+            write_value(parts, value)
+
+    return write
+
+
+def _array(write_element: Writer, flexible: bool) -> Writer:
+    write_length = _compact_length if flexible else _INT32.pack
+
+    def write(parts: list[bytes], elements: Any) -> None:
+        if elements is None:
+            parts.append(write_length(-1))
+            return
+        parts.append(write_length(len(elements)))
+        for element in elements:
+            write_element(parts, element)
+
+    return write
+
+
+def _tags(tagged: list[Field[Any]]) -> Writer:
+    """KIP-482: number, then tag, size and value of each field that is not at its default, ascending by tag."""
+    known = [
+        (field.metadata["tag"], attrgetter(field.name), field.default, _field(field, True))
+        for field in sorted(tagged, key=lambda field: field.metadata["tag"])
+    ]
+
+    def write(parts: list[bytes], entity: Any) -> None:
+        pieces: list[bytes] = []
+        count = 0
+        for tag, value_of, default, write_value in known:
+            value = value_of(entity)
+            if value is default or value == default:
+                continue
+            content: list[bytes] = []
+            write_value(content, value)
+            pieces += (write_uvarint(tag), write_uvarint(sum(map(len, content))), *content)
+            count += 1
+        parts.append(write_uvarint(count))
+        parts += pieces
+
+    return write
+
+
+def _compact_length(length: int) -> bytes:
+    """One more than the length, so that null (-1) is 0."""
+    return write_uvarint(length + 1)
+
+
+def write_uvarint(value: int) -> bytes:
+    """An unsigned number, seven bits a byte, low bits first."""
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
