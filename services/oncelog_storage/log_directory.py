@@ -16,6 +16,7 @@ Checkpoint files have Kafka's text format: version 0, count, one `topic partitio
 
 import contextlib
 import fcntl
+import logging
 import os
 import shutil
 import uuid
@@ -27,6 +28,8 @@ from oncelog.errors import OncelogError
 from oncelog.ids import Partition
 from oncelog_storage.files import StorageFailed, sync_directory, write_atomically
 from oncelog_storage.log import PARTITION_METADATA, encode_topic_id
+
+_log = logging.getLogger(__name__)
 
 LOCK: Final = ".lock"
 META_PROPERTIES: Final = "meta.properties"
@@ -188,6 +191,13 @@ class LogDirectory:
             numbers = self._numbers(name)
             absent = [partition for partition in numbers if partition not in present]
             for partition in absent:
+                if name == RECOVERY_POINTS and numbers[partition]:
+                    # A deleted topic's offsets are forgotten before its folder goes.
+                    _log.error(
+                        "the folder of %s is gone with its records up to %d; restore it from a backup",
+                        partition,
+                        numbers[partition] - 1,
+                    )
                 del numbers[partition]
             if absent:
                 write_checkpoints([self.encoded(name)])

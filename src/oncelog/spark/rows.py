@@ -133,6 +133,11 @@ def _timestamps(batch: Any) -> list[int]:
         return [now] * batch.num_rows
     micros = batch.column("timestamp").cast(pa.int64())
     floored = pc.fill_null(micros, now * _MICROS).to_numpy(zero_copy_only=False) // _MICROS
+    if len(floored) and floored.min() < 0:
+        raise OncelogError(
+            f"a row's timestamp is {floored.min()} ms, before 1970, which Kafka's records cannot carry: "
+            "filter such rows, or write without the timestamp column"
+        )
     return [int(value) for value in floored.tolist()]
 
 

@@ -191,6 +191,18 @@ def test_a_topic_made_again_while_the_node_was_away_does_not_inherit(tmp_path):
     asyncio.run(scenario())
 
 
+def test_a_partition_whose_folder_was_lost_is_told_of(tmp_path, caplog):
+    async def scenario():
+        async with running(tmp_path, topic("orders")) as node:
+            await node.produce("orders", batch(3))
+        shutil.rmtree(tmp_path / "orders-0")
+        async with running(tmp_path, topic("orders")) as node:
+            assert (await node.describe("orders")).log_end_offset == 0
+        assert "the folder of orders-0 is gone with its records up to 2" in caplog.text
+
+    asyncio.run(scenario())
+
+
 def test_metadata_that_comes_after_the_start_finds_the_data(tmp_path):
     async def scenario():
         async with running(tmp_path, topic("orders")) as node:

@@ -18,6 +18,8 @@ payloads = st.none() | st.binary(max_size=300)
 timestamps = st.integers(-1, 2**45)
 headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3)
 records = st.builds(Record, payloads, payloads, timestamps, headers=headers.map(tuple))
+# Kafka's own clients refuse a time before 1970; what is read may still hold one.
+written_records = records.filter(lambda record: record.timestamp >= 0)
 batches = st.lists(
     st.tuples(
         st.lists(records, min_size=1, max_size=80),
@@ -92,7 +94,7 @@ def test_damaged_records_are_refused_or_decoded_but_never_crash(content, draw):
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 2), records), max_size=60))
+@given(st.lists(st.tuples(st.integers(0, 2), written_records), max_size=60))
 def test_accumulated_batches_hold_the_rows_in_order_with_gapless_sequences(rows):
     accumulator = BatchAccumulator(ProducerIdentity(ProducerId(9), ProducerEpoch(3)))
     closed = []

@@ -136,3 +136,9 @@ def test_header_without_a_key_is_refused():
     rows = batch(value=["v"], headers=[[{"key": None, "value": b"x"}]])
     with pytest.raises(OncelogError, match="a header has no key"):
         list(records_of(rows))
+
+
+def test_time_before_1970_is_refused_by_name():
+    rows = batch(value=["v"], timestamp=pa.array([-1_000], pa.timestamp("us", tz="UTC")))
+    with pytest.raises(OncelogError, match="-1 ms, before 1970"):
+        list(records_of(rows))
