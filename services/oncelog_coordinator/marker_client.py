@@ -33,6 +33,10 @@ _OUTCOMES: Final = {
 }
 
 
+SLOT_HELD_S: Final = 1.0
+"""Long enough for any delivery whose partitions are well."""
+
+
 class MarkerClient:
     """Of one shard under one coordinator epoch. `slots` bounds the deliveries of the whole process."""
 
@@ -85,7 +89,10 @@ class MarkerClient:
             return
         request = self._request(wanted)
         backoff = Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms)
-        async with self._slots:
+        await self._slots.acquire()
+        slot = _Slot(self._slots)
+        timer = asyncio.get_running_loop().call_later(SLOT_HELD_S, slot.give_back)
+        try:
             while True:
                 try:
                     response: Any = await self._directory.marker_sender().DeliverMarkers(request)
@@ -95,6 +102,9 @@ class MarkerClient:
                 except Exception as error:
                     _log.info("markers of %s: %s; trying again", wanted.decision_key.name, error)
                     await backoff.pause()
+        finally:
+            timer.cancel()
+            slot.give_back()
         self._feed_back(
             MarkersDelivered(
                 wanted.decision_key,
@@ -121,3 +131,18 @@ class MarkerClient:
                 for marker in wanted.markers
             ],
         )
+
+
+class _Slot:
+    """One of the node's deliveries. A partition that cannot take its markers must not hold up the others: what waits
+    longer than SLOT_HELD_S goes on waiting without a slot."""
+
+    __slots__ = ("_slots",)
+
+    def __init__(self, slots: asyncio.Semaphore) -> None:
+        self._slots: asyncio.Semaphore | None = slots
+
+    def give_back(self) -> None:
+        if self._slots is not None:
+            self._slots.release()
+            self._slots = None

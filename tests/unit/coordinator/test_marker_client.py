@@ -1,0 +1,73 @@
+"""The way of a decision's markers to the marker sender and of its answer back."""
+
+import asyncio
+
+from oncelog.api.v1 import marker_sender_pb2 as pb
+from oncelog.ids import CoordinatorEpoch, Partition, ProducerEpoch, ProducerId
+from oncelog.machine import Send
+from oncelog.rpc.directory import LocalDirectory
+from oncelog_coordinator.core.markers import (
+    MARKER_SENDER,
+    DecisionKey,
+    DeliveryOutcome,
+    MarkersWanted,
+    MarkerWanted,
+)
+from oncelog_coordinator.marker_client import MarkerClient
+from oncelog_coordinator.settings import CoordinatorSettings
+
+SLOTS = 4
+
+
+class Sender:
+    """Never ends a delivery to the topic `offline`; answers OVERLOADED as often as it is told to."""
+
+    def __init__(self, overloaded=0):
+        self.overloaded = overloaded
+
+    async def DeliverMarkers(self, request, context=None, timeout=None):  # noqa: N802
+        if request.markers[0].partitions[0].topic == "offline":
+            await asyncio.Event().wait()
+        if self.overloaded:
+            self.overloaded -= 1
+            return pb.DeliverMarkersResponse(outcome=pb.OVERLOADED)
+        return pb.DeliverMarkersResponse(outcome=pb.DELIVERED)
+
+
+def wanted(name, topic):
+    marker = MarkerWanted(ProducerId(1), ProducerEpoch(0), True, 0, (Partition(topic, 0),))
+    return Send(MARKER_SENDER, MarkersWanted(DecisionKey("txn", name, 1), (marker,)))
+
+
+async def delivered(sender, sends):
+    """The first answer that comes back."""
+    first = asyncio.get_running_loop().create_future()
+    directory = LocalDirectory(
+        storage=None, coordinator=None, controller=None, marker_sender=sender
+    )
+    client = MarkerClient(
+        0,
+        CoordinatorEpoch(0),
+        directory,
+        CoordinatorSettings(),
+        asyncio.Semaphore(SLOTS),
+        first.set_result,
+    )
+    for send in sends:
+        client.send(send)
+    async with asyncio.timeout(20):
+        answer = await first
+    await client.stop()
+    return answer
+
+
+def test_partitions_that_cannot_take_markers_do_not_hold_up_the_others():
+    stuck = [wanted(f"stuck-{number}", "offline") for number in range(SLOTS)]
+    answer = asyncio.run(delivered(Sender(), [*stuck, wanted("fine", "orders")]))
+    assert answer.decision_key.name == "fine"
+    assert answer.outcome is DeliveryOutcome.DELIVERED
+
+
+def test_an_overloaded_sender_is_asked_again():
+    answer = asyncio.run(delivered(Sender(overloaded=2), [wanted("fine", "orders")]))
+    assert answer.outcome is DeliveryOutcome.DELIVERED
