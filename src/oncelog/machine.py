@@ -1,4 +1,4 @@
-"""The sans-IO contract: events and time in, records and effects out (STYLE.md, "no I/O in the core").
+"""The sans-IO contract: events and time in, records and effects out (no I/O in a core).
 
 A machine owns the state of one shard. `decide` only reads; what it wants to be true it returns as records.
 The driver (`oncelog.runtime`) appends those records to the machine's journal, hands them to `apply`, and lets
