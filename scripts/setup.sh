@@ -26,5 +26,6 @@ if [ ! -x "$venv/bin/python" ]; then
 fi
 echo "installing requirements/$lock.lock into $venv (PySpark alone is 450 MB; some minutes the first time)"
 "$venv/bin/python" -m pip install -q --disable-pip-version-check uv
-"$venv/bin/uv" pip install -q --python "$venv/bin/python" --require-hashes -r "requirements/$lock.lock"
+"$venv/bin/uv" pip install -q --compile-bytecode --python "$venv/bin/python" --require-hashes -r "requirements/$lock.lock"
 "$venv/bin/uv" pip install -q --python "$venv/bin/python" --no-deps -e .
+"$venv/bin/python" -m compileall -q src services    # start-up is a promise: never compile at start
