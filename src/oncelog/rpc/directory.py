@@ -16,6 +16,8 @@ class Directory(Protocol):
 
     def coordinator(self, node_id: int) -> Any: ...
 
+    def group_coordinator(self, node_id: int) -> Any: ...
+
     def marker_sender(self) -> Any: ...
 
     def controller(self) -> Any: ...
@@ -25,10 +27,17 @@ class LocalDirectory:
     """Every role is this process."""
 
     def __init__(
-        self, *, storage: Any, coordinator: Any, marker_sender: Any, controller: Any
+        self,
+        *,
+        storage: Any,
+        coordinator: Any,
+        marker_sender: Any,
+        controller: Any,
+        group_coordinator: Any = None,
     ) -> None:
         self._storage = storage
         self._coordinator = coordinator
+        self._group_coordinator = group_coordinator
         self._marker_sender = marker_sender
         self._controller = controller
 
@@ -37,6 +46,9 @@ class LocalDirectory:
 
     def coordinator(self, node_id: int) -> Any:
         return self._coordinator
+
+    def group_coordinator(self, node_id: int) -> Any:
+        return self._group_coordinator
 
     def marker_sender(self) -> Any:
         return self._marker_sender

@@ -55,20 +55,24 @@ class Node(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., node_epoch: _Optional[int] = ..., roles: _Optional[_Iterable[_Union[Role, str]]] = ..., rpc_address: _Optional[str] = ..., kafka_host: _Optional[str] = ..., kafka_port: _Optional[int] = ..., rack: _Optional[str] = ..., fenced: _Optional[bool] = ..., draining: _Optional[bool] = ...) -> None: ...
 
 class Partition(_message.Message):
-    __slots__ = ("partition", "leader", "leader_epoch", "partition_epoch", "replicas", "isr")
+    __slots__ = ("partition", "leader", "leader_epoch", "partition_epoch", "replicas", "isr", "adding_replicas", "removing_replicas")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     PARTITION_EPOCH_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     ISR_FIELD_NUMBER: _ClassVar[int]
+    ADDING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REMOVING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     leader: int
     leader_epoch: int
     partition_epoch: int
     replicas: _containers.RepeatedScalarFieldContainer[int]
     isr: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ...) -> None: ...
+    adding_replicas: _containers.RepeatedScalarFieldContainer[int]
+    removing_replicas: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Topic(_message.Message):
     __slots__ = ("name", "topic_id", "internal", "configs", "partitions")
@@ -453,13 +457,51 @@ class ReassignPartitionsResponse(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[_types_pb2.PartitionError, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
 
 class DrainNodeRequest(_message.Message):
-    __slots__ = ("node_id",)
+    __slots__ = ("node_id", "cancel")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
     node_id: int
-    def __init__(self, node_id: _Optional[int] = ...) -> None: ...
+    cancel: bool
+    def __init__(self, node_id: _Optional[int] = ..., cancel: _Optional[bool] = ...) -> None: ...
 
 class DrainNodeResponse(_message.Message):
     __slots__ = ("status",)
     STATUS_FIELD_NUMBER: _ClassVar[int]
     status: _types_pb2.Status
     def __init__(self, status: _Optional[_Union[_types_pb2.Status, _Mapping]] = ...) -> None: ...
+
+class RemoveNodeRequest(_message.Message):
+    __slots__ = ("node_id",)
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    def __init__(self, node_id: _Optional[int] = ...) -> None: ...
+
+class RemoveNodeResponse(_message.Message):
+    __slots__ = ("status", "metadata_offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _types_pb2.Status
+    metadata_offset: int
+    def __init__(self, status: _Optional[_Union[_types_pb2.Status, _Mapping]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
+
+class DescribeControllerRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeControllerResponse(_message.Message):
+    __slots__ = ("node_id", "active", "active_node_id", "active_rpc_address", "controller_epoch", "metadata_offset", "lease_remaining_ms")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_RPC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LEASE_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    active: bool
+    active_node_id: int
+    active_rpc_address: str
+    controller_epoch: int
+    metadata_offset: int
+    lease_remaining_ms: int
+    def __init__(self, node_id: _Optional[int] = ..., active: _Optional[bool] = ..., active_node_id: _Optional[int] = ..., active_rpc_address: _Optional[str] = ..., controller_epoch: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., lease_remaining_ms: _Optional[int] = ...) -> None: ...

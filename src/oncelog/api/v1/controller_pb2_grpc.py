@@ -44,6 +44,16 @@ class ControllerStub:
                 request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.NodeHeartbeatRequest.SerializeToString,
                 response_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.NodeHeartbeatResponse.FromString,
                 _registered_method=True)
+        self.NodeSession = channel.stream_stream(
+                '/oncelog.api.v1.Controller/NodeSession',
+                request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.NodeHeartbeatRequest.SerializeToString,
+                response_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.NodeHeartbeatResponse.FromString,
+                _registered_method=True)
+        self.DescribeController = channel.unary_unary(
+                '/oncelog.api.v1.Controller/DescribeController',
+                request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.DescribeControllerRequest.SerializeToString,
+                response_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.DescribeControllerResponse.FromString,
+                _registered_method=True)
         self.WatchMetadata = channel.unary_stream(
                 '/oncelog.api.v1.Controller/WatchMetadata',
                 request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.WatchMetadataRequest.SerializeToString,
@@ -94,6 +104,11 @@ class ControllerStub:
                 request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.DrainNodeRequest.SerializeToString,
                 response_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.DrainNodeResponse.FromString,
                 _registered_method=True)
+        self.RemoveNode = channel.unary_unary(
+                '/oncelog.api.v1.Controller/RemoveNode',
+                request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.RemoveNodeRequest.SerializeToString,
+                response_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.RemoveNodeResponse.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -108,6 +123,22 @@ class ControllerServicer:
 
     def NodeHeartbeat(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def NodeSession(self, request_iterator, context):
+        """The same heartbeats over one stream, which the node opens after it has registered and keeps open. The stream's end
+        tells of the process's end long before its session does: a node whose stream broke is fenced after
+        session_grace_ms unless it opens another, one that is silent on an open stream after session_timeout_ms (ADR 0014).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeController(self, request, context):
+        """Any controller answers, active or standby.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -170,7 +201,14 @@ class ControllerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DrainNode(self, request, context):
-        """Moves shards off a node before it stops.
+        """Moves leaders and shards off a node before it stops, or takes that back.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveNode(self, request, context):
+        """Forgets a node that hosts no replica any more.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -188,6 +226,16 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.NodeHeartbeat,
                     request_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.NodeHeartbeatRequest.FromString,
                     response_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.NodeHeartbeatResponse.SerializeToString,
+            ),
+            'NodeSession': grpc.stream_stream_rpc_method_handler(
+                    servicer.NodeSession,
+                    request_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.NodeHeartbeatRequest.FromString,
+                    response_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.NodeHeartbeatResponse.SerializeToString,
+            ),
+            'DescribeController': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeController,
+                    request_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.DescribeControllerRequest.FromString,
+                    response_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.DescribeControllerResponse.SerializeToString,
             ),
             'WatchMetadata': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchMetadata,
@@ -238,6 +286,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.DrainNode,
                     request_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.DrainNodeRequest.FromString,
                     response_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.DrainNodeResponse.SerializeToString,
+            ),
+            'RemoveNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveNode,
+                    request_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.RemoveNodeRequest.FromString,
+                    response_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.RemoveNodeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -294,6 +347,60 @@ class Controller:
             '/oncelog.api.v1.Controller/NodeHeartbeat',
             oncelog_dot_api_dot_v1_dot_controller__pb2.NodeHeartbeatRequest.SerializeToString,
             oncelog_dot_api_dot_v1_dot_controller__pb2.NodeHeartbeatResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def NodeSession(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/oncelog.api.v1.Controller/NodeSession',
+            oncelog_dot_api_dot_v1_dot_controller__pb2.NodeHeartbeatRequest.SerializeToString,
+            oncelog_dot_api_dot_v1_dot_controller__pb2.NodeHeartbeatResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeController(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.api.v1.Controller/DescribeController',
+            oncelog_dot_api_dot_v1_dot_controller__pb2.DescribeControllerRequest.SerializeToString,
+            oncelog_dot_api_dot_v1_dot_controller__pb2.DescribeControllerResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -564,6 +671,33 @@ class Controller:
             '/oncelog.api.v1.Controller/DrainNode',
             oncelog_dot_api_dot_v1_dot_controller__pb2.DrainNodeRequest.SerializeToString,
             oncelog_dot_api_dot_v1_dot_controller__pb2.DrainNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.api.v1.Controller/RemoveNode',
+            oncelog_dot_api_dot_v1_dot_controller__pb2.RemoveNodeRequest.SerializeToString,
+            oncelog_dot_api_dot_v1_dot_controller__pb2.RemoveNodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

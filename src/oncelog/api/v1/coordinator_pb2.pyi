@@ -24,20 +24,22 @@ SINK_FENCED: SinkAnswer
 SINK_QUERY_CHANGED: SinkAnswer
 
 class InitProducerIdRequest(_message.Message):
-    __slots__ = ("transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch", "enable_two_phase_commit", "keep_prepared_transaction")
+    __slots__ = ("transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch", "enable_two_phase_commit", "keep_prepared_transaction", "stamp")
     TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     ENABLE_TWO_PHASE_COMMIT_FIELD_NUMBER: _ClassVar[int]
     KEEP_PREPARED_TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
     transactional_id: str
     transaction_timeout_ms: int
     producer_id: int
     producer_epoch: int
     enable_two_phase_commit: bool
     keep_prepared_transaction: bool
-    def __init__(self, transactional_id: _Optional[str] = ..., transaction_timeout_ms: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., enable_two_phase_commit: _Optional[bool] = ..., keep_prepared_transaction: _Optional[bool] = ...) -> None: ...
+    stamp: _types_pb2.RequestStamp
+    def __init__(self, transactional_id: _Optional[str] = ..., transaction_timeout_ms: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., enable_two_phase_commit: _Optional[bool] = ..., keep_prepared_transaction: _Optional[bool] = ..., stamp: _Optional[_Union[_types_pb2.RequestStamp, _Mapping]] = ...) -> None: ...
 
 class InitProducerIdResponse(_message.Message):
     __slots__ = ("error_code", "producer_id", "producer_epoch", "ongoing_producer_id", "ongoing_producer_epoch")
@@ -56,20 +58,22 @@ class InitProducerIdResponse(_message.Message):
 class AddPartitionsToTxnRequest(_message.Message):
     __slots__ = ("transactions",)
     class Transaction(_message.Message):
-        __slots__ = ("transactional_id", "producer_id", "producer_epoch", "verify_only", "partitions", "client_transaction_version")
+        __slots__ = ("transactional_id", "producer_id", "producer_epoch", "verify_only", "partitions", "client_transaction_version", "stamp")
         TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
         PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
         PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
         VERIFY_ONLY_FIELD_NUMBER: _ClassVar[int]
         PARTITIONS_FIELD_NUMBER: _ClassVar[int]
         CLIENT_TRANSACTION_VERSION_FIELD_NUMBER: _ClassVar[int]
+        STAMP_FIELD_NUMBER: _ClassVar[int]
         transactional_id: str
         producer_id: int
         producer_epoch: int
         verify_only: bool
         partitions: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartition]
         client_transaction_version: int
-        def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., verify_only: _Optional[bool] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., client_transaction_version: _Optional[int] = ...) -> None: ...
+        stamp: _types_pb2.RequestStamp
+        def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., verify_only: _Optional[bool] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., client_transaction_version: _Optional[int] = ..., stamp: _Optional[_Union[_types_pb2.RequestStamp, _Mapping]] = ...) -> None: ...
     TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     transactions: _containers.RepeatedCompositeFieldContainer[AddPartitionsToTxnRequest.Transaction]
     def __init__(self, transactions: _Optional[_Iterable[_Union[AddPartitionsToTxnRequest.Transaction, _Mapping]]] = ...) -> None: ...
@@ -90,16 +94,18 @@ class AddPartitionsToTxnResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[AddPartitionsToTxnResponse.Result, _Mapping]]] = ...) -> None: ...
 
 class AddOffsetsToTxnRequest(_message.Message):
-    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "group_id")
+    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "group_id", "stamp")
     TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
     transactional_id: str
     producer_id: int
     producer_epoch: int
     group_id: str
-    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., group_id: _Optional[str] = ...) -> None: ...
+    stamp: _types_pb2.RequestStamp
+    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., group_id: _Optional[str] = ..., stamp: _Optional[_Union[_types_pb2.RequestStamp, _Mapping]] = ...) -> None: ...
 
 class AddOffsetsToTxnResponse(_message.Message):
     __slots__ = ("error_code",)
@@ -108,18 +114,20 @@ class AddOffsetsToTxnResponse(_message.Message):
     def __init__(self, error_code: _Optional[int] = ...) -> None: ...
 
 class EndTxnRequest(_message.Message):
-    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "committed", "client_transaction_version")
+    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "committed", "client_transaction_version", "stamp")
     TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     CLIENT_TRANSACTION_VERSION_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
     transactional_id: str
     producer_id: int
     producer_epoch: int
     committed: bool
     client_transaction_version: int
-    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., committed: _Optional[bool] = ..., client_transaction_version: _Optional[int] = ...) -> None: ...
+    stamp: _types_pb2.RequestStamp
+    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., committed: _Optional[bool] = ..., client_transaction_version: _Optional[int] = ..., stamp: _Optional[_Union[_types_pb2.RequestStamp, _Mapping]] = ...) -> None: ...
 
 class EndTxnResponse(_message.Message):
     __slots__ = ("error_code", "producer_id", "producer_epoch")
@@ -429,33 +437,3 @@ class DescribeSinkResponse(_message.Message):
     attempts: _containers.RepeatedCompositeFieldContainer[DescribeSinkResponse.Attempt]
     decisions: _containers.RepeatedCompositeFieldContainer[DescribeSinkResponse.Decision]
     def __init__(self, error_code: _Optional[int] = ..., sink: _Optional[str] = ..., query_id: _Optional[str] = ..., last_committed_batch_id: _Optional[int] = ..., sink_epoch: _Optional[int] = ..., attempts: _Optional[_Iterable[_Union[DescribeSinkResponse.Attempt, _Mapping]]] = ..., decisions: _Optional[_Iterable[_Union[DescribeSinkResponse.Decision, _Mapping]]] = ...) -> None: ...
-
-class CoordinatorCall(_message.Message):
-    __slots__ = ("call_id", "deadline_ms", "init_producer_id", "add_partitions_to_txn", "add_offsets_to_txn", "end_txn")
-    CALL_ID_FIELD_NUMBER: _ClassVar[int]
-    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
-    INIT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
-    ADD_PARTITIONS_TO_TXN_FIELD_NUMBER: _ClassVar[int]
-    ADD_OFFSETS_TO_TXN_FIELD_NUMBER: _ClassVar[int]
-    END_TXN_FIELD_NUMBER: _ClassVar[int]
-    call_id: int
-    deadline_ms: int
-    init_producer_id: InitProducerIdRequest
-    add_partitions_to_txn: AddPartitionsToTxnRequest
-    add_offsets_to_txn: AddOffsetsToTxnRequest
-    end_txn: EndTxnRequest
-    def __init__(self, call_id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., add_partitions_to_txn: _Optional[_Union[AddPartitionsToTxnRequest, _Mapping]] = ..., add_offsets_to_txn: _Optional[_Union[AddOffsetsToTxnRequest, _Mapping]] = ..., end_txn: _Optional[_Union[EndTxnRequest, _Mapping]] = ...) -> None: ...
-
-class CoordinatorReply(_message.Message):
-    __slots__ = ("call_id", "init_producer_id", "add_partitions_to_txn", "add_offsets_to_txn", "end_txn")
-    CALL_ID_FIELD_NUMBER: _ClassVar[int]
-    INIT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
-    ADD_PARTITIONS_TO_TXN_FIELD_NUMBER: _ClassVar[int]
-    ADD_OFFSETS_TO_TXN_FIELD_NUMBER: _ClassVar[int]
-    END_TXN_FIELD_NUMBER: _ClassVar[int]
-    call_id: int
-    init_producer_id: InitProducerIdResponse
-    add_partitions_to_txn: AddPartitionsToTxnResponse
-    add_offsets_to_txn: AddOffsetsToTxnResponse
-    end_txn: EndTxnResponse
-    def __init__(self, call_id: _Optional[int] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., add_partitions_to_txn: _Optional[_Union[AddPartitionsToTxnResponse, _Mapping]] = ..., add_offsets_to_txn: _Optional[_Union[AddOffsetsToTxnResponse, _Mapping]] = ..., end_txn: _Optional[_Union[EndTxnResponse, _Mapping]] = ...) -> None: ...

@@ -99,11 +99,6 @@ class TransactionCoordinatorStub:
                 request_serializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.DescribeSinkRequest.SerializeToString,
                 response_deserializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.DescribeSinkResponse.FromString,
                 _registered_method=True)
-        self.Session = channel.stream_stream(
-                '/oncelog.api.v1.TransactionCoordinator/Session',
-                request_serializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.CoordinatorCall.SerializeToString,
-                response_deserializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.CoordinatorReply.FromString,
-                _registered_method=True)
 
 
 class TransactionCoordinatorServicer:
@@ -190,12 +185,6 @@ class TransactionCoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Session(self, request_iterator, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_TransactionCoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -263,11 +252,6 @@ def add_TransactionCoordinatorServicer_to_server(servicer, server):
                     servicer.DescribeSink,
                     request_deserializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.DescribeSinkRequest.FromString,
                     response_serializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.DescribeSinkResponse.SerializeToString,
-            ),
-            'Session': grpc.stream_stream_rpc_method_handler(
-                    servicer.Session,
-                    request_deserializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.CoordinatorCall.FromString,
-                    response_serializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.CoordinatorReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -621,33 +605,6 @@ class TransactionCoordinator:
             '/oncelog.api.v1.TransactionCoordinator/DescribeSink',
             oncelog_dot_api_dot_v1_dot_coordinator__pb2.DescribeSinkRequest.SerializeToString,
             oncelog_dot_api_dot_v1_dot_coordinator__pb2.DescribeSinkResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Session(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
-            target,
-            '/oncelog.api.v1.TransactionCoordinator/Session',
-            oncelog_dot_api_dot_v1_dot_coordinator__pb2.CoordinatorCall.SerializeToString,
-            oncelog_dot_api_dot_v1_dot_coordinator__pb2.CoordinatorReply.FromString,
             options,
             channel_credentials,
             insecure,

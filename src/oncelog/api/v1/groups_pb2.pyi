@@ -1,4 +1,5 @@
 from oncelog.api.v1 import types_pb2 as _types_pb2
+from oncelog.api.v1 import storage_pb2 as _storage_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -190,7 +191,7 @@ class OffsetCommitRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., generation_id: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetToCommit, _Mapping]]] = ...) -> None: ...
 
 class TxnOffsetCommitRequest(_message.Message):
-    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "group_id", "generation_id", "member_id", "group_instance_id", "offsets", "client_transaction_version")
+    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "group_id", "generation_id", "member_id", "group_instance_id", "offsets", "client_transaction_version", "stamp")
     TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -200,6 +201,7 @@ class TxnOffsetCommitRequest(_message.Message):
     GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_TRANSACTION_VERSION_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -209,7 +211,8 @@ class TxnOffsetCommitRequest(_message.Message):
     group_instance_id: str
     offsets: _containers.RepeatedCompositeFieldContainer[OffsetToCommit]
     client_transaction_version: int
-    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., group_id: _Optional[str] = ..., generation_id: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetToCommit, _Mapping]]] = ..., client_transaction_version: _Optional[int] = ...) -> None: ...
+    stamp: _types_pb2.RequestStamp
+    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., group_id: _Optional[str] = ..., generation_id: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetToCommit, _Mapping]]] = ..., client_transaction_version: _Optional[int] = ..., stamp: _Optional[_Union[_types_pb2.RequestStamp, _Mapping]] = ...) -> None: ...
 
 class OffsetCommitResponse(_message.Message):
     __slots__ = ("partitions",)
@@ -417,23 +420,3 @@ class ConsumerGroupHeartbeatResponse(_message.Message):
     assignment_present: bool
     assignment: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartitions]
     def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., assignment_present: _Optional[bool] = ..., assignment: _Optional[_Iterable[_Union[_types_pb2.TopicPartitions, _Mapping]]] = ...) -> None: ...
-
-class CompleteTransactionalOffsetsRequest(_message.Message):
-    __slots__ = ("shard", "producer_id", "producer_epoch", "commit", "marker_offset")
-    SHARD_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    COMMIT_FIELD_NUMBER: _ClassVar[int]
-    MARKER_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    shard: int
-    producer_id: int
-    producer_epoch: int
-    commit: bool
-    marker_offset: int
-    def __init__(self, shard: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., commit: _Optional[bool] = ..., marker_offset: _Optional[int] = ...) -> None: ...
-
-class CompleteTransactionalOffsetsResponse(_message.Message):
-    __slots__ = ("error_code",)
-    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    error_code: int
-    def __init__(self, error_code: _Optional[int] = ...) -> None: ...

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from oncelog.api.v1 import groups_pb2 as oncelog_dot_api_dot_v1_dot_groups__pb2
+from oncelog.api.v1 import storage_pb2 as oncelog_dot_api_dot_v1_dot_storage__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -94,10 +95,10 @@ class GroupCoordinatorStub:
                 request_serializer=oncelog_dot_api_dot_v1_dot_groups__pb2.ConsumerGroupHeartbeatRequest.SerializeToString,
                 response_deserializer=oncelog_dot_api_dot_v1_dot_groups__pb2.ConsumerGroupHeartbeatResponse.FromString,
                 _registered_method=True)
-        self.CompleteTransactionalOffsets = channel.unary_unary(
-                '/oncelog.api.v1.GroupCoordinator/CompleteTransactionalOffsets',
-                request_serializer=oncelog_dot_api_dot_v1_dot_groups__pb2.CompleteTransactionalOffsetsRequest.SerializeToString,
-                response_deserializer=oncelog_dot_api_dot_v1_dot_groups__pb2.CompleteTransactionalOffsetsResponse.FromString,
+        self.WriteTxnMarkers = channel.unary_unary(
+                '/oncelog.api.v1.GroupCoordinator/WriteTxnMarkers',
+                request_serializer=oncelog_dot_api_dot_v1_dot_storage__pb2.WriteTxnMarkersRequest.SerializeToString,
+                response_deserializer=oncelog_dot_api_dot_v1_dot_storage__pb2.WriteTxnMarkersResponse.FromString,
                 _registered_method=True)
 
 
@@ -178,8 +179,9 @@ class GroupCoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def CompleteTransactionalOffsets(self, request, context):
-        """A marker on a partition of __consumer_offsets makes pending offsets visible, or drops them.
+    def WriteTxnMarkers(self, request, context):
+        """Markers for partitions of __consumer_offsets come here and not to the partition's leader: the shard's owner appends
+        them to its log like every other record of the shard, and applies them (ADR 0015). Codes as of Storage.WriteTxnMarkers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -248,10 +250,10 @@ def add_GroupCoordinatorServicer_to_server(servicer, server):
                     request_deserializer=oncelog_dot_api_dot_v1_dot_groups__pb2.ConsumerGroupHeartbeatRequest.FromString,
                     response_serializer=oncelog_dot_api_dot_v1_dot_groups__pb2.ConsumerGroupHeartbeatResponse.SerializeToString,
             ),
-            'CompleteTransactionalOffsets': grpc.unary_unary_rpc_method_handler(
-                    servicer.CompleteTransactionalOffsets,
-                    request_deserializer=oncelog_dot_api_dot_v1_dot_groups__pb2.CompleteTransactionalOffsetsRequest.FromString,
-                    response_serializer=oncelog_dot_api_dot_v1_dot_groups__pb2.CompleteTransactionalOffsetsResponse.SerializeToString,
+            'WriteTxnMarkers': grpc.unary_unary_rpc_method_handler(
+                    servicer.WriteTxnMarkers,
+                    request_deserializer=oncelog_dot_api_dot_v1_dot_storage__pb2.WriteTxnMarkersRequest.FromString,
+                    response_serializer=oncelog_dot_api_dot_v1_dot_storage__pb2.WriteTxnMarkersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -589,7 +591,7 @@ class GroupCoordinator:
             _registered_method=True)
 
     @staticmethod
-    def CompleteTransactionalOffsets(request,
+    def WriteTxnMarkers(request,
             target,
             options=(),
             channel_credentials=None,
@@ -602,9 +604,9 @@ class GroupCoordinator:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/oncelog.api.v1.GroupCoordinator/CompleteTransactionalOffsets',
-            oncelog_dot_api_dot_v1_dot_groups__pb2.CompleteTransactionalOffsetsRequest.SerializeToString,
-            oncelog_dot_api_dot_v1_dot_groups__pb2.CompleteTransactionalOffsetsResponse.FromString,
+            '/oncelog.api.v1.GroupCoordinator/WriteTxnMarkers',
+            oncelog_dot_api_dot_v1_dot_storage__pb2.WriteTxnMarkersRequest.SerializeToString,
+            oncelog_dot_api_dot_v1_dot_storage__pb2.WriteTxnMarkersResponse.FromString,
             options,
             channel_credentials,
             insecure,

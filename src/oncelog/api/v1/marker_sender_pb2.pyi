@@ -36,22 +36,6 @@ class DeliverMarkersResponse(_message.Message):
     dropped: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartition]
     def __init__(self, outcome: _Optional[_Union[DeliveryOutcome, str]] = ..., dropped: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ...) -> None: ...
 
-class DeliverMarkersCall(_message.Message):
-    __slots__ = ("call_id", "request")
-    CALL_ID_FIELD_NUMBER: _ClassVar[int]
-    REQUEST_FIELD_NUMBER: _ClassVar[int]
-    call_id: int
-    request: DeliverMarkersRequest
-    def __init__(self, call_id: _Optional[int] = ..., request: _Optional[_Union[DeliverMarkersRequest, _Mapping]] = ...) -> None: ...
-
-class DeliverMarkersReply(_message.Message):
-    __slots__ = ("call_id", "response")
-    CALL_ID_FIELD_NUMBER: _ClassVar[int]
-    RESPONSE_FIELD_NUMBER: _ClassVar[int]
-    call_id: int
-    response: DeliverMarkersResponse
-    def __init__(self, call_id: _Optional[int] = ..., response: _Optional[_Union[DeliverMarkersResponse, _Mapping]] = ...) -> None: ...
-
 class CancelShardRequest(_message.Message):
     __slots__ = ("shard", "coordinator_epoch")
     SHARD_FIELD_NUMBER: _ClassVar[int]

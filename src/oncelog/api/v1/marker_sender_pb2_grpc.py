@@ -39,11 +39,6 @@ class MarkerSenderStub:
                 request_serializer=oncelog_dot_api_dot_v1_dot_marker__sender__pb2.DeliverMarkersRequest.SerializeToString,
                 response_deserializer=oncelog_dot_api_dot_v1_dot_marker__sender__pb2.DeliverMarkersResponse.FromString,
                 _registered_method=True)
-        self.DeliverMarkersStream = channel.stream_stream(
-                '/oncelog.api.v1.MarkerSender/DeliverMarkersStream',
-                request_serializer=oncelog_dot_api_dot_v1_dot_marker__sender__pb2.DeliverMarkersCall.SerializeToString,
-                response_deserializer=oncelog_dot_api_dot_v1_dot_marker__sender__pb2.DeliverMarkersReply.FromString,
-                _registered_method=True)
         self.CancelShard = channel.unary_unary(
                 '/oncelog.api.v1.MarkerSender/CancelShard',
                 request_serializer=oncelog_dot_api_dot_v1_dot_marker__sender__pb2.CancelShardRequest.SerializeToString,
@@ -63,12 +58,6 @@ class MarkerSenderServicer:
         """Answers when every partition has its marker, was dropped because it no longer exists, or the sending was fenced.
         The coordinator may repeat the call: a marker that is already written is harmless.
         """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def DeliverMarkersStream(self, request_iterator, context):
-        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -94,11 +83,6 @@ def add_MarkerSenderServicer_to_server(servicer, server):
                     servicer.DeliverMarkers,
                     request_deserializer=oncelog_dot_api_dot_v1_dot_marker__sender__pb2.DeliverMarkersRequest.FromString,
                     response_serializer=oncelog_dot_api_dot_v1_dot_marker__sender__pb2.DeliverMarkersResponse.SerializeToString,
-            ),
-            'DeliverMarkersStream': grpc.stream_stream_rpc_method_handler(
-                    servicer.DeliverMarkersStream,
-                    request_deserializer=oncelog_dot_api_dot_v1_dot_marker__sender__pb2.DeliverMarkersCall.FromString,
-                    response_serializer=oncelog_dot_api_dot_v1_dot_marker__sender__pb2.DeliverMarkersReply.SerializeToString,
             ),
             'CancelShard': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelShard,
@@ -138,33 +122,6 @@ class MarkerSender:
             '/oncelog.api.v1.MarkerSender/DeliverMarkers',
             oncelog_dot_api_dot_v1_dot_marker__sender__pb2.DeliverMarkersRequest.SerializeToString,
             oncelog_dot_api_dot_v1_dot_marker__sender__pb2.DeliverMarkersResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def DeliverMarkersStream(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
-            target,
-            '/oncelog.api.v1.MarkerSender/DeliverMarkersStream',
-            oncelog_dot_api_dot_v1_dot_marker__sender__pb2.DeliverMarkersCall.SerializeToString,
-            oncelog_dot_api_dot_v1_dot_marker__sender__pb2.DeliverMarkersReply.FromString,
             options,
             channel_credentials,
             insecure,

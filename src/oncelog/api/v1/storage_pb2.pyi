@@ -396,20 +396,26 @@ class DeleteRecordsResponse(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[DeleteRecordsResponse.Partition, _Mapping]]] = ...) -> None: ...
 
 class ReplicaFetchRequest(_message.Message):
-    __slots__ = ("node_id", "node_epoch", "max_wait_ms", "min_bytes", "max_bytes", "partitions")
+    __slots__ = ("node_id", "node_epoch", "max_wait_ms", "min_bytes", "max_bytes", "partitions", "session_id", "session_epoch", "forgotten")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_EPOCH_FIELD_NUMBER: _ClassVar[int]
     MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     MIN_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     node_epoch: int
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     partitions: _containers.RepeatedCompositeFieldContainer[ReplicaFetchPartition]
-    def __init__(self, node_id: _Optional[int] = ..., node_epoch: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ReplicaFetchPartition, _Mapping]]] = ...) -> None: ...
+    session_id: int
+    session_epoch: int
+    forgotten: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartition]
+    def __init__(self, node_id: _Optional[int] = ..., node_epoch: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ReplicaFetchPartition, _Mapping]]] = ..., session_id: _Optional[int] = ..., session_epoch: _Optional[int] = ..., forgotten: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ...) -> None: ...
 
 class ReplicaFetchPartition(_message.Message):
     __slots__ = ("topic", "partition", "fetch_offset", "current_leader_epoch", "last_fetched_leader_epoch", "log_start_offset")
@@ -428,10 +434,14 @@ class ReplicaFetchPartition(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., current_leader_epoch: _Optional[int] = ..., last_fetched_leader_epoch: _Optional[int] = ..., log_start_offset: _Optional[int] = ...) -> None: ...
 
 class ReplicaFetchResponse(_message.Message):
-    __slots__ = ("partitions",)
+    __slots__ = ("partitions", "error_code", "session_id")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[ReplicaFetchedPartition]
-    def __init__(self, partitions: _Optional[_Iterable[_Union[ReplicaFetchedPartition, _Mapping]]] = ...) -> None: ...
+    error_code: int
+    session_id: int
+    def __init__(self, partitions: _Optional[_Iterable[_Union[ReplicaFetchedPartition, _Mapping]]] = ..., error_code: _Optional[int] = ..., session_id: _Optional[int] = ...) -> None: ...
 
 class ReplicaFetchedPartition(_message.Message):
     __slots__ = ("topic", "partition", "error_code", "high_watermark", "log_start_offset", "records", "diverging", "diverging_leader_epoch", "diverging_end_offset", "leader", "leader_epoch")
@@ -458,41 +468,3 @@ class ReplicaFetchedPartition(_message.Message):
     leader: int
     leader_epoch: int
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error_code: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., records: _Optional[bytes] = ..., diverging: _Optional[bool] = ..., diverging_leader_epoch: _Optional[int] = ..., diverging_end_offset: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
-
-class StorageCall(_message.Message):
-    __slots__ = ("call_id", "deadline_ms", "produce", "append", "fetch", "write_txn_markers", "replica_fetch", "list_offsets")
-    CALL_ID_FIELD_NUMBER: _ClassVar[int]
-    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
-    PRODUCE_FIELD_NUMBER: _ClassVar[int]
-    APPEND_FIELD_NUMBER: _ClassVar[int]
-    FETCH_FIELD_NUMBER: _ClassVar[int]
-    WRITE_TXN_MARKERS_FIELD_NUMBER: _ClassVar[int]
-    REPLICA_FETCH_FIELD_NUMBER: _ClassVar[int]
-    LIST_OFFSETS_FIELD_NUMBER: _ClassVar[int]
-    call_id: int
-    deadline_ms: int
-    produce: ProduceRequest
-    append: AppendRequest
-    fetch: FetchRequest
-    write_txn_markers: WriteTxnMarkersRequest
-    replica_fetch: ReplicaFetchRequest
-    list_offsets: ListOffsetsRequest
-    def __init__(self, call_id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., produce: _Optional[_Union[ProduceRequest, _Mapping]] = ..., append: _Optional[_Union[AppendRequest, _Mapping]] = ..., fetch: _Optional[_Union[FetchRequest, _Mapping]] = ..., write_txn_markers: _Optional[_Union[WriteTxnMarkersRequest, _Mapping]] = ..., replica_fetch: _Optional[_Union[ReplicaFetchRequest, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsRequest, _Mapping]] = ...) -> None: ...
-
-class StorageReply(_message.Message):
-    __slots__ = ("call_id", "produce", "append", "fetch", "write_txn_markers", "replica_fetch", "list_offsets")
-    CALL_ID_FIELD_NUMBER: _ClassVar[int]
-    PRODUCE_FIELD_NUMBER: _ClassVar[int]
-    APPEND_FIELD_NUMBER: _ClassVar[int]
-    FETCH_FIELD_NUMBER: _ClassVar[int]
-    WRITE_TXN_MARKERS_FIELD_NUMBER: _ClassVar[int]
-    REPLICA_FETCH_FIELD_NUMBER: _ClassVar[int]
-    LIST_OFFSETS_FIELD_NUMBER: _ClassVar[int]
-    call_id: int
-    produce: ProduceResponse
-    append: AppendResponse
-    fetch: FetchResponse
-    write_txn_markers: WriteTxnMarkersResponse
-    replica_fetch: ReplicaFetchResponse
-    list_offsets: ListOffsetsResponse
-    def __init__(self, call_id: _Optional[int] = ..., produce: _Optional[_Union[ProduceResponse, _Mapping]] = ..., append: _Optional[_Union[AppendResponse, _Mapping]] = ..., fetch: _Optional[_Union[FetchResponse, _Mapping]] = ..., write_txn_markers: _Optional[_Union[WriteTxnMarkersResponse, _Mapping]] = ..., replica_fetch: _Optional[_Union[ReplicaFetchResponse, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsResponse, _Mapping]] = ...) -> None: ...

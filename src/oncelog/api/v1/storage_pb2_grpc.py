@@ -84,11 +84,6 @@ class StorageStub:
                 request_serializer=oncelog_dot_api_dot_v1_dot_storage__pb2.ReplicaFetchRequest.SerializeToString,
                 response_deserializer=oncelog_dot_api_dot_v1_dot_storage__pb2.ReplicaFetchResponse.FromString,
                 _registered_method=True)
-        self.Session = channel.stream_stream(
-                '/oncelog.api.v1.Storage/Session',
-                request_serializer=oncelog_dot_api_dot_v1_dot_storage__pb2.StorageCall.SerializeToString,
-                response_deserializer=oncelog_dot_api_dot_v1_dot_storage__pb2.StorageReply.FromString,
-                _registered_method=True)
 
 
 class StorageServicer:
@@ -158,13 +153,6 @@ class StorageServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Session(self, request_iterator, context):
-        """The calls above, many at a time over one stream, answered in any order.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_StorageServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -217,11 +205,6 @@ def add_StorageServicer_to_server(servicer, server):
                     servicer.ReplicaFetch,
                     request_deserializer=oncelog_dot_api_dot_v1_dot_storage__pb2.ReplicaFetchRequest.FromString,
                     response_serializer=oncelog_dot_api_dot_v1_dot_storage__pb2.ReplicaFetchResponse.SerializeToString,
-            ),
-            'Session': grpc.stream_stream_rpc_method_handler(
-                    servicer.Session,
-                    request_deserializer=oncelog_dot_api_dot_v1_dot_storage__pb2.StorageCall.FromString,
-                    response_serializer=oncelog_dot_api_dot_v1_dot_storage__pb2.StorageReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -494,33 +477,6 @@ class Storage:
             '/oncelog.api.v1.Storage/ReplicaFetch',
             oncelog_dot_api_dot_v1_dot_storage__pb2.ReplicaFetchRequest.SerializeToString,
             oncelog_dot_api_dot_v1_dot_storage__pb2.ReplicaFetchResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Session(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
-            target,
-            '/oncelog.api.v1.Storage/Session',
-            oncelog_dot_api_dot_v1_dot_storage__pb2.StorageCall.SerializeToString,
-            oncelog_dot_api_dot_v1_dot_storage__pb2.StorageReply.FromString,
             options,
             channel_credentials,
             insecure,
