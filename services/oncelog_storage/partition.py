@@ -19,7 +19,13 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.record.batch import BatchHeader, read_single_batch, stamp_log_append_time
 from oncelog.record.check import CheckRules, check_producer_batch
-from oncelog.record.control import MARKER_BYTES, Marker, MarkerType, encode_marker
+from oncelog.record.control import (
+    MARKER_BYTES,
+    Marker,
+    MarkerType,
+    decode_marker,
+    encode_marker,
+)
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.producer_state import KeptBatch, ProducerEntry
 from oncelog_storage.core.verification import VerificationGuard, Verifications
@@ -257,6 +263,9 @@ class PartitionLeader:
         A coordinator is an idempotent producer to its shard, so a retry of an append whose answer was lost is answered
         with the first one's offset. It is fenced by its coordinator epoch, which the caller has made durable, and by
         where it expects the log to end: one that has not read the newest record must not decide past it.
+
+        A group's coordinator also appends for transactions: offsets under the client's producer id without sequences,
+        and the markers that end them (ADR 0015). Only the expected offset guards the retry of those.
         """
         if coordinator_epoch < self.coordinator_epoch:
             raise KafkaError(
@@ -269,7 +278,8 @@ class PartitionLeader:
             kept = self.log.producers.find_duplicate(batch)
             if kept is not None:
                 return self._repeated(kept)
-            error = self.log.producers.check_batch(batch)
+            # A marker's epochs were checked where its transaction's version is known.
+            error = ErrorCode.NONE if header.is_control else self.log.producers.check_batch(batch)
             if error:
                 raise _refused(error, header)
         if expected_base_offset is not None and expected_base_offset != self.log.log_end_offset:
@@ -277,7 +287,31 @@ class PartitionLeader:
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"{self.partition} ends at {self.log.log_end_offset}, not at {expected_base_offset}",
             )
+        if header.is_control:
+            return self._append_coordinators_marker(records, header, now)
         return self._write(records, header, now)
+
+    def _append_coordinators_marker(
+        self, records: bytes, header: BatchHeader, now: int
+    ) -> Appended:
+        """The group's coordinator has checked it against the transaction's version; here the plainest rule is kept."""
+        marker = decode_marker(records)
+        if marker is None or len(records) != MARKER_BYTES:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "a control batch that ends no transaction")
+        base_offset = self.log.log_end_offset
+        self._append_markers(
+            [
+                MarkerToWrite(
+                    header.producer_id,
+                    header.producer_epoch,
+                    marker.coordinator_epoch,
+                    marker.is_commit,
+                    bytearray(records),
+                )
+            ],
+            now,
+        )
+        return Appended(base_offset, base_offset, -1)
 
     def write_markers(self, requests: Sequence[MarkerRequest], now: int) -> list[ErrorCode]:
         """Append these markers together, so that the LSO passes them in one step; one code each.

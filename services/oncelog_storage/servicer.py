@@ -8,7 +8,7 @@ from typing import Any, Final
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.ids import Partition
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
 from oncelog.record.batch import BatchHeader, read_single_batch
 from oncelog.runtime import Clock
 from oncelog_storage import offsets
@@ -212,9 +212,14 @@ class StorageServicer:
 def _coordinator_batch(records: bytes, leader: PartitionLeader) -> BatchHeader:
     """The header of a coordinator's batch: trusted inside, whole outside. Raises KafkaError."""
     header = read_single_batch(records, leader.config.max_message_bytes)
-    if header.is_control or header.record_count != header.last_offset_delta + 1:
+    if header.record_count != header.last_offset_delta + 1:
         raise KafkaError(
-            ErrorCode.INVALID_RECORD, "a coordinator appends data batches with every offset"
+            ErrorCode.INVALID_RECORD, "a coordinator appends batches with every offset"
+        )
+    is_of_groups = leader.partition.topic == CONSUMER_OFFSETS_TOPIC
+    if (header.is_control or header.is_transactional) and not is_of_groups:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"{leader.partition} takes no part in transactions"
         )
     return header
 
