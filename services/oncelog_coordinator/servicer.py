@@ -41,7 +41,7 @@ from oncelog_coordinator.core.txn_state import TxnMetadata
 from oncelog_coordinator.core.views import split_state_filters
 from oncelog_coordinator.producer_ids import ProducerIds
 from oncelog_coordinator.settings import CoordinatorSettings
-from oncelog_coordinator.shards import Reign, Shards, ShardUnavailable
+from oncelog_coordinator.shards import Shards, ShardUnavailable, TransactionReign
 from oncelog_coordinator.sink_servicer import SinkCalls
 
 TRANSACTIONS_PER_CALL_MAX = 1_000
@@ -272,7 +272,7 @@ class TransactionCoordinatorServicer(SinkCalls):
             )
         return pb.ListTransactionsResponse(transactions=found, unknown_state_filters=unknown)
 
-    def _description(self, txn: TxnMetadata, reign: Reign) -> Any:
+    def _description(self, txn: TxnMetadata, reign: TransactionReign) -> Any:
         return pb.TransactionDescription(
             transactional_id=txn.transactional_id,
             state=txn.state.kafka_name,

@@ -1,4 +1,4 @@
-"""A shard's journal: one partition of `__transaction_state`, behind whichever storage node leads it.
+"""A shard's journal: one partition of an internal topic, behind whichever storage node leads it.
 
 Only the shard's coordinator writes here, and three things keep it so:
 
@@ -10,12 +10,16 @@ lost is repeated byte for byte, and the leader answers for the first one.
 What cannot be settled within `append_timeout_ms` fails the append: the machine is dropped, and replaying tells what was
 written. Replay reads to the log's end, not to the high watermark (facts 1.1, row 3), but waits until the high
 watermark has passed what it read: markers must not go out for a decision that a lost leader takes with it.
+
+What a record looks like is the kind's business (`RecordFormat`). A group shard also writes what belongs to a client's
+transaction: offsets under the client's producer id, and markers. Those batches have no sequence of ours, so a lost
+answer to one of them ends in a refusal by the expected offset, and in a replay.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -80,12 +84,54 @@ class ReplayFailed(OncelogError):
     """The shard's log could not be read. Reading it again is safe."""
 
 
-class ShardLog:
+class Run(NamedTuple):
+    """Records that belong into one batch. `producer` is the client's (id, epoch) for what a transaction covers."""
+
+    records: list[Record]
+    producer: tuple[int, int] | None = None
+    is_control: bool = False
+
+
+RecordT = TypeVar("RecordT")
+
+
+class RecordFormat(Protocol[RecordT]):
+    """How a kind of shard writes its records."""
+
+    def encode(self, records: Sequence[RecordT], now: int) -> Iterable[Run]:
+        """Runs that hold, together and in order, one record of the log for each record of the machine."""
+
+    def decode(self, header: BatchHeader, key: bytes, value: bytes | None) -> RecordT | None:
+        """None for a record of a newer kind. Raises ValueError or OncelogError for a damaged one."""
+
+    def decode_control(self, header: BatchHeader, data: bytes, at: int) -> RecordT | None:
+        """Of the control batch at `at`."""
+
+
+class TransactionRecords:
+    """The format of `__transaction_state`; a transaction's value has the version the cluster is at (facts 5.1)."""
+
+    def __init__(self, metadata: MetadataFollower) -> None:
+        self._metadata = metadata
+
+    def encode(self, records: Sequence[ShardRecord], now: int) -> Iterable[Run]:
+        version = min(1, self._metadata.image.transaction_version)
+        return (Run([Record(*encode_shard_record(record, version), now) for record in records]),)
+
+    def decode(self, header: BatchHeader, key: bytes, value: bytes | None) -> ShardRecord | None:
+        return decode_shard_record(key, value)
+
+    def decode_control(self, header: BatchHeader, data: bytes, at: int) -> ShardRecord | None:
+        return None
+
+
+class ShardLog(Generic[RecordT]):
     """Implements `oncelog.journal.Journal` for one load of one shard."""
 
     def __init__(
         self,
         partition: Partition,
+        record_format: RecordFormat[RecordT],
         coordinator_epoch: CoordinatorEpoch,
         metadata: MetadataFollower,
         directory: Directory,
@@ -94,6 +140,7 @@ class ShardLog:
         settings: CoordinatorSettings,
     ) -> None:
         self._partition = partition
+        self._format = record_format
         self._coordinator_epoch = coordinator_epoch
         self._metadata = metadata
         self._directory = directory
@@ -115,16 +162,14 @@ class ShardLog:
 
     # ------------------------------------------------------------------------------------------------ append
 
-    async def append(self, records: Sequence[ShardRecord]) -> Offset:
+    async def append(self, records: Sequence[RecordT]) -> Offset:
         """One batch, or as many as the topic's max.message.bytes asks for. Raises AppendFailed."""
         first = self._next_offset
         if self._producer_id is None:
             self._producer_id = await self._claim()
-        version = min(1, self._metadata.image.transaction_version)
-        now = self._clock.now()
-        encoded = [Record(*encode_shard_record(record, version), now) for record in records]
-        for chunk in self._chunks(encoded):
-            await self._append_batch(chunk)
+        for run in self._format.encode(records, self._clock.now()):
+            for chunk in self._chunks(run.records):
+                await self._append_batch(chunk, run)
         return Offset(first)
 
     async def _claim(self) -> ProducerId:
@@ -161,14 +206,23 @@ class ShardLog:
             self._topic_batch_bytes_max = config.max_message_bytes
         return self._topic_batch_bytes_max
 
-    async def _append_batch(self, records: list[Record]) -> None:
+    async def _append_batch(self, records: list[Record], run: Run) -> None:
         assert self._producer_id is not None, "claimed before the first batch"
-        batch = encode_batch(
-            records,
-            producer_id=self._producer_id,
-            producer_epoch=0,
-            base_sequence=self._next_sequence,
-        )
+        if run.producer is None:
+            batch = encode_batch(
+                records,
+                producer_id=self._producer_id,
+                producer_epoch=0,
+                base_sequence=self._next_sequence,
+            )
+        else:
+            batch = encode_batch(
+                records,
+                producer_id=run.producer[0],
+                producer_epoch=run.producer[1],
+                is_transactional=True,
+                extra_attributes=CONTROL if run.is_control else 0,
+            )
         request = pb.AppendRequest(
             partition=self._wire_partition,
             coordinator_epoch=self._coordinator_epoch,
@@ -178,7 +232,8 @@ class ShardLog:
         )
         await self._append_until_settled(request)
         self._next_offset += len(records)
-        self._next_sequence = next_sequence(self._next_sequence, len(records))
+        if run.producer is None:
+            self._next_sequence = next_sequence(self._next_sequence, len(records))
 
     async def _append_until_settled(self, request: Any) -> None:
         """Repeat the identical batch until the leader answers for it, or time is up."""
@@ -235,7 +290,7 @@ class ShardLog:
 
     # ------------------------------------------------------------------------------------------------ replay
 
-    async def replay(self) -> AsyncIterator[tuple[Offset, ShardRecord]]:
+    async def replay(self) -> AsyncIterator[tuple[Offset, RecordT]]:
         """Every record known to this coordinator, in order. Raises ReplayFailed."""
         position = 0
         while True:
@@ -305,17 +360,16 @@ class ShardLog:
         if fetched.error_code != ErrorCode.NONE:
             raise ReplayFailed(f"{self._partition}: {error_code_of(fetched.error_code).name}")
 
-    def _records(
-        self, data: bytes, at: int, header: BatchHeader
-    ) -> list[tuple[Offset, ShardRecord]]:
-        if header.attributes & CONTROL:
-            return []
-        decoded: list[tuple[Offset, ShardRecord]] = []
+    def _records(self, data: bytes, at: int, header: BatchHeader) -> list[tuple[Offset, RecordT]]:
+        decoded: list[tuple[Offset, RecordT]] = []
         try:
+            if header.is_control:
+                ended = self._format.decode_control(header, data, at)
+                return [] if ended is None else [(Offset(header.base_offset), ended)]
             for record in decode_batch(data, at):
                 if record.key is None:
                     raise ValueError("a record without a key")
-                shard_record = decode_shard_record(record.key, record.value)
+                shard_record = self._format.decode(header, record.key, record.value)
                 if shard_record is None:
                     _log.info(
                         "%s: record at %d is of a newer kind; skipped",

@@ -1,36 +1,24 @@
-"""The shards this node coordinates: loaded when the metadata assigns them, dropped when it takes them away.
-
-An assignment is a shard and a coordinator epoch; a greater epoch is a new reign even on the same node. Each reign has
-its own journal, machine, driver and marker client. A machine that fails is dropped and replayed under the same reign;
-one that was fenced is dropped and waits for the metadata to say who reigns now. A call finds its driver by
-transactional.id and is told COORDINATOR_LOAD_IN_PROGRESS while the shard loads and NOT_COORDINATOR when it is not
-ours (facts 8.1, 8.10).
-
-An empty shard costs one fetch and two small objects: its task and its producer id come with its first record.
+"""The transaction shards of this node: how a machine, its journal and its marker client come together, and how a call
+finds them by transactional.id. What is the same for every kind of shard is in `reigns`.
 """
 
 import asyncio
-import logging
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from oncelog.errors import ErrorCode, OncelogError
+from oncelog.errors import ErrorCode
 from oncelog.ids import (
     TRANSACTION_STATE_TOPIC,
     CoordinatorEpoch,
     Millis,
     Partition,
     shard_name_of,
-    shard_of,
 )
-from oncelog.journal import AppendFailed
 from oncelog.machine import Decision
 from oncelog.rpc.directory import Directory
-from oncelog.rpc.metadata import TRANSACTION, MetadataFollower, MetadataImage
+from oncelog.rpc.metadata import TRANSACTION, MetadataFollower
 from oncelog.runtime import Clock, Driver, DriverStopped
-from oncelog_coordinator.backoff import Backoff
 from oncelog_coordinator.core.markers import MarkersDelivered
 from oncelog_coordinator.core.shard_machine import ShardConfig, ShardEvent, ShardMachine
 from oncelog_coordinator.core.sink_events import JoinAttempt
@@ -38,11 +26,10 @@ from oncelog_coordinator.core.txn import TxnConfig
 from oncelog_coordinator.core.txn_events import ForceTerminate, InitProducerId, TxnTimedOut
 from oncelog_coordinator.marker_client import MarkerClient
 from oncelog_coordinator.producer_ids import ProducerIds
+from oncelog_coordinator.reigns import Life, Reign, Reigns, ShardUnavailable
 from oncelog_coordinator.settings import CoordinatorSettings
-from oncelog_coordinator.shard_log import ShardLog
+from oncelog_coordinator.shard_log import ShardLog, TransactionRecords
 from oncelog_coordinator.story import Story, StoryStep
-
-_log = logging.getLogger(__name__)
 
 _NEEDS_LEVEL: Final = (InitProducerId, TxnTimedOut, ForceTerminate)
 """Events by which the server itself may abort: how, the cluster's transaction.version decides (facts 2.1)."""
@@ -51,26 +38,12 @@ RECORD_BYTES_SHARE: Final = 0.9
 """Of max.message.bytes, what one transaction's record may take."""
 
 
-class ShardUnavailable(OncelogError):
-    """No machine can answer now; `error_code` tells the client whether to wait or to look elsewhere."""
-
-    def __init__(self, error_code: ErrorCode) -> None:
-        super().__init__(f"shard unavailable: {error_code.name}")
-        self.error_code = error_code
-
-
-class Reign:
-    """One shard under one coordinator epoch on this node."""
+class TransactionReign(Reign):
+    """With the story of what was decided, and those who wait for a completion."""
 
     def __init__(self, shard: int, coordinator_epoch: CoordinatorEpoch, steps_max: int) -> None:
-        self.shard = shard
-        self.coordinator_epoch = coordinator_epoch
+        super().__init__(shard, coordinator_epoch)
         self.story = Story(steps_max)
-        self.driver: Driver | None = None
-        self.markers: MarkerClient | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.is_over = False
-        self.unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         self._completions: dict[str, asyncio.Future[None]] = {}
 
     def observe(self, event: Any, decision: Decision[Any], now: Millis) -> None:
@@ -91,7 +64,7 @@ class Reign:
             await asyncio.shield(completion)
 
 
-class Shards:
+class Shards(Reigns[TransactionReign]):
     """Call `start` in a running loop; `ask` is the way in."""
 
     def __init__(
@@ -103,36 +76,11 @@ class Shards:
         clock: Clock,
         settings: CoordinatorSettings,
     ) -> None:
-        self._node_id = node_id
-        self._metadata = metadata
+        super().__init__(TRANSACTION, node_id, metadata, settings)
         self._directory = directory
         self._producer_ids = producer_ids
         self._clock = clock
-        self._settings = settings
-        self._reigns: dict[int, Reign] = {}
-        self._ending: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(settings.deliveries_max)
-        self._is_running = False
-        self.labels: Counter[str] = Counter()
-        """How often each kind of decision was taken, over all shards."""
-        metadata.on_change(self._on_metadata)
-
-    def start(self) -> None:
-        """Begin to load what the image assigns; `wait_until_loaded` tells when that is done."""
-        self._is_running = True
-        self._reconcile(self._metadata.image)
-
-    async def wait_until_loaded(self) -> None:
-        """Returns when every shard assigned at this moment has been loaded. The caller sets the limit."""
-        tasks = [reign.task for reign in self._reigns.values() if reign.task is not None]
-        if tasks:
-            await asyncio.wait(tasks)
-
-    async def stop(self) -> None:
-        self._is_running = False
-        for shard in tuple(self._reigns):
-            self._end(shard, tell_marker_sender=False)
-        await asyncio.gather(*self._ending, return_exceptions=True)
 
     # ------------------------------------------------------------------------------------------------ calls
 
@@ -155,7 +103,7 @@ class Shards:
 
     async def _ask_until_complete(
         self,
-        reign: Reign,
+        reign: TransactionReign,
         driver: Driver,
         transactional_id: str,
         event: Callable[[int], ShardEvent],
@@ -178,85 +126,24 @@ class Shards:
             answer = await driver.ask(event(request_id), request_id)
         return answer
 
-    def _reign_for(self, transactional_id: str) -> Reign:
-        number = self._shard_number(transactional_id)
-        if number is None:
-            raise ShardUnavailable(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        reign = self._reigns.get(number)
-        if reign is None:
-            raise ShardUnavailable(ErrorCode.NOT_COORDINATOR)
-        return reign
-
-    def _shard_number(self, transactional_id: str) -> int | None:
-        """As `MetadataImage.shard_for` finds it. None: no shard exists yet."""
-        count = self._metadata.image.shard_count(TRANSACTION)
-        return shard_of(shard_name_of(transactional_id), count) if count else None
-
-    def drivers(self) -> list[tuple[Reign, Driver]]:
-        """Every shard of this node that holds something. Raises ShardUnavailable while one is loading (facts 3)."""
-        loaded: list[tuple[Reign, Driver]] = []
-        for reign in self._reigns.values():
-            if reign.driver is None:
-                raise ShardUnavailable(reign.unavailable)
-            if not _is_empty(reign.driver):
-                loaded.append((reign, reign.driver))
-        return loaded
-
-    def reign_of(self, transactional_id: str) -> Reign | None:
-        number = self._shard_number(transactional_id)
-        return None if number is None else self._reigns.get(number)
+    def _hashed_name(self, name: str) -> str:
+        return shard_name_of(name)
 
     def story(self, transactional_id: str) -> Iterator[StoryStep]:
         """The latest decisions about this id on this node, oldest first."""
         reign = self.reign_of(transactional_id)
         return iter(()) if reign is None else reign.story.steps(transactional_id)
 
-    # ------------------------------------------------------------------------------------------------ assignment
+    # ------------------------------------------------------------------------------------------------ lives
 
-    def _on_metadata(self, old: MetadataImage, new: MetadataImage) -> None:
-        if self._is_running and old.shards is not new.shards:
-            self._reconcile(new)
+    def _new_reign(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> TransactionReign:
+        return TransactionReign(shard, coordinator_epoch, self._settings.story_steps_max)
 
-    def _reconcile(self, image: MetadataImage) -> None:
-        assigned = {
-            shard.shard: CoordinatorEpoch(shard.coordinator_epoch)
-            for (kind, _), shard in image.shards.items()
-            if kind == TRANSACTION and shard.coordinator == self._node_id
-        }
-        for number, reign in tuple(self._reigns.items()):
-            if assigned.get(number) != reign.coordinator_epoch:
-                self._end(number, tell_marker_sender=number not in assigned)
-        for number, coordinator_epoch in assigned.items():
-            if number not in self._reigns:
-                reign = Reign(number, coordinator_epoch, self._settings.story_steps_max)
-                self._reigns[number] = reign
-                self._load_soon(reign)
+    def _is_empty(self, driver: Driver) -> bool:
+        assert isinstance(driver.machine, ShardMachine), driver.machine
+        return driver.machine.is_empty
 
-    def _load_soon(self, reign: Reign) -> None:
-        reign.task = asyncio.create_task(self._load(reign), name=f"load shard {reign.shard}")
-
-    async def _load(self, reign: Reign) -> None:
-        # Loading only reads, so repeating it is safe; it goes on until it works or the shard is taken away.
-        settings = self._settings
-        backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
-        while not reign.is_over:
-            driver, markers = self._new_driver(reign)
-            try:
-                await driver.start()
-            except OncelogError as error:
-                _log.warning("shard %d is not loaded yet: %s", reign.shard, error)
-            except Exception:
-                _log.exception("shard %d cannot be loaded; trying again", reign.shard)
-            else:
-                if not reign.is_over:
-                    reign.markers = markers
-                    reign.driver = driver
-                    return
-            await driver.stop()
-            await markers.stop()
-            await backoff.pause()
-
-    def _new_driver(self, reign: Reign) -> tuple[Driver, MarkerClient]:
+    def _new_life(self, reign: TransactionReign) -> Life:
         machine = ShardMachine(self._machine_config())
         driver: Driver
 
@@ -292,6 +179,7 @@ class Shards:
             machine,
             ShardLog(
                 Partition(TRANSACTION_STATE_TOPIC, reign.shard),
+                TransactionRecords(self._metadata),
                 reign.coordinator_epoch,
                 self._metadata,
                 self._directory,
@@ -306,7 +194,13 @@ class Shards:
             stamp=stamp,
             observe=reign.observe,
         )
-        return driver, markers
+
+        async def close(has_moved: bool) -> None:
+            await markers.stop()
+            if has_moved:
+                await markers.cancel_at_sender()
+
+        return Life(driver, close)
 
     def _machine_config(self) -> ShardConfig:
         settings = self._settings
@@ -319,57 +213,5 @@ class Shards:
             )
         )
 
-    def _count(self, label: str) -> None:
-        self.labels[label] += 1
 
-    def _on_failure(self, reign: Reign, failure: AppendFailed) -> None:
-        """Called by the driver in its last breath: its machine is lost."""
-        markers, reign.driver, reign.markers = reign.markers, None, None
-        if markers is not None:
-            self._own(markers.stop())
-        if reign.is_over or not self._is_running:
-            return
-        if failure.error_code is ErrorCode.NOT_COORDINATOR:
-            # Someone newer may write here. If the metadata does not say so soon, this was a passing fault.
-            reign.unavailable = ErrorCode.NOT_COORDINATOR
-        reign.task = asyncio.create_task(
-            self._load_after_pause(reign), name=f"reload shard {reign.shard}"
-        )
-
-    async def _load_after_pause(self, reign: Reign) -> None:
-        await Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms).pause()
-        reign.unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        await self._load(reign)
-
-    def _end(self, shard: int, *, tell_marker_sender: bool) -> None:
-        reign = self._reigns.pop(shard)
-        reign.is_over = True
-        driver, markers, reign.driver = reign.driver, reign.markers, None
-        self._own(_finish(reign.task, driver, markers, tell_marker_sender))
-
-    def _own(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-
-
-def _is_empty(driver: Driver) -> bool:
-    assert isinstance(driver.machine, ShardMachine), driver.machine
-    return driver.machine.is_empty
-
-
-async def _finish(
-    load: asyncio.Task[None] | None,
-    driver: Driver | None,
-    markers: MarkerClient | None,
-    tell_marker_sender: bool,
-) -> None:
-    if load is not None and not load.done():
-        load.cancel()
-        await asyncio.gather(load, return_exceptions=True)
-    if driver is not None:
-        await driver.stop(ErrorCode.NOT_COORDINATOR)
-    if markers is not None:
-        await markers.stop()
-        if tell_marker_sender:
-            await markers.cancel_at_sender()
+__all__ = ["ShardUnavailable", "Shards", "TransactionReign"]

@@ -15,7 +15,7 @@ from oncelog.record.records import Record, decode_batch, encode_batch
 from oncelog.runtime import SystemClock
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState, TxnTombstone
 from oncelog_coordinator.settings import CoordinatorSettings
-from oncelog_coordinator.shard_log import ReplayFailed, ShardLog
+from oncelog_coordinator.shard_log import ReplayFailed, ShardLog, TransactionRecords
 
 SHARD = Partition(TRANSACTION_STATE_TOPIC, 1)
 SETTINGS = CoordinatorSettings(append_timeout_ms=200, retry_backoff_ms=1, retry_backoff_max_ms=5)
@@ -35,6 +35,7 @@ def shard_log(cluster, coordinator_epoch=0, settings=SETTINGS):
 
     return ShardLog(
         SHARD,
+        TransactionRecords(cluster.metadata),
         coordinator_epoch,
         cluster.metadata,
         cluster.directory,
