@@ -40,6 +40,7 @@ from oncelog_coordinator.core.txn_events import (
 from oncelog_coordinator.core.txn_state import TxnMetadata
 from oncelog_coordinator.core.views import split_state_filters
 from oncelog_coordinator.producer_ids import ProducerIds
+from oncelog_coordinator.request_stamps import RequestStamps
 from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_coordinator.shards import Shards, ShardUnavailable, TransactionReign
 from oncelog_coordinator.sink_servicer import SinkCalls
@@ -64,6 +65,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         self._metadata = metadata
         self._producer_ids = producer_ids
         self._settings = settings
+        self._stamps = RequestStamps(settings.stamp_check_enabled)
 
     # ------------------------------------------------------------------------------------------------ producers
 
@@ -142,9 +144,14 @@ class TransactionCoordinatorServicer(SinkCalls):
                 )
                 return _verified(name, verified, partitions)
             version = asked.client_transaction_version
+            stamps = self._stamps.of(name, asked)
             added: ErrorAnswer = await self._shards.ask(
-                name, lambda request_id: AddPartitions(request_id, *producer, partitions, version)
+                name,
+                lambda request_id: AddPartitions(
+                    request_id, *producer, partitions, version, *stamps.marks
+                ),
             )
+            stamps.answered(added.is_delayed)
         except (ShardUnavailable, DriverStopped) as unavailable:
             return _whole(name, unavailable.error_code)
         if added.error_code is not ErrorCode.NONE:
@@ -161,6 +168,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         partition = Partition(
             CONSUMER_OFFSETS_TOPIC, shard_of(request.group_id, len(offsets.partitions))
         )
+        stamps = self._stamps.of(request.transactional_id, request)
         try:
             answer: ErrorAnswer = await self._shards.ask(
                 request.transactional_id,
@@ -170,8 +178,11 @@ class TransactionCoordinatorServicer(SinkCalls):
                     request.producer_id,
                     request.producer_epoch,
                     (partition,),
+                    0,
+                    *stamps.marks,
                 ),
             )
+            stamps.answered(answer.is_delayed)
         except (ShardUnavailable, DriverStopped) as unavailable:
             return pb.AddOffsetsToTxnResponse(error_code=unavailable.error_code)
         return pb.AddOffsetsToTxnResponse(error_code=answer.error_code)
@@ -182,6 +193,8 @@ class TransactionCoordinatorServicer(SinkCalls):
         name = request.transactional_id
         if not name:
             return _ended(IdentityAnswer(ErrorCode.INVALID_REQUEST))
+        stamps = self._stamps.of(name, request)
+        stamp, insists = stamps.marks
         try:
             answer = await self._shards.ask(
                 name,
@@ -192,8 +205,11 @@ class TransactionCoordinatorServicer(SinkCalls):
                     request.producer_epoch,
                     request.committed,
                     request.client_transaction_version,
+                    stamp=stamp,
+                    insists=insists,
                 ),
             )
+            stamps.answered(answer.is_delayed)
             return _ended(answer)
         except (ShardUnavailable, DriverStopped) as unavailable:
             return _ended(IdentityAnswer(unavailable.error_code))

@@ -31,6 +31,11 @@ class CoordinatorSettings(BaseSettings):
     two_phase_commit_enabled: bool = Field(
         False, description="allow producers whose transactions never time out (KIP-939)"
     )
+    stamp_check_enabled: bool = Field(
+        True,
+        description="refuse a TV1 request held up on a connection its client has since replaced "
+        "(ADR 0018); off, it may end or start a transaction that is not its own, as in Kafka",
+    )
     append_timeout_ms: int = Field(
         5_000,
         ge=10,

@@ -23,7 +23,13 @@ from oncelog_coordinator.core.markers import MarkersDelivered
 from oncelog_coordinator.core.shard_machine import ShardConfig, ShardEvent, ShardMachine
 from oncelog_coordinator.core.sink_events import JoinAttempt
 from oncelog_coordinator.core.txn import TxnConfig
-from oncelog_coordinator.core.txn_events import ForceTerminate, InitProducerId, TxnTimedOut
+from oncelog_coordinator.core.txn_events import (
+    ErrorAnswer,
+    ForceTerminate,
+    IdentityAnswer,
+    InitProducerId,
+    TxnTimedOut,
+)
 from oncelog_coordinator.marker_client import MarkerClient
 from oncelog_coordinator.producer_ids import ProducerIds
 from oncelog_coordinator.reigns import Life, Reign, Reigns, ShardUnavailable
@@ -97,7 +103,7 @@ class Shards(Reigns[TransactionReign]):
             raise ShardUnavailable(reign.unavailable)
         request_id = driver.request_id()
         answer = await driver.ask(event(request_id), request_id)
-        if answer.error_code is ErrorCode.CONCURRENT_TRANSACTIONS:
+        if answer.error_code is ErrorCode.CONCURRENT_TRANSACTIONS and not _is_delayed(answer):
             return await self._ask_until_complete(reign, driver, transactional_id, event, answer)
         return answer
 
@@ -115,7 +121,7 @@ class Shards(Reigns[TransactionReign]):
             machine = driver.machine
             assert isinstance(machine, ShardMachine), machine
             txn = machine.txn.transaction(transactional_id)
-            if txn is None:
+            if txn is None or _is_delayed(answer):
                 break
             if txn.state.is_prepared:
                 try:
@@ -212,6 +218,11 @@ class Shards(Reigns[TransactionReign]):
                 record_bytes_max=int(topic.max_message_bytes * RECORD_BYTES_SHARE),
             )
         )
+
+
+def _is_delayed(answer: Any) -> bool:
+    """Refused for its connection (`core.stamp`): no transaction's completion is being waited for."""
+    return isinstance(answer, ErrorAnswer | IdentityAnswer) and answer.is_delayed
 
 
 __all__ = ["ShardUnavailable", "Shards", "TransactionReign"]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from oncelog.api.v1 import types_pb2
 from oncelog.protocol.messages import Schema
 from oncelog_listener.cluster import Address, Cluster
 
@@ -19,6 +20,10 @@ class Session:
     """host:port, for people."""
     local: Address
     """The address the client connected to."""
+    connection: int = 0
+    """Counts this listener's connections from 1."""
+    request_count: int = 0
+    """Requests read from this connection, the one in progress included."""
     software_name: str = ""
     software_version: str = ""
 
@@ -44,6 +49,16 @@ class Call:
     schema: Schema
     session: Session
     cluster: Cluster
+
+    @property
+    def stamp(self) -> types_pb2.RequestStamp:
+        """Tells the coordinator which connection a TV1 request came in on (ADR 0018)."""
+        session = self.session
+        return types_pb2.RequestStamp(
+            listener=self.cluster.listener_start,
+            connection=session.connection,
+            request=session.request_count,
+        )
 
     @property
     def types(self) -> Any:

@@ -1,6 +1,7 @@
 """What handlers know of the cluster: the image, the stubs, and how to ask the leaders of many partitions at once."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -47,6 +48,8 @@ class Cluster:
     metadata: MetadataFollower
     directory: Directory
     unsent: UnsentAnswers = field(default_factory=UnsentAnswers)
+    listener_start: int = field(default_factory=lambda: random.getrandbits(62) + 1)
+    """Names this start of the listener in the stamps of requests; 0 is "no stamp"."""
 
     @property
     def image(self) -> MetadataImage:

@@ -81,7 +81,9 @@ class Connection(asyncio.Protocol):
         # uvloop's transports do not inherit from asyncio's.
         self._transport = stream = cast(asyncio.Transport, transport)
         peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        self._session = Session(_printed(peer), _address(local))
+        self._session = Session(
+            _printed(peer), _address(local), self._home.counters.connections_accepted + 1
+        )
         if not self._home.opened(self):
             log.warning("%s refused: too many connections are open", self._session.peer)
             stream.abort()

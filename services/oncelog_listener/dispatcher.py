@@ -40,6 +40,7 @@ class Dispatcher:
         that are no such request, and CloseConnection for a request that can only be refused by closing.
         """
         api_key, version, _ = prefix
+        session.request_count += 1
         route = ROUTES.get(api_key)
         if route is None:
             private = PRIVATE_CALLS.get(api_key)

@@ -1,10 +1,14 @@
-"""A TCP proxy that reads Kafka frames and can swallow a reply: the request took effect, and nobody hears of it."""
+"""A TCP proxy that reads Kafka frames. It can swallow a reply: the request took effect, and nobody hears of it. And it
+can hold a request: its client is cut off and connects again, and the request arrives whenever the test says."""
 
+import queue
 import socket
 import struct
 import threading
 
 PRODUCE, ADD_PARTITIONS_TO_TXN, END_TXN = 0, 24, 26
+HELD = "held"
+"""Among a connection's doomed correlation ids: its client is gone and a request of it is still on its way."""
 
 
 class CuttingProxy:
@@ -17,6 +21,9 @@ class CuttingProxy:
         self._lock = threading.Lock()
         self._cuts = {}
         self.swallowed = []
+        self._hold_next = None
+        self._held = queue.Queue()
+        self._replies_to_held = queue.Queue()
         self._sockets = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -34,6 +41,19 @@ class CuttingProxy:
         """Forward the next `times` requests with `api_key`, wait for each reply, and cut the connection instead."""
         with self._lock:
             self._cuts[api_key] = times
+
+    def hold_next_request(self, api_key):
+        """Keep the next request with `api_key`, and its connection to the server; cut its client off."""
+        with self._lock:
+            self._hold_next = api_key
+
+    def release_held(self, timeout_s):
+        """Let the held request arrive on its old connection; returns the server's reply, length included."""
+        server, frame = self._held.get(timeout=timeout_s)
+        assert _send(server, frame), "the server closed the connection of the held request"
+        reply = self._replies_to_held.get(timeout=timeout_s)
+        _shut(server)
+        return reply
 
     def _accept(self):
         while True:
@@ -63,6 +83,14 @@ class CuttingProxy:
                     self._cuts[api_key] -= 1
                     doomed.add(correlation_id)
                     self.swallowed.append(api_key)
+                is_held = self._hold_next == api_key
+                if is_held:
+                    self._hold_next = None
+            if is_held:
+                doomed.add(HELD)
+                self._held.put((server, frame))
+                _shut(client)
+                return
             if not _send(server, frame):
                 break
         _shut(client)
@@ -70,6 +98,9 @@ class CuttingProxy:
 
     def _forward_replies(self, server, client, doomed):
         for frame in _frames(server):
+            if HELD in doomed:
+                self._replies_to_held.put(frame)
+                continue
             if struct.unpack_from(">i", frame, 4)[0] in doomed or not _send(client, frame):
                 break
         _shut(server)

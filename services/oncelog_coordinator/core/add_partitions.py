@@ -14,6 +14,7 @@ from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Partition
 from oncelog.machine import Decision, Effect, Reply, SetTimer
 from oncelog_coordinator.core.completion import timer_name
+from oncelog_coordinator.core.stamp import is_delayed
 from oncelog_coordinator.core.txn_events import (
     AddPartitions,
     ErrorAnswer,
@@ -41,13 +42,16 @@ def decide(
     added = _absent(txn.partitions, event.partitions)
     if is_ongoing and not added:
         return _answer(event, ErrorCode.NONE, "partitions_present")
+    if is_delayed(txn.stamp, event.stamp) and not event.insists:
+        refused = ErrorAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, is_delayed=True)
+        return Decision((), (Reply(event.request_id, refused),), "delayed_add_refused")
     if (
         len(txn.partitions) + len(added) > 256
         and value_bytes_estimate((*txn.partitions, *added)) > record_bytes_max
     ):
         # Kafka's append fails with RecordTooLarge here, which a client sees as this code (facts 6).
         return _answer(event, ErrorCode.UNKNOWN_SERVER_ERROR, "too_many_partitions")
-    ongoing = txn.with_partitions(added, event.client_transaction_version, now)
+    ongoing = txn.with_partitions(added, event.client_transaction_version, now, event.stamp)
     effects: tuple[Effect, ...] = (Reply(event.request_id, ErrorAnswer(ErrorCode.NONE)),)
     if is_ongoing:
         return Decision((ongoing,), effects, "partitions_added")

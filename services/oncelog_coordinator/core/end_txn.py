@@ -1,6 +1,7 @@
 """EndTxn: the decision (facts 8.6 for TV1, 8.7 for TV2).
 
-TV1 keeps the epoch, so a repeated EndTxn looks like the first: the state alone tells which it is. TV2 bumps the epoch
+TV1 keeps the epoch, so a repeated EndTxn looks like the first: the state alone tells which it is, and once the next
+transaction is open only the connection does (`core.stamp`). TV2 bumps the epoch
 with every decision, so the epoch tells: a retry comes with the epoch before the bump. Its answer carries the identity
 that the producer continues with once the transaction is complete, which on an exhausted epoch is a new producer id at
 epoch 0.
@@ -17,6 +18,7 @@ from oncelog.ids import NO_PRODUCER_ID, PRODUCER_EPOCH_MAX, Millis, ProducerEpoc
 from oncelog.machine import Decision, Reply
 from oncelog_coordinator.core.completion import prepared_decision
 from oncelog_coordinator.core.markers import DecisionKey
+from oncelog_coordinator.core.stamp import is_delayed
 from oncelog_coordinator.core.txn_events import EndTxn, IdentityAnswer
 from oncelog_coordinator.core.txn_state import (
     EXHAUSTED_EPOCH,
@@ -77,6 +79,9 @@ def _decide_tv1(
         return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
     if txn.state is not TxnState.ONGOING:
         return _answer(event, REPEATED[txn.state, event.commit], "repeat_answered")
+    if is_delayed(txn.stamp, event.stamp) and not event.insists:
+        refused = IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, is_delayed=True)
+        return Decision((), (Reply(event.request_id, refused),), "delayed_end_refused")
     prepared = txn.prepared(
         _decided_state(event),
         txn.producer_epoch,
@@ -84,6 +89,7 @@ def _decide_tv1(
         NO_PRODUCER_ID,
         event.client_transaction_version,
         now,
+        event.stamp,
     )
     reply = Reply(event.request_id, IdentityAnswer(ErrorCode.NONE))
     return prepared_decision(prepared, key, reply, _label(event), now)

@@ -19,6 +19,7 @@ from oncelog.ids import (
     TransactionalId,
 )
 from oncelog_coordinator.core.markers import DecisionKey, MarkersDelivered
+from oncelog_coordinator.core.stamp import Stamp
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState
 
 
@@ -45,6 +46,8 @@ class AddPartitions:
     producer_epoch: ProducerEpoch
     partitions: tuple[Partition, ...]
     client_transaction_version: int = 0
+    stamp: Stamp | None = None
+    insists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class EndTxn:
     commit: bool
     client_transaction_version: int = 0
     new_producer_id: ProducerId | None = None
+    stamp: Stamp | None = None
+    insists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +144,8 @@ class ErrorAnswer:
 
     error_code: ErrorCode
     message: str = ""
+    is_delayed: bool = False
+    """The request came in on an older connection than the transaction's newest (`core.stamp`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +155,7 @@ class IdentityAnswer:
     error_code: ErrorCode
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+    is_delayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

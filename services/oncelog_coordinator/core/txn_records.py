@@ -23,6 +23,7 @@ from oncelog.ids import (
     ProducerId,
     TransactionalId,
 )
+from oncelog_coordinator.core.stamp import Stamp
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnRecord, TxnState, TxnTombstone
 
 TXN_RECORD_TYPE: Final = 0
@@ -30,13 +31,17 @@ TXN_RECORD_TYPE: Final = 0
 _TAG_PREVIOUS_PRODUCER_ID: Final = 0
 _TAG_NEXT_PRODUCER_ID: Final = 1
 _TAG_CLIENT_TRANSACTION_VERSION: Final = 2
+_TAG_STAMP: Final = 100
+"""Our own field, far above Kafka's: which connection changed the transaction last (ADR 0018). Kafka skips it."""
 
 _KEY: Final = struct.Struct(">hh")
 _HEAD: Final = struct.Struct(">hqhib")
 _TIMES: Final = struct.Struct(">qq")
 _TAGGED_ID: Final = struct.Struct(">BBq")
 _TAGGED_VERSION: Final = struct.Struct(">BBh")
+_TAGGED_STAMP: Final = struct.Struct(">BBqq")
 """Tag, size and value; tags and sizes are below 128, so each varint is a byte."""
+_STAMP: Final = struct.Struct(">qq")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
@@ -80,6 +85,9 @@ def encode_value(txn: TxnMetadata, version: int) -> bytes:
     if txn.client_transaction_version:
         version_of_client = txn.client_transaction_version
         tags += _TAGGED_VERSION.pack(_TAG_CLIENT_TRANSACTION_VERSION, 2, version_of_client)
+        tags[0] += 1
+    if txn.stamp is not None:
+        tags += _TAGGED_STAMP.pack(_TAG_STAMP, _STAMP.size, *txn.stamp)
         tags[0] += 1
     return bytes(out + tags)
 
@@ -126,6 +134,7 @@ def _decode_value(transactional_id: TransactionalId, value: bytes, version: int)
     previous = tags.get(_TAG_PREVIOUS_PRODUCER_ID)
     following = tags.get(_TAG_NEXT_PRODUCER_ID)
     client_version = tags.get(_TAG_CLIENT_TRANSACTION_VERSION)
+    stamp = tags.get(_TAG_STAMP)
     return TxnMetadata(
         transactional_id,
         ProducerId(producer_id),
@@ -138,6 +147,7 @@ def _decode_value(transactional_id: TransactionalId, value: bytes, version: int)
         ProducerId(_INT64.unpack(previous)[0]) if previous is not None else NO_PRODUCER_ID,
         ProducerId(_INT64.unpack(following)[0]) if following is not None else NO_PRODUCER_ID,
         _INT16.unpack(client_version)[0] if client_version is not None else 0,
+        stamp=Stamp(*_STAMP.unpack(stamp)) if stamp is not None else None,
     )
 
 

@@ -28,6 +28,7 @@ from oncelog.ids import (
     ProducerId,
     TransactionalId,
 )
+from oncelog_coordinator.core.stamp import Stamp, newest
 
 EXHAUSTED_EPOCH: Final = PRODUCER_EPOCH_MAX - 1
 """From here on a producer id must be replaced: the last epoch is kept for fencing (facts 10)."""
@@ -110,6 +111,8 @@ class TxnMetadata:
     """Decides how strictly leaders check the markers' epoch."""
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     """The epoch before the last bump: recognises a retry. Never persisted, so -1 after a replay."""
+    stamp: Stamp | None = None
+    """The newest connection that changed this transaction under TV1; a new epoch needs none (ADR 0018)."""
 
     @property
     def is_exhausted(self) -> bool:
@@ -149,7 +152,11 @@ class TxnMetadata:
         )
 
     def with_partitions(
-        self, added: tuple[Partition, ...], client_transaction_version: int, now: Millis
+        self,
+        added: tuple[Partition, ...],
+        client_transaction_version: int,
+        now: Millis,
+        stamp: Stamp | None = None,
     ) -> "TxnMetadata":
         """Ongoing with these partitions as well; the first ones start the transaction."""
         is_new = self.state is not TxnState.ONGOING
@@ -166,6 +173,7 @@ class TxnMetadata:
             self.next_producer_id,
             client_transaction_version,
             self.last_producer_epoch,
+            newest(self.stamp, stamp),
         )
 
     def prepared(
@@ -176,6 +184,7 @@ class TxnMetadata:
         next_producer_id: ProducerId,
         transaction_version: int,
         now: Millis,
+        stamp: Stamp | None = None,
     ) -> "TxnMetadata":
         """The decision. An abort without a transaction (TV2) starts now; completion requires a start."""
         return TxnMetadata(
@@ -191,6 +200,7 @@ class TxnMetadata:
             next_producer_id,
             transaction_version,
             last_producer_epoch,
+            newest(self.stamp, stamp) if producer_epoch == self.producer_epoch else None,
         )
 
     def completed(self, now: Millis) -> "TxnMetadata":
@@ -211,6 +221,7 @@ class TxnMetadata:
             NO_PRODUCER_ID,
             self.client_transaction_version,
             self.last_producer_epoch,
+            self.stamp,
         )
 
 

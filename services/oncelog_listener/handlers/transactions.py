@@ -65,6 +65,7 @@ async def init_producer_id(call: Call) -> Any:
                     transaction_timeout_ms=milliseconds(request.transaction_timeout),
                     producer_id=producer_id,
                     producer_epoch=producer_epoch,
+                    stamp=call.stamp,
                 )
             )
         )
@@ -159,6 +160,7 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
                                 types_pb2.TopicPartition(topic=topic, partition=partition)
                                 for topic, partition in keys
                             ],
+                            stamp=call.stamp,
                         )
                     ]
                 )
@@ -192,6 +194,7 @@ async def end_txn(call: Call) -> Any:
                     committed=request.committed,
                     # The request's version says which protocol the client speaks (facts 2.1).
                     client_transaction_version=_TV2 if call.version >= _TV2_END_FROM else 0,
+                    stamp=call.stamp,
                 )
             )
         )

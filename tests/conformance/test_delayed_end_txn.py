@@ -1,0 +1,100 @@
+"""An EndTxn that is held up on an old connection must not end its producer's next transaction (ADR 0018).
+
+The old transaction protocol (TV1) keeps the epoch from one transaction to the next, so the late request looks like the
+new transaction's own. With the check off this is what happens, as in Kafka; with it on the request is told to come
+again, which nobody reads. The producers are unmodified; a proxy holds the request, cuts the client off, and lets the
+request arrive in the middle of the next transaction.
+"""
+
+import struct
+
+import pytest
+from tests.conformance.cutting_proxy import ADD_PARTITIONS_TO_TXN, END_TXN, CuttingProxy
+from tests.conformance.kafka_clients import Aiokafka, Confluent, KafkaPython
+
+from oncelog_server.demo.processes import OncelogServer
+
+ARRIVES_WITHIN_S = 60
+CONCURRENT_TRANSACTIONS = 51
+TV1_CLIENTS = [Confluent, Aiokafka, KafkaPython]
+PROTECTED = {"ONCELOG_COORDINATOR_STAMP_CHECK_ENABLED": "true"}
+UNPROTECTED = {"ONCELOG_COORDINATOR_STAMP_CHECK_ENABLED": "false"}
+
+
+@pytest.fixture(scope="module")
+def proxy():
+    with CuttingProxy() as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=[PROTECTED, UNPROTECTED], ids=["check-on", "check-off"])
+def server(request, tmp_path_factory, proxy):
+    environment = {
+        "ONCELOG_ADVERTISED_HOST": "127.0.0.1",
+        "ONCELOG_ADVERTISED_PORT": str(proxy.port),
+        **request.param,
+    }
+    data = tmp_path_factory.mktemp("oncelog") / "data"
+    with OncelogServer(data, environment=environment) as running:
+        proxy.target_port = int(running.bootstrap.rpartition(":")[2])
+        running.is_protected = request.param is PROTECTED
+        yield running
+
+
+def error_code(end_txn_reply):
+    """Of EndTxn v0 to v2 (correlation id, throttle time, error code) or v3 (tags after the correlation id)."""
+    body = end_txn_reply[8:]
+    return struct.unpack_from(">h", body, 4 if len(body) == 6 else 5)[0]
+
+
+@pytest.mark.parametrize("client", TV1_CLIENTS, ids=lambda client: client.name)
+def test_a_delayed_commit_does_not_commit_half_of_the_next_transaction(
+    client, server, proxy, topic, transactional_id, make_producer
+):
+    reader = Confluent()
+    producer = make_producer(
+        client(), transactional_id, bootstrap=f"127.0.0.1:{proxy.port}", timeout_ms=600_000
+    )
+    producer.begin()
+    producer.send(topic, b"first")
+    proxy.hold_next_request(END_TXN)
+    producer.commit()
+    producer.begin()
+    producer.send(topic, b"half")
+
+    code = error_code(proxy.release_held(ARRIVES_WITHIN_S))
+
+    def committed():
+        return [record.value for record in reader.read(server.bootstrap, topic, until=b"half")]
+
+    if not server.is_protected:
+        assert code == 0, "the hazard: the old EndTxn is taken for the new transaction's"
+        assert committed() == [b"first", b"half"], "half of a transaction became visible"
+        return
+    assert code == CONCURRENT_TRANSACTIONS
+    producer.send(topic, b"other half")
+    producer.abort()
+    producer.begin()
+    producer.send(topic, b"last")
+    producer.commit()
+    assert [record.value for record in reader.read(server.bootstrap, topic, until=b"last")] == [
+        b"first",
+        b"last",
+    ]
+
+
+@pytest.mark.parametrize("client", TV1_CLIENTS, ids=lambda client: client.name)
+def test_a_client_that_reconnects_within_a_transaction_is_not_refused(
+    client, server, proxy, new_topic, transactional_id, make_producer
+):
+    topics = new_topic(), new_topic()
+    producer = make_producer(client(), transactional_id, bootstrap=f"127.0.0.1:{proxy.port}")
+    producer.begin()
+    producer.send(topics[0], b"before")
+    proxy.swallow_next_reply(ADD_PARTITIONS_TO_TXN)
+    producer.send(topics[1], b"after")
+    proxy.swallow_next_reply(END_TXN)
+    producer.commit()
+    for topic, value in zip(topics, (b"before", b"after"), strict=True):
+        records = Confluent().read(server.bootstrap, topic, until=value)
+        assert [record.value for record in records] == [value]

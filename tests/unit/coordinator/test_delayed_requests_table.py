@@ -1,0 +1,136 @@
+"""A TV1 request of an older connection changes nothing, unless its client insists (ADR 0018)."""
+
+import pytest
+from tests.unit.coordinator.txn_rows import (
+    COMPLETE_COMMIT,
+    EMPTY,
+    NEW_PID,
+    NOW,
+    ONGOING,
+    ORDERS_0,
+    ORDERS_1,
+    PID,
+    PREPARE_COMMIT,
+    Step,
+    machine_with,
+    stored,
+)
+
+from oncelog.api.v1 import coordinator_pb2, types_pb2
+from oncelog_coordinator.core.stamp import Stamp, is_delayed, newest
+from oncelog_coordinator.core.txn_events import AddPartitions, EndTxn, InitProducerId, TxnTimedOut
+from oncelog_coordinator.request_stamps import REFUSED_MAX, RequestStamps
+
+OLD, NEW, ELSEWHERE = Stamp(5, 1), Stamp(5, 2), Stamp(6, 1)
+
+
+def end(machine, stamp, *, commit=True, insists=False):
+    return Step(machine, EndTxn(1, "pay", PID, 5, commit, stamp=stamp, insists=insists))
+
+
+def add(machine, stamp, partition=ORDERS_0, *, insists=False):
+    return Step(machine, AddPartitions(1, "pay", PID, 5, (partition,), 0, stamp, insists))
+
+
+@pytest.mark.parametrize(
+    ("known", "asked", "delayed"),
+    [
+        (NEW, OLD, True),
+        (NEW, NEW, False),
+        (OLD, NEW, False),
+        (ELSEWHERE, OLD, False),
+        (None, OLD, False),
+        (NEW, None, False),
+    ],
+)
+def test_only_an_older_connection_of_the_same_listener_start_is_delayed(known, asked, delayed):
+    assert is_delayed(known, asked) is delayed
+
+
+@pytest.mark.parametrize(
+    ("known", "asked", "kept"),
+    [
+        (NEW, OLD, NEW),
+        (OLD, NEW, NEW),
+        (NEW, None, NEW),
+        (None, OLD, OLD),
+        (NEW, ELSEWHERE, ELSEWHERE),
+        (None, None, None),
+    ],
+)
+def test_the_newest_connection_is_kept(known, asked, kept):
+    assert newest(known, asked) == kept
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_delayed_end_does_not_end_the_next_transaction(commit):
+    machine = machine_with(stored(ONGOING, stamp=NEW))
+    refused = end(machine, OLD, commit=commit)
+    assert (refused.code, refused.records, refused.label) == (51, (), "delayed_end_refused")
+    assert end(machine, NEW, commit=commit).code == 0
+
+
+def test_a_delayed_addition_starts_no_transaction():
+    machine = machine_with(stored(COMPLETE_COMMIT, stamp=NEW))
+    refused = add(machine, OLD)
+    assert (refused.code, refused.records, refused.label) == (51, (), "delayed_add_refused")
+
+
+def test_a_client_that_insists_is_let_through_and_the_newest_connection_stays():
+    machine = machine_with(stored(ONGOING, stamp=NEW))
+    (added,) = add(machine, OLD, ORDERS_1, insists=True).records
+    (prepared,) = end(machine, OLD, insists=True).records
+    assert (added.stamp, prepared.stamp) == (NEW, NEW)
+
+
+def test_a_client_that_reconnects_within_a_transaction_is_never_refused():
+    machine = machine_with(stored(EMPTY))
+    for partition, stamp in ((ORDERS_0, OLD), (ORDERS_1, NEW)):
+        assert add(machine, stamp, partition).code == 0
+    assert end(machine, Stamp(5, 3)).code == 0
+
+
+def test_repetitions_are_answered_on_any_connection():
+    present = machine_with(stored(ONGOING, stamp=NEW))
+    assert (add(present, OLD).code, add(present, OLD).records) == (0, ())
+    assert end(machine_with(stored(COMPLETE_COMMIT, stamp=NEW)), OLD).code == 0
+    assert end(machine_with(stored(PREPARE_COMMIT, stamp=NEW)), OLD).label == "repeat_answered"
+
+
+def test_a_new_epoch_begins_without_a_stamp():
+    initialised = Step(machine_with(stored(EMPTY, stamp=NEW)), InitProducerId(1, "pay", 60_000))
+    assert initialised.records[0].stamp is None
+    fenced = Step(
+        machine_with(stored(ONGOING, stamp=NEW)), TxnTimedOut("pay", 1, NEW_PID), now=NOW + 90_000
+    )
+    assert fenced.records[0].stamp is None
+
+
+def request(listener, connection, number):
+    stamp = types_pb2.RequestStamp(listener=listener, connection=connection, request=number)
+    return coordinator_pb2.EndTxnRequest(stamp=stamp)
+
+
+def test_only_a_later_request_of_the_refused_connection_insists():
+    stamps = RequestStamps(is_enabled=True)
+    first = stamps.of("pay", request(5, 1, 7))
+    assert first.marks == (OLD, False)
+    first.answered(is_delayed=True)
+    assert stamps.of("pay", request(5, 1, 7)).marks == (OLD, False)
+    assert stamps.of("pay", request(5, 3, 8)).marks == (Stamp(5, 3), False)
+    assert stamps.of("other", request(5, 1, 8)).marks == (OLD, False)
+    assert stamps.of("pay", request(5, 1, 8)).marks == (OLD, True)
+
+
+def test_refusals_that_are_remembered_are_bounded():
+    stamps = RequestStamps(is_enabled=True)
+    for number in range(REFUSED_MAX + 1):
+        stamps.of(f"id-{number}", request(5, 1, 1)).answered(is_delayed=True)
+    assert stamps.of("id-0", request(5, 1, 2)).marks == (OLD, False)
+    assert stamps.of(f"id-{REFUSED_MAX}", request(5, 1, 2)).marks == (OLD, True)
+
+
+def test_stamps_are_ignored_when_the_check_is_off_and_when_there_are_none():
+    assert RequestStamps(is_enabled=False).of("pay", request(5, 1, 7)).marks == (None, False)
+    plain = coordinator_pb2.EndTxnRequest()
+    assert RequestStamps(is_enabled=True).of("pay", plain).marks == (None, False)
