@@ -266,6 +266,7 @@ class PartitionLog:
     def roll(self, now: int) -> Segment:
         """Begin a new segment at the log's end."""
         self.segments[-1].index_largest_timestamp()
+        self.segments[-1].end_offset = self.log_end_offset
         return self._add_segment(now)
 
     def _add_segment(self, now: int) -> Segment:
@@ -326,7 +327,11 @@ class PartitionLog:
         except OSError as error:
             raise read_failed(self.directory, error) from error
         if not records:
-            # Offsets have no gaps: going on with the next segment would leave records out without a word.
+            if position < segment.size_bytes:
+                # Compaction took what lay between `fetch_offset` and `upper_offset`.
+                return LogSlice(b"", -1)
+            # Every segment ends with a batch, compacted or not: going on with the next one would leave records out
+            # without a word.
             raise segment.corrupt(position, f"offset {fetch_offset} is missing")
         if segment is self.segments[-1]:
             self._tail = (segment, next_offset, position + len(records))

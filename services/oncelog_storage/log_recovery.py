@@ -10,6 +10,7 @@
 
 import logging
 import os
+from itertools import pairwise
 from pathlib import Path
 
 from oncelog.errors import KafkaError
@@ -91,7 +92,10 @@ def _find_segments(log: PartitionLog) -> list[Segment]:
         # A checkpoint may finish an index just after retention took its segment away.
         if path.rpartition(".")[0] + LOG_SUFFIX not in log_paths:
             os.unlink(path)
-    return sorted(segments, key=lambda segment: segment.base_offset)
+    segments.sort(key=lambda segment: segment.base_offset)
+    for segment, following in pairwise(segments):
+        segment.end_offset = following.base_offset
+    return segments
 
 
 def _read_aborted_checks(directory: Path) -> dict[int, AbortedCheck]:
@@ -203,8 +207,12 @@ class _Recovery:
         if segment.rewind_indexes(start) and start > segment.base_offset:
             position, log.log_end_offset = segment.position_of(start)
             segment.read_first_timestamp()
+        end_offset = segment.end_offset
         try:
-            for batch_position, fields, view, at in segment.scan(position, log.log_end_offset):
+            for batch_position, fields, view, at in segment.scan(
+                position, log.log_end_offset, end_offset
+            ):
+                self._check_tail_gap(segment, batch_position, fields)
                 try:
                     self._replay_batch(segment, batch_position, fields, view, at, start)
                 except KafkaError as error:
@@ -212,9 +220,24 @@ class _Recovery:
         except CorruptSegment as error:
             self._cut(segment, error)
             return False
+        segment.end_offset = log.log_end_offset
         if segment is not log.segments[-1]:
             segment.index_largest_timestamp()
         return True
+
+    def _check_tail_gap(self, segment: Segment, position: int, fields: HeaderFields) -> None:
+        """Nothing follows the log's last batch that could tell a damaged base offset from a gap, so a gap there must
+        be one that compaction can have made.
+        """
+        log = self._log
+        is_last = position + fields[1] + LENGTH_PREFIX_BYTES == segment.size_bytes
+        if (
+            fields[0] > log.log_end_offset
+            and is_last
+            and segment is log.segments[-1]
+            and not log.config.is_compacted
+        ):
+            raise segment.corrupt(position, f"offset {fields[0]} follows {log.log_end_offset - 1}")
 
     def _replay_batch(
         self,
@@ -266,6 +289,7 @@ class _Recovery:
         # Aborted transactions behind the cut are gone too, and their index is about to shrink.
         (log.directory / CHECKS_FILE).unlink(missing_ok=True)
         segment.size_bytes = error.position
+        segment.end_offset = log.log_end_offset
         segment.truncate_to_size()
 
     def _drop_segments_after(self, index: int) -> None:

@@ -87,6 +87,8 @@ class Segment:
         self.size_bytes = size_bytes
         self.created_ms = created_ms
         self.first_timestamp = -1
+        self.end_offset = -1
+        """Behind the last batch, or where the next segment begins; -1 while a scan has not found it."""
         self.aborted_check = AbortedCheck()
         """What the last checkpoint says that the file of aborted transactions begins with."""
         self._stem = str(directory / file_stem(base_offset))
@@ -124,6 +126,7 @@ class Segment:
         interval_bytes: int,
     ) -> None:
         """Take a batch into the indexes: an entry whenever `interval_bytes` have gone by."""
+        self.end_offset = last_offset + 1
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
@@ -238,7 +241,7 @@ class Segment:
         indexes = _Indexes(OffsetIndex(self.base_offset), TimeIndex(self.base_offset), aborted)
         self._indexes = indexes
         self._bytes_since_entry = 0
-        for position, fields, _, _ in self.scan(0, self.base_offset):
+        for position, fields, _, _ in self.scan(0, self.base_offset, self.end_offset):
             self.index_batch(
                 position, fields[1] + LENGTH_PREFIX_BYTES, fields[0] + fields[6], fields[8], 4096
             )
@@ -327,10 +330,11 @@ class Segment:
     # Reading.
 
     def position_of(self, offset: int) -> tuple[int, int]:
-        """(where the batch with `offset` begins, its base offset), or (`size_bytes`, where the segment ends).
+        """(where the batch with `offset`, or the first behind it, begins; the lowest base offset it may have).
 
-        Reads headers only. An offset just behind a batch is found without looking at what follows, which after a crash
-        may be anything. An index that leads astray is built again from the log. Raises CorruptSegment.
+        (`size_bytes`, where the segment ends) when there is none. Reads headers only. An offset just behind a batch is
+        found without looking at what follows, which after a crash may be anything. An index that leads astray is built
+        again from the log. Raises CorruptSegment.
         """
         start = self._loaded().offset.lookup(offset)
         if start:
@@ -352,8 +356,10 @@ class Segment:
                 fields = HEADER.unpack_from(chunk, at)
                 if fields[1] < HEADER_BYTES - LENGTH_PREFIX_BYTES or fields[3] != MAGIC:
                     raise self.corrupt(position + at, "no record batch begins there")
-                if position + at == start and fields[0] > max(offset, self.base_offset):
+                if position + at == start and start and fields[0] > offset:
                     raise self.corrupt(start, f"offset {fields[0]} stands before {offset}")
+                if fields[0] > reached and not (position + at == start and start):
+                    self.check_gap(position + at, fields, self.end_offset)
                 if fields[0] + fields[6] >= offset:
                     return position + at, fields[0]
                 at += fields[1] + LENGTH_PREFIX_BYTES
@@ -370,8 +376,8 @@ class Segment:
     ) -> tuple[bytes, int]:
         """(whole batches from `position` that begin below `upper_offset`, offset behind the last).
 
-        The first must begin with `expected_offset`, as `position_of` has found. At least one batch if there is one,
-        even if it is larger than `bytes_max`. Raises CorruptSegment rather than serve a batch that fails its CRC.
+        The first must not begin below `expected_offset`, as `position_of` has found. At least one batch if there is
+        one, even if it is larger than `bytes_max`. Raises CorruptSegment rather than serve a batch that fails its CRC.
         """
         available = self.size_bytes - position
         if available <= 0:
@@ -389,16 +395,34 @@ class Segment:
                 if at and reason in CUT:
                     break
                 raise self.corrupt(position + at, reason)
+            if fields[0] > expected_offset:
+                self.check_gap(position + at, fields, self.end_offset)
             if fields[0] >= upper_offset:
                 break
             expected_offset = fields[0] + fields[6] + 1
             at += fields[1] + LENGTH_PREFIX_BYTES
         return (data if at == len(data) else data[:at]), (expected_offset if at else -1)
 
+    def check_gap(self, position: int, fields: HeaderFields, end_offset: int) -> None:
+        """Offsets are missing before this batch: compaction took them, or its base offset is damaged.
+
+        The CRC does not cover that field. A damaged one is too high here, so it meets the batch that follows, or the
+        segment's end. `end_offset` is -1 where that is not known. Raises CorruptSegment.
+        """
+        bound = end_offset
+        following = position + fields[1] + LENGTH_PREFIX_BYTES
+        if following + HEADER_BYTES <= self.size_bytes:
+            bound = HEADER.unpack(os.pread(self._descriptor(), HEADER_BYTES, following))[0]
+        if 0 <= bound <= fields[0] + fields[6]:
+            raise self.corrupt(position, f"offset {fields[0]} stands before offset {bound}")
+
     def scan(
-        self, position: int, expected_offset: int
+        self, position: int, expected_offset: int, end_offset: int
     ) -> Iterator[tuple[int, HeaderFields, memoryview, int]]:
-        """(position, header, buffer, place in buffer) of each batch from `position` on. Raises CorruptSegment."""
+        """(position, header, buffer, place in buffer) of each batch from `position` on. Raises CorruptSegment.
+
+        `end_offset` as in `check_gap`.
+        """
         descriptor = self._descriptor()
         chunk_bytes = _SCAN_BYTES
         while position < self.size_bytes:
@@ -409,6 +433,8 @@ class Segment:
                 fields, reason = whole_batch_at(view, at, expected_offset)
                 if reason:
                     break
+                if fields[0] > expected_offset:
+                    self.check_gap(position + at, fields, end_offset)
                 yield position + at, fields, view, at
                 expected_offset = fields[0] + fields[6] + 1
                 at += fields[1] + LENGTH_PREFIX_BYTES
@@ -426,7 +452,7 @@ class Segment:
     def find_timestamp(self, timestamp: int, offset_min: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record from `offset_min` on that is not older."""
         start = max(self._loaded().time.lookup(timestamp), offset_min)
-        for _, fields, view, at in self.scan(*self.position_of(start)):
+        for _, fields, view, at in self.scan(*self.position_of(start), self.end_offset):
             if fields[8] < timestamp or fields[0] + fields[6] < offset_min:
                 continue
             for record in decode_batch(view, at):

@@ -39,8 +39,8 @@ _MARKER_BODY: Final = struct.Struct(">hhBhi")
 def whole_batch_at(buffer: memoryview, at: int, expected_offset: int) -> tuple[HeaderFields, str]:
     """(header, "") of the whole, sound batch at `at`; (header, reason) where the bytes are none.
 
-    `expected_offset` is the base offset that must stand here, -1 if unknown: offsets have no gaps, and as the CRC does
-    not cover the base offset this is what tells a damaged one.
+    `expected_offset` is the lowest base offset that may stand here, -1 if unknown. The CRC does not cover the base
+    offset. In a compacted log it may be higher, and then the caller must look at what follows (`Segment.check_gap`).
     """
     if len(buffer) - at < HEADER_BYTES:
         return _NO_HEADER, CUT_HEADER
@@ -50,7 +50,7 @@ def whole_batch_at(buffer: memoryview, at: int, expected_offset: int) -> tuple[H
         return fields, f"batch length {fields[1]} is below a header's"
     if fields[3] != MAGIC:
         return fields, f"magic {fields[3]} is not {MAGIC}"
-    if fields[6] < 0 or (expected_offset >= 0 and fields[0] != expected_offset):
+    if fields[6] < 0 or (expected_offset >= 0 and fields[0] < expected_offset):
         return fields, f"offset {fields[0]} stands where {expected_offset} was expected"
     if at + size_bytes > len(buffer):
         return fields, CUT_BATCH

@@ -17,7 +17,6 @@ from crc32c import crc32c
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from oncelog.record.batch import (
-    DELETE_HORIZON,
     HEADER,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
@@ -60,7 +59,7 @@ def encode_batch(
     base_timestamp = max_timestamp = records[0].timestamp
     body = bytearray()
     for index, record in enumerate(records):
-        _append_record(body, record, index, record.timestamp - base_timestamp)
+        append_record(body, record, index, record.timestamp - base_timestamp)
         if record.timestamp > max_timestamp:
             max_timestamp = record.timestamp
     payload = compress(codec, bytes(body)) if codec else body
@@ -96,7 +95,6 @@ def decode_batch(buffer: Buffer, position: int = 0) -> Iterator[Record]:
     header = read_header(buffer, position)
     body = memoryview(buffer)[position + HEADER_BYTES : position + header.size_bytes]
     data: Buffer = decompress(header.codec, body) if header.codec else body
-    base_timestamp = header.base_timestamp if not header.attributes & DELETE_HORIZON else 0
     at = 0
     try:
         for _ in range(header.record_count):
@@ -104,7 +102,7 @@ def decode_batch(buffer: Buffer, position: int = 0) -> Iterator[Record]:
             end = at + length
             if length < 0 or end > len(data):
                 raise IndexError
-            record = _read_record(data, at, end, header.base_offset, base_timestamp)
+            record = _read_record(data, at, end, header.base_offset, header.base_timestamp)
             if header.attributes & 0x08:
                 record = Record(
                     record.key, record.value, header.max_timestamp, record.offset, record.headers
@@ -118,7 +116,8 @@ def decode_batch(buffer: Buffer, position: int = 0) -> Iterator[Record]:
         ) from error
 
 
-def _append_record(out: bytearray, record: Record, offset_delta: int, timestamp_delta: int) -> None:
+def append_record(out: bytearray, record: Record, offset_delta: int, timestamp_delta: int) -> None:
+    """Add the record's bytes; the deltas count from the batch's base offset and base timestamp."""
     key, value, headers = record.key, record.value, record.headers
     body = bytearray(_NO_ATTRIBUTES)
     body += _varint(timestamp_delta)

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.record.batch import (
-    DELETE_HORIZON,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     BatchHeader,
@@ -222,10 +221,7 @@ class _Slots:
 
 def _timestamps(group: Sequence[_Body], counts: Sequence[int], deltas: Int64s) -> Int64s:
     """Base plus delta, or the batch's maximum where the leader set the time."""
-    bases = [
-        0 if body.header.attributes & DELETE_HORIZON else body.header.base_timestamp
-        for body in group
-    ]
+    bases = [body.header.base_timestamp for body in group]
     timestamps: Int64s = np.repeat(np.array(bases, dtype=np.int64), counts) + deltas
     first = 0
     for body, count in zip(group, counts, strict=True):
