@@ -69,6 +69,11 @@ class CoordinatorSettings(BaseSettings):
         description="how long start waits for its shards and first producer ids; after that they "
         "go on loading while clients are told COORDINATOR_LOAD_IN_PROGRESS",
     )
+    redis_url: str = Field(
+        "",
+        description="where the live event feed goes, redis://host:6379/0; empty: there is none. "
+        "Nothing waits for it",
+    )
     story_steps_max: int = Field(
         256, ge=0, description="recent steps kept per shard for `story`; about 200 bytes each"
     )

@@ -19,6 +19,7 @@ from oncelog.machine import Decision
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import TRANSACTION, MetadataFollower
 from oncelog.runtime import Clock, Driver, DriverStopped
+from oncelog.telemetry.feed import EventFeed
 from oncelog_coordinator.core.markers import MarkersDelivered
 from oncelog_coordinator.core.shard_machine import ShardConfig, ShardEvent, ShardMachine
 from oncelog_coordinator.core.sink_events import JoinAttempt
@@ -30,6 +31,7 @@ from oncelog_coordinator.core.txn_events import (
     InitProducerId,
     TxnTimedOut,
 )
+from oncelog_coordinator.feed_events import publish_decision
 from oncelog_coordinator.marker_client import MarkerClient
 from oncelog_coordinator.producer_ids import ProducerIds
 from oncelog_coordinator.reigns import Life, Reign, Reigns, ShardUnavailable
@@ -47,14 +49,23 @@ RECORD_BYTES_SHARE: Final = 0.9
 class TransactionReign(Reign):
     """With the story of what was decided, and those who wait for a completion."""
 
-    def __init__(self, shard: int, coordinator_epoch: CoordinatorEpoch, steps_max: int) -> None:
+    def __init__(
+        self,
+        shard: int,
+        coordinator_epoch: CoordinatorEpoch,
+        steps_max: int,
+        feed: EventFeed | None = None,
+    ) -> None:
         super().__init__(shard, coordinator_epoch)
         self.story = Story(steps_max)
+        self._feed = feed
         self._completions: dict[str, asyncio.Future[None]] = {}
 
     def observe(self, event: Any, decision: Decision[Any], now: Millis) -> None:
         """The driver tells of each decision."""
         self.story.observe(event, decision, now)
+        if self._feed is not None:
+            publish_decision(self._feed, self.shard, self.coordinator_epoch, event, decision)
         if self._completions and isinstance(event, MarkersDelivered) and decision.records:
             completion = self._completions.pop(event.decision_key.name, None)
             if completion is not None and not completion.done():
@@ -81,11 +92,13 @@ class Shards(Reigns[TransactionReign]):
         producer_ids: ProducerIds,
         clock: Clock,
         settings: CoordinatorSettings,
+        feed: EventFeed | None = None,
     ) -> None:
         super().__init__(TRANSACTION, node_id, metadata, settings)
         self._directory = directory
         self._producer_ids = producer_ids
         self._clock = clock
+        self._feed = feed
         self._slots = asyncio.Semaphore(settings.deliveries_max)
 
     # ------------------------------------------------------------------------------------------------ calls
@@ -143,7 +156,8 @@ class Shards(Reigns[TransactionReign]):
     # ------------------------------------------------------------------------------------------------ lives
 
     def _new_reign(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> TransactionReign:
-        return TransactionReign(shard, coordinator_epoch, self._settings.story_steps_max)
+        steps_max = self._settings.story_steps_max
+        return TransactionReign(shard, coordinator_epoch, steps_max, self._feed)
 
     def _is_empty(self, driver: Driver) -> bool:
         assert isinstance(driver.machine, ShardMachine), driver.machine

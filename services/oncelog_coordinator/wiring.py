@@ -6,6 +6,7 @@ import logging
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime import Clock, SystemClock
+from oncelog.telemetry.feed import EventFeed, build_feed
 from oncelog_coordinator.producer_ids import ProducerIds
 from oncelog_coordinator.servicer import TransactionCoordinatorServicer
 from oncelog_coordinator.settings import CoordinatorSettings
@@ -23,15 +24,19 @@ class CoordinatorRole:
         shards: Shards,
         producer_ids: ProducerIds,
         settings: CoordinatorSettings,
+        feed: EventFeed | None = None,
     ) -> None:
         self.servicer = servicer
         self.shards = shards
         self._producer_ids = producer_ids
         self._settings = settings
+        self._feed = feed
 
     async def start(self) -> None:
         """Returns when shards and producer ids are ready, or after `start_timeout_ms`: then both go on in the
         background."""
+        if self._feed is not None:
+            self._feed.start()
         self.shards.start()
         try:
             async with asyncio.timeout(self._settings.start_timeout_ms / 1000):
@@ -46,6 +51,8 @@ class CoordinatorRole:
     async def stop(self) -> None:
         await self.shards.stop()
         await self._producer_ids.stop()
+        if self._feed is not None:
+            await self._feed.stop()
 
 
 def build_coordinator(
@@ -58,6 +65,7 @@ def build_coordinator(
     """The coordinator of this node. `metadata` must be followed by the caller; it need not have an image yet."""
     clock = clock or SystemClock()
     producer_ids = ProducerIds(node_id, metadata, directory)
-    shards = Shards(node_id, metadata, directory, producer_ids, clock, settings)
+    feed = build_feed(settings.redis_url, "coordinator", node_id)
+    shards = Shards(node_id, metadata, directory, producer_ids, clock, settings, feed)
     servicer = TransactionCoordinatorServicer(node_id, metadata, shards, producer_ids, settings)
-    return CoordinatorRole(servicer, shards, producer_ids, settings)
+    return CoordinatorRole(servicer, shards, producer_ids, settings, feed)

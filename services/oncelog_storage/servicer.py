@@ -11,6 +11,7 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
 from oncelog.record.batch import BatchHeader, read_single_batch
 from oncelog.runtime import Clock
+from oncelog.telemetry.feed import EventFeed
 from oncelog_storage import offsets
 from oncelog_storage.core.producer_state import ProducerEntry
 from oncelog_storage.fetch import FetchHandler
@@ -28,11 +29,13 @@ class StorageServicer:
         produce: ProduceHandler,
         fetch: FetchHandler,
         clock: Clock,
+        feed: EventFeed | None = None,
     ) -> None:
         self._hosted = hosted
         self._produce = produce
         self._fetch = fetch
         self._clock = clock
+        self._feed = feed
 
     async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
         return await self._produce.produce(request)
@@ -147,8 +150,19 @@ class StorageServicer:
             for _, answer in group:
                 refuse(answer, error)
             return
-        for (_, answer), code in zip(group, codes, strict=True):
+        for (wanted, answer), code in zip(group, codes, strict=True):
             answer.error_code = code
+            if self._feed is not None:
+                self._feed.publish(
+                    "marker",
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    producer_id=wanted.producer_id,
+                    producer_epoch=wanted.producer_epoch,
+                    outcome="commit" if wanted.is_commit else "abort",
+                    coordinator_epoch=wanted.coordinator_epoch,
+                    error_code=int(code),
+                )
 
     async def DescribeProducers(
         self, request: pb.DescribeProducersRequest, context: Any

@@ -75,6 +75,10 @@ class StorageSettings(BaseSettings):
         ge=0,
         description="Fetches that may wait for data at once; one more is answered at once with what there is.",
     )
+    redis_url: str = Field(
+        default="",
+        description="Where the live event feed goes, redis://host:6379/0; empty: there is none.",
+    )
     open_files_max: int = Field(
         default=512,
         ge=16,

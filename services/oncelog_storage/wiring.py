@@ -9,6 +9,7 @@ from oncelog.record.check import warm_up
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime import Clock, SystemClock
+from oncelog.telemetry.feed import build_feed
 from oncelog_storage.fetch import FetchHandler
 from oncelog_storage.files import OpenFiles
 from oncelog_storage.hosted import HostedPartitions
@@ -50,11 +51,13 @@ class StorageRole:
         verifier = Verifier(settings, metadata, directory)
         self._fetch = FetchHandler(settings, self._hosted)
         self._warm_up: asyncio.Task[None] | None = None
+        self._feed = build_feed(settings.redis_url, "storage", node_id)
         self.servicer = StorageServicer(
             self._hosted,
             ProduceHandler(settings, self._hosted, verifier, clock),
             self._fetch,
             clock,
+            self._feed,
         )
 
     async def start(self) -> None:
@@ -73,6 +76,8 @@ class StorageRole:
         self._hosted.image_changed(image, self._metadata.image)
         self._metadata.on_change(self._hosted.image_changed)
         self.maintenance.start()
+        if self._feed is not None:
+            self._feed.start()
         self._warm_up = asyncio.create_task(asyncio.to_thread(warm_up), name="storage warm-up")
         _log.info(
             "storage node %d serves %d partitions from %s%s",
@@ -88,6 +93,8 @@ class StorageRole:
         if self._warm_up is not None:
             await self._warm_up
         await self.maintenance.stop()
+        if self._feed is not None:
+            await self._feed.stop()
         self._hosted.close()
         self._log_directory.close()
 
