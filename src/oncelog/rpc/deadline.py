@@ -59,3 +59,41 @@ class _Started:
                     waits_for = call.send(sent)
         except StopIteration as done:
             return done.value
+
+
+class DeadlineTimer:
+    """One timer for many deadlines: armed for the earliest, whatever becomes of the call it was armed for.
+
+    When it fires, `sweep(now)` ends what is due and returns the earliest deadline that is left. Calls that end in time,
+    which is nearly all of them, cost no timer.
+    """
+
+    __slots__ = ("_armed_for", "_loop", "_sweep", "_timer")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sweep: Callable[[float], float | None]
+    ) -> None:
+        self._loop = loop
+        self._sweep = sweep
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_for = float("inf")
+
+    def add(self, deadline: float) -> None:
+        """`deadline` is a time of the loop's clock."""
+        if deadline < self._armed_for:
+            self.stop()
+            self._armed_for = deadline
+            self._timer = self._loop.call_at(deadline, self._fire)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._armed_for = float("inf")
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._armed_for = float("inf")
+        earliest = self._sweep(self._loop.time())
+        if earliest is not None:
+            self.add(earliest)

@@ -1,7 +1,47 @@
-"""What a caller of another process can see fail (ADR 0013)."""
+"""What both ends of a session between two processes agree on: its bounds, and what a caller can see fail (ADR 0013)."""
+
+from dataclasses import dataclass
 
 from oncelog.errors import OncelogError
 
 
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """The bounds of one session. Both ends hold them, so a caller waits where it is instead of filling its peer."""
+
+    calls_max: int = 512
+    """Calls in flight. A caller beyond them waits its turn; a server with twice as many stops reading."""
+
+    bytes_max: int = 64 * 1024 * 1024
+    """Bytes of requests in flight at the caller, of requests and unsent replies at the server."""
+
+    frame_bytes: int = 4 * 1024 * 1024
+    """A frame is closed at this size, so that a large reply does not hold up what is already there."""
+
+    message_bytes_max: int = 256 * 1024 * 1024
+    """One request or reply. A larger one fails its own call and nothing else."""
+
+    connect_timeout_ms: int = 3000
+    """For the connection and the answer of a process that accepts it."""
+
+    keepalive_ms: int = 5000
+    """Between two HTTP/2 pings on a quiet connection."""
+
+    keepalive_timeout_ms: int = 5000
+    """An unanswered ping breaks the connection: a frozen or unplugged host is noticed in the sum of the two."""
+
+    backoff_ms: int = 20
+    """Calls fail at once for about this long after a failed connection; doubled each time, with jitter."""
+
+    backoff_max_ms: int = 1000
+
+
 class PeerUnavailable(OncelogError):
-    """The other process could not be reached, went away, or refused to serve: the outcome of the call is unknown."""
+    """The other process could not be reached, went away, or refused to serve: the outcome of the call is unknown.
+
+    Unless `was_sent` is False: then the call surely had no effect, and may be sent to another process.
+    """
+
+    def __init__(self, message: str, *, was_sent: bool = True) -> None:
+        super().__init__(message)
+        self.was_sent = was_sent

@@ -1,0 +1,53 @@
+"""gRPC channels and servers as oncelog opens them: one place for their options."""
+
+from typing import Any
+
+import grpc.aio
+
+from oncelog.rpc.sessions import SessionLimits
+
+ChannelOptions = list[tuple[str, Any]]
+
+
+def open_channel(address: str, limits: SessionLimits) -> grpc.aio.Channel:
+    """A channel with a connection of its own, which is not made before the first call."""
+    return grpc.aio.insecure_channel(address, options=_client_options(limits))
+
+
+def _client_options(limits: SessionLimits) -> ChannelOptions:
+    return [
+        *_message_sizes(limits),
+        *_keepalive(limits),
+        # Channels to one address would otherwise share a connection and the backoff of its last failure.
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_http_proxy", 0),
+        # Repeating is the caller's business, who knows what is safe.
+        ("grpc.enable_retries", 0),
+        ("grpc.service_config_disable_resolution", 1),
+    ]
+
+
+def server_options(limits: SessionLimits) -> ChannelOptions:
+    return [
+        *_message_sizes(limits),
+        *_keepalive(limits),
+        # Two servers on one port would split the calls between them.
+        ("grpc.so_reuseport", 0),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", min(1000, limits.keepalive_ms // 2)),
+        ("grpc.http2.max_ping_strikes", 0),
+    ]
+
+
+def _message_sizes(limits: SessionLimits) -> ChannelOptions:
+    # A frame with a message of the greatest size has a few bytes around it.
+    room = limits.message_bytes_max + limits.frame_bytes
+    return [("grpc.max_receive_message_length", room), ("grpc.max_send_message_length", room)]
+
+
+def _keepalive(limits: SessionLimits) -> ChannelOptions:
+    return [
+        ("grpc.keepalive_time_ms", limits.keepalive_ms),
+        ("grpc.keepalive_timeout_ms", limits.keepalive_timeout_ms),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]

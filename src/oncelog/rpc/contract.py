@@ -1,0 +1,81 @@
+"""The services of `proto/` as data: what a process can serve, and what can be called on it.
+
+Read from the descriptors that the generated messages carry, so it needs no gRPC and never disagrees with the contract.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
+
+from oncelog.api.v1 import (
+    controller_pb2,
+    coordinator_pb2,
+    groups_pb2,
+    marker_sender_pb2,
+    peer_pb2,
+    storage_pb2,
+)
+
+CONTROLLER = "Controller"
+STORAGE = "Storage"
+TRANSACTION_COORDINATOR = "TransactionCoordinator"
+GROUP_COORDINATOR = "GroupCoordinator"
+MARKER_SENDER = "MarkerSender"
+PEER = "Peer"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One method of a service."""
+
+    name: str
+    path: str
+    """As gRPC writes it: /oncelog.api.v1.Storage/Produce."""
+    request_from_string: Callable[[bytes], Any]
+    response_from_string: Callable[[bytes], Any]
+    takes_stream: bool
+    answers_stream: bool
+
+    @property
+    def is_unary(self) -> bool:
+        return not self.takes_stream and not self.answers_stream
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One service and its methods by name."""
+
+    full_name: str
+    methods: Mapping[str, Method]
+
+
+def _method(service: ServiceDescriptor, method: MethodDescriptor) -> Method:
+    request: Any = GetMessageClass(method.input_type)
+    response: Any = GetMessageClass(method.output_type)
+    return Method(
+        name=method.name,
+        path=f"/{service.full_name}/{method.name}",
+        request_from_string=request.FromString,
+        response_from_string=response.FromString,
+        takes_stream=method.client_streaming,
+        answers_stream=method.server_streaming,
+    )
+
+
+def _service(module: Any, name: str) -> Service:
+    described: ServiceDescriptor = module.DESCRIPTOR.services_by_name[name]
+    methods = {method.name: _method(described, method) for method in described.methods}
+    return Service(described.full_name, methods)
+
+
+SERVICES: Mapping[str, Service] = {
+    CONTROLLER: _service(controller_pb2, CONTROLLER),
+    STORAGE: _service(storage_pb2, STORAGE),
+    TRANSACTION_COORDINATOR: _service(coordinator_pb2, TRANSACTION_COORDINATOR),
+    GROUP_COORDINATOR: _service(groups_pb2, GROUP_COORDINATOR),
+    MARKER_SENDER: _service(marker_sender_pb2, MARKER_SENDER),
+    PEER: _service(peer_pb2, PEER),
+}

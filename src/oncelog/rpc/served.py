@@ -1,0 +1,115 @@
+"""What a process serves: from a method's path to the servicer that answers it, and from its exceptions to a status.
+
+Sessions and plain gRPC calls both go through here, so both see the same answers and the same errors.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from grpc import StatusCode
+
+from oncelog.errors import OncelogError
+from oncelog.rpc.contract import SERVICES, Method
+from oncelog.rpc.sessions import PeerUnavailable
+
+logger = logging.getLogger(__name__)
+
+_METHODS = {
+    method.path: (name, method)
+    for name, service in SERVICES.items()
+    for method in service.methods.values()
+}
+
+
+class CallRefused(Exception):
+    """The call ends with this status instead of an answer."""
+
+    def __init__(self, code: StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A method with the function of the servicer that answers it: `answer(request, context)`."""
+
+    method: Method
+    answer: Callable[..., Any]
+
+    async def call(self, request: bytes) -> bytes:
+        """The serialized response. Raises CallRefused for whatever goes wrong."""
+        try:
+            message = self.method.request_from_string(request)
+        except ValueError:
+            raise CallRefused(
+                StatusCode.INVALID_ARGUMENT, f"{self.method.path}: the request cannot be read"
+            ) from None
+        response = await self.called(self.answer(message, None))
+        encoded: bytes = response.SerializeToString()
+        return encoded
+
+    async def called(self, answer: Awaitable[Any]) -> Any:
+        """What awaiting `answer` returns; its exceptions become a status that names the method."""
+        try:
+            return await answer
+        except StopAsyncIteration:
+            raise
+        except PeerUnavailable as error:
+            raise CallRefused(StatusCode.UNAVAILABLE, f"{self.method.path}: {error}") from error
+        except OncelogError as error:
+            # The caller sees the same words as on a direct call.
+            raise CallRefused(StatusCode.FAILED_PRECONDITION, str(error)) from error
+        except TimeoutError as error:
+            raise CallRefused(
+                StatusCode.DEADLINE_EXCEEDED, f"{self.method.path}: {error or 'a deadline passed'}"
+            ) from error
+        except Exception as error:  # A handler's bug must reach its caller as an answer.
+            logger.exception("%s failed", self.method.path)
+            raise CallRefused(
+                StatusCode.INTERNAL, f"{self.method.path}: {type(error).__name__}: {error}"
+            ) from error
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Nobody cancelled this call: what it waited for was dropped, as when a role stops.
+            raise CallRefused(
+                StatusCode.UNAVAILABLE, f"{self.method.path}: dropped by the process that served it"
+            ) from None
+
+
+class ServedMethods:
+    """Filled by `add` as roles start; a role that is not there yet is answered with UNAVAILABLE."""
+
+    def __init__(self) -> None:
+        self._served: dict[str, Served] = {}
+
+    def add(self, service_name: str, servicer: object) -> None:
+        """Serve what `servicer` has of a service: `STORAGE` and its like of `oncelog.rpc.contract`."""
+        for method in SERVICES[service_name].methods.values():
+            answer = getattr(servicer, method.name, None)
+            if answer is not None:
+                self._served[method.path] = Served(method, answer)
+
+    def remove(self, service_name: str) -> None:
+        """Answer UNAVAILABLE from now on; what is in flight goes on."""
+        for method in SERVICES[service_name].methods.values():
+            self._served.pop(method.path, None)
+
+    def find(self, path: str) -> Served:
+        """Raises CallRefused for a method that is not served: nothing was done."""
+        served = self._served.get(path)
+        if served is not None:
+            return served
+        known = _METHODS.get(path)
+        if known is None:
+            raise CallRefused(
+                StatusCode.UNIMPLEMENTED, f"{path}: there is no such method in this version"
+            )
+        raise CallRefused(
+            StatusCode.UNAVAILABLE, f"{path}: this node does not serve {known[0]} at the moment"
+        )

@@ -1,0 +1,156 @@
+"""The gRPC server of a process: its services as plain gRPC, `Peer` for sessions, health and reflection.
+
+    server = RpcServer("0.0.0.0", 9090, limits)
+    server.served.add(STORAGE, storage.servicer)
+    await server.start()
+    await server.set_ready(True)
+
+Everything that travels over sessions can also be called with grpcurl or from another language.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from oncelog.api.v1.peer_pb2 import SessionFrame
+from oncelog.errors import OncelogError
+from oncelog.rpc.channel import server_options
+from oncelog.rpc.contract import PEER, SERVICES
+from oncelog.rpc.served import CallRefused, Served, ServedMethods
+from oncelog.rpc.session_server import PeerServicer
+from oncelog.rpc.sessions import SessionLimits
+
+DRAIN_TIMEOUT_S = 5.0
+_SESSION_PATH = SERVICES[PEER].methods["Session"].path
+
+
+class RpcServer:
+    """`start` binds, `stop` lets calls in flight finish. `served` may be filled before and after."""
+
+    def __init__(self, host: str, port: int, limits: SessionLimits) -> None:
+        self._host = host
+        self._asked_port = port
+        self._limits = limits
+        self.served = ServedMethods()
+        self._peer = PeerServicer(self.served, limits)
+        self._health = health.aio.HealthServicer()
+        self._server: grpc.aio.Server | None = None
+        self.port = port
+
+    async def start(self) -> None:
+        """Raises OncelogError when the address cannot be had."""
+        server = grpc.aio.server(options=server_options(self._limits))
+        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        server.add_generic_rpc_handlers((_ContractHandler(self.served, self._peer),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        names = [service.full_name for service in SERVICES.values()]
+        names += [health.SERVICE_NAME, reflection.SERVICE_NAME]
+        reflection.enable_server_reflection(names, server)
+        address = f"{f'[{self._host}]' if ':' in self._host else self._host}:{self._asked_port}"
+        try:
+            self.port = server.add_insecure_port(address)
+        except RuntimeError as error:
+            await server.stop(None)
+            raise OncelogError(
+                f"cannot listen on {address} for calls of other nodes: the address is in use or not of this host; "
+                "choose another with ONCELOG_NODE_HOST and ONCELOG_NODE_PORT"
+            ) from error
+        await server.start()
+        self._server = server
+
+    async def stop(self, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
+        """Take no more calls, finish those in flight within `timeout_s`, close every connection."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        await self._peer.drain(timeout_s)
+        await server.stop(0)
+
+    async def set_ready(self, is_ready: bool) -> None:
+        """What the health service says of the whole process; probes and load balancers ask it."""
+        status = health_pb2.HealthCheckResponse
+        await self._set_health(status.SERVING if is_ready else status.NOT_SERVING)
+
+    async def _set_health(self, status: Any) -> None:
+        await self._health.set("", status)
+
+
+class _ContractHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Finds the servicer's method when a call comes, so roles may be added while the server runs."""
+
+    def __init__(self, served: ServedMethods, peer: PeerServicer) -> None:
+        self._served = served
+        self._session = grpc.stream_stream_rpc_method_handler(
+            peer.Session,
+            request_deserializer=SessionFrame.FromString,
+            response_serializer=SessionFrame.SerializeToString,
+        )
+
+    def service(self, handler_call_details: Any) -> Any:
+        path = handler_call_details.method
+        if path == _SESSION_PATH:
+            return self._session
+        try:
+            return _handler(self._served.find(path))
+        except CallRefused as refused:
+            if refused.code is grpc.StatusCode.UNIMPLEMENTED:
+                return None
+            return _refusing(refused)
+
+
+def _handler(served: Served) -> Any:
+    """Unary calls go through the same code as those of a session; streams are the servicer's own generators."""
+    method = served.method
+    if method.is_unary:
+
+        async def answer(request: bytes, context: Any) -> bytes:
+            try:
+                return await served.call(request)
+            except CallRefused as refused:
+                await context.abort(refused.code, refused.message)
+                raise
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+    async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
+        answers = aiter(served.answer(request, context))
+        try:
+            while True:
+                try:
+                    response = await served.called(anext(answers))
+                except StopAsyncIteration:
+                    return
+                yield response
+        except CallRefused as refused:
+            await context.abort(refused.code, refused.message)
+        finally:
+            close = getattr(answers, "aclose", None)
+            if close is not None:
+                await close()
+
+    kind = (
+        grpc.stream_stream_rpc_method_handler
+        if method.takes_stream
+        else grpc.unary_stream_rpc_method_handler
+    )
+    return kind(
+        stream,
+        request_deserializer=method.request_from_string,
+        response_serializer=_serialized,
+    )
+
+
+def _serialized(message: Any) -> Any:
+    return message.SerializeToString()
+
+
+def _refusing(refused: CallRefused) -> Any:
+    async def refuse(request: bytes, context: Any) -> None:
+        await context.abort(refused.code, refused.message)
+
+    return grpc.unary_unary_rpc_method_handler(refuse)

@@ -1,0 +1,332 @@
+"""The calling end of sessions: stubs that look like gRPC's, many calls on one stream (ADR 0013).
+
+    session = PeerSession("10.0.0.7:9090", limits)
+    storage = SessionStub(session, STORAGE)
+    response = await storage.Produce(request, timeout=1.0)
+
+The stream is opened by the first call. When it breaks, every call on it fails at once with PeerUnavailable, and after a
+jittered pause the next call opens another. Calls of one turn of the loop leave in one frame.
+"""
+
+import asyncio
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from oncelog.api.v1.peer_pb2 import SessionFrame, SessionReply
+from oncelog.errors import OncelogError
+from oncelog.rpc.channel import open_channel
+from oncelog.rpc.contract import PEER, SERVICES, Method
+from oncelog.rpc.deadline import DeadlineTimer
+from oncelog.rpc.sessions import PeerUnavailable, SessionLimits
+
+_SESSION_PATH = SERVICES[PEER].methods["Session"].path
+_CODE_OF = {code.value[0]: code for code in grpc.StatusCode}
+_NEVER = float("inf")
+
+
+class SessionStub:
+    """Stands in for a generated gRPC stub of one service: its unary methods, called over a session."""
+
+    def __init__(self, session: "PeerSession", service_name: str) -> None:
+        self._session = session
+        self._methods = SERVICES[service_name].methods
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        """A method that was not called before; from then on it is an attribute."""
+        method = None if name.startswith("_") else self._methods.get(name)
+        if method is None or not method.is_unary:
+            raise AttributeError(name)
+        call = self.__dict__[name] = _session_call(self._session, method)
+        return call
+
+
+def _session_call(
+    session: "PeerSession", method: Method
+) -> Callable[..., Coroutine[Any, Any, Any]]:
+    path, read = method.path, method.response_from_string
+
+    async def call(request: Any, timeout: float | None = None) -> Any:
+        return read(await session.call(path, request.SerializeToString, timeout))
+
+    return call
+
+
+class PeerSession:
+    """At most one stream to one address at a time. `close` it when the address is not needed any more."""
+
+    def __init__(self, address: str, limits: SessionLimits) -> None:
+        self.address = address
+        self._limits = limits
+        self._stream: _Stream | None = None
+        self._failures = 0
+        self._retry_at = 0.0
+        self._last_error = ""
+        self._is_closed = False
+
+    async def call(
+        self, path: str, serialize: Callable[[], bytes], timeout_s: float | None
+    ) -> bytes:
+        """The serialized response. Raises PeerUnavailable, TimeoutError, and OncelogError as the servicer raised it.
+
+        `serialize` gives the request when its turn has come: what waits takes no memory twice.
+        """
+        stream = self._stream
+        if stream is None or stream.is_over:
+            stream = self._open()
+        return await stream.call(path, serialize, timeout_s)
+
+    async def close(self) -> None:
+        """Fail what is in flight and end the stream."""
+        self._is_closed = True
+        if self._stream is not None:
+            await self._stream.close()
+
+    def _open(self) -> "_Stream":
+        if self._is_closed:
+            raise PeerUnavailable(f"{self.address}: this session is closed", was_sent=False)
+        if asyncio.get_running_loop().time() < self._retry_at:
+            raise PeerUnavailable(f"{self.address}: {self._last_error}", was_sent=False)
+        self._stream = _Stream(self.address, self._limits, self._opened, self._broke)
+        return self._stream
+
+    def _opened(self) -> None:
+        self._failures = 0
+
+    def _broke(self, reason: str) -> None:
+        limits = self._limits
+        pause_ms = min(limits.backoff_max_ms, limits.backoff_ms * 2 ** min(self._failures, 16))
+        pause_s = random.uniform(0.5, 1.0) * pause_ms / 1000
+        self._retry_at = asyncio.get_running_loop().time() + pause_s
+        self._failures += 1
+        self._last_error = reason
+
+
+class _Call:
+    """One call, waiting for its turn or for its reply."""
+
+    __slots__ = ("bytes_sent", "deadline", "path", "reply", "serialize", "was_sent")
+
+    def __init__(
+        self,
+        path: str,
+        serialize: Callable[[], bytes],
+        reply: "asyncio.Future[bytes]",
+        deadline: float,
+    ) -> None:
+        self.path = path
+        self.serialize = serialize
+        self.reply = reply
+        self.deadline = deadline
+        self.was_sent = False
+        self.bytes_sent = 0
+
+
+class _Stream:
+    """One stream from its opening to its end; the calls on it share its fate."""
+
+    def __init__(
+        self,
+        address: str,
+        limits: SessionLimits,
+        on_open: Callable[[], None],
+        on_end: Callable[[str], None],
+    ) -> None:
+        self._address = address
+        self._limits = limits
+        self._on_open = on_open
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._calls: dict[int, _Call] = {}
+        self._queue: OrderedDict[int, _Call] = OrderedDict()
+        self._sent_count = 0
+        self._sent_bytes = 0
+        self._last_id = 0
+        self._cancelled: list[int] = []
+        self._has_work = asyncio.Event()
+        self._deadlines = DeadlineTimer(self._loop, self._end_late)
+        self.is_over = False
+        self._task = asyncio.create_task(self._run(), name=f"session to {address}")
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.wait((self._task,))
+
+    # -------------------------------------------------------------------------------------------------- calls
+
+    async def call(
+        self, path: str, serialize: Callable[[], bytes], timeout_s: float | None
+    ) -> bytes:
+        deadline = _NEVER
+        if timeout_s is not None:
+            deadline = self._loop.time() + timeout_s
+            self._deadlines.add(deadline)
+        self._last_id = call_id = self._last_id + 1
+        call = _Call(path, serialize, self._loop.create_future(), deadline)
+        self._calls[call_id] = self._queue[call_id] = call
+        self._has_work.set()
+        try:
+            return await call.reply
+        except asyncio.CancelledError:
+            self._give_up(call_id)
+            raise
+
+    def _give_up(self, call_id: int) -> None:
+        """Its caller waits no longer: tell the peer, if the peer has heard of it."""
+        call = self._take(call_id)
+        if call is not None and call.was_sent:
+            self._cancelled.append(call_id)
+            self._has_work.set()
+
+    def _take(self, call_id: int) -> _Call | None:
+        """The call, which is in flight no longer. Its place is free for the next in the queue."""
+        call = self._calls.pop(call_id, None)
+        if call is None:
+            return None
+        if call.was_sent:
+            self._sent_count -= 1
+            self._sent_bytes -= call.bytes_sent
+            if self._queue:
+                self._has_work.set()
+        else:
+            del self._queue[call_id]
+        return call
+
+    def _end_late(self, now: float) -> float | None:
+        earliest = _NEVER
+        for call_id, call in list(self._calls.items()):
+            if call.deadline <= now:
+                self._give_up(call_id)
+                if not call.reply.done():
+                    call.reply.set_exception(
+                        TimeoutError(f"{self._address}{call.path}: no answer in time")
+                    )
+            else:
+                earliest = min(earliest, call.deadline)
+        return None if earliest == _NEVER else earliest
+
+    # ------------------------------------------------------------------------------------------------- stream
+
+    async def _run(self) -> None:
+        reason = "this session is closed"
+        try:
+            reason = await self._open_and_serve()
+        finally:
+            self.is_over = True
+            self._deadlines.stop()
+            self._on_end(reason)
+            self._fail_all(reason)
+
+    async def _open_and_serve(self) -> str:
+        """Returns why the stream ended."""
+        channel = open_channel(self._address, self._limits)
+        try:
+            open_session = channel.stream_stream(
+                _SESSION_PATH,
+                request_serializer=SessionFrame.SerializeToString,
+                response_deserializer=SessionFrame.FromString,
+            )
+            stream: Any = open_session()
+            async with asyncio.timeout(self._limits.connect_timeout_ms / 1000):
+                await stream.wait_for_connection()
+            self._on_open()
+            writer = asyncio.create_task(self._write(stream))
+            try:
+                await self._read(stream)
+            finally:
+                writer.cancel()
+                stream.cancel()
+                await asyncio.wait((writer,))
+            return "the process ended the session"
+        except TimeoutError:
+            return f"no connection within {self._limits.connect_timeout_ms} ms"
+        except grpc.aio.AioRpcError as error:
+            return f"{error.code().name}: {error.details()}"
+        finally:
+            await channel.close()
+
+    def _fail_all(self, reason: str) -> None:
+        calls, self._calls = self._calls, {}
+        self._queue.clear()
+        for call in calls.values():
+            if not call.reply.done():
+                call.reply.set_exception(
+                    PeerUnavailable(f"{self._address}{call.path}: {reason}", was_sent=call.was_sent)
+                )
+
+    async def _write(self, stream: Any) -> None:
+        """Ends with the stream; the reader learns why."""
+        while True:
+            while not (self._cancelled or (self._queue and self._has_room())):
+                self._has_work.clear()
+                await self._has_work.wait()
+            frame = self._next_frame()
+            try:
+                await stream.write(frame)
+            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                return
+            del frame
+
+    def _has_room(self) -> bool:
+        limits = self._limits
+        return self._sent_count < limits.calls_max and self._sent_bytes < limits.bytes_max
+
+    def _next_frame(self) -> SessionFrame:
+        frame = SessionFrame(cancelled=self._cancelled)
+        self._cancelled.clear()
+        add = frame.calls.add
+        size = 0
+        now = self._loop.time()
+        while self._queue and size < self._limits.frame_bytes and self._has_room():
+            call_id, call = self._queue.popitem(last=False)
+            request = call.serialize()
+            call.was_sent = True
+            call.bytes_sent = len(request)
+            self._sent_count += 1
+            self._sent_bytes += len(request)
+            if len(request) > self._limits.message_bytes_max:
+                self._take(call_id)
+                call.reply.set_exception(self._too_large(call.path, len(request)))
+                continue
+            size += len(request)
+            timeout_ms = 0
+            if call.deadline != _NEVER:
+                timeout_ms = max(1, int((call.deadline - now) * 1000))
+            add(call_id=call_id, method=call.path, request=request, timeout_ms=timeout_ms)
+        return frame
+
+    def _too_large(self, path: str, length: int) -> OncelogError:
+        return OncelogError(
+            f"{path}: the request has {length} bytes, more than {self._limits.message_bytes_max}; split it"
+        )
+
+    async def _read(self, stream: Any) -> None:
+        while True:
+            frame = await stream.read()
+            if frame is grpc.aio.EOF:
+                return
+            for reply in frame.replies:
+                call = self._take(reply.call_id)
+                if call is None or call.reply.done():
+                    continue
+                if reply.status:
+                    call.reply.set_exception(self._refusal(call.path, reply))
+                else:
+                    call.reply.set_result(reply.response)
+            # The next frame may be long in coming: this one's bytes must not wait for it.
+            del frame
+            reply = None
+
+    def _refusal(self, path: str, reply: SessionReply) -> Exception:
+        code = _CODE_OF.get(reply.status, grpc.StatusCode.UNKNOWN)
+        match code:
+            case grpc.StatusCode.FAILED_PRECONDITION:
+                return OncelogError(reply.message)
+            case grpc.StatusCode.DEADLINE_EXCEEDED:
+                return TimeoutError(f"{self._address}{path}: {reply.message}")
+            case _:
+                return PeerUnavailable(f"{self._address}: {code.name}: {reply.message}")

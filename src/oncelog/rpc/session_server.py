@@ -1,0 +1,260 @@
+"""The serving end of sessions: calls come in frames, run as tasks, and their replies leave in frames (ADR 0013).
+
+Whatever is ready in one turn of the loop leaves together, so load makes frames larger and not more frequent. A session
+that holds too many calls or bytes is not read from until some are done: HTTP/2 flow control then holds up the caller.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from typing import Any
+
+import grpc.aio
+from grpc import StatusCode
+
+from oncelog.api.v1.peer_pb2 import SessionCall, SessionFrame
+from oncelog.rpc.deadline import DeadlineTimer
+from oncelog.rpc.served import CallRefused, Served, ServedMethods
+from oncelog.rpc.sessions import SessionLimits
+
+logger = logging.getLogger(__name__)
+
+REPLY_OVERHEAD_BYTES = 64
+"""What an unsent reply is counted with besides its content, so that many empty ones are bounded too."""
+
+LATE = (StatusCode.DEADLINE_EXCEEDED.value[0], "the caller's deadline passed")
+
+
+class PeerServicer:
+    """The `Peer` service: every session of this process. `drain` before the server stops."""
+
+    def __init__(self, served: ServedMethods, limits: SessionLimits) -> None:
+        self._served = served
+        self._limits = limits
+        self._sessions: set[ServerSession] = set()
+
+    @property
+    def calls_in_flight(self) -> int:
+        return sum(session.calls_in_flight for session in self._sessions)
+
+    async def Session(self, requests: Any, context: Any) -> None:
+        session = ServerSession(self._served, self._limits, context)
+        self._sessions.add(session)
+        try:
+            # Tells the caller that somebody is here, before it entrusts a call to the stream.
+            await context.send_initial_metadata(())
+            await session.run()
+        finally:
+            self._sessions.discard(session)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Accept no more calls, finish those in flight, and end every session; cut them off after `timeout_s`."""
+        sessions = list(self._sessions)
+        for session in sessions:
+            session.drain()
+        try:
+            async with asyncio.timeout(timeout_s):
+                for session in sessions:
+                    await session.ended.wait()
+        except TimeoutError:
+            logger.warning("sessions still had calls in flight after %.1f s", timeout_s)
+
+
+class _Call:
+    """One call in flight."""
+
+    __slots__ = ("bytes_held", "deadline", "has_begun", "is_late", "task")
+
+    def __init__(self, bytes_held: int, deadline: float | None) -> None:
+        self.bytes_held = bytes_held
+        self.deadline = deadline
+        self.has_begun = False
+        self.is_late = False
+        self.task: asyncio.Task[None] | None = None
+
+
+class ServerSession:
+    """One stream from one process."""
+
+    def __init__(self, served: ServedMethods, limits: SessionLimits, context: Any) -> None:
+        self._served = served
+        self._context = context
+        self._frame_bytes = limits.frame_bytes
+        self._message_bytes_max = limits.message_bytes_max
+        # Twice what a caller of the same limits may have in flight: it never stops there, others do.
+        self._calls_max = 2 * limits.calls_max
+        self._bytes_max = 2 * limits.bytes_max
+        self._calls: dict[int, _Call] = {}
+        self._bytes_held = 0
+        self._outbox: deque[tuple[int, bytes, int, str]] = deque()
+        self._has_replies = asyncio.Event()
+        self._was_freed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._deadlines = DeadlineTimer(self._loop, self._end_late)
+        self._reader: asyncio.Task[None] | None = None
+        self._is_draining = False
+        self.ended = asyncio.Event()
+
+    @property
+    def calls_in_flight(self) -> int:
+        return len(self._calls)
+
+    async def run(self) -> None:
+        """Until the caller ends the stream, it breaks, or the session is drained."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                writer = group.create_task(self._write())
+                self._reader = group.create_task(self._read(group))
+                if self._is_draining:
+                    self._reader.cancel()
+                await asyncio.wait((self._reader, writer), return_when=asyncio.FIRST_COMPLETED)
+                if self._is_draining and not writer.done():
+                    await self._finish(writer)
+                writer.cancel()
+                self._reader.cancel()
+                for call_id in list(self._calls):
+                    self._cancel(call_id)
+        finally:
+            self._deadlines.stop()
+            self.ended.set()
+
+    def drain(self) -> None:
+        """Read no more; `run` returns when the last reply is written."""
+        self._is_draining = True
+        if self._reader is not None:
+            self._reader.cancel()
+
+    async def _finish(self, writer: "asyncio.Task[None]") -> None:
+        writer.add_done_callback(lambda _: self._was_freed.set())
+        while (self._calls or self._bytes_held) and not writer.done():
+            self._was_freed.clear()
+            await self._was_freed.wait()
+
+    # ----------------------------------------------------------------------------------------------- requests
+
+    async def _read(self, group: asyncio.TaskGroup) -> None:
+        with contextlib.suppress(grpc.aio.BaseError):  # The stream broke: its caller knows as well.
+            await self._read_frames(group)
+
+    async def _read_frames(self, group: asyncio.TaskGroup) -> None:
+        read = self._context.read
+        while True:
+            while len(self._calls) >= self._calls_max or self._bytes_held >= self._bytes_max:
+                self._was_freed.clear()
+                await self._was_freed.wait()
+            frame: Any = await read()
+            if frame is grpc.aio.EOF:
+                return
+            for call in frame.calls:
+                self._begin(group, call)
+            for call_id in frame.cancelled:
+                if call_id in self._calls:
+                    self._cancel(call_id)
+            # The next frame may be long in coming: this one's bytes must not wait for it.
+            del frame
+            call = None
+
+    def _begin(self, group: asyncio.TaskGroup, message: SessionCall) -> None:
+        try:
+            served = self._served.find(message.method)
+        except CallRefused as refused:
+            self._reply(message.call_id, b"", refused.code.value[0], refused.message)
+            return
+        request = message.request
+        deadline = None
+        if message.timeout_ms:
+            deadline = self._loop.time() + message.timeout_ms / 1000
+            self._deadlines.add(deadline)
+        call = self._calls[message.call_id] = _Call(len(request), deadline)
+        self._bytes_held += call.bytes_held
+        call.task = group.create_task(self._serve(message.call_id, call, served, request))
+
+    async def _serve(self, call_id: int, call: _Call, served: Served, request: bytes) -> None:
+        response, status, message = b"", 0, ""
+        call.has_begun = True
+        try:
+            response = await served.call(request)
+            if len(response) > self._message_bytes_max:
+                status = StatusCode.RESOURCE_EXHAUSTED.value[0]
+                message = (
+                    f"{served.method.path}: the reply has {len(response)} bytes, "
+                    f"more than {self._message_bytes_max}; ask for less"
+                )
+                response = b""
+        except CallRefused as refused:
+            status, message = refused.code.value[0], refused.message
+        except asyncio.CancelledError:
+            if not call.is_late:
+                raise
+            status, message = LATE
+        finally:
+            self._release(call_id)
+        self._reply(call_id, response, status, message)
+
+    def _cancel(self, call_id: int) -> None:
+        call = self._calls[call_id]
+        if call.task is not None:
+            call.task.cancel()
+        if not call.has_begun:
+            # A task that is cancelled before its first step never runs at all.
+            self._release(call_id)
+            if call.is_late:
+                self._reply(call_id, b"", *LATE)
+
+    def _release(self, call_id: int) -> None:
+        self._bytes_held -= self._calls.pop(call_id).bytes_held
+        self._was_freed.set()
+
+    def _end_late(self, now: float) -> float | None:
+        earliest = None
+        for call_id, call in list(self._calls.items()):
+            if call.deadline is None or call.is_late:
+                continue
+            if call.deadline <= now:
+                call.is_late = True
+                self._cancel(call_id)
+            elif earliest is None or call.deadline < earliest:
+                earliest = call.deadline
+        return earliest
+
+    # ------------------------------------------------------------------------------------------------ replies
+
+    def _reply(self, call_id: int, response: bytes, status: int, message: str) -> None:
+        self._bytes_held += REPLY_OVERHEAD_BYTES + len(response) + len(message)
+        self._outbox.append((call_id, response, status, message))
+        self._has_replies.set()
+
+    async def _write(self) -> None:
+        with contextlib.suppress(grpc.aio.BaseError):
+            await self._write_frames()
+
+    async def _write_frames(self) -> None:
+        write = self._context.write
+        while True:
+            if not self._outbox:
+                self._has_replies.clear()
+                await self._has_replies.wait()
+            frame, size = self._next_frame()
+            await write(frame)
+            del frame
+            self._bytes_held -= size
+            self._was_freed.set()
+
+    def _next_frame(self) -> tuple[SessionFrame, int]:
+        frame = SessionFrame()
+        add = frame.replies.add
+        size = 0
+        outbox = self._outbox
+        while outbox:
+            call_id, response, status, message = outbox[0]
+            length = REPLY_OVERHEAD_BYTES + len(response) + len(message)
+            if size and size + length > self._frame_bytes:
+                break
+            outbox.popleft()
+            size += length
+            if status:
+                add(call_id=call_id, status=status, message=message)
+            else:
+                add(call_id=call_id, response=response)
+        return frame, size
