@@ -25,6 +25,9 @@ from oncelog_coordinator.settings import CoordinatorSettings
 
 _log = logging.getLogger(__name__)
 
+LOADS_MAX: Final = 8
+"""Shards of one kind that load at once; a node that takes over a dead one's fifty must not fetch fifty logs at once."""
+
 
 class ShardUnavailable(OncelogError):
     """No machine can answer now; `error_code` tells the client whether to wait or to look elsewhere."""
@@ -76,6 +79,7 @@ class Reigns(ABC, Generic[ReignT]):
         self._settings = settings
         self._reigns: dict[int, ReignT] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._loads = asyncio.Semaphore(LOADS_MAX)
         self._is_running = False
         self.labels: Counter[str] = Counter()
         """How often each kind of decision was taken, over all shards."""
@@ -170,9 +174,11 @@ class Reigns(ABC, Generic[ReignT]):
         settings = self._settings
         backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         while not reign.is_over:
+            image = self._metadata.image
             life = self._new_life(reign)
             try:
-                await life.driver.start()
+                async with self._loads:
+                    await life.driver.start()
             except OncelogError as error:
                 _log.warning("%s is not loaded yet: %s", life.driver.name, error)
             except Exception:
@@ -183,7 +189,7 @@ class Reigns(ABC, Generic[ReignT]):
                     return
             await life.driver.stop()
             await life.close(False)
-            await backoff.pause()
+            await backoff.pause_or_news(self._metadata, image)
 
     def _count(self, label: str) -> None:
         self.labels[label] += 1
@@ -203,7 +209,8 @@ class Reigns(ABC, Generic[ReignT]):
         )
 
     async def _load_after_pause(self, reign: ReignT) -> None:
-        await Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms).pause()
+        backoff = Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms)
+        await backoff.pause_or_news(self._metadata, self._metadata.image)
         reign.unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await self._load(reign)
 

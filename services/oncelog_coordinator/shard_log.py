@@ -24,13 +24,20 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode, KafkaError, OncelogError, error_code_of
-from oncelog.ids import CoordinatorEpoch, Offset, Partition, ProducerId, next_sequence
+from oncelog.ids import (
+    PRODUCER_EPOCH_MAX,
+    CoordinatorEpoch,
+    Offset,
+    Partition,
+    ProducerId,
+    next_sequence,
+)
 from oncelog.journal import AppendFailed
 from oncelog.record.batch import CONTROL, HEADER_BYTES, BatchHeader, iter_headers
 from oncelog.record.records import Record, decode_batch, encode_batch
-from oncelog.rpc.deadline import answer_within
 from oncelog.rpc.directory import Directory
-from oncelog.rpc.metadata import MetadataFollower
+from oncelog.rpc.metadata import MetadataFollower, MetadataImage
+from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog.runtime import Clock
 from oncelog.topic_config import TopicConfig
 from oncelog_coordinator.backoff import Backoff
@@ -45,6 +52,9 @@ _log = logging.getLogger(__name__)
 
 FETCH_BYTES: Final = 4 * 1024 * 1024
 FETCH_TIMEOUT_S: Final = 10.0
+HIGH_WATERMARK_POLL_MS: Final = 5
+HIGH_WATERMARK_POLL_MAX_MS: Final = 100
+"""After an election followers reach the new leader's end within a round or two of their fetches."""
 RECORD_OVERHEAD_BYTES: Final = 32
 """At most, around a record's key and value in a batch."""
 
@@ -212,7 +222,8 @@ class ShardLog(Generic[RecordT]):
             batch = encode_batch(
                 records,
                 producer_id=self._producer_id,
-                producer_epoch=0,
+                # Fixed for this load, whose producer id is its own; it shows in the log who wrote (ADR 0016).
+                producer_epoch=self._coordinator_epoch & PRODUCER_EPOCH_MAX,
                 base_sequence=self._next_sequence,
             )
         else:
@@ -242,6 +253,7 @@ class ShardLog(Generic[RecordT]):
         deadline = loop.time() + timeout_s
         backoff: Backoff | None = None
         while True:
+            image = self._metadata.image
             error_code, message = await self._append_once(request, timeout_s)
             if error_code is ErrorCode.NONE:
                 return
@@ -252,13 +264,13 @@ class ShardLog(Generic[RecordT]):
             if error_code not in NOT_WRITTEN_YET or loop.time() >= deadline:
                 told = TOLD_TO_CLIENTS.get(error_code, error_code)
                 raise AppendFailed(told, f"{self._partition}: {error_code.name} {message}")
-            await backoff.pause()
+            await backoff.pause_or_news(self._metadata, image)
             timeout_s = deadline - loop.time()
 
     async def _append_once(self, request: Any, timeout_s: float) -> tuple[ErrorCode, str]:
         try:
-            storage = self._leader()
-            response: Any = await answer_within(storage.Append(request), timeout_s)
+            leader, storage = self._leader()
+            response: Any = await self._answer(storage.Append(request), leader, timeout_s)
         except KafkaError as error:
             return error.error_code, error.message
         except TimeoutError:
@@ -274,19 +286,28 @@ class ShardLog(Generic[RecordT]):
             )
         return error_code, response.error_message
 
-    def _leader(self) -> Any:
-        """The stub of the partition's leader. Raises KafkaError while there is none."""
+    def _leader(self) -> tuple[int, Any]:
+        """The partition's leader and its stub. Raises KafkaError while there is none."""
         found = self._metadata.image.partition(self._partition)
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(self._partition))
         if found.leader < 0:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{self._partition} has no leader")
         try:
-            return self._directory.storage(found.leader)
+            return found.leader, self._directory.storage(found.leader)
         except KeyError:
             raise KafkaError(
                 ErrorCode.LEADER_NOT_AVAILABLE, f"node {found.leader} is not known yet"
             ) from None
+
+    async def _answer(self, call: Any, leader: int, timeout_s: float) -> Any:
+        """Not waited for any longer when another node leads: repeating is safe for all that is asked here."""
+
+        def still_leads(image: MetadataImage) -> bool:
+            found = image.partition(self._partition)
+            return found is not None and found.leader == leader
+
+        return await answer_of_owner(call, timeout_s, self._metadata, still_leads)
 
     # ------------------------------------------------------------------------------------------------ replay
 
@@ -321,8 +342,13 @@ class ShardLog(Generic[RecordT]):
         self._next_offset = position
 
     async def _wait_for_high_watermark(self, log_end: int, high_watermark: int) -> None:
-        backoff = Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms)
+        backoff = Backoff(HIGH_WATERMARK_POLL_MS, HIGH_WATERMARK_POLL_MAX_MS)
+        deadline = asyncio.get_running_loop().time() + FETCH_TIMEOUT_S
         while high_watermark < log_end:
+            if asyncio.get_running_loop().time() > deadline:
+                raise ReplayFailed(
+                    f"{self._partition}: in-sync replicas are not at {log_end} yet but at {high_watermark}"
+                )
             await backoff.pause()
             fetched = await self._fetch(log_end)
             self._check(fetched)
@@ -346,8 +372,8 @@ class ShardLog(Generic[RecordT]):
             ],
         )
         try:
-            async with asyncio.timeout(FETCH_TIMEOUT_S):
-                response: Any = await self._leader().Fetch(request)
+            leader, storage = self._leader()
+            response: Any = await self._answer(storage.Fetch(request), leader, FETCH_TIMEOUT_S)
         except Exception as error:
             raise ReplayFailed(f"{self._partition}: {error}") from error
         if len(response.partitions) != 1:

@@ -122,6 +122,9 @@ def _from_snapshot(metadata_offset: int, snapshot: pb.MetadataSnapshot) -> Metad
     )
 
 
+OnChange = Callable[[MetadataImage, MetadataImage], None]
+
+
 class MetadataSource(Protocol):
     """The controller's side of the stream; a gRPC stub and the servicer itself both fit."""
 
@@ -140,11 +143,18 @@ class MetadataFollower:
         self._node_id = node_id
         self._source = source
         self._changed = asyncio.Event()
-        self._callbacks: list[Callable[[MetadataImage, MetadataImage], None]] = []
+        self._callbacks: dict[object, OnChange] = {}
         self.image = MetadataImage()
 
-    def on_change(self, callback: Callable[[MetadataImage, MetadataImage], None]) -> None:
-        self._callbacks.append(callback)
+    def on_change(self, callback: OnChange) -> Callable[[], None]:
+        """Returns what takes the callback away again."""
+        key = object()
+        self._callbacks[key] = callback
+
+        def forget() -> None:
+            self._callbacks.pop(key, None)
+
+        return forget
 
     async def run(self) -> None:
         """Follow the stream until cancelled. Raises what the stream raises: the caller decides about retrying."""
@@ -159,10 +169,23 @@ class MetadataFollower:
         if new is old:
             return
         self.image = new
-        for callback in self._callbacks:
+        for callback in tuple(self._callbacks.values()):
             callback(old, new)
         self._changed.set()
         self._changed = asyncio.Event()
+
+    async def newer_than(self, image: MetadataImage, timeout_s: float) -> bool:
+        """True as soon as the image is another one; False after `timeout_s`.
+
+        For whoever found its peer gone, or no owner any more: the next image usually names another.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.image is image:
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def wait_until(self, metadata_offset: int, timeout_s: float = 5.0) -> None:
         """Return once the image has this offset. Raises TimeoutError."""

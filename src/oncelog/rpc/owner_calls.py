@@ -1,0 +1,38 @@
+"""A call to whoever owns something now, given up as soon as the metadata names another owner.
+
+A process that is frozen, or cut off by the network, does not answer and does not go away either. What the controller
+decided meanwhile arrives on the metadata stream, so a caller need not wait for its deadline. What became of the call is
+unknown, as after any TimeoutError.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from oncelog.rpc.deadline import answer_within
+from oncelog.rpc.metadata import MetadataFollower, MetadataImage
+
+
+async def answer_of_owner(
+    call: Any,
+    timeout_s: float,
+    metadata: MetadataFollower,
+    is_owner: Callable[[MetadataImage], bool],
+) -> Any:
+    """What awaiting `call` returns. Raises TimeoutError after `timeout_s` or when an image comes in which `is_owner`
+    does not hold any more, and what the call raises."""
+    forget: Callable[[], None] | None = None
+
+    def on_wait(deadline: Any) -> None:
+        nonlocal forget
+
+        def changed(_: MetadataImage, new: MetadataImage) -> None:
+            if not is_owner(new) and not deadline.expired():
+                deadline.reschedule(0)
+
+        forget = metadata.on_change(changed)
+
+    try:
+        return await answer_within(call, timeout_s, on_wait)
+    finally:
+        if forget is not None:
+            forget()
