@@ -166,7 +166,7 @@ class MetadataFollower:
 
     def take(self, update: pb.MetadataUpdate) -> None:
         old, new = self.image, self.image.updated(update)
-        if new is old:
+        if new is old or _is_behind(new, old):
             return
         self.image = new
         for callback in tuple(self._callbacks.values()):
@@ -189,6 +189,17 @@ class MetadataFollower:
 
     async def wait_until(self, metadata_offset: int, timeout_s: float = 5.0) -> None:
         """Return once the image has this offset. Raises TimeoutError."""
+        await self.wait_for(lambda image: image.metadata_offset >= metadata_offset, timeout_s)
+
+    async def wait_for(
+        self, holds: Callable[[MetadataImage], bool], timeout_s: float | None = 5.0
+    ) -> None:
+        """Return once `holds` of the image. Raises TimeoutError."""
         async with asyncio.timeout(timeout_s):
-            while self.image.metadata_offset < metadata_offset:
+            while not holds(self.image):
                 await self._changed.wait()
+
+
+def _is_behind(new: MetadataImage, old: MetadataImage) -> bool:
+    """A snapshot of a controller that does not know yet what another has told us. Metadata never goes back."""
+    return new.cluster_id == old.cluster_id and new.metadata_offset < old.metadata_offset

@@ -9,7 +9,6 @@ jittered pause the next call opens another. Calls of one turn of the loop leave 
 """
 
 import asyncio
-import random
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -19,6 +18,7 @@ import grpc.aio
 
 from oncelog.api.v1.peer_pb2 import SessionFrame, SessionReply
 from oncelog.errors import OncelogError
+from oncelog.rpc.backoff import Backoff
 from oncelog.rpc.channel import open_channel
 from oncelog.rpc.contract import PEER, SERVICES, Method
 from oncelog.rpc.deadline import DeadlineTimer
@@ -63,7 +63,7 @@ class PeerSession:
         self.address = address
         self._limits = limits
         self._stream: _Stream | None = None
-        self._failures = 0
+        self._backoff = Backoff(limits.backoff_ms, limits.backoff_max_ms)
         self._retry_at = 0.0
         self._last_error = ""
         self._is_closed = False
@@ -80,29 +80,28 @@ class PeerSession:
             stream = self._open()
         return await stream.call(path, serialize, timeout_s)
 
-    async def close(self) -> None:
-        """Fail what is in flight and end the stream."""
+    def end(self) -> None:
+        """Fail what is in flight and end the stream, without waiting for its end."""
         self._is_closed = True
         if self._stream is not None:
-            await self._stream.close()
+            self._stream.end()
+
+    async def close(self) -> None:
+        """`end`, and wait for it."""
+        self.end()
+        if self._stream is not None:
+            await self._stream.ended()
 
     def _open(self) -> "_Stream":
         if self._is_closed:
             raise PeerUnavailable(f"{self.address}: this session is closed", was_sent=False)
         if asyncio.get_running_loop().time() < self._retry_at:
             raise PeerUnavailable(f"{self.address}: {self._last_error}", was_sent=False)
-        self._stream = _Stream(self.address, self._limits, self._opened, self._broke)
+        self._stream = _Stream(self.address, self._limits, self._backoff.reset, self._broke)
         return self._stream
 
-    def _opened(self) -> None:
-        self._failures = 0
-
     def _broke(self, reason: str) -> None:
-        limits = self._limits
-        pause_ms = min(limits.backoff_max_ms, limits.backoff_ms * 2 ** min(self._failures, 16))
-        pause_s = random.uniform(0.5, 1.0) * pause_ms / 1000
-        self._retry_at = asyncio.get_running_loop().time() + pause_s
-        self._failures += 1
+        self._retry_at = asyncio.get_running_loop().time() + self._backoff.next_s()
         self._last_error = reason
 
 
@@ -152,8 +151,10 @@ class _Stream:
         self.is_over = False
         self._task = asyncio.create_task(self._run(), name=f"session to {address}")
 
-    async def close(self) -> None:
+    def end(self) -> None:
         self._task.cancel()
+
+    async def ended(self) -> None:
         await asyncio.wait((self._task,))
 
     # -------------------------------------------------------------------------------------------------- calls

@@ -1,0 +1,98 @@
+"""The directory of a process in a cluster: node ids to sessions, kept true by the metadata image.
+
+A fenced node can still be called. The image only says that its session with the controller ended; whoever has a reason
+to ask it (a reader with an old image, an operator) gets its answer or PeerUnavailable, and every write it would take is
+fenced by an epoch. Only the marker sender, where any will do, is chosen among the nodes that are not fenced.
+"""
+
+from typing import Any
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.rpc.contract import (
+    GROUP_COORDINATOR,
+    MARKER_SENDER,
+    STORAGE,
+    TRANSACTION_COORDINATOR,
+)
+from oncelog.rpc.controller_stub import ControllerStub
+from oncelog.rpc.direct import DirectStub
+from oncelog.rpc.metadata import MetadataFollower, MetadataImage
+from oncelog.rpc.session_client import SessionStub
+from oncelog.rpc.session_pool import SessionPool
+
+
+class ClusterDirectory:
+    """A `Directory`. What this process serves itself (`add_local`) is called directly."""
+
+    def __init__(
+        self,
+        node_id: int,
+        metadata: MetadataFollower,
+        controller: ControllerStub,
+        controller_addresses: frozenset[str],
+        pool: SessionPool,
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._controller = controller
+        self._controller_addresses = controller_addresses
+        self._pool = pool
+        self._local: dict[str, DirectStub] = {}
+        self._stubs: dict[tuple[int, str], tuple[str, SessionStub]] = {}
+        self._marker_sender_id = -1
+        metadata.on_change(self._forget_gone_nodes)
+
+    def add_local(self, service_name: str, servicer: object) -> None:
+        self._local[service_name] = DirectStub(servicer)
+
+    def storage(self, node_id: int) -> Any:
+        return self._stub(node_id, STORAGE)
+
+    def coordinator(self, node_id: int) -> Any:
+        return self._stub(node_id, TRANSACTION_COORDINATOR)
+
+    def group_coordinator(self, node_id: int) -> Any:
+        return self._stub(node_id, GROUP_COORDINATOR)
+
+    def marker_sender(self) -> Any:
+        """The same one while it lives, this process's own if it has one. Raises KeyError when none lives."""
+        if MARKER_SENDER in self._local:
+            return self._local[MARKER_SENDER]
+        nodes = self._metadata.image.nodes
+        chosen = nodes.get(self._marker_sender_id)
+        if chosen is None or not _can_send_markers(chosen):
+            living = sorted(node.node_id for node in nodes.values() if _can_send_markers(node))
+            if not living:
+                raise KeyError("marker sender")
+            # Different processes begin with different ones.
+            self._marker_sender_id = living[self._node_id % len(living)]
+        return self._stub(self._marker_sender_id, MARKER_SENDER)
+
+    def controller(self) -> Any:
+        return self._controller
+
+    def _stub(self, node_id: int, service_name: str) -> Any:
+        if node_id == self._node_id:
+            return self._local[service_name]
+        node = self._metadata.image.nodes.get(node_id)
+        if node is None or not node.rpc_address:
+            raise KeyError(node_id)
+        known = self._stubs.get((node_id, service_name))
+        if known is not None and known[0] == node.rpc_address:
+            return known[1]
+        stub = SessionStub(self._pool.get(node.rpc_address), service_name)
+        self._stubs[node_id, service_name] = (node.rpc_address, stub)
+        return stub
+
+    def _forget_gone_nodes(self, old: MetadataImage, new: MetadataImage) -> None:
+        if old.nodes is new.nodes:
+            return
+        addresses = {node.rpc_address for node in new.nodes.values()}
+        gone = [key for key, (address, _) in self._stubs.items() if address not in addresses]
+        for key in gone:
+            del self._stubs[key]
+        self._pool.keep_only(addresses | self._controller_addresses)
+
+
+def _can_send_markers(node: pb.Node) -> bool:
+    return pb.ROLE_MARKER_SENDER in node.roles and not node.fenced

@@ -1,0 +1,249 @@
+"""A stub of the controller that finds the active one among several.
+
+Every controller says who is active (`DescribeController`). A call goes to the active one; it is sent to another only
+when that is safe: it was never sent, it was refused with NOT_CONTROLLER, or a repetition changes nothing.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc.aio
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.errors import ErrorCode
+from oncelog.rpc.backoff import Backoff
+from oncelog.rpc.channel import open_channel
+from oncelog.rpc.contract import CONTROLLER, SERVICES, Method
+from oncelog.rpc.session_client import SessionStub
+from oncelog.rpc.session_pool import SessionPool
+from oncelog.rpc.sessions import PeerUnavailable
+
+DEFAULT_TIMEOUT_S = 15.0
+"""For callers that give none: the search for a controller must end."""
+
+DESCRIBE_TIMEOUT_S = 1.0
+SEARCH_PAUSE_MS = 50
+SEARCH_PAUSE_MAX_MS = 500
+
+REPEATABLE = frozenset(
+    {"RegisterNode", "NodeHeartbeat", "DescribeController", "AllocateProducerIds", "DrainNode"}
+)
+"""Methods whose lost answer may be asked for again: the same incarnation gets the epoch it has, a lost block of
+producer ids is never given twice, and the others are plain statements."""
+
+_METHODS = SERVICES[CONTROLLER].methods
+
+
+class ControllerStub:
+    """The unary methods of `Controller`, as `await stub.CreateTopics(request, timeout=1.0)`, and its streams."""
+
+    def __init__(self, addresses: Sequence[str], pool: SessionPool) -> None:
+        assert addresses, "at least one controller must be named"
+        self._addresses = list(addresses)
+        self._pool = pool
+        self._active: str | None = None
+        self._search = asyncio.Lock()
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        method = None if name.startswith("_") else _METHODS.get(name)
+        if method is None or not method.is_unary:
+            raise AttributeError(name)
+        call = self.__dict__[name] = self._unary(method)
+        return call
+
+    def _unary(self, method: Method) -> Callable[..., Coroutine[Any, Any, Any]]:
+        async def call(request: Any, timeout: float | None = None) -> Any:
+            return await self._call(
+                method, request, DEFAULT_TIMEOUT_S if timeout is None else timeout
+            )
+
+        return call
+
+    async def _call(self, method: Method, request: Any, timeout_s: float) -> Any:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        backoff = Backoff(SEARCH_PAUSE_MS, SEARCH_PAUSE_MAX_MS)
+        while True:
+            address = await self.find(deadline)
+            response, lost = None, None
+            try:
+                session = self._pool.get(address)
+                encoded = await session.call(
+                    method.path, request.SerializeToString, max(0.001, deadline - loop.time())
+                )
+                response = method.response_from_string(encoded)
+            except TimeoutError:
+                # It may be frozen: the next call asks around first.
+                self.forget(address)
+                raise
+            except PeerUnavailable as error:
+                if error.was_sent and method.name not in REPEATABLE:
+                    self.forget(address)
+                    raise
+                lost = error
+            if response is not None and not _is_not_controller(response):
+                return response
+            self.forget(address)
+            pause_s = backoff.next_s()
+            if loop.time() + pause_s >= deadline:
+                if lost is not None:
+                    raise lost
+                return response
+            await asyncio.sleep(pause_s)
+
+    # ------------------------------------------------------------------------------------------------- search
+
+    async def find(self, deadline: float | None = None) -> str:
+        """The address of the active controller. Raises PeerUnavailable when none is found until `deadline`."""
+        if self._active is not None:
+            return self._active
+        try:
+            async with asyncio.timeout_at(deadline), self._search:
+                backoff = Backoff(SEARCH_PAUSE_MS, SEARCH_PAUSE_MAX_MS)
+                while self._active is None:
+                    self._active = await self._ask_around()
+                    if self._active is None:
+                        await backoff.pause()
+                return self._active
+        except TimeoutError:
+            raise PeerUnavailable(
+                f"no active controller among {', '.join(self._addresses)}", was_sent=False
+            ) from None
+
+    def forget(self, address: str) -> None:
+        """This controller turned out not to be active, or not to answer."""
+        if self._active == address:
+            self._active = None
+
+    async def _ask_around(self) -> str | None:
+        """Ask all at once and believe the first who says it is active; then whoever the others point to."""
+        asked: set[str] = set()
+        candidates = list(self._addresses)
+        while candidates:
+            asked.update(candidates)
+            tasks = [asyncio.create_task(self._describe(address)) for address in candidates]
+            hints: list[str] = []
+            try:
+                for answered in asyncio.as_completed(tasks):
+                    address, answer = await answered
+                    if answer is None:
+                        continue
+                    if answer.active:
+                        return address
+                    hints.append(answer.active_rpc_address)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+            candidates = [hint for hint in dict.fromkeys(hints) if hint and hint not in asked]
+        return None
+
+    async def _describe(self, address: str) -> tuple[str, pb.DescribeControllerResponse | None]:
+        stub = SessionStub(self._pool.get(address), CONTROLLER)
+        try:
+            request = pb.DescribeControllerRequest()
+            return address, await stub.DescribeController(request, timeout=DESCRIBE_TIMEOUT_S)
+        except (PeerUnavailable, TimeoutError):
+            return address, None
+
+    # ------------------------------------------------------------------------------------------------ streams
+
+    @asynccontextmanager
+    async def connection(self, deadline: float | None = None) -> AsyncIterator["ControllerStreams"]:
+        """The active controller's streams, on a connection of their own. Raises PeerUnavailable as it breaks."""
+        address = await self.find(deadline)
+        channel = open_channel(address, self._pool.limits)
+        try:
+            yield ControllerStreams(address, channel)
+        except PeerUnavailable:
+            self.forget(address)
+            raise
+        finally:
+            await channel.close()
+
+    async def WatchMetadata(
+        self, request: pb.WatchMetadataRequest
+    ) -> AsyncIterator[pb.MetadataUpdate]:
+        """Until the stream ends. Raises PeerUnavailable."""
+        async with self.connection() as streams:
+            async for update in streams.watch(request):
+                yield update
+
+
+class ControllerStreams:
+    """The streams of one controller, as plain gRPC. They raise PeerUnavailable when they break or end."""
+
+    def __init__(self, address: str, channel: grpc.aio.Channel) -> None:
+        self.address = address
+        self._channel = channel
+
+    async def watch(self, request: pb.WatchMetadataRequest) -> AsyncIterator[pb.MetadataUpdate]:
+        method = _METHODS["WatchMetadata"]
+        call = self._channel.unary_stream(
+            method.path,
+            request_serializer=pb.WatchMetadataRequest.SerializeToString,
+            response_deserializer=method.response_from_string,
+        )(request)
+        try:
+            async for update in call:
+                yield update
+        except grpc.aio.AioRpcError as error:
+            raise self._lost(error) from error
+        raise PeerUnavailable(f"{self.address}: the controller ended the metadata stream")
+
+    def node_session(self) -> "NodeSessionStream":
+        method = _METHODS["NodeSession"]
+        call = self._channel.stream_stream(
+            method.path,
+            request_serializer=pb.NodeHeartbeatRequest.SerializeToString,
+            response_deserializer=method.response_from_string,
+        )()
+        return NodeSessionStream(self.address, call)
+
+    def _lost(self, error: grpc.aio.AioRpcError) -> PeerUnavailable:
+        return PeerUnavailable(f"{self.address}: {error.code().name}: {error.details()}")
+
+
+class NodeSessionStream:
+    """Heartbeats of one node, one answer each."""
+
+    def __init__(self, address: str, call: Any) -> None:
+        self._address = address
+        self._call = call
+
+    async def beat(
+        self, request: pb.NodeHeartbeatRequest, timeout_s: float
+    ) -> pb.NodeHeartbeatResponse:
+        """Raises PeerUnavailable when the stream breaks, ends, or stays silent for `timeout_s`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._call.write(request)
+                response = await self._call.read()
+        except TimeoutError:
+            raise PeerUnavailable(
+                f"{self._address}: no answer to a heartbeat within {timeout_s:.1f} s"
+            ) from None
+        except grpc.aio.AioRpcError as error:
+            raise PeerUnavailable(
+                f"{self._address}: {error.code().name}: {error.details()}"
+            ) from error
+        if response is grpc.aio.EOF:
+            raise PeerUnavailable(f"{self._address}: the controller ended the node's session")
+        answer: pb.NodeHeartbeatResponse = response
+        return answer
+
+
+def _is_not_controller(response: Any) -> bool:
+    """Whether the whole request was refused by a controller that is not active."""
+    fields = response.DESCRIPTOR.fields_by_name
+    if "status" in fields:
+        return bool(response.status.error_code == ErrorCode.NOT_CONTROLLER)
+    for name in ("results", "partitions"):
+        if name in fields:
+            items = getattr(response, name)
+            return bool(items) and all(
+                item.error_code == ErrorCode.NOT_CONTROLLER for item in items
+            )
+    return False

@@ -1,0 +1,320 @@
+"""One process of a cluster: its server, its registration, its session with the controller, its image of the cluster.
+
+    node = Node(settings, [pb.ROLE_STORAGE])
+    storage = build_storage(storage_settings, node.node_id, node.metadata, node.directory)
+    await node.start()                      # bound, registered, and the image is there
+    await storage.start()
+    node.serve(STORAGE, storage.servicer)   # until then other nodes are answered UNAVAILABLE
+    await node.ready()                      # its first heartbeat makes it a living node
+    ...
+    await node.drain(timeout_s)             # the controller moves leaders and shards away
+    await storage.stop()
+    await node.stop()
+
+While no controller answers the node goes on with the image it has. It cannot go on when a newer process has taken its
+node id: then `failure()` returns why, and the process must end.
+"""
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import Sequence
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.errors import ErrorCode, OncelogError, error_code_of
+from oncelog.rpc.backoff import Backoff
+from oncelog.rpc.cluster_directory import ClusterDirectory
+from oncelog.rpc.controller_stub import ControllerStreams, ControllerStub
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog.rpc.node_settings import NodeSettings
+from oncelog.rpc.server import RpcServer
+from oncelog.rpc.session_pool import SessionPool
+from oncelog.rpc.sessions import PeerUnavailable
+
+logger = logging.getLogger(__name__)
+
+REGISTER_TIMEOUT_S = 5.0
+BEATS_PER_SESSION = 5
+"""Heartbeats in one session timeout: a lost one, or a busy moment, must not look like a dead process."""
+
+DRAINING_BEAT_S = 0.1
+RETRY_PAUSE_MS = 20
+RETRY_PAUSE_MAX_MS = 1000
+
+_WAIT_AND_REGISTER = (
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+)
+
+
+class Node:
+    """See the module. `metadata` and `directory` are what roles are built with."""
+
+    def __init__(self, settings: NodeSettings, roles: Sequence[pb.Role]) -> None:
+        self._settings = settings
+        self._roles = list(roles)
+        self._incarnation_id = uuid.uuid4().hex
+        limits = settings.session_limits
+        self._pool = SessionPool(limits)
+        controllers = settings.controller_addresses
+        if not controllers:
+            raise OncelogError(
+                f"ONCELOG_NODE_CONTROLLERS={settings.controllers!r} names no controller; "
+                "give host:port of each, separated by commas"
+            )
+        self._controller = ControllerStub(controllers, self._pool)
+        self.server = RpcServer(settings.host, settings.port, limits)
+        self.metadata = MetadataFollower(settings.node_id, self._controller)
+        self.directory = ClusterDirectory(
+            settings.node_id, self.metadata, self._controller, frozenset(controllers), self._pool
+        )
+        self.kafka_host = ""
+        self.kafka_port = 0
+        self._node_epoch = -1
+        self._session_timeout_s = 9.0
+        self._heard_at = 0.0
+        self._is_ready = asyncio.Event()
+        self._wants_drain = False
+        self._is_drained = asyncio.Event()
+        self._beat_now = asyncio.Event()
+        self._failure: asyncio.Future[BaseException] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def node_id(self) -> int:
+        return self._settings.node_id
+
+    @property
+    def node_epoch(self) -> int:
+        """Given by the controller with the last registration; -1 before the first."""
+        return self._node_epoch
+
+    @property
+    def rpc_address(self) -> str:
+        """What other nodes are told, once started."""
+        return self._settings.address(self.server.port)
+
+    def advertise_kafka(self, host: str, port: int) -> None:
+        """Where this node's listener is reached by clients; before `start`."""
+        assert self._task is None, "the address is part of the registration"
+        self.kafka_host, self.kafka_port = host, port
+
+    def serve(self, service_name: str, servicer: object) -> None:
+        """Answer calls of this service from now on; this process's own calls go there directly."""
+        self.directory.add_local(service_name, servicer)
+        self.server.served.add(service_name, servicer)
+
+    async def start(self) -> None:
+        """Bind, register, and wait for the image. Waits for a controller as long as it takes.
+
+        Raises OncelogError when the address cannot be had or the controller refuses the node.
+        """
+        self._failure = asyncio.get_running_loop().create_future()
+        await self.server.start()
+        try:
+            await self._register()
+            self._task = asyncio.create_task(self._stay(), name="node session")
+            self._task.add_done_callback(self._ended)
+            await self._image_or_failure()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def ready(self) -> None:
+        """This process serves: the health service says so, and heartbeats begin.
+
+        Until its first heartbeat the controller counts a registered node as fenced and gives it nothing to lead.
+        """
+        self._is_ready.set()
+        await self.server.set_ready(True)
+
+    async def failure(self) -> BaseException:
+        """Returns, once it happens, why this node cannot go on."""
+        assert self._failure is not None, "the node was not started"
+        return await asyncio.shield(self._failure)
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Ask the controller to move everything off this node. True when it has.
+
+        False when it has not until `timeout_s`, or no controller answers for a while: perhaps all are being stopped.
+        """
+        await self.server.set_ready(False)
+        if not self._is_ready.is_set():
+            return True
+        self._wants_drain = True
+        self._beat_now.set()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        silence_s = self._settings.drain_silence_ms / 1000
+        while not self._is_drained.is_set():
+            give_up_at = min(began + timeout_s, max(began, self._heard_at) + silence_s)
+            if loop.time() >= give_up_at:
+                logger.warning("node %d stops without having been drained", self.node_id)
+                return False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(give_up_at):
+                    await self._is_drained.wait()
+        return True
+
+    async def stop(self) -> None:
+        """End the session with the controller, take no more calls, close every connection."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+        await self.server.stop()
+        await self._pool.close()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        logger.error("node %d cannot go on: %s", self.node_id, error)
+        if self._failure is not None and not self._failure.done():
+            self._failure.set_result(error)
+
+    async def _image_or_failure(self) -> None:
+        image = asyncio.create_task(
+            self.metadata.wait_for(lambda image: self.node_id in image.nodes, None)
+        )
+        failure = asyncio.create_task(self.failure())
+        try:
+            await asyncio.wait((image, failure), return_when=asyncio.FIRST_COMPLETED)
+            if failure.done():
+                raise failure.result()
+        finally:
+            image.cancel()
+            failure.cancel()
+
+    # ------------------------------------------------------------------------------------------- registration
+
+    async def _register(self) -> None:
+        """Until a controller takes this node. Raises OncelogError when one refuses it for good."""
+        loop = asyncio.get_running_loop()
+        backoff = Backoff(RETRY_PAUSE_MS, RETRY_PAUSE_MAX_MS)
+        logged_at = float("-inf")
+        while True:
+            waits_for = await self._try_to_register()
+            if waits_for is None:
+                return
+            if loop.time() >= logged_at + self._settings.register_log_interval_ms / 1000:
+                logged_at = loop.time()
+                logger.warning("node %d waits to be registered: %s", self.node_id, waits_for)
+            await backoff.pause()
+
+    async def _try_to_register(self) -> str | None:
+        """None when it is done, otherwise what it waits for."""
+        node = pb.Node(
+            node_id=self.node_id,
+            roles=self._roles,
+            rpc_address=self.rpc_address,
+            kafka_host=self.kafka_host,
+            kafka_port=self.kafka_port,
+            rack=self._settings.rack,
+        )
+        request = pb.RegisterNodeRequest(node=node, incarnation_id=self._incarnation_id)
+        try:
+            answer = await self._controller.RegisterNode(request, timeout=REGISTER_TIMEOUT_S)
+        except (PeerUnavailable, TimeoutError) as error:
+            return str(error)
+        error_code = error_code_of(answer.status.error_code)
+        reason = f"{error_code.name} {answer.status.error_message}"
+        if error_code is ErrorCode.NONE:
+            self._node_epoch = answer.node_epoch
+            self._session_timeout_s = answer.session_timeout_ms / 1000
+            return None
+        if error_code.is_retriable or error_code in _WAIT_AND_REGISTER:
+            return reason
+        raise OncelogError(f"the controller refuses node {self.node_id}: {reason}")
+
+    # ------------------------------------------------------------------------------------------------ session
+
+    async def _stay(self) -> None:
+        """Keep a session and the metadata stream with whoever is active, for ever."""
+        backoff = Backoff(RETRY_PAUSE_MS, RETRY_PAUSE_MAX_MS)
+        is_quiet = False
+        while True:
+            heard_at = self._heard_at
+            try:
+                await self._stay_with_one()
+            except _MustRegister as must:
+                logger.warning("node %d registers again: %s", self.node_id, must)
+                await self._register()
+            except PeerUnavailable as error:
+                if self._heard_at != heard_at:
+                    backoff.reset()
+                    is_quiet = False
+                log = logger.debug if is_quiet else logger.warning
+                log("node %d lost the controller: %s", self.node_id, error)
+                is_quiet = True
+            await backoff.pause()
+
+    async def _stay_with_one(self) -> None:
+        """Raises PeerUnavailable when the controller is lost, _MustRegister, OncelogError when another took over."""
+        async with self._controller.connection() as streams:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._beat(streams))
+                    group.create_task(self._watch(streams))
+            except BaseExceptionGroup as errors:
+                raise _gravest(errors) from errors
+
+    async def _watch(self, streams: ControllerStreams) -> None:
+        request = pb.WatchMetadataRequest(
+            node_id=self.node_id, from_metadata_offset=self.metadata.image.metadata_offset
+        )
+        async for update in streams.watch(request):
+            self.metadata.take(update)
+
+    async def _beat(self, streams: ControllerStreams) -> None:
+        await self._is_ready.wait()
+        session = streams.node_session()
+        loop = asyncio.get_running_loop()
+        while True:
+            answer = await session.beat(
+                pb.NodeHeartbeatRequest(
+                    node_id=self.node_id,
+                    node_epoch=self._node_epoch,
+                    metadata_offset=self.metadata.image.metadata_offset,
+                    want_drain=self._wants_drain,
+                ),
+                timeout_s=self._session_timeout_s / 2,
+            )
+            self._heard(answer, loop.time())
+            interval_s = self._session_timeout_s / BEATS_PER_SESSION
+            if self._wants_drain:
+                interval_s = min(interval_s, DRAINING_BEAT_S)
+            self._beat_now.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(interval_s):
+                    await self._beat_now.wait()
+
+    def _heard(self, answer: pb.NodeHeartbeatResponse, now: float) -> None:
+        error_code = error_code_of(answer.status.error_code)
+        reason = f"{error_code.name} {answer.status.error_message}"
+        if error_code is ErrorCode.STALE_BROKER_EPOCH:
+            raise OncelogError(
+                f"a newer process has taken node id {self.node_id}; this one must end: {reason}"
+            )
+        if self._wants_drain and (answer.fenced or answer.drained):
+            # A fenced node leads nothing, and is not brought back to life for its last moments.
+            self._heard_at = now
+            self._is_drained.set()
+            return
+        if answer.fenced or error_code is ErrorCode.BROKER_ID_NOT_REGISTERED:
+            raise _MustRegister("its session had ended" if answer.fenced else reason)
+        if error_code is not ErrorCode.NONE:
+            # NOT_CONTROLLER, or a controller that cannot write at the moment: look for the active one.
+            raise PeerUnavailable(f"the controller answered a heartbeat with {reason}")
+        self._heard_at = now
+
+
+class _MustRegister(OncelogError):
+    """The controller does not count this process as a living node."""
+
+
+def _gravest(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Of what ended the two streams: a bug before a replaced node, before a lost registration, before a lost stream."""
+    weights = {PeerUnavailable: 0, _MustRegister: 1, OncelogError: 2}
+    return max(errors.exceptions, key=lambda error: weights.get(type(error), 3))

@@ -1,0 +1,79 @@
+"""The knobs of a process as a node of a cluster; each is read from ONCELOG_NODE_<NAME>."""
+
+import socket
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from oncelog.rpc.sessions import SessionLimits
+
+_DEFAULTS = SessionLimits()
+_EVERY_HOST = ("0.0.0.0", "::", "")
+
+
+class NodeSettings(BaseSettings):
+    """Set once per process."""
+
+    model_config = SettingsConfigDict(env_prefix="ONCELOG_NODE_", frozen=True)
+
+    node_id: int = Field(ge=1, description="unique in the cluster, the same after each restart")
+    host: str = Field("127.0.0.1", description="address to serve other nodes on")
+    port: int = Field(9090, ge=0, le=65535, description="port to serve other nodes on; 0: any free")
+    advertised_address: str = Field(
+        "",
+        description="host:port that other nodes reach this one at; default: the address it serves on, "
+        "by the machine's name when it serves on every address",
+    )
+    controllers: str = Field(
+        "127.0.0.1:9090", description="host:port of every controller, separated by commas"
+    )
+    rack: str = Field("", description="replicas are spread over racks")
+    register_log_interval_ms: int = Field(
+        10_000, ge=100, le=600_000, description="between two lines about a registration that waits"
+    )
+    drain_silence_ms: int = Field(
+        3000,
+        ge=100,
+        le=600_000,
+        description="a drain ends when no controller answered for this long: all are stopping",
+    )
+    session_calls_max: int = Field(
+        _DEFAULTS.calls_max, ge=1, le=100_000, description="calls in flight to one other node"
+    )
+    session_bytes_max: int = Field(
+        _DEFAULTS.bytes_max, ge=1024, description="bytes of requests in flight to one other node"
+    )
+    connect_timeout_ms: int = Field(
+        _DEFAULTS.connect_timeout_ms, ge=10, le=600_000, description="to open a session"
+    )
+    keepalive_ms: int = Field(
+        _DEFAULTS.keepalive_ms,
+        ge=100,
+        le=3_600_000,
+        description="between two pings on a quiet connection; a frozen host is noticed after this "
+        "and the next",
+    )
+    keepalive_timeout_ms: int = Field(
+        _DEFAULTS.keepalive_timeout_ms, ge=100, le=600_000, description="for the answer to a ping"
+    )
+
+    @property
+    def controller_addresses(self) -> tuple[str, ...]:
+        return tuple(part.strip() for part in self.controllers.split(",") if part.strip())
+
+    @property
+    def session_limits(self) -> SessionLimits:
+        return SessionLimits(
+            calls_max=self.session_calls_max,
+            bytes_max=self.session_bytes_max,
+            connect_timeout_ms=self.connect_timeout_ms,
+            keepalive_ms=self.keepalive_ms,
+            keepalive_timeout_ms=self.keepalive_timeout_ms,
+        )
+
+    def address(self, port: int) -> str:
+        """What other nodes are told, once the port is known."""
+        if self.advertised_address:
+            return self.advertised_address
+        host = socket.gethostname() if self.host in _EVERY_HOST else self.host
+        return f"{f'[{host}]' if ':' in host else host}:{port}"

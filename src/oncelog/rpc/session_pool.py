@@ -1,0 +1,32 @@
+"""The sessions of a process, one for each address it calls."""
+
+import asyncio
+from collections.abc import Collection
+
+from oncelog.rpc.session_client import PeerSession
+from oncelog.rpc.sessions import SessionLimits
+
+
+class SessionPool:
+    """Sessions by address, made on demand. A session costs nothing until its first call."""
+
+    def __init__(self, limits: SessionLimits) -> None:
+        self.limits = limits
+        self._sessions: dict[str, PeerSession] = {}
+
+    def get(self, address: str) -> PeerSession:
+        session = self._sessions.get(address)
+        if session is None:
+            session = self._sessions[address] = PeerSession(address, self.limits)
+        return session
+
+    def keep_only(self, addresses: Collection[str]) -> None:
+        """End every session to another address: the node there has left or moved."""
+        for address in [address for address in self._sessions if address not in addresses]:
+            self._sessions.pop(address).end()
+
+    async def close(self) -> None:
+        sessions, self._sessions = self._sessions, {}
+        async with asyncio.TaskGroup() as group:
+            for session in sessions.values():
+                group.create_task(session.close())
