@@ -153,7 +153,7 @@ def test_the_node_follows_the_active_controller(how):
 
 def test_a_node_that_is_not_known_any_more_registers_again():
     async def scenario():
-        async with living_node() as (cluster, first, second, node):
+        async with living_node() as (cluster, _first, _second, node):
             del cluster.nodes[7], cluster.incarnations[7]
             await cluster.until(lambda: living(cluster))
             assert node.node_epoch == 2
@@ -164,7 +164,7 @@ def test_a_node_that_is_not_known_any_more_registers_again():
 
 def test_a_replaced_node_cannot_go_on():
     async def scenario():
-        async with living_node() as (cluster, first, second, node):
+        async with living_node() as (_cluster, first, _second, node):
             first.servicer.heartbeat_codes = [ErrorCode.STALE_BROKER_EPOCH]
             async with asyncio.timeout(DEADLINE_S):
                 failure = await node.failure()
@@ -175,7 +175,7 @@ def test_a_replaced_node_cannot_go_on():
 
 def test_the_image_stays_while_no_controller_answers():
     async def scenario():
-        async with living_node() as (cluster, first, second, node):
+        async with living_node() as (cluster, first, _second, node):
             await first.stop()
             image = node.metadata.image
             assert 7 in image.nodes
@@ -189,7 +189,7 @@ def test_the_image_stays_while_no_controller_answers():
 
 def test_draining_ends_when_nothing_is_left_on_the_node():
     async def scenario():
-        async with living_node() as (cluster, first, second, node):
+        async with living_node() as (cluster, _first, _second, node):
             drain = asyncio.create_task(node.drain(DEADLINE_S))
             await cluster.until(lambda: cluster.beats[-1][1].want_drain)
             assert not drain.done()
@@ -201,7 +201,7 @@ def test_draining_ends_when_nothing_is_left_on_the_node():
 
 def test_draining_gives_up_when_no_controller_is_left():
     async def scenario():
-        async with living_node(drain_silence_ms=200) as (cluster, first, second, node):
+        async with living_node(drain_silence_ms=200) as (_cluster, first, _second, node):
             await first.stop()
             async with asyncio.timeout(DEADLINE_S):
                 assert not await node.drain(10 * DEADLINE_S)
