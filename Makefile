@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .PHONY: help
 help: ## show this list
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[1m%-20s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # ---------------------------------------------------------------------------------------------- set-up
 
@@ -35,6 +35,18 @@ demo: setup java ## the main job: payments, Spark, three kills, and a proof
 .PHONY: up
 up: setup ## one process with everything on localhost:9092 and :8080
 	$(BIN)/oncelog up $(ARGS)
+
+.PHONY: cluster
+cluster: setup ## one process per role on this machine, with Postgres and Redis; make cluster-down ends it
+	$(BIN)/oncelog cluster up $(ARGS)
+
+.PHONY: cluster-status
+cluster-status: setup ## what runs where in that cluster
+	$(BIN)/oncelog cluster status $(ARGS)
+
+.PHONY: cluster-down
+cluster-down: setup ## end that cluster; its data stays
+	$(BIN)/oncelog cluster down $(ARGS)
 
 .PHONY: test
 test: setup java ## every check and every test suite of one machine (at most 15 minutes)
@@ -93,6 +105,10 @@ integration: setup ## contract suites and real roles: sockets, Postgres, files
 .PHONY: conformance
 conformance: setup ## confluent-kafka, aiokafka, kafka-python and the Java client against `oncelog up`
 	$(PYTEST) -q -n 2 --dist loadfile tests/conformance
+
+.PHONY: conformance-cluster
+conformance-cluster: setup ## the same tests against a cluster of processes
+	ONCELOG_TEST_TARGET=cluster $(PYTEST) -q -n 1 --dist loadfile tests/conformance
 
 .PHONY: spark
 spark: setup java ## PySpark source and sink, and the crash matrix

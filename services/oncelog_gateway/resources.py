@@ -337,10 +337,15 @@ class ClusterNode(Resource):
     node_id: int
     node_epoch: int
     roles: list[str]
+    rpc_address: str | None
     kafka_address: str | None
     rack: str | None
     fenced: bool
     draining: bool
+    leader_count: int
+    replica_count: int
+    transaction_shard_count: int
+    group_shard_count: int
 
 
 class ClusterStatus(Resource):
@@ -350,6 +355,9 @@ class ClusterStatus(Resource):
     metadata_offset: int
     topic_count: int
     transaction_shard_count: int
+    group_shard_count: int
+    leaderless_partition_count: int
+    unowned_shard_count: int
     features_epoch: int
     features: dict[str, int]
     nodes: list[ClusterNode]

@@ -14,9 +14,10 @@ from typing import Any
 from oncelog.api.v1 import controller_pb2, coordinator_pb2, storage_pb2
 from oncelog.api.v1.types_pb2 import TopicPartition
 from oncelog.errors import ErrorCode, KafkaError, error_code_of
-from oncelog.ids import Partition
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
 from oncelog.rpc.directory import Directory, transaction_coordinator
-from oncelog.rpc.metadata import TRANSACTION, MetadataFollower, MetadataImage
+from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataFollower, MetadataImage
+from oncelog.rpc.sessions import PeerUnavailable
 from oncelog_gateway.core.interlock import AbortMarker
 
 
@@ -80,8 +81,7 @@ class Roles:
 
     async def write_abort_marker(self, marker: AbortMarker) -> None:
         """Append one abort marker at the partition's leader (facts 1.4: the request is WriteTxnMarkers)."""
-        leader = self.leader_of(marker.partition)
-        stub = self._storage(marker.partition, leader)
+        node_id, stub = self._marker_writer(marker.partition)
         request = storage_pb2.WriteTxnMarkersRequest(
             markers=[
                 storage_pb2.TxnMarker(
@@ -94,7 +94,7 @@ class Roles:
                 )
             ]
         )
-        answer = await self._call(f"node {leader}", stub.WriteTxnMarkers, request)
+        answer = await self._call(f"node {node_id}", stub.WriteTxnMarkers, request)
         for result in answer.results:
             for one in result.partitions:
                 raise_for(one.error_code, one.error_message)
@@ -110,6 +110,21 @@ class Roles:
         if found.leader < 0:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader now")
         return found.leader
+
+    def _marker_writer(self, partition: Partition) -> tuple[int, Any]:
+        """Who appends markers there: the leader, or the coordinator that owns the group shard (ADR 0015)."""
+        leader = self.leader_of(partition)
+        if partition.topic != CONSUMER_OFFSETS_TOPIC:
+            return leader, self._storage(partition, leader)
+        shard = self.image.shards.get((GROUP, partition.partition))
+        owner = -1 if shard is None else shard.coordinator
+        try:
+            return owner, self._directory.group_coordinator(owner)
+        except KeyError:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"group shard {partition.partition} has no coordinator now",
+            ) from None
 
     def _storage(self, partition: Partition, leader: int) -> Any:
         try:
@@ -319,6 +334,15 @@ class Roles:
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"{whom} did not answer within {self._call_timeout_ms} ms; whether it acted is not known",
             ) from None
+        except PeerUnavailable as error:
+            if not error.was_sent:
+                raise KafkaError(
+                    ErrorCode.BROKER_NOT_AVAILABLE, f"{whom} cannot be reached: {error}"
+                ) from error
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{whom} went away before it answered; whether it acted is not known",
+            ) from error
 
 
 def _named(partitions: Iterable[Partition]) -> list[TopicPartition]:

@@ -1,4 +1,4 @@
-"""Fixtures: `oncelog up` in a process of its own, one a module, and four real clients against it."""
+"""Fixtures: a running oncelog (`tests/targets.py` says which kind) and four real clients against it."""
 
 import os
 import shutil
@@ -10,18 +10,27 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.conformance.kafka_clients import Aiokafka, Confluent, Java, JavaProcess, KafkaPython
-
-from oncelog_server.demo.processes import OncelogServer
+from tests.targets import TargetKind, open_target, target_kind
 
 HERE = Path(__file__).parent
 MAVEN_TIMEOUT_S = 100
 CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python", "java")
 
 
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory):
+    """One cluster for every module of a worker: its start takes as long as a module's tests."""
+    with open_target(tmp_path_factory.mktemp("oncelog")) as running:
+        yield running
+
+
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def server(request, tmp_path_factory):
     """A running oncelog, shared by the module. A test that kills it starts it again."""
-    with OncelogServer(tmp_path_factory.mktemp("oncelog") / "data") as running:
+    if target_kind() is TargetKind.CLUSTER:
+        yield request.getfixturevalue("shared_cluster")
+        return
+    with open_target(tmp_path_factory.mktemp("oncelog")) as running:
         yield running
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 from tests.conformance.cutting_proxy import ADD_PARTITIONS_TO_TXN, END_TXN, PRODUCE, CuttingProxy
-
-from oncelog_server.demo.processes import OncelogServer
+from tests.targets import open_target
 
 SENTINEL = b"the end"
 
@@ -21,13 +20,7 @@ def proxy():
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, proxy):
     """A server whose clients are told the proxy's port, so that every connection of theirs goes through it."""
-    data = tmp_path_factory.mktemp("oncelog") / "data"
-    environment = {
-        "ONCELOG_ADVERTISED_HOST": "127.0.0.1",
-        "ONCELOG_ADVERTISED_PORT": str(proxy.port),
-    }
-    running = OncelogServer(data, environment=environment)
-    with running:
+    with open_target(tmp_path_factory.mktemp("oncelog"), advertised_port=proxy.port) as running:
         proxy.target_port = int(running.bootstrap.rpartition(":")[2])
         yield running
 

@@ -1,4 +1,4 @@
-"""One Spark session and one `oncelog up` behind a proxy for the whole run; each test has topics of its own."""
+"""One Spark session and one running oncelog behind a proxy for the whole run; each test has topics of its own."""
 
 import os
 import sys
@@ -13,6 +13,7 @@ from tests.spark.call_proxy import CallProxy
 from tests.spark.oncelog_process import OncelogProcess
 from tests.spark.session import spark_session
 from tests.spark.topic_tools import Lab
+from tests.targets import TargetKind, open_target, target_kind
 
 DEADLINE_S = 300
 """A session's first query on a busy machine takes a minute; a warm one three seconds."""
@@ -36,7 +37,11 @@ def proxy():
 
 @pytest.fixture(scope="session")
 def server(proxy, tmp_path_factory):
-    server = OncelogProcess(tmp_path_factory.mktemp("oncelog"), proxy.address.port)
+    folder = tmp_path_factory.mktemp("oncelog")
+    if target_kind() is TargetKind.CLUSTER:
+        server = open_target(folder, advertised_port=proxy.address.port)
+    else:
+        server = OncelogProcess(folder, proxy.address.port)
     server.start()
     proxy.upstream = lambda: server.address
     yield server

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "consume": Entry("oncelog_server.cli.consume", "app"),
     "transactions": Entry("oncelog_server.cli.transactions", "app"),
     "partitions": Entry("oncelog_server.cli.partitions", "app"),
+    "cluster": Entry("oncelog_server.cli.cluster", "app"),
     "completion": Entry("oncelog_server.cli.completion", "app"),
 }
 

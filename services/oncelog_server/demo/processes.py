@@ -133,6 +133,10 @@ class OncelogServer:
         return self.addresses.bootstrap
 
     @property
+    def gateway(self) -> str:
+        return self.addresses.gateway
+
+    @property
     def pid(self) -> int:
         assert self._process is not None, "start() comes first"
         return self._process.pid

@@ -1,0 +1,68 @@
+"""`python -m oncelog_controller`: a controller as a process of its own (docs/architecture/processes.md).
+
+A controller is no node: nobody assigns anything to it, and it must start while no other controller is active. Ready
+means that it has read the journal and stands by, or is active.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from oncelog.process.run import Program, Settings, run
+from oncelog.rpc.contract import CONTROLLER
+from oncelog.rpc.node_settings import NodeSettings
+from oncelog_controller.settings import ControllerSettings
+
+
+class RunningController:
+    """A `Running`. Its drain is its stop: that releases the lease, and a standby takes over at once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def describe(self) -> str:
+        return self._text
+
+    async def failure(self) -> BaseException:
+        return await asyncio.get_running_loop().create_future()
+
+    async def drain(self, timeout_s: float) -> None:
+        return
+
+
+@asynccontextmanager
+async def _open(settings: Settings) -> AsyncIterator[RunningController]:
+    # Imported late: `--help` and a wrong flag need none of it.
+    from oncelog.rpc.server import RpcServer
+    from oncelog_controller.wiring import build_controller
+
+    node = settings[NodeSettings]
+    server = RpcServer(node.host, node.port, node.session_limits)
+    async with AsyncExitStack() as stack:
+        await server.start()
+        stack.push_async_callback(server.stop)
+        rpc_address = node.address(server.port)
+        own = settings[ControllerSettings].model_copy(
+            update={"controller_id": node.node_id, "rpc_address": rpc_address}
+        )
+        controller = build_controller(own)
+        await controller.start()
+        stack.push_async_callback(controller.stop)
+        server.served.add(CONTROLLER, controller.servicer)
+        await server.set_ready(True)
+        stack.push_async_callback(server.set_ready, False)
+        yield RunningController(f"controller {node.node_id} serves on {rpc_address}")
+
+
+PROGRAM = Program(
+    module="oncelog_controller",
+    summary="A controller: the only writer of cluster metadata while it is the active one.",
+    settings=(NodeSettings, ControllerSettings),
+    node_id=lambda settings: settings[NodeSettings].node_id,
+    open=_open,
+    derived=frozenset({"ONCELOG_CONTROLLER_CONTROLLER_ID", "ONCELOG_CONTROLLER_RPC_ADDRESS"}),
+)
+
+if __name__ == "__main__":
+    sys.exit(run(PROGRAM))

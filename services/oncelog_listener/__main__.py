@@ -1,0 +1,40 @@
+"""`python -m oncelog_listener`: a listener as a process of its own (docs/architecture/processes.md)."""
+
+import sys
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.errors import OncelogError
+from oncelog.process.role_program import KafkaAddress, RoleProgram
+from oncelog.rpc.node import Node
+from oncelog.rpc.role import Role
+from oncelog_listener.settings import ListenerSettings
+
+
+def _build(settings: ListenerSettings, node: Node) -> Role:
+    # Imported late: `--help` and a wrong flag need none of it.
+    from oncelog_listener.wiring import build_listener
+
+    return build_listener(settings, node.node_id, node.metadata, node.directory)
+
+
+def _kafka_address(settings: ListenerSettings) -> KafkaAddress:
+    """Other listeners send clients here, so it must be known before anything listens."""
+    port = settings.advertised_port or settings.port
+    if port == 0:
+        raise OncelogError(
+            "--listener-port 0 leaves other listeners without an address to tell clients; choose a port"
+        )
+    return KafkaAddress(settings.advertised_host or settings.host, port)
+
+
+PROGRAM = RoleProgram(
+    module="oncelog_listener",
+    summary="A listener: speaks the Kafka protocol to clients.",
+    role=pb.ROLE_LISTENER,
+    settings=ListenerSettings,
+    build=_build,
+    kafka_address=_kafka_address,
+)
+
+if __name__ == "__main__":
+    sys.exit(PROGRAM.run())

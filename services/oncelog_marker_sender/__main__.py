@@ -1,0 +1,37 @@
+"""`python -m oncelog_marker_sender`: a marker sender as a process of its own (docs/architecture/processes.md)."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.process.role_program import RoleProgram
+from oncelog.rpc.contract import MARKER_SENDER
+from oncelog.rpc.node import Node
+from oncelog_marker_sender.settings import MarkerSenderSettings
+
+if TYPE_CHECKING:
+    from oncelog_marker_sender.wiring import MarkerSenderRole
+
+
+def _build(settings: MarkerSenderSettings, node: Node) -> "MarkerSenderRole":
+    # Imported late: `--help` and a wrong flag need none of it.
+    from oncelog_marker_sender.wiring import build_marker_sender
+
+    return build_marker_sender(settings, node.metadata, node.directory)
+
+
+def _services(role: "MarkerSenderRole") -> dict[str, object]:
+    return {MARKER_SENDER: role.servicer}
+
+
+PROGRAM = RoleProgram(
+    module="oncelog_marker_sender",
+    summary="A marker sender: brings the markers of decided transactions to partition leaders.",
+    role=pb.ROLE_MARKER_SENDER,
+    settings=MarkerSenderSettings,
+    build=_build,
+    services=_services,
+)
+
+if __name__ == "__main__":
+    sys.exit(PROGRAM.run())

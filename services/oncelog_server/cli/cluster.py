@@ -1,0 +1,166 @@
+"""`oncelog cluster`: a whole cluster on this machine, one process per role, to work with and to break."""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oncelog.errors import OncelogError
+from oncelog_server.cli.options import AsOutput, Output
+
+if TYPE_CHECKING:
+    from oncelog_server.cluster.cluster import Cluster
+
+app = typer.Typer(
+    help="Start, watch and break a whole cluster on this machine.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Folder = Annotated[
+    Path,
+    typer.Option(envvar="ONCELOG_CLUSTER_FOLDER", help="where the cluster's data and logs are"),
+]
+Name = Annotated[str, typer.Argument(help="a process, as `oncelog cluster status` names it")]
+FOLDER_DEFAULT = Path("oncelog-cluster")
+
+
+@app.command()
+def up(
+    folder: Folder = FOLDER_DEFAULT,
+    port: Annotated[
+        int,
+        typer.Option(
+            min=0, max=65535, help="Kafka port of the first listener; the next has the next"
+        ),
+    ] = 9092,
+    gateway_port: Annotated[int, typer.Option(min=0, max=65535, help="REST port")] = 8080,
+) -> None:
+    """Start the cluster: 12 processes, a Postgres and a Redis. It runs until `oncelog cluster down`.
+
+    Port 0 takes free ones. A folder that had a cluster before keeps its data and its ports.
+    """
+    from oncelog_server.cluster.cluster import Cluster
+
+    with _Progress("starting") as progress:
+        cluster = Cluster(folder, port=port, gateway_port=gateway_port, on_progress=progress)
+        cluster.start()
+    _show(cluster)
+    print(
+        f"\nKafka clients   {cluster.bootstrap}\n"
+        f"REST, console   {cluster.gateway}\n"
+        f"data, logs      {cluster.folder}\n"
+        f"`oncelog cluster down{_folder_option(folder)}` ends it."
+    )
+
+
+@app.command()
+def down(folder: Folder = FOLDER_DEFAULT) -> None:
+    """End every process of the cluster. Its data stays."""
+    with _Progress("stopping") as progress:
+        cluster = _opened(folder, progress)
+        cluster.stop()
+    print("the cluster is down")
+
+
+@app.command()
+def status(folder: Folder = FOLDER_DEFAULT, output: AsOutput = None) -> None:
+    """Which process runs where, and what it leads or owns."""
+    from oncelog_server.cluster.status import cluster_status
+
+    cluster = _opened(folder)
+    if output is Output.JSON:
+        print(json.dumps([asdict(row) for row in cluster_status(cluster)], indent=2))
+        return
+    _show(cluster)
+
+
+@app.command()
+def kill(name: Name, folder: Folder = FOLDER_DEFAULT) -> None:
+    """End one process as a crash would (SIGKILL). `restart` brings it back."""
+    _opened(folder).kill(name)
+    print(f"{name} was killed; `oncelog cluster restart {name}{_folder_option(folder)}` starts it")
+
+
+@app.command()
+def restart(name: Name, folder: Folder = FOLDER_DEFAULT) -> None:
+    """Drain and stop one process if it runs, and start it again."""
+    with _Progress("restarting") as progress:
+        _opened(folder, progress).restart(name)
+    print(f"{name} is ready")
+
+
+@app.command()
+def logs(
+    name: Name,
+    folder: Folder = FOLDER_DEFAULT,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="how many, from the end")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on as it grows")] = False,
+) -> None:
+    """The end of a process's log."""
+    from oncelog_server.cluster.os_process import tail_of
+
+    cluster = _opened(folder)
+    cluster.process(name)
+    log = cluster.log_of(name)
+    if not log.exists():
+        raise OncelogError(f"{name} has written nothing yet: there is no {log}")
+    if follow:
+        raise typer.Exit(subprocess.call(["tail", "-n", str(lines), "-f", str(log)]))
+    print(tail_of(log, lines))
+
+
+def _opened(folder: Path, progress: "_Progress | None" = None) -> "Cluster":
+    from oncelog_server.cluster.cluster import Cluster
+
+    return Cluster.open(folder, on_progress=progress)
+
+
+def _folder_option(folder: Path) -> str:
+    return "" if folder == FOLDER_DEFAULT else f" --folder {folder}"
+
+
+def _show(cluster: "Cluster") -> None:
+    from oncelog_server.cli.tables import show_table
+    from oncelog_server.cluster.status import cluster_status
+
+    rows = cluster_status(cluster)
+    show_table(
+        ("process", ">node", "address", ">pid", "state", "leads or owns"),
+        [(row.name, row.node_id, row.address, row.pid, row.state, row.duty) for row in rows],
+        empty="no processes",
+    )
+
+
+class _Progress:
+    """One line that is rewritten on a terminal; one line for each process that is done elsewhere."""
+
+    def __init__(self, verb: str) -> None:
+        self._verb = verb
+        self._busy: list[str] = []
+        self._is_terminal = sys.stderr.isatty()
+
+    def __call__(self, name: str, state: str) -> None:
+        if state in ("starting", "stopping"):
+            self._busy.append(name)
+        elif name in self._busy:
+            self._busy.remove(name)
+            if not self._is_terminal:
+                print(f"{name} {state}", file=sys.stderr, flush=True)
+        if self._is_terminal:
+            self._write(f"{self._verb} {', '.join(self._busy)}" if self._busy else "")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{text[:79]}")
+        sys.stderr.flush()
+
+    def __enter__(self) -> "_Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_terminal:
+            self._write("")

@@ -1,0 +1,386 @@
+"""A running cluster as an object: start it, break it, find it again, end it.
+
+The folder is the cluster: its state file says what runs, its logs what happened, its data what lasts. An object is only
+a view of it, so a test, a shell and a second shell see the same cluster. Every method blocks: those who use it are
+tests and commands.
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Self
+
+from oncelog.errors import OncelogError
+from oncelog_server.cluster.databases import (
+    POSTGRES,
+    REDIS,
+    kill_tree,
+    redis_command,
+    start_postgres_server,
+    start_redis_server,
+    stop_postgres_server,
+)
+from oncelog_server.cluster.environments import environment_of
+from oncelog_server.cluster.os_process import (
+    POLL_S,
+    ProcessRef,
+    end_process,
+    start_process,
+    tail_of,
+)
+from oncelog_server.cluster.plan import (
+    CONTROLLER,
+    COORDINATOR,
+    GATEWAY,
+    HOST,
+    LISTENER,
+    MARKER_SENDER,
+    STORAGE,
+    ClusterShape,
+    FreePorts,
+    Member,
+    RolePlan,
+    plan_members,
+)
+from oncelog_server.cluster.probe import HealthProbe
+from oncelog_server.cluster.state_file import ClusterState, read_state
+
+START_TIMEOUT_S: Final = 90.0
+STOP_TIMEOUT_S: Final = 4.0
+DRAIN_TIMEOUT_S: Final = 30.0
+STARTS_AT_ONCE: Final = 4
+"""Starting Python costs most of a second of a core; more starts at once only make all of them late."""
+
+_STOP_ORDER: Final[tuple[tuple[RolePlan, ...], ...]] = (
+    (GATEWAY, LISTENER),
+    (MARKER_SENDER, COORDINATOR),
+    (STORAGE,),
+    (CONTROLLER,),
+)
+"""Clients' doors first, then whoever writes, then what is written to."""
+
+Progress = Callable[[str, str], None]
+"""Told of each process: its name, and `starting`, `ready`, `stopping` or `stopped`."""
+
+
+class ClusterFailed(OncelogError):
+    """A process of the cluster did not start or has ended; the text holds the end of its log."""
+
+
+class Cluster:
+    """Use it as a context manager, or `start` and `stop` it, or `open` one that runs."""
+
+    def __init__(
+        self,
+        folder: Path,
+        shape: ClusterShape | None = None,
+        *,
+        port: int = 0,
+        gateway_port: int = 0,
+        environment: Mapping[str, str] | None = None,
+        on_progress: Progress | None = None,
+    ) -> None:
+        """Nothing is started yet. Port 0 takes free ones; `environment` is added to every process's."""
+        self.folder = folder.absolute()
+        self._shape = shape or ClusterShape()
+        self._ports = (port, gateway_port)
+        self._environment = dict(environment or {})
+        self._on_progress = on_progress or (lambda name, state: None)
+        self._state: ClusterState | None = None
+
+    @classmethod
+    def open(cls, folder: Path, on_progress: Progress | None = None) -> Self:
+        """The cluster of this folder, running or not. Raises OncelogError when there never was one."""
+        state = read_state(folder)
+        if state is None:
+            raise OncelogError(
+                f"no cluster was started in {folder}; `oncelog cluster up` starts one"
+            )
+        cluster = cls(folder, on_progress=on_progress)
+        cluster._state = state
+        return cluster
+
+    # --------------------------------------------------------------------------------------------- what there is
+
+    @property
+    def state(self) -> ClusterState:
+        assert self._state is not None, "start() or open() comes first"
+        return self._state
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return self.state.members
+
+    def of_role(self, role: RolePlan) -> tuple[Member, ...]:
+        return tuple(member for member in self.members if member.role == role.role)
+
+    @property
+    def bootstrap(self) -> str:
+        """Every listener, for `bootstrap.servers`."""
+        return ",".join(member.address for member in self.of_role(LISTENER))
+
+    @property
+    def gateway(self) -> str:
+        return f"http://{self.of_role(GATEWAY)[0].address}"
+
+    @property
+    def redis_address(self) -> str:
+        return f"{HOST}:{self.state.redis_port}"
+
+    def member(self, name: str) -> Member:
+        """Raises OncelogError, with the names there are."""
+        for member in self.members:
+            if member.name == name:
+                return member
+        names = ", ".join([*(member.name for member in self.members), POSTGRES, REDIS])
+        raise OncelogError(f"this cluster has no {name}; it has {names}")
+
+    def process(self, name: str) -> ProcessRef | None:
+        """None: it was never started, or stopped in order."""
+        if name not in (POSTGRES, REDIS):
+            self.member(name)
+        return self.state.running.get(name)
+
+    def log_of(self, name: str) -> Path:
+        if name == POSTGRES:
+            return self.folder / POSTGRES / "log"
+        return self.folder / "logs" / f"{name}.log"
+
+    def state_of(self, name: str) -> str:
+        """`running`, `paused`, `dead`, or `stopped` when it was ended in order."""
+        process = self.process(name)
+        return "stopped" if process is None else process.state
+
+    @property
+    def is_running(self) -> bool:
+        """Whether any process of it lives."""
+        return self._state is not None and any(
+            process.is_alive for process in self._state.running.values()
+        )
+
+    # --------------------------------------------------------------------------------------------- all of it
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start everything and wait until all are ready. Raises OncelogError; nothing is left running then."""
+        with self._claimed():
+            self._state = read_state(self.folder)
+            if self.is_running:
+                raise OncelogError(
+                    f"a cluster runs already in {self.folder}; `oncelog cluster status` shows it, "
+                    "`oncelog cluster down` ends it, --folder takes another place"
+                )
+            self._plan()
+            try:
+                self._start_databases()
+                self._start_members(self.members, timeout_s)
+            except BaseException:
+                self._stop_everything()
+                raise
+
+    def stop(self) -> None:
+        """End everything in order; what does not listen is killed. Quick, because nothing is moved that ends anyway."""
+        with self._claimed():
+            self._stop_everything()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def kill_all(self) -> None:
+        """SIGKILL to every oncelog process at once; Postgres and Redis live on."""
+        found = [self.state.running[one.name] for one in self.members if self.process(one.name)]
+        for process in found:
+            process.signal(signal.SIGKILL)
+        for process in found:
+            process.wait(STOP_TIMEOUT_S)
+
+    def start_dead(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start every oncelog process that has died or was stopped, and wait until they are ready."""
+        dead = [one for one in self.members if self.state_of(one.name) in ("dead", "stopped")]
+        self._start_members(dead, timeout_s)
+
+    # --------------------------------------------------------------------------------------------- one of it
+
+    def kill(self, name: str) -> None:
+        """SIGKILL: what a crash looks like from outside."""
+        process = self._running(name)
+        if name == POSTGRES:
+            kill_tree(process)
+        else:
+            process.signal(signal.SIGKILL)
+            process.wait(STOP_TIMEOUT_S)
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP: a process that is there and does nothing."""
+        self._running(name).signal_tree(signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        self._running(name).signal_tree(signal.SIGCONT)
+
+    def terminate(self, name: str, timeout_s: float = DRAIN_TIMEOUT_S) -> bool:
+        """SIGTERM: drain, then stop. False when it had to be killed."""
+        process = self._running(name)
+        if name == POSTGRES:
+            stop_postgres_server(process)
+            ended = True
+        else:
+            ended = end_process(process, signal.SIGTERM, timeout_s)
+        self._forget(name)
+        return ended
+
+    def start_one(self, name: str, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start a process that was killed or terminated, where it was, and wait until it is ready."""
+        if self.state_of(name) in ("running", "paused"):
+            raise OncelogError(f"{name} runs already")
+        if name == POSTGRES:
+            self._start_postgres()
+        elif name == REDIS:
+            self._start_redis()
+        else:
+            self._start_members([self.member(name)], timeout_s)
+
+    def restart(self, name: str) -> None:
+        """Drain and stop it if it runs, and start it again."""
+        if self.state_of(name) in ("running", "paused"):
+            self.terminate(name)
+        self.start_one(name)
+
+    # --------------------------------------------------------------------------------------------- how
+
+    @contextmanager
+    def _claimed(self) -> Iterator[None]:
+        """One command at a time changes what runs."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.folder / "cluster.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        except OSError as error:
+            raise OncelogError(
+                f"cannot write the folder {self.folder}: {error.strerror}; choose another with --folder"
+            ) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(lock)
+            raise OncelogError(f"another command works on the cluster in {self.folder}") from error
+        try:
+            yield
+        finally:
+            os.close(lock)
+
+    def _plan(self) -> None:
+        """The members of an earlier start, on their data and ports; new ones in a new folder."""
+        (self.folder / "logs").mkdir(exist_ok=True)
+        if self._state is None:
+            port, gateway_port = self._ports
+            members = plan_members(self._shape, port=port, gateway_port=gateway_port)
+            self._state = ClusterState(members, FreePorts().take())
+        self._state.environment.update(self._environment)
+        self._state.running.clear()
+        self._state.write(self.folder)
+
+    def _start_databases(self) -> None:
+        self._start_redis()
+        self._start_postgres()
+
+    def _start_postgres(self) -> None:
+        self._on_progress(POSTGRES, "starting")
+        process, self.state.postgres_url = start_postgres_server(self.folder / POSTGRES)
+        self._remember(POSTGRES, process)
+        self._on_progress(POSTGRES, "ready")
+
+    def _start_redis(self) -> None:
+        command = redis_command()
+        if command is None:
+            return
+        self._on_progress(REDIS, "starting")
+        folder = self.folder / REDIS
+        process = start_redis_server(command, folder, self.log_of(REDIS), self.state.redis_port)
+        self._remember(REDIS, process)
+        self._on_progress(REDIS, "ready")
+
+    def _start_members(self, members: Sequence[Member], timeout_s: float) -> None:
+        """In order, a few at a time; the next one starts when one of those is ready."""
+        deadline = time.monotonic() + timeout_s
+        pending = deque(members)
+        starting: dict[str, HealthProbe] = {}
+        with contextlib.ExitStack() as stack:
+            while pending or starting:
+                while pending and len(starting) < STARTS_AT_ONCE:
+                    member = pending.popleft()
+                    self._launch(member)
+                    starting[member.name] = stack.enter_context(HealthProbe(member.rpc_address))
+                for name, probe in list(starting.items()):
+                    if probe.is_serving():
+                        del starting[name]
+                        self._on_progress(name, "ready")
+                    elif not self._running(name).is_alive:
+                        raise ClusterFailed(self._account_of(name, "ended while it started"))
+                if time.monotonic() > deadline:
+                    late = next(iter(starting))
+                    raise ClusterFailed(
+                        self._account_of(late, f"was not ready within {timeout_s:.0f} s")
+                    )
+                time.sleep(POLL_S)
+
+    def _launch(self, member: Member) -> None:
+        self._on_progress(member.name, "starting")
+        environment = environment_of(member, self.state, self.folder)
+        command = [sys.executable, "-m", member.module]
+        process = start_process(command, self.log_of(member.name), environment, self.folder)
+        self._remember(member.name, process)
+
+    def _stop_everything(self) -> None:
+        if self._state is None:
+            return
+        for roles in _STOP_ORDER:
+            self._stop_together([member.name for role in roles for member in self.of_role(role)])
+        self._stop_together([REDIS])
+        postgres = self.state.running.get(POSTGRES)
+        if postgres is not None:
+            self._on_progress(POSTGRES, "stopping")
+            stop_postgres_server(postgres)
+            self._forget(POSTGRES)
+            self._on_progress(POSTGRES, "stopped")
+
+    def _stop_together(self, names: Sequence[str]) -> None:
+        """SIGINT ends a process in order but without a drain: there is nowhere left to move anything to."""
+        found = {name: self.state.running[name] for name in names if name in self.state.running}
+        for name, process in found.items():
+            self._on_progress(name, "stopping")
+            process.signal(signal.SIGINT)
+            process.signal(signal.SIGCONT)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        for name, process in found.items():
+            if not process.wait(max(deadline - time.monotonic(), 0.0)):
+                process.signal_tree(signal.SIGKILL)
+                process.wait(STOP_TIMEOUT_S)
+            self._forget(name)
+            self._on_progress(name, "stopped")
+
+    def _running(self, name: str) -> ProcessRef:
+        process = self.process(name)
+        if process is None:
+            raise OncelogError(f"{name} does not run; `oncelog cluster restart {name}` starts it")
+        return process
+
+    def _remember(self, name: str, process: ProcessRef) -> None:
+        self.state.running[name] = process
+        self.state.write(self.folder)
+
+    def _forget(self, name: str) -> None:
+        self.state.running.pop(name, None)
+        self.state.write(self.folder)
+
+    def _account_of(self, name: str, what: str) -> str:
+        log = self.log_of(name)
+        return f"{name} {what}; the end of {log}:\n{tail_of(log)}"

@@ -1,0 +1,53 @@
+"""What each process of the cluster is told: its place, its peers and its folders, as environment variables."""
+
+from pathlib import Path
+
+from oncelog_server.cluster.databases import REDIS
+from oncelog_server.cluster.plan import (
+    CONTROLLER,
+    COORDINATOR,
+    GATEWAY,
+    HOST,
+    LISTENER,
+    STORAGE,
+    Member,
+)
+from oncelog_server.cluster.state_file import ClusterState
+
+REPLICAS = 3
+
+
+def environment_of(member: Member, state: ClusterState, folder: Path) -> dict[str, str]:
+    """The cluster's own settings of every process come last: who set them meant them."""
+    controllers = [one for one in state.members if one.role == CONTROLLER.role]
+    node = {
+        "ONCELOG_NODE_NODE_ID": str(member.node_id),
+        "ONCELOG_NODE_HOST": HOST,
+        "ONCELOG_NODE_PORT": str(member.rpc_port),
+        "ONCELOG_NODE_CONTROLLERS": ",".join(one.rpc_address for one in controllers),
+    }
+    return node | _of_role(member, state, folder) | state.environment
+
+
+def _of_role(member: Member, state: ClusterState, folder: Path) -> dict[str, str]:
+    redis = f"redis://{HOST}:{state.redis_port}/0" if REDIS in state.running else None
+    if member.role == CONTROLLER.role:
+        storage_count = sum(one.role == STORAGE.role for one in state.members)
+        return {
+            "ONCELOG_CONTROLLER_DATABASE_URL": state.postgres_url,
+            "ONCELOG_CONTROLLER_BOOTSTRAP_STORAGE_NODES": str(min(REPLICAS, storage_count)),
+        }
+    if member.role == STORAGE.role:
+        own = {"ONCELOG_STORAGE_DATA_DIR": str(folder / "data" / member.name)}
+        return own | ({"ONCELOG_STORAGE_REDIS_URL": redis} if redis else {})
+    if member.role == COORDINATOR.role:
+        return {"ONCELOG_COORDINATOR_REDIS_URL": redis} if redis else {}
+    if member.role == LISTENER.role:
+        return {"ONCELOG_LISTENER_HOST": HOST, "ONCELOG_LISTENER_PORT": str(member.port)}
+    if member.role == GATEWAY.role:
+        return {
+            "ONCELOG_GATEWAY_HOST": HOST,
+            "ONCELOG_GATEWAY_PORT": str(member.port),
+            "ONCELOG_GATEWAY_AUDIT_PATH": str(folder / "data" / f"{member.name}-audit.jsonl"),
+        }
+    return {}

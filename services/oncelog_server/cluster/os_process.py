@@ -1,0 +1,151 @@
+"""Processes that outlive whoever started them: found again by pid and start time, never by pid alone.
+
+Each leads a session of its own, so neither a Ctrl-C nor the end of the terminal reaches it. Whoever started it is its
+parent and must reap it; whoever finds it in the state file is not and cannot. Both see the same thing here: a process
+that has ended and waits to be reaped has ended.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+LOG_TAIL_LINES: Final = 15
+POLL_S: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRef:
+    """One process of this machine, for good: a pid is given again, the pair is not."""
+
+    pid: int
+    created: float
+
+    @property
+    def state(self) -> str:
+        """`running`, `paused` or `dead`."""
+        found = self._found()
+        if found is None:
+            return "dead"
+        try:
+            status = found.status()
+        except psutil.NoSuchProcess:
+            return "dead"
+        if status in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+            return "dead"
+        return "paused" if status == psutil.STATUS_STOPPED else "running"
+
+    @property
+    def is_alive(self) -> bool:
+        return self.state != "dead"
+
+    @property
+    def rss_bytes(self) -> int:
+        found = self._found()
+        try:
+            return 0 if found is None else int(found.memory_info().rss)
+        except psutil.Error:
+            return 0
+
+    def signal(self, number: int) -> None:
+        """To this process alone. Nothing happens when it has ended."""
+        if self.is_alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def signal_tree(self, number: int) -> None:
+        """To this process and all that descend from it."""
+        found = self._found()
+        if found is None:
+            return
+        children: list[psutil.Process] = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            children = found.children(recursive=True)
+        # The parent first: it must not see its children die and act on it.
+        self.signal(number)
+        for child in children:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.send_signal(number)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Until it has ended. False when it has not in time."""
+        deadline = time.monotonic() + timeout_s
+        while self.is_alive:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_S)
+        self.reap()
+        return True
+
+    def reap(self) -> None:
+        """Take the exit status of a child that has ended; of a process that is no child of ours the system does."""
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, os.WNOHANG)
+
+    def _found(self) -> psutil.Process | None:
+        try:
+            found = psutil.Process(self.pid)
+            return found if abs(found.create_time() - self.created) < 1.0 else None
+        except psutil.NoSuchProcess:
+            return None
+
+
+def ref_of(pid: int) -> ProcessRef:
+    """Raises psutil.NoSuchProcess."""
+    return ProcessRef(pid, psutil.Process(pid).create_time())
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process with this pid lives; one that only waits to be reaped does not."""
+    try:
+        return ref_of(pid).is_alive
+    except psutil.NoSuchProcess:
+        return False
+
+
+def start_process(
+    command: Sequence[str], log: Path, environment: Mapping[str, str], folder: Path
+) -> ProcessRef:
+    """A process in a session of its own that writes to the end of `log`."""
+    with log.open("ab") as output:
+        started = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment},
+            cwd=folder,
+            start_new_session=True,
+        )
+    # Until somebody reaps it, even a process that ended at once can be looked up.
+    ref = ref_of(started.pid)
+    # The object's destructor would complain about a running child; it is `wait` and `reap` that watch over it.
+    started.returncode = 0
+    return ref
+
+
+def end_process(ref: ProcessRef, number: int, timeout_s: float) -> bool:
+    """Ask it to end with a signal; SIGKILL when it has not in time. True when it ended by itself."""
+    ref.signal(number)
+    # A paused process hears of its end only when it goes on.
+    ref.signal(signal.SIGCONT)
+    if ref.wait(timeout_s):
+        return True
+    ref.signal_tree(signal.SIGKILL)
+    ref.wait(timeout_s)
+    return False
+
+
+def tail_of(log: Path, lines: int = LOG_TAIL_LINES) -> str:
+    """The last lines of a log; empty when there is none."""
+    try:
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""

@@ -1,0 +1,145 @@
+"""Which processes a cluster has, under which names, node ids and ports.
+
+A node id tells its role: storage nodes are 11, 12, 13, coordinators 21 and 22. Ports are taken below the range from
+which the system takes ports for outgoing connections, or some connection would sit on one of them while its process
+is being restarted.
+"""
+
+import random
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.errors import OncelogError
+
+HOST: Final = "127.0.0.1"
+_FREE_PORTS: Final = range(20_000, 32_000)
+_TRIES_MAX: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class RolePlan:
+    """How the processes of one role are called."""
+
+    role: str
+    module: str
+    first_node_id: int
+
+
+CONTROLLER: Final = RolePlan("controller", "oncelog_controller", 1)
+STORAGE: Final = RolePlan("storage", "oncelog_storage", 11)
+COORDINATOR: Final = RolePlan("coordinator", "oncelog_coordinator", 21)
+MARKER_SENDER: Final = RolePlan("marker-sender", "oncelog_marker_sender", 31)
+LISTENER: Final = RolePlan("listener", "oncelog_listener", 41)
+GATEWAY: Final = RolePlan("gateway", "oncelog_gateway", 51)
+ROLES: Final = (CONTROLLER, STORAGE, COORDINATOR, MARKER_SENDER, LISTENER, GATEWAY)
+"""In the order in which they start: each needs only those before it."""
+PER_ROLE_MAX: Final = 9
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterShape:
+    """How many processes of each role."""
+
+    controllers: int = 2
+    storage: int = 3
+    coordinators: int = 2
+    marker_senders: int = 2
+    listeners: int = 2
+    gateways: int = 1
+
+    def counts(self) -> Iterator[tuple[RolePlan, int]]:
+        counts = (
+            self.controllers,
+            self.storage,
+            self.coordinators,
+            self.marker_senders,
+            self.listeners,
+            self.gateways,
+        )
+        for role, count in zip(ROLES, counts, strict=True):
+            assert 0 <= count <= PER_ROLE_MAX, f"{count} processes of {role.role}"
+            yield role, count
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One process of the cluster: what of it stays the same when it is started again."""
+
+    name: str
+    role: str
+    module: str
+    node_id: int
+    rpc_port: int
+    port: int
+    """Kafka's port of a listener, the HTTP port of a gateway; 0 for the others."""
+
+    @property
+    def rpc_address(self) -> str:
+        return f"{HOST}:{self.rpc_port}"
+
+    @property
+    def address(self) -> str:
+        """What a client of this process connects to."""
+        return f"{HOST}:{self.port or self.rpc_port}"
+
+
+def plan_members(shape: ClusterShape, *, port: int, gateway_port: int) -> tuple[Member, ...]:
+    """Every process, with ports. 0 lets free ones be taken. Raises OncelogError for a given port that is in use."""
+    ports = FreePorts()
+    members = []
+    for role, count in shape.counts():
+        given = {LISTENER: port, GATEWAY: gateway_port}.get(role)
+        for index in range(count):
+            wanted = 0
+            if given is not None:
+                wanted = ports.exactly(given + index, role) if given else ports.take()
+            members.append(
+                Member(
+                    name=f"{role.role}-{index + 1}",
+                    role=role.role,
+                    module=role.module,
+                    node_id=role.first_node_id + index,
+                    rpc_port=ports.take(),
+                    port=wanted,
+                )
+            )
+    return tuple(members)
+
+
+class FreePorts:
+    """Hands out each free port once."""
+
+    def __init__(self) -> None:
+        self._taken: set[int] = set()
+        self._random = random.SystemRandom()
+
+    def take(self) -> int:
+        for _ in range(_TRIES_MAX):
+            port = self._random.choice(_FREE_PORTS)
+            if port not in self._taken and _is_free(port):
+                self._taken.add(port)
+                return port
+        raise OncelogError(f"no free port between {_FREE_PORTS.start} and {_FREE_PORTS.stop}")
+
+    def exactly(self, port: int, role: RolePlan) -> int:
+        if port in self._taken or not _is_free(port):
+            option = "--port" if role is LISTENER else "--gateway-port"
+            raise OncelogError(
+                f"port {port}, meant for a {role.role}, is in use: stop what listens there, "
+                f"or choose another with {option} (0 takes free ones)"
+            )
+        self._taken.add(port)
+        return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as tried:
+        # As servers do: a port whose last connections are still closing is free.
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,65 @@
+"""Whether a process says of itself that it is ready: the standard gRPC health check, asked without generated code."""
+
+import contextlib
+import socket
+from typing import Final, Self
+
+import grpc
+
+CHECK_TIMEOUT_S: Final = 2.0
+CONNECT_TIMEOUT_S: Final = 0.2
+_CHECK: Final = "/grpc.health.v1.Health/Check"
+_SERVING: Final = b"\x08\x01"
+"""HealthCheckResponse{status: SERVING} on the wire; the request for the whole process is the empty message."""
+
+
+class HealthProbe:
+    """Asks one address again and again. Close it, or use it as a context manager."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._channel: grpc.Channel | None = None
+
+    def is_serving(self) -> bool:
+        """False also when nobody listens or answers in time."""
+        if self._channel is None:
+            # A channel that failed to connect backs off for a second; a refused connection is known at once.
+            if not _accepts(self._address):
+                return False
+            self._channel = grpc.insecure_channel(self._address)
+        check = self._channel.unary_unary(_CHECK, _as_is, _as_is)
+        try:
+            return bool(check(b"", timeout=CHECK_TIMEOUT_S) == _SERVING)
+        except grpc.RpcError:
+            return False
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def is_serving(address: str) -> bool:
+    """One check."""
+    with HealthProbe(address) as probe:
+        return probe.is_serving()
+
+
+def _accepts(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection((host, int(port)), CONNECT_TIMEOUT_S),
+    ):
+        return True
+    return False
+
+
+def _as_is(message: bytes) -> bytes:
+    return message

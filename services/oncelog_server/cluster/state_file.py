@@ -1,0 +1,47 @@
+"""What a cluster's folder says about it: written whole after each change, read by every later command."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from oncelog.errors import OncelogError
+from oncelog_server.cluster.os_process import ProcessRef
+from oncelog_server.cluster.plan import Member
+
+STATE_FILE = "cluster.json"
+VERSION = 1
+
+
+@dataclass(slots=True)
+class ClusterState:
+    """The plan, and which process is which member now."""
+
+    members: tuple[Member, ...]
+    redis_port: int
+    environment: dict[str, str] = field(default_factory=dict)
+    postgres_url: str = ""
+    running: dict[str, ProcessRef] = field(default_factory=dict)
+    """By name, `postgres` and `redis` among them. A process stays here until it is stopped, dead or not."""
+
+    def write(self, folder: Path) -> None:
+        content = {"version": VERSION, **asdict(self)}
+        partial = folder / f"{STATE_FILE}.partial"
+        partial.write_text(json.dumps(content, indent=2))
+        partial.replace(folder / STATE_FILE)
+
+
+def read_state(folder: Path) -> ClusterState | None:
+    """None when no cluster was started in this folder. Raises OncelogError for a file that is not ours."""
+    try:
+        content = json.loads((folder / STATE_FILE).read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise OncelogError(
+            f"{folder / STATE_FILE} cannot be read: {error}; choose another folder with --folder"
+        ) from error
+    if content.pop("version", None) != VERSION:
+        raise OncelogError(f"{folder / STATE_FILE} was written by another version of oncelog")
+    content["members"] = tuple(Member(**member) for member in content["members"])
+    content["running"] = {name: ProcessRef(**ref) for name, ref in content["running"].items()}
+    return ClusterState(**content)

@@ -1,0 +1,177 @@
+"""What each process of a cluster is doing: the machine's view of its process, and the controllers' view of its node."""
+
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.api.v1.controller_pb2_grpc import ControllerStub
+from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
+from oncelog_server.cluster.cluster import Cluster
+from oncelog_server.cluster.databases import POSTGRES, REDIS
+from oncelog_server.cluster.plan import (
+    CONTROLLER,
+    COORDINATOR,
+    GATEWAY,
+    LISTENER,
+    STORAGE,
+    Member,
+)
+from oncelog_server.cluster.probe import is_serving
+
+ASK_TIMEOUT_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStatus:
+    """One row of `oncelog cluster status`."""
+
+    name: str
+    role: str
+    node_id: int | None
+    address: str
+    pid: int | None
+    state: str
+    """`ready`, `starting`, `draining`, `fenced`, `paused`, `dead` or `stopped`."""
+    duty: str
+    rss_bytes: int
+
+
+def cluster_status(cluster: Cluster) -> list[ProcessStatus]:
+    """Every process, also those that are not there. Asks all of them at once."""
+    members = cluster.members
+    with ThreadPoolExecutor(len(members) + 1) as pool:
+        described = dict(
+            zip(
+                (member.name for member in cluster.of_role(CONTROLLER)),
+                pool.map(_describe, cluster.of_role(CONTROLLER)),
+                strict=True,
+            )
+        )
+        image_found = pool.submit(
+            _image, [cluster.member(name) for name in _by_activity(described)]
+        )
+        states = list(pool.map(lambda member: _state_of(cluster, member), members))
+        image = image_found.result()
+    rows = [
+        _row(cluster, member, _with_node(state, image, member), _duty(member, image, described))
+        for member, state in zip(members, states, strict=True)
+    ]
+    return [
+        *rows,
+        _database_row(cluster, POSTGRES, ""),
+        _database_row(cluster, REDIS, cluster.redis_address),
+    ]
+
+
+def _state_of(cluster: Cluster, member: Member) -> str:
+    state = cluster.state_of(member.name)
+    if state != "running":
+        return state
+    return "ready" if is_serving(member.rpc_address) else "starting"
+
+
+def _with_node(state: str, image: MetadataImage | None, member: Member) -> str:
+    node = image.nodes.get(member.node_id) if image is not None else None
+    if node is None or state not in ("ready", "starting"):
+        return state
+    if node.fenced:
+        return "fenced"
+    return "draining" if node.draining else state
+
+
+def _describe(member: Member) -> pb.DescribeControllerResponse | None:
+    with grpc.insecure_channel(member.rpc_address) as channel:
+        try:
+            return ControllerStub(channel).DescribeController(
+                pb.DescribeControllerRequest(), timeout=ASK_TIMEOUT_S
+            )
+        except grpc.RpcError:
+            return None
+
+
+def _by_activity(described: dict[str, pb.DescribeControllerResponse | None]) -> list[str]:
+    """Names of the controllers that answered, the active one first: its image is the newest."""
+    answered = {name: answer for name, answer in described.items() if answer is not None}
+    return sorted(answered, key=lambda name: not answered[name].active)
+
+
+def _image(controllers: Iterable[Member]) -> MetadataImage | None:
+    """The image of the first controller that shows one."""
+    for member in controllers:
+        with grpc.insecure_channel(member.rpc_address) as channel:
+            watch = ControllerStub(channel).WatchMetadata(
+                pb.WatchMetadataRequest(node_id=0, from_metadata_offset=-1), timeout=ASK_TIMEOUT_S
+            )
+            try:
+                for update in watch:
+                    return MetadataImage().updated(update)
+            except grpc.RpcError:
+                continue
+            finally:
+                watch.cancel()
+    return None
+
+
+def _duty(
+    member: Member,
+    image: MetadataImage | None,
+    described: dict[str, pb.DescribeControllerResponse | None],
+) -> str:
+    if member.role == CONTROLLER.role:
+        answer = described[member.name]
+        if answer is None:
+            return ""
+        return f"active, epoch {answer.controller_epoch}" if answer.active else "standby"
+    if image is None:
+        return ""
+    if member.role == STORAGE.role:
+        replicas = [
+            one
+            for topic in image.topics.values()
+            for one in topic.partitions
+            if member.node_id in one.replicas
+        ]
+        led = sum(one.leader == member.node_id for one in replicas)
+        return f"leads {led} of {len(replicas)}"
+    if member.role == COORDINATOR.role:
+        owned = Counter(
+            kind for (kind, _), shard in image.shards.items() if shard.coordinator == member.node_id
+        )
+        return f"{owned[TRANSACTION]} tx, {owned[GROUP]} group"
+    return {LISTENER.role: "Kafka clients", GATEWAY.role: "REST, console"}.get(
+        member.role, "markers"
+    )
+
+
+def _row(cluster: Cluster, member: Member, state: str, duty: str) -> ProcessStatus:
+    process = cluster.process(member.name)
+    return ProcessStatus(
+        name=member.name,
+        role=member.role,
+        node_id=member.node_id,
+        address=member.address,
+        pid=None if process is None else process.pid,
+        state=state,
+        duty=duty if state not in ("dead", "stopped") else "",
+        rss_bytes=0 if process is None else process.rss_bytes,
+    )
+
+
+def _database_row(cluster: Cluster, name: str, address: str) -> ProcessStatus:
+    process = cluster.process(name)
+    state = cluster.state_of(name)
+    return ProcessStatus(
+        name=name,
+        role=name,
+        node_id=None,
+        address=address,
+        pid=None if process is None else process.pid,
+        state="ready" if state == "running" else state,
+        duty="metadata journal" if name == POSTGRES else "event feed",
+        rss_bytes=0 if process is None else process.rss_bytes,
+    )

@@ -1,0 +1,37 @@
+"""`python -m oncelog_storage`: a storage node as a process of its own (docs/architecture/processes.md)."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.process.role_program import RoleProgram
+from oncelog.rpc.contract import STORAGE
+from oncelog.rpc.node import Node
+from oncelog_storage.settings import StorageSettings
+
+if TYPE_CHECKING:
+    from oncelog_storage.wiring import StorageRole
+
+
+def _build(settings: StorageSettings, node: Node) -> "StorageRole":
+    # Imported late: `--help` and a wrong flag need none of it.
+    from oncelog_storage.wiring import build_storage
+
+    return build_storage(settings, node.node_id, node.metadata, node.directory)
+
+
+def _services(role: "StorageRole") -> dict[str, object]:
+    return {STORAGE: role.servicer}
+
+
+PROGRAM = RoleProgram(
+    module="oncelog_storage",
+    summary="A storage node: keeps partitions and copies those it does not lead.",
+    role=pb.ROLE_STORAGE,
+    settings=StorageSettings,
+    build=_build,
+    services=_services,
+)
+
+if __name__ == "__main__":
+    sys.exit(PROGRAM.run())

@@ -1,0 +1,91 @@
+"""A process of one role: a node that registers, follows the metadata, and runs the role on top.
+
+Ready means ready: the node has registered, its image is followed, the role has started (storage: every partition is
+recovered). Only then does the health service say SERVING. At the end it says NOT_SERVING before anything else happens.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic_settings import BaseSettings
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.process.run import Program, Settings, run
+from oncelog.rpc.node import Node
+from oncelog.rpc.node_settings import NodeSettings
+from oncelog.rpc.role import Role
+
+RoleSettingsT = TypeVar("RoleSettingsT", bound=BaseSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaAddress:
+    """Where clients reach a listener; its node tells the other listeners."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoleProgram(Generic[RoleSettingsT]):
+    """What differs between the processes of two roles."""
+
+    module: str
+    summary: str
+    role: pb.Role
+    settings: type[RoleSettingsT]
+    build: Callable[[RoleSettingsT, Node], Role]
+    services: Callable[[Any], dict[str, object]] = lambda role: {}
+    """Servicers of the built role by the name of their service."""
+    kafka_address: Callable[[RoleSettingsT], KafkaAddress] | None = None
+
+    def run(self) -> int:
+        """The whole life of the process; returns its exit code."""
+        return run(
+            Program(
+                module=self.module,
+                summary=self.summary,
+                settings=(NodeSettings, self.settings),
+                node_id=lambda settings: settings[NodeSettings].node_id,
+                open=self._open,
+            )
+        )
+
+    @asynccontextmanager
+    async def _open(self, settings: Settings) -> AsyncIterator["RunningRole"]:
+        own = settings[self.settings]
+        node = Node(settings[NodeSettings], [self.role])
+        if self.kafka_address is not None:
+            address = self.kafka_address(own)
+            node.advertise_kafka(address.host, address.port)
+        role = self.build(own, node)
+        async with AsyncExitStack() as stack:
+            await node.start()
+            stack.push_async_callback(node.stop)
+            # Before it starts: a role may call its own services while it does.
+            for name, servicer in self.services(role).items():
+                node.serve(name, servicer)
+            await role.start()
+            stack.push_async_callback(role.stop)
+            await node.set_ready(True)
+            stack.push_async_callback(node.set_ready, False)
+            yield RunningRole(node)
+
+
+class RunningRole:
+    """A `Running`."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def describe(self) -> str:
+        return f"node {self._node.node_id} serves on {self._node.rpc_address}"
+
+    async def failure(self) -> BaseException:
+        return await self._node.failure()
+
+    async def drain(self, timeout_s: float) -> None:
+        await self._node.set_ready(False)
+        await self._node.drain(timeout_s)

@@ -1,0 +1,165 @@
+"""The life of a process: read settings, start, say so, wait for a signal, drain, stop, exit code.
+
+    SIGTERM   drain (leadership and shards move away, what is in flight ends), then stop: exit code 0
+    SIGINT    stop in order, without a drain: for a person at a terminal, and for ending a whole cluster at once
+    a second  end at once, whatever is in flight: exit code 1; the next start recovers as after a crash
+
+A signal that comes during the start ends it in order too. Exit codes: 0 a clean stop, 1 it could not start or was cut
+off, 2 settings that cannot be.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+import uvloop
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from oncelog.errors import OncelogError
+from oncelog.process.arguments import EXIT_USED_WRONGLY, Knobs, WrongUse
+from oncelog.process.logs import LogLevel, log_to_stderr
+
+logger = logging.getLogger(__name__)
+
+EXIT_FAILED: Final = 1
+
+SettingsT = TypeVar("SettingsT", bound=BaseSettings)
+
+
+class ProcessSettings(BaseSettings):
+    """The process itself, whatever its role."""
+
+    model_config = SettingsConfigDict(env_prefix="ONCELOG_PROCESS_", frozen=True)
+
+    log_level: LogLevel = Field(LogLevel.INFO, description="least important line that is logged")
+    drain_timeout_ms: int = Field(
+        20_000,
+        ge=0,
+        le=3_600_000,
+        description="longest wait after SIGTERM for leadership and shards to move away; then it stops all the same",
+    )
+
+
+class Settings:
+    """What was read, by class."""
+
+    def __init__(self, found: Mapping[type[BaseSettings], BaseSettings]) -> None:
+        self._found = found
+
+    def __getitem__(self, kind: type[SettingsT]) -> SettingsT:
+        found = self._found[kind]
+        assert isinstance(found, kind)
+        return found
+
+
+class Running(Protocol):
+    """A started process."""
+
+    def describe(self) -> str:
+        """Where it listens, for the line that says it is ready."""
+
+    async def failure(self) -> BaseException:
+        """Returns, once it happens, why the process cannot go on."""
+
+    async def drain(self, timeout_s: float) -> None:
+        """Give away what others can do, and let what is in flight end. Raises nothing: a stop follows anyway."""
+
+
+Opened = AbstractAsyncContextManager[Running]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One `python -m` of oncelog. `open` starts everything on entry and stops it on exit."""
+
+    module: str
+    summary: str
+    settings: tuple[type[BaseSettings], ...]
+    node_id: Callable[[Settings], int]
+    open: Callable[[Settings], Opened]
+    derived: frozenset[str] = frozenset()
+    """Variables that follow from others in this program; they are neither flags nor in the help."""
+
+
+def run(program: Program, arguments: Sequence[str] | None = None) -> int:
+    """Until told to stop. Returns the exit code; what went wrong is one line on stderr."""
+    kinds = (*program.settings, ProcessSettings)
+    try:
+        if sys.flags.optimize:
+            raise WrongUse("oncelog checks itself with assertions; do not run it under python -O")
+        found = Knobs(program.module, program.summary, kinds, program.derived).read(
+            sys.argv[1:] if arguments is None else arguments
+        )
+    except WrongUse as error:
+        print(f"{program.module}: {error}", file=sys.stderr)
+        return EXIT_USED_WRONGLY
+    settings = Settings(found)
+    log_to_stderr(settings[ProcessSettings].log_level, program.node_id(settings))
+    try:
+        uvloop.run(_serve(program, settings))
+    except OncelogError as error:
+        logger.error("%s does not run: %s", program.module, error)
+        return EXIT_FAILED
+    return 0
+
+
+async def _serve(program: Program, settings: Settings) -> None:
+    signals = _Signals()
+    try:
+        async with program.open(settings) as running:
+            signals.started()
+            logger.info("%s is ready: %s", program.module, running.describe())
+            await _told_or_failed(signals, running)
+            if signals.wants_drain:
+                logger.info("draining")
+                await running.drain(settings[ProcessSettings].drain_timeout_ms / 1000)
+            logger.info("stopping")
+    except asyncio.CancelledError:
+        if not signals.told.is_set():
+            raise
+    logger.info("stopped")
+
+
+async def _told_or_failed(signals: "_Signals", running: Running) -> None:
+    """Raises what ended the process when nobody told it to."""
+    told = asyncio.create_task(signals.told.wait())
+    failed = asyncio.create_task(running.failure())
+    try:
+        await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
+        if failed.done() and not told.done():
+            raise failed.result()
+    finally:
+        told.cancel()
+        failed.cancel()
+
+
+class _Signals:
+    """The first one is a request, the second an order."""
+
+    def __init__(self) -> None:
+        self.told = asyncio.Event()
+        self.wants_drain = False
+        self._starting: asyncio.Task[Any] | None = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._take, number)
+
+    def started(self) -> None:
+        """From now on a signal no longer cancels the start."""
+        self._starting = None
+
+    def _take(self, number: int) -> None:
+        if self.told.is_set():
+            logger.warning("cut off by a second signal")
+            os._exit(EXIT_FAILED)
+        self.told.set()
+        self.wants_drain = number == signal.SIGTERM
+        if self._starting is not None:
+            self._starting.cancel()

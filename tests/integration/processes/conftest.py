@@ -1,0 +1,53 @@
+"""One cluster for all tests of this folder: its start costs more than any of them."""
+
+import subprocess
+import sys
+
+import pytest
+
+from oncelog_server.cluster.cluster import Cluster
+
+PROGRAMS = (
+    "oncelog_controller",
+    "oncelog_storage",
+    "oncelog_coordinator",
+    "oncelog_marker_sender",
+    "oncelog_listener",
+    "oncelog_gateway",
+)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture
+def run_program():
+    """Start a program with its output captured; whatever still runs at the end is killed."""
+    started = []
+
+    def start(module, *arguments, python=(), **environment):
+        process = subprocess.Popen(
+            [sys.executable, *python, "-m", module, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**_clean_environment(), **environment},
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def _clean_environment():
+    import os
+
+    return {name: value for name, value in os.environ.items() if not name.startswith("ONCELOG_")}

@@ -1,0 +1,68 @@
+"""Each `python -m oncelog_<role>` before it meets a cluster: help, wrong settings, signals during the start."""
+
+import signal
+
+import pytest
+from tests.integration.processes.conftest import PROGRAMS
+
+from oncelog_server.cluster.plan import HOST, FreePorts
+
+PATIENCE_S = 60
+
+
+def ended(process):
+    out, err = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize("module", PROGRAMS)
+def test_help_lists_the_knobs_of_the_node_the_role_and_the_process(run_program, module):
+    code, out, err = ended(run_program(module, "--help", COLUMNS="100"))
+    assert (code, err) == (0, "")
+    role = module.removeprefix("oncelog_").replace("_", "-")
+    for flag in ("--node-port PORT", "--process-log-level debug|info|warning|error", f"--{role}-"):
+        assert flag in out
+
+
+@pytest.mark.parametrize("module", PROGRAMS)
+def test_a_value_that_cannot_be_ends_with_two_and_one_line(run_program, module):
+    flag = run_program(module, "--node-id", "1", "--node-port", "many")
+    variable = run_program(module, "--node-id", "1", ONCELOG_PROCESS_LOG_LEVEL="loud")
+    for process, said in ((flag, "--node-port='many'"), (variable, "LOG_LEVEL='loud'")):
+        code, out, err = ended(process)
+        assert (code, out) == (2, "")
+        assert len(err.splitlines()) == 1
+        assert said in err
+
+
+def test_a_program_refuses_to_run_without_its_asserts(run_program):
+    code, _, err = ended(run_program("oncelog_storage", python=["-O"]))
+    assert code == 2
+    assert "python -O" in err
+
+
+def test_an_address_in_use_is_told_in_one_line(run_program, cluster):
+    taken = cluster.members[0].rpc_port
+    process = run_program("oncelog_storage", "--node-id", "99", "--node-port", str(taken))
+    code, _, err = ended(process)
+    assert code == 1
+    last = err.splitlines()[-1]
+    assert "level=error" in last
+    assert str(taken) in last
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_start_that_waits_for_a_controller(run_program, tmp_path, number):
+    """Nobody is the controller there, so this node never gets ready, and still ends in order."""
+    nobody, port = FreePorts().take(), FreePorts().take()
+    process = run_program(
+        "oncelog_storage",
+        *("--node-id", "99", "--node-port", str(port), "--node-controllers", f"{HOST}:{nobody}"),
+        *("--storage-data-dir", str(tmp_path), "--node-register-log-interval-ms", "100"),
+    )
+    # It logs that it waits, so its signal handlers are there.
+    assert "level=" in process.stderr.readline()
+    process.send_signal(number)
+    code, _, err = ended(process)
+    assert code == 0, err
+    assert 'msg="stopped"' in err
