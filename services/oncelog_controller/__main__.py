@@ -25,7 +25,8 @@ class RunningController:
         return self._text
 
     async def failure(self) -> BaseException:
-        return await asyncio.get_running_loop().create_future()
+        never: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        return await never
 
     async def drain(self, timeout_s: float) -> None:
         return

@@ -51,6 +51,7 @@ from oncelog_server.cluster.plan import (
 )
 from oncelog_server.cluster.probe import HealthProbe
 from oncelog_server.cluster.state_file import ClusterState, read_state
+from oncelog_server.cluster.view import is_active, read_image, what_is_missing
 
 START_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 4.0
@@ -180,6 +181,7 @@ class Cluster:
             try:
                 self._start_databases()
                 self._start_members(self.members, timeout_s)
+                self._await_whole(timeout_s)
             except BaseException:
                 self._stop_everything()
                 raise
@@ -208,6 +210,7 @@ class Cluster:
         """Start every oncelog process that has died or was stopped, and wait until they are ready."""
         dead = [one for one in self.members if self.state_of(one.name) in ("dead", "stopped")]
         self._start_members(dead, timeout_s)
+        self._await_whole(timeout_s)
 
     # --------------------------------------------------------------------------------------------- one of it
 
@@ -331,6 +334,25 @@ class Cluster:
                         self._account_of(late, f"was not ready within {timeout_s:.0f} s")
                     )
                 time.sleep(POLL_S)
+
+    def _await_whole(self, timeout_s: float) -> None:
+        """Until every node is in service and everything is led and owned: processes are ready before that."""
+        controllers = [member.rpc_address for member in self.of_role(CONTROLLER)]
+        node_ids = [member.node_id for member in self.members if member.role != CONTROLLER.role]
+        deadline = time.monotonic() + timeout_s
+        while True:
+            active = [one for one in controllers if is_active(one)]
+            image = read_image(active)
+            missing = (
+                "no controller is active" if image is None else what_is_missing(image, node_ids)
+            )
+            if not missing:
+                return
+            if time.monotonic() > deadline:
+                raise ClusterFailed(
+                    f"every process is ready, but {missing} after {timeout_s:.0f} s; logs are in {self.folder / 'logs'}"
+                )
+            time.sleep(POLL_S)
 
     def _launch(self, member: Member) -> None:
         self._on_progress(member.name, "starting")

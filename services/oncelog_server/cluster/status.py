@@ -1,15 +1,10 @@
 """What each process of a cluster is doing: the machine's view of its process, and the controllers' view of its node."""
 
 from collections import Counter
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
-
-import grpc
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.api.v1.controller_pb2_grpc import ControllerStub
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.databases import POSTGRES, REDIS
@@ -22,8 +17,7 @@ from oncelog_server.cluster.plan import (
     Member,
 )
 from oncelog_server.cluster.probe import is_serving
-
-ASK_TIMEOUT_S: Final = 2.0
+from oncelog_server.cluster.view import describe_controller, read_image
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +42,15 @@ def cluster_status(cluster: Cluster) -> list[ProcessStatus]:
         described = dict(
             zip(
                 (member.name for member in cluster.of_role(CONTROLLER)),
-                pool.map(_describe, cluster.of_role(CONTROLLER)),
+                pool.map(
+                    describe_controller,
+                    [member.rpc_address for member in cluster.of_role(CONTROLLER)],
+                ),
                 strict=True,
             )
         )
-        image_found = pool.submit(
-            _image, [cluster.member(name) for name in _by_activity(described)]
-        )
+        by_activity = [cluster.member(name).rpc_address for name in _by_activity(described)]
+        image_found = pool.submit(read_image, by_activity)
         states = list(pool.map(lambda member: _state_of(cluster, member), members))
         image = image_found.result()
     rows = [
@@ -84,37 +80,10 @@ def _with_node(state: str, image: MetadataImage | None, member: Member) -> str:
     return "draining" if node.draining else state
 
 
-def _describe(member: Member) -> pb.DescribeControllerResponse | None:
-    with grpc.insecure_channel(member.rpc_address) as channel:
-        try:
-            return ControllerStub(channel).DescribeController(
-                pb.DescribeControllerRequest(), timeout=ASK_TIMEOUT_S
-            )
-        except grpc.RpcError:
-            return None
-
-
 def _by_activity(described: dict[str, pb.DescribeControllerResponse | None]) -> list[str]:
     """Names of the controllers that answered, the active one first: its image is the newest."""
     answered = {name: answer for name, answer in described.items() if answer is not None}
     return sorted(answered, key=lambda name: not answered[name].active)
-
-
-def _image(controllers: Iterable[Member]) -> MetadataImage | None:
-    """The image of the first controller that shows one."""
-    for member in controllers:
-        with grpc.insecure_channel(member.rpc_address) as channel:
-            watch = ControllerStub(channel).WatchMetadata(
-                pb.WatchMetadataRequest(node_id=0, from_metadata_offset=-1), timeout=ASK_TIMEOUT_S
-            )
-            try:
-                for update in watch:
-                    return MetadataImage().updated(update)
-            except grpc.RpcError:
-                continue
-            finally:
-                watch.cancel()
-    return None
 
 
 def _duty(

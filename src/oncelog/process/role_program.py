@@ -69,8 +69,8 @@ class RoleProgram(Generic[RoleSettingsT]):
                 node.serve(name, servicer)
             await role.start()
             stack.push_async_callback(role.stop)
-            await node.set_ready(True)
-            stack.push_async_callback(node.set_ready, False)
+            await node.ready()
+            stack.push_async_callback(node.server.set_ready, False)
             yield RunningRole(node)
 
 
@@ -87,5 +87,4 @@ class RunningRole:
         return await self._node.failure()
 
     async def drain(self, timeout_s: float) -> None:
-        await self._node.set_ready(False)
         await self._node.drain(timeout_s)

@@ -90,7 +90,7 @@ class Program:
 
 def run(program: Program, arguments: Sequence[str] | None = None) -> int:
     """Until told to stop. Returns the exit code; what went wrong is one line on stderr."""
-    kinds = (*program.settings, ProcessSettings)
+    kinds: list[type[BaseSettings]] = [*program.settings, ProcessSettings]
     try:
         if sys.flags.optimize:
             raise WrongUse("oncelog checks itself with assertions; do not run it under python -O")
