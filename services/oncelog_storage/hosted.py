@@ -23,10 +23,12 @@ from oncelog_storage.log import PartitionLog
 from oncelog_storage.log_directory import (
     COORDINATOR_EPOCHS,
     LOG_STARTS,
+    RECOVERY_POINTS,
     LogDirectory,
     write_checkpoints,
 )
-from oncelog_storage.partition import Leadership, PartitionLeader
+from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.partition_values import Leadership
 from oncelog_storage.settings import FlushPolicy, StorageSettings
 
 _log = logging.getLogger(__name__)
@@ -56,6 +58,8 @@ class HostedPartitions:
         self.request_checkpoint: Callable[[PartitionLeader], None] = _unset
         self.request_retirement: Callable[[Partition], None] = _unset
         self.in_worker: Callable[[Callable[[], None]], Awaitable[None]] = _unset
+        self.follow_image: Callable[[PartitionLeader, Any], None] = _ignore
+        """Told of a partition whose replicas, leader or ISR may have changed; replication listens once it has begun."""
 
     def __iter__(self) -> Iterator[PartitionLeader]:
         return iter(tuple(self._partitions.values()))
@@ -99,6 +103,8 @@ class HostedPartitions:
     ) -> PartitionLeader:
         log = self._new_log(partition, topic_id, image)
         directory = self._log_directory
+        if _has_followers(image.partition(partition)):
+            log.committed_at_load = directory.high_watermarks.get(partition, 0)
         failure: StorageFailed | None = None
         try:
             log_recovery.recover(
@@ -127,6 +133,11 @@ class HostedPartitions:
             leader.require_leader()
         return leader
 
+    def ensure(self, partition: Partition) -> PartitionLeader:
+        """The partition, led here or followed. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION or 6)."""
+        held = self._partitions.get((partition.topic, partition.partition))
+        return held if held is not None else self._make(partition)
+
     def leader_of(self, partition: Partition) -> tuple[int, int]:
         """(leading node, leader epoch) as the image has it; (-1, -1) if the partition is unknown."""
         found = self._metadata.image.partition(partition)
@@ -141,9 +152,23 @@ class HostedPartitions:
             if found.leader == self._node_id
         ]
 
+    async def lower_recovery_point(self, leader: PartitionLeader, offset: int) -> None:
+        """Before records at `offset` and behind go: no start may ask for them. Raises OSError."""
+        points = self._log_directory.recovery_points
+        points[leader.partition] = min(points.get(leader.partition, 0), offset)
+        encoded = self._log_directory.encoded(RECOVERY_POINTS)
+        await self.in_worker(lambda: write_checkpoints([encoded]))
+
+    async def keep_log_start(self, leader: PartitionLeader, offset: int) -> None:
+        """Before a log begins again at `offset`. Raises OSError."""
+        self._log_directory.log_start_offsets[leader.partition] = offset
+        starts = self._log_directory.encoded(LOG_STARTS)
+        await self.in_worker(lambda: write_checkpoints([starts]))
+
     async def keep_log_starts(self, leaders: list[PartitionLeader]) -> None:
         """Make moved log starts durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
         for leader in leaders:
+            leader.tell_replicas()
             self._log_directory.log_start_offsets[leader.partition] = leader.log.log_start_offset
         starts = self._log_directory.encoded(LOG_STARTS)
         try:
@@ -200,6 +225,9 @@ class HostedPartitions:
             request_flush=self.request_flush,
             request_checkpoint=self.request_checkpoint,
             checkpoint_bytes=self._settings.checkpoint_bytes,
+            high_watermark=max(
+                min(log.committed_at_load, log.log_end_offset), log.log_start_offset
+            ),
         )
         leader.coordinator_epoch = self._log_directory.coordinator_epochs.get(log.partition, -1)
         self._partitions[(log.partition.topic, log.partition.partition)] = leader
@@ -219,7 +247,7 @@ class HostedPartitions:
                 or topic.topic_id != leader.log.topic_id
                 or new.partition(leader.partition) is None
             ):
-                self._drop(leader)
+                self.drop(leader)
                 continue
             leader.log.config = TopicConfig.from_overrides(topic.configs)
             self._lead(leader, new)
@@ -238,12 +266,15 @@ class HostedPartitions:
         )
         if was_here and not leader.leadership.is_here:
             leader.release_waiters()
+        self.follow_image(leader, found)
 
-    def _drop(self, leader: PartitionLeader) -> None:
+    def drop(self, leader: PartitionLeader) -> None:
+        """The partition is no longer ours: nothing more is served, and its folder goes."""
         partition = leader.partition
         del self._partitions[(partition.topic, partition.partition)]
         leader.leadership = Leadership(-1, -1, False, 0, 0)
         leader.release_waiters()
+        self.follow_image(leader, None)
         leader.log.close()
         if leader.log.exists_on_disk:
             self._retiring.add(partition)
@@ -305,6 +336,15 @@ class HostedPartitions:
         for leader in self:
             leader.release_waiters()
         self._files.close_all()
+
+
+def _has_followers(found: Any) -> bool:
+    """It is stored elsewhere too, so the log's end alone says nothing about what is committed."""
+    return found is not None and len(found.replicas) > 1
+
+
+def _ignore(_leader: PartitionLeader, _found: Any) -> None:
+    pass
 
 
 def _unset(_argument: object) -> Any:

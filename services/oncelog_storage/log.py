@@ -47,6 +47,7 @@ LOADED_SEGMENTS_MAX: Final = 4
 """Sealed segments of one log whose indexes stay in memory; a consumer that reads old data needs one."""
 
 _STAMP: Final = struct.Struct(">qii")
+_OFFSET_MAX: Final = 2**63 - 1
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 _SEGMENT_BYTES_MAX: Final = 2**31 - 1
 
@@ -97,6 +98,10 @@ class PartitionLog:
         self.names_made = 0
         """Files and folders made in this process; a name that was never synced can be lost with all that it holds."""
         self.names_synced = 0
+        self.committed_at_load = _OFFSET_MAX
+        """The high watermark as it was when the log is loaded: later markers are not yet known to be replicated."""
+        self.truncation_count = 0
+        """Grows with each truncation: what was taken from the log before may not be used after."""
         self.failure: str | None = None
         """Why the log can take no writes at the moment; a disk that is full, mostly."""
         # What a failed write left behind this segment's end could not be cut off yet.
@@ -129,12 +134,12 @@ class PartitionLog:
         base_offset = self.log_end_offset
         size_bytes = len(records)
         last_offset = base_offset + header.last_offset_delta
-        segment = self._segment_for(size_bytes, last_offset, header.max_timestamp, now)
+        segment = self.segment_for(size_bytes, last_offset, header.max_timestamp, now)
         position = segment.size_bytes
         stamp = _STAMP.pack(base_offset, header.batch_length, leader_epoch)
-        self._write(segment, (stamp, memoryview(records)[16:]), size_bytes)
+        self.write(segment, (stamp, memoryview(records)[16:]), size_bytes)
         if leader_epoch > self.leader_epochs.latest:
-            self._assign_leader_epoch(leader_epoch, base_offset)
+            self.assign_leader_epoch(leader_epoch, base_offset)
         segment.index_batch(
             position,
             size_bytes,
@@ -144,7 +149,7 @@ class PartitionLog:
         )
         if header.producer_id >= 0:
             self.producers.apply_batch(client_batch(header), base_offset, header.max_timestamp)
-        self._appended(size_bytes, last_offset + 1, header.record_count)
+        self.appended(size_bytes, last_offset + 1, header.record_count)
         return base_offset
 
     def append_markers(self, markers: Sequence[MarkerToWrite], leader_epoch: int, now: int) -> int:
@@ -154,7 +159,7 @@ class PartitionLog:
         """
         base_offset = self.log_end_offset
         size_bytes = MARKER_BYTES * len(markers)
-        segment = self._segment_for(size_bytes, base_offset + len(markers) - 1, now, now)
+        segment = self.segment_for(size_bytes, base_offset + len(markers) - 1, now, now)
         position = segment.size_bytes
         for index, marker in enumerate(markers):
             _STAMP.pack_into(
@@ -164,9 +169,9 @@ class PartitionLog:
                 MARKER_BYTES - LENGTH_PREFIX_BYTES,
                 leader_epoch,
             )
-        self._write(segment, (b"".join(marker.batch for marker in markers),), size_bytes)
+        self.write(segment, (b"".join(marker.batch for marker in markers),), size_bytes)
         if leader_epoch > self.leader_epochs.latest:
-            self._assign_leader_epoch(leader_epoch, base_offset)
+            self.assign_leader_epoch(leader_epoch, base_offset)
         for index, marker in enumerate(markers):
             offset = base_offset + index
             segment.index_batch(
@@ -193,17 +198,19 @@ class PartitionLog:
                         completed.last_stable_offset,
                     )
                 )
-        self._appended(size_bytes, base_offset + len(markers), len(markers))
+        self.appended(size_bytes, base_offset + len(markers), len(markers))
         return base_offset
 
-    def _appended(self, size_bytes: int, log_end_offset: int, record_count: int) -> None:
+    def appended(self, size_bytes: int, log_end_offset: int, record_count: int) -> None:
+        """A write is taken into account: it ends at `log_end_offset`."""
         self.log_end_offset = log_end_offset
         self.unflushed_records += record_count
         self.bytes_since_checkpoint += size_bytes
 
-    def _write(
+    def write(
         self, segment: Segment, buffers: tuple[bytes | memoryview, ...], size_bytes: int
     ) -> None:
+        """Append bytes to the newest segment, whole or not at all. Raises StorageFailed."""
         try:
             if self._uncut is not None:
                 # The log may have rolled since, so this need not be the segment that is written now.
@@ -233,13 +240,13 @@ class PartitionLog:
         self.failure = message
         return StorageFailed(message)
 
-    def _segment_for(
+    def segment_for(
         self, size_bytes: int, last_offset: int, max_timestamp: int, now: int
     ) -> Segment:
         """The newest segment, or a new one if the append does not fit any more. Raises StorageFailed."""
         if self.segments:
             segment = self.segments[-1]
-            if not self._must_roll(segment, size_bytes, last_offset, max_timestamp, now):
+            if not self.must_roll(segment, size_bytes, last_offset, max_timestamp, now):
                 return segment
             if segment.size_bytes:
                 return self.roll(now)
@@ -248,7 +255,7 @@ class PartitionLog:
             self._create_directory()
         return self._add_segment(now)
 
-    def _must_roll(
+    def must_roll(
         self, segment: Segment, size_bytes: int, last_offset: int, max_timestamp: int, now: int
     ) -> bool:
         limit = min(self.config.segment_bytes, _SEGMENT_BYTES_MAX)
@@ -292,8 +299,9 @@ class PartitionLog:
             ) from error
         self.exists_on_disk = True
 
-    def _assign_leader_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        if self.leader_epochs.assign(leader_epoch, start_offset):
+    def assign_leader_epoch(self, leader_epoch: int, start_offset: int) -> None:
+        """This epoch writes from here on. The first append makes the folder; its batches tell the epoch by then."""
+        if self.leader_epochs.assign(leader_epoch, start_offset) and self.exists_on_disk:
             self.write_leader_epochs(sync=False)
 
     def write_leader_epochs(self, *, sync: bool) -> None:
@@ -401,6 +409,12 @@ class PartitionLog:
             self._recently_read = []
             sync_directory(self.directory)
         return dropped
+
+    def forget_reads(self) -> None:
+        """The segments are about to be replaced."""
+        self._uncut = None
+        self._tail = (None, -1, 0)
+        self._recently_read = []
 
     def close(self) -> None:
         for segment in self.segments:

@@ -97,6 +97,12 @@ def finish(log: PartitionLog, checkpoint: Checkpoint) -> None:
     log.checkpointed(checkpoint.offset)
 
 
+def discard(checkpoint: Checkpoint) -> None:
+    """The log was truncated meanwhile: take the snapshot away again. For a worker thread. Raises OSError."""
+    name = file_stem(checkpoint.offset) + SNAPSHOT_SUFFIX
+    (checkpoint.directory / name).unlink(missing_ok=True)
+
+
 def remove_old_snapshots(checkpoint: Checkpoint) -> None:
     """Keep the newest two up to this checkpoint, and any after it. For a worker thread. Raises OSError."""
     directory = checkpoint.directory

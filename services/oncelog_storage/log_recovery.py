@@ -138,6 +138,8 @@ class _Recovery:
     def run(self) -> None:
         log = self._log
         start = self._sound_start(self._load_snapshot())
+        # What is replayed tells its epochs itself, and a checkpoint file may be older than a truncation.
+        log.leader_epochs.truncate_from(start)
         log.log_end_offset = log.log_start_offset
         first = log.segment_index(start)
         for index, segment in enumerate(log.segments[first:], first):
@@ -255,7 +257,7 @@ class _Recovery:
                 log.leader_epochs.assign(fields[2], fields[0])
             completed = replay_batch(log.producers, fields, view, at)
             if completed is not None and fields[5] & CONTROL:
-                log.producers.high_watermark_moved(last_offset + 1)
+                log.producers.high_watermark_moved(min(last_offset + 1, log.committed_at_load))
                 if not completed.is_commit:
                     segment.add_aborted(
                         AbortedTransactionEntry(

@@ -3,17 +3,19 @@
 from oncelog_storage.log import PartitionLog
 
 
-def advance_by_retention(log: PartitionLog, high_watermark: int, now: int) -> bool:
+def advance_by_retention(
+    log: PartitionLog, high_watermark: int, now: int, *, is_leader: bool = True
+) -> bool:
     """Move the log's start past what the topic's retention no longer covers. Returns whether segments may go now.
 
     The caller makes the new start durable and then drops them: in the other order a crash between the two would leave
     a log that seems to have lost data. Nothing at or above the high watermark goes. When even the newest segment is too
     old the log rolls first, so that a log without appends becomes empty, as Kafka's does. A compacted topic keeps
-    everything.
+    everything. A follower takes its log's start from the leader and only drops what lies before it.
     """
     if not log.segments:
         return False
-    if log.config.is_deleted:
+    if log.config.is_deleted and is_leader:
         keep_from = max(_expired_before(log, high_watermark, now), _surplus_before(log))
         keep_from = min(keep_from, high_watermark)
         last = log.segments[-1]

@@ -86,10 +86,7 @@ class Maintenance:
 
     async def stop(self) -> None:
         """End the tasks, checkpoint everything, and leave the mark of a clean shutdown."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        await self._end_tasks()
         dirty = [
             leader for leader in self._hosted if leader.log.is_dirty and leader.offline is None
         ]
@@ -98,6 +95,20 @@ class Maintenance:
                 await self._in_worker(self._log_directory.mark_clean)
             except OSError as error:
                 _log.warning("cannot mark the clean shutdown: %s", error)
+        self._end_threads()
+
+    async def kill(self) -> None:
+        """End the tasks and nothing else."""
+        await self._end_tasks()
+        self._end_threads()
+
+    async def _end_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    def _end_threads(self) -> None:
         self._workers.shutdown(wait=True)
         self._syncers.shutdown(wait=True)
 
@@ -135,21 +146,35 @@ class Maintenance:
         done = []
         is_complete = True
         for leader in leaders:
+            if leader.is_truncating or not leader.log.exists_on_disk:
+                continue
+            count = leader.log.truncation_count
             checkpoint = log_checkpoint.prepare(leader.log)
-            if await self._write_checkpoint(leader, checkpoint):
-                done.append((leader, checkpoint))
-            else:
+            if not await self._write_checkpoint(leader, checkpoint):
                 is_complete = False
-        done = [(leader, checkpoint) for leader, checkpoint in done if self._hosted.holds(leader)]
+            elif leader.log.truncation_count != count or leader.is_truncating:
+                # It speaks of records that are gone, and the next start must not believe it.
+                await self._in_worker(functools.partial(log_checkpoint.discard, checkpoint))
+            else:
+                done.append((leader, checkpoint, count))
+        done = [
+            (leader, checkpoint, count)
+            for leader, checkpoint, count in done
+            if self._hosted.holds(leader)
+            and leader.log.truncation_count == count
+            and not leader.is_truncating
+        ]
         points = self._log_directory.recovery_points
-        for leader, checkpoint in done:
+        for leader, checkpoint, _ in done:
             # Two checkpoints of one partition may end in either order.
             points[leader.partition] = max(points.get(leader.partition, 0), checkpoint.offset)
         encoded = self._log_directory.encoded(RECOVERY_POINTS)
         try:
             if done:
                 await self._in_worker(lambda: write_checkpoints([encoded]))
-            for leader, checkpoint in done:
+            for leader, checkpoint, count in done:
+                if leader.log.truncation_count != count:
+                    continue
                 log_checkpoint.finish(leader.log, checkpoint)
                 await self._in_worker(
                     functools.partial(log_checkpoint.remove_old_snapshots, checkpoint)
@@ -194,7 +219,7 @@ class Maintenance:
     async def _flush(self, leader: PartitionLeader) -> None:
         log = leader.log
         target, paths = log.log_end_offset, log_checkpoint.unsynced_paths(log)
-        names_made = log.names_made
+        names_made, truncation_count = log.names_made, log.truncation_count
         folders = [log.directory, log.directory.parent] if names_made > log.names_synced else []
         log.unflushed_records = 0
         loop = asyncio.get_running_loop()
@@ -205,10 +230,14 @@ class Maintenance:
             if leader.offline is None:
                 loop.call_later(_RETRY_S, self._request_flush, leader)
             return
+        leader.is_flushing = leader in self._to_flush
+        if log.truncation_count != truncation_count:
+            # What was synced is gone in part; whoever waits for the rest asks again.
+            self._request_flush(leader)
+            return
         log.flushed_offset = target
         log.names_synced = names_made
-        leader.is_flushing = leader in self._to_flush
-        leader.advance_high_watermark(target if leader.is_flushing else log.log_end_offset)
+        leader.local_end_moved(target if leader.is_flushing else log.log_end_offset)
 
     def _sync_or_fail(self, paths: list[str], folders: Sequence[Path] = ()) -> None:
         """Sync these files, then the names in these folders. For a worker thread. Raises StorageFailed.
@@ -246,7 +275,12 @@ class Maintenance:
             leader
             for leader in self._hosted
             if leader.offline is None
-            and log_retention.advance_by_retention(leader.log, leader.high_watermark, now)
+            and log_retention.advance_by_retention(
+                leader.log,
+                leader.high_watermark,
+                now,
+                is_leader=leader.leadership.is_here,
+            )
         ]
         # What the newest producer snapshot has not seen must be replayed after a crash, so it cannot go yet: a
         # transaction whose marker was deleted unseen would look open for ever.

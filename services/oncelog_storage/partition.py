@@ -2,7 +2,7 @@
 
 ```
 LSO ≤ HW ≤ LEO     LEO grows with each write
-                   HW follows: at once, or when the disk has synced (flush policy)
+                   HW follows: at once, or when the disk has synced (flush policy) and every in-sync follower has it
                    LSO follows the HW, held back by the oldest undecided transaction
 ```
 
@@ -13,24 +13,26 @@ Expected refusals are `KafkaError`s that the servicer turns into codes; times ar
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.record.batch import BatchHeader, read_single_batch, stamp_log_append_time
 from oncelog.record.check import CheckRules, check_producer_batch
-from oncelog.record.control import (
-    MARKER_BYTES,
-    Marker,
-    MarkerType,
-    decode_marker,
-    encode_marker,
-)
+from oncelog.record.control import MARKER_BYTES, decode_marker
 from oncelog.topic_config import TopicConfig
+from oncelog_storage.core.leader_state import LeaderState
 from oncelog_storage.core.producer_state import KeptBatch, ProducerEntry
 from oncelog_storage.core.verification import VerificationGuard, Verifications
 from oncelog_storage.files import PassingShortage, StorageFailed
 from oncelog_storage.log import MarkerToWrite, PartitionLog, client_batch
+from oncelog_storage.partition_values import (
+    Appended,
+    Leadership,
+    MarkerRequest,
+    marker_to_write,
+)
+from oncelog_storage.waiters import OffsetWaiters
 
 _log = logging.getLogger(__name__)
 
@@ -38,33 +40,6 @@ _NEVER_MS: Final = 2**53
 """A flush.ms of this or more means never; the default is the largest i64."""
 _ANY_BYTES: Final = 2**31
 """Told to waiters when something moved that is no append."""
-
-
-class Leadership(NamedTuple):
-    """What the metadata image says of this partition."""
-
-    leader: int
-    leader_epoch: int
-    is_here: bool
-    isr_count: int
-    replica_count: int
-
-
-class Appended(NamedTuple):
-    """Where a batch stands. `log_append_time` is -1 under CreateTime."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time: int
-    is_duplicate: bool = False
-
-
-class MarkerRequest(NamedTuple):
-    producer_id: int
-    producer_epoch: int
-    is_commit: bool
-    coordinator_epoch: int
-    transaction_version: int
 
 
 class PartitionLeader:
@@ -78,10 +53,16 @@ class PartitionLeader:
         request_flush: Callable[["PartitionLeader"], None],
         request_checkpoint: Callable[["PartitionLeader"], None],
         checkpoint_bytes: int,
+        high_watermark: int | None = None,
     ) -> None:
         self.log = log
         self.verifications = Verifications()
-        self.high_watermark = log.log_end_offset
+        self.high_watermark = log.log_end_offset if high_watermark is None else high_watermark
+        self.local_end = log.log_end_offset
+        """Up to here this node has done its part: written, and synced where that is asked for."""
+        self.replicas: LeaderState | None = None
+        """While this node leads the partition and there are other replicas."""
+        self.is_truncating = False
         log.producers.high_watermark_moved(self.high_watermark)
         self.leadership = Leadership(-1, -1, False, 0, 0)
         self.offline: str | None = None
@@ -92,8 +73,10 @@ class PartitionLeader:
         self._request_flush = request_flush
         self._request_checkpoint = request_checkpoint
         self._checkpoint_bytes = checkpoint_bytes
-        self._commit_waiters: list[tuple[int, asyncio.Future[ErrorCode]]] = []
+        self._commit_waiters = OffsetWaiters()
+        self._local_waiters = OffsetWaiters()
         self._movement_waiters: set[Callable[[int], None]] = set()
+        self._replica_watchers: tuple[Callable[[], None], ...] = ()
 
     @property
     def partition(self) -> Partition:
@@ -146,15 +129,19 @@ class PartitionLeader:
 
     def require_enough_replicas(self) -> None:
         """acks=all needs min.insync.replicas, or all there are if the topic has fewer. Raises KafkaError."""
-        leadership, wanted = self.leadership, self.log.config.min_insync_replicas
-        if leadership.isr_count >= wanted:
-            return
-        needed = min(wanted, max(leadership.replica_count, 1))
-        if max(leadership.isr_count, 1) < needed:
+        if not self.has_enough_replicas:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.partition} has {self.leadership.isr_count} in-sync replicas, {needed} are needed",
+                f"{self.partition} has {self.leadership.isr_count} in-sync replicas,"
+                f" min.insync.replicas={self.log.config.min_insync_replicas}",
             )
+
+    @property
+    def has_enough_replicas(self) -> bool:
+        leadership, wanted = self.leadership, self.log.config.min_insync_replicas
+        if leadership.isr_count >= wanted:
+            return True
+        return max(leadership.isr_count, 1) >= min(wanted, max(leadership.replica_count, 1))
 
     def take_offline(self, failure: StorageFailed) -> KafkaError:
         """Data that should be sound is not: serve nothing more from here. The other partitions go on.
@@ -335,7 +322,7 @@ class PartitionLeader:
             codes.append(code)
             if not code:
                 seen.add(request.producer_id)
-                markers.append(_marker(request, now))
+                markers.append(marker_to_write(request, now))
         self._append_markers(markers, now)
         return codes
 
@@ -372,53 +359,102 @@ class PartitionLeader:
     # High watermark.
 
     def _grown(self, size_bytes: int) -> None:
+        if not self.keep_up():
+            self.local_end_moved(self.log.log_end_offset, size_bytes)
+        if self.replicas is not None:
+            self.replicas.appended(asyncio.get_running_loop().time())
+            self.tell_replicas()
+
+    def keep_up(self) -> bool:
+        """After a write: ask for the checkpoint or sync that is due. Returns whether a sync is awaited."""
         log = self.log
         if log.bytes_since_checkpoint >= self._checkpoint_bytes:
             self._request_checkpoint(self)
         if self._flushes_always or log.unflushed_records >= log.config.flush_messages:
             self._request_flush(self)
-        elif not self.is_flushing:
-            self.advance_high_watermark(log.log_end_offset, size_bytes)
         if log.config.flush_ms < _NEVER_MS and self._flush_timer is None:
             self._flush_timer = asyncio.get_running_loop().call_later(
                 log.config.flush_ms / 1000, self._flush_is_due
             )
+        return self.is_flushing
 
     def _flush_is_due(self) -> None:
         self._flush_timer = None
         if self.log.unflushed_records:
             self._request_flush(self)
 
+    def local_end_moved(self, offset: int, size_bytes: int = _ANY_BYTES) -> None:
+        """This node has done its part up to `offset`."""
+        self.local_end = offset
+        self._local_waiters.reached(offset)
+        if self.replicas is not None:
+            self.follow_replicas(size_bytes)
+        elif self.leadership.is_here:
+            self.advance_high_watermark(offset, size_bytes)
+
+    def follow_replicas(self, size_bytes: int = _ANY_BYTES) -> None:
+        """Move the high watermark to what the followers have. It never moves back.
+
+        Below min.insync.replicas it stands still: what is committed must be on that many nodes (KIP-966).
+        """
+        assert self.replicas is not None
+        reached = self.replicas.high_watermark(self.local_end)
+        if reached > self.high_watermark and self.has_enough_replicas:
+            self.advance_high_watermark(reached, size_bytes)
+            self.tell_replicas()
+
+    def isr_changed(self) -> None:
+        """The controller has decided: the high watermark may move, or commitment has become impossible for now."""
+        if self.has_enough_replicas:
+            self.follow_replicas()
+        else:
+            self.refuse_waiters(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
     def advance_high_watermark(self, offset: int, size_bytes: int = _ANY_BYTES) -> None:
         """Records below `offset` are committed; whoever waits for them is told."""
         self.high_watermark = offset
         self.log.producers.high_watermark_moved(offset)
-        if self._commit_waiters:
-            still = []
-            for wanted, future in self._commit_waiters:
-                if offset > wanted:
-                    _resolve(future, ErrorCode.NONE)
-                else:
-                    still.append((wanted, future))
-            self._commit_waiters = still
+        self._commit_waiters.reached(offset)
         for notify in tuple(self._movement_waiters):
             notify(size_bytes)
+
+    def follow_high_watermark(self, offset: int) -> None:
+        """As a follower: what the leader said of the high watermark, as far as the log goes here."""
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self.log.producers.high_watermark_moved(offset)
+
+    def truncated(self) -> None:
+        """The log is shorter now."""
+        log = self.log
+        self.local_end = min(self.local_end, log.log_end_offset)
+        self.high_watermark = max(
+            min(self.high_watermark, log.log_end_offset), log.log_start_offset
+        )
+        log.producers.high_watermark_moved(self.high_watermark)
 
     async def wait_committed(self, last_offset: int, timeout_s: float) -> ErrorCode:
         """NONE once the high watermark has passed `last_offset`; REQUEST_TIMED_OUT, or why it never will."""
         if self.high_watermark > last_offset:
             return ErrorCode.NONE
-        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        waiter = (last_offset, future)
-        self._commit_waiters.append(waiter)
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await future
-        except TimeoutError:
-            return ErrorCode.REQUEST_TIMED_OUT
-        finally:
-            if waiter in self._commit_waiters:
-                self._commit_waiters.remove(waiter)
+        return await self._commit_waiters.wait(last_offset, timeout_s)
+
+    async def wait_written(self, last_offset: int, timeout_s: float) -> ErrorCode:
+        """NONE once this node has done its part for `last_offset`: what acks=1 asks for."""
+        if self.local_end > last_offset:
+            return ErrorCode.NONE
+        return await self._local_waiters.wait(last_offset, timeout_s)
+
+    def tell_replicas(self) -> None:
+        """Followers have something to fetch: records, a high watermark, a log start or another leader."""
+        for tell in self._replica_watchers:
+            tell()
+
+    def add_replica_watcher(self, tell: Callable[[], None]) -> None:
+        self._replica_watchers = (*self._replica_watchers, tell)
+
+    def remove_replica_watcher(self, tell: Callable[[], None]) -> None:
+        self._replica_watchers = tuple(each for each in self._replica_watchers if each != tell)
 
     def watch(self, notify: Callable[[int], None]) -> None:
         """Call `notify(bytes)` whenever HW or LSO move, until `unwatch`."""
@@ -434,42 +470,21 @@ class PartitionLeader:
             if self.offline is not None
             else ErrorCode.NOT_LEADER_OR_FOLLOWER
         )
-        for _, future in self._commit_waiters:
-            _resolve(future, code)
-        self._commit_waiters = []
+        self.refuse_waiters(code)
         for notify in tuple(self._movement_waiters):
             notify(_ANY_BYTES)
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
 
-
-def _resolve(future: "asyncio.Future[ErrorCode]", code: ErrorCode) -> None:
-    if not future.done():
-        future.set_result(code)
+    def refuse_waiters(self, code: ErrorCode) -> None:
+        """Whoever waits for a commit gets this answer; the record may be there all the same."""
+        self._commit_waiters.refuse(code)
+        self._local_waiters.refuse(code)
 
 
 def _refused(error: ErrorCode, header: BatchHeader) -> KafkaError:
     return KafkaError(
         error,
         f"producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence}",
-    )
-
-
-def _marker(request: MarkerRequest, now: int) -> MarkerToWrite:
-    marker = Marker(
-        MarkerType.COMMIT if request.is_commit else MarkerType.ABORT, request.coordinator_epoch
-    )
-    batch = encode_marker(
-        marker,
-        producer_id=request.producer_id,
-        producer_epoch=request.producer_epoch,
-        timestamp=now,
-    )
-    return MarkerToWrite(
-        request.producer_id,
-        request.producer_epoch,
-        request.coordinator_epoch,
-        request.is_commit,
-        batch,
     )

@@ -13,7 +13,8 @@ from oncelog.record.batch import BatchHeader
 from oncelog.runtime import Clock
 from oncelog_storage.core.verification import VerificationGuard
 from oncelog_storage.hosted import HostedPartitions
-from oncelog_storage.partition import Appended, PartitionLeader
+from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.partition_values import Appended
 from oncelog_storage.settings import StorageSettings
 from oncelog_storage.verifier import Verifier
 
@@ -214,7 +215,10 @@ class ProduceHandler:
             last_offset = item.appended.last_offset
             if item.leader.high_watermark > last_offset:
                 continue
-            code = await item.leader.wait_committed(last_offset, timeout_s)
+            if request.acks == ACKS_ALL:
+                code = await item.leader.wait_committed(last_offset, timeout_s)
+            else:
+                code = await item.leader.wait_written(last_offset, timeout_s)
             if code:
                 item.refuse(
                     KafkaError(

@@ -16,8 +16,10 @@ from oncelog_storage import offsets
 from oncelog_storage.core.producer_state import ProducerEntry
 from oncelog_storage.fetch import FetchHandler
 from oncelog_storage.hosted import HostedPartitions
-from oncelog_storage.partition import MarkerRequest, PartitionLeader
+from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.partition_values import MarkerRequest
 from oncelog_storage.produce import ProduceHandler, refuse
+from oncelog_storage.replica_sessions import ReplicaSessions
 
 _APPEND_TIMEOUT_MS: Final = 30_000
 
@@ -28,12 +30,14 @@ class StorageServicer:
         hosted: HostedPartitions,
         produce: ProduceHandler,
         fetch: FetchHandler,
+        replica_sessions: ReplicaSessions,
         clock: Clock,
         feed: EventFeed | None = None,
     ) -> None:
         self._hosted = hosted
         self._produce = produce
         self._fetch = fetch
+        self._replica_sessions = replica_sessions
         self._clock = clock
         self._feed = feed
 
@@ -68,6 +72,11 @@ class StorageServicer:
 
     async def Fetch(self, request: pb.FetchRequest, context: Any) -> pb.FetchResponse:
         return await self._fetch.fetch(request)
+
+    async def ReplicaFetch(
+        self, request: pb.ReplicaFetchRequest, context: Any
+    ) -> pb.ReplicaFetchResponse:
+        return await self._replica_sessions.fetch(request)
 
     async def ListOffsets(
         self, request: pb.ListOffsetsRequest, context: Any

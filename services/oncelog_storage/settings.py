@@ -67,6 +67,30 @@ class StorageSettings(BaseSettings):
         ge=1,
         description="Longest wait for a coordinator, whatever a producer allows.",
     )
+    replica_lag_time_max_ms: int = Field(
+        default=10_000,
+        ge=10,
+        description="A follower that has not caught up for this long leaves the in-sync replicas.",
+    )
+    replica_fetch_wait_max_ms: int = Field(
+        default=500, ge=1, description="Longest wait of a follower's fetch for something new."
+    )
+    replica_fetch_bytes_max: int = Field(
+        default=8 * 1024 * 1024,
+        ge=1024,
+        description="Largest answer to a follower; one batch may be larger.",
+    )
+    replica_fetch_backoff_ms: int = Field(
+        default=50, ge=1, description="Pause of a follower after a fetch that failed."
+    )
+    replica_removal_delay_ms: int = Field(
+        default=60_000,
+        ge=0,
+        description="A replica that was assigned elsewhere is deleted after this time.",
+    )
+    high_watermark_checkpoint_interval_ms: int = Field(
+        default=5_000, ge=10, description="How often high watermarks of replicas are written down."
+    )
     fetch_bytes_max: int = Field(
         default=55 * 1024 * 1024, ge=1024, description="Largest fetch answer, whatever is asked."
     )

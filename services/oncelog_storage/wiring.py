@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 
 from oncelog.errors import OncelogError
+from oncelog.ids import Partition
 from oncelog.record.check import warm_up
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower
@@ -16,7 +17,9 @@ from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.log_checkpoint import sync_logs
 from oncelog_storage.log_directory import LogDirectory
 from oncelog_storage.maintenance import Maintenance
+from oncelog_storage.partition import PartitionLeader
 from oncelog_storage.produce import ProduceHandler
+from oncelog_storage.replication import Replication
 from oncelog_storage.servicer import StorageServicer
 from oncelog_storage.settings import StorageSettings
 from oncelog_storage.verifier import Verifier
@@ -35,6 +38,7 @@ class StorageRole:
         directory: Directory,
         clock: Clock,
         sync: Callable[[list[str]], None],
+        node_epoch: Callable[[], int] | None = None,
     ) -> None:
         self._node_id = node_id
         self._metadata = metadata
@@ -48,6 +52,16 @@ class StorageRole:
             OpenFiles(settings.open_files_max),
         )
         self.maintenance = Maintenance(settings, self._hosted, self._log_directory, clock, sync)
+        self.replication = Replication(
+            settings,
+            node_id,
+            metadata,
+            directory,
+            self._hosted,
+            self._log_directory,
+            clock,
+            node_epoch,
+        )
         verifier = Verifier(settings, metadata, directory)
         self._fetch = FetchHandler(settings, self._hosted)
         self._warm_up: asyncio.Task[None] | None = None
@@ -56,6 +70,7 @@ class StorageRole:
             self._hosted,
             ProduceHandler(settings, self._hosted, verifier, clock),
             self._fetch,
+            self.replication.sessions,
             clock,
             self._feed,
         )
@@ -75,7 +90,9 @@ class StorageRole:
         # The image may have moved on while the folder was read.
         self._hosted.image_changed(image, self._metadata.image)
         self._metadata.on_change(self._hosted.image_changed)
+        self._metadata.on_change(self.replication.image_changed)
         self.maintenance.start()
+        self.replication.start()
         if self._feed is not None:
             self._feed.start()
         self._warm_up = asyncio.create_task(asyncio.to_thread(warm_up), name="storage warm-up")
@@ -87,9 +104,24 @@ class StorageRole:
             "" if self._log_directory.was_clean else " (no clean shutdown before)",
         )
 
+    def partition(self, partition: Partition) -> PartitionLeader:
+        """A replica held here, for whoever looks inside. Raises KafkaError."""
+        return self._hosted.ensure(partition)
+
+    async def kill(self) -> None:
+        """End like a killed process: nothing is checkpointed or told, the files stay as they are. For simulation."""
+        self._fetch.stop()
+        if self._warm_up is not None:
+            await self._warm_up
+        await self.replication.kill()
+        await self.maintenance.kill()
+        self._hosted.close()
+        self._log_directory.close()
+
     async def stop(self) -> None:
         """Answer who waits, checkpoint every partition, release the folder."""
         self._fetch.stop()
+        await self.replication.stop()
         if self._warm_up is not None:
             await self._warm_up
         await self.maintenance.stop()
@@ -106,9 +138,13 @@ def build_storage(
     directory: Directory,
     clock: Clock | None = None,
     sync: Callable[[list[str]], None] = sync_logs,
+    node_epoch: Callable[[], int] | None = None,
 ) -> StorageRole:
     """A storage node that is not started yet. `metadata` should hold an image by the time of `start`.
 
-    `clock` and `sync` (called in worker threads with files whose bytes must reach the disk) are seams for simulation.
+    `node_epoch` tells what this process was given when it registered; without it the image's word is taken. `clock` and
+    `sync` (called in worker threads with files whose bytes must reach the disk) are seams for simulation.
     """
-    return StorageRole(settings, node_id, metadata, directory, clock or SystemClock(), sync)
+    return StorageRole(
+        settings, node_id, metadata, directory, clock or SystemClock(), sync, node_epoch
+    )

@@ -10,6 +10,7 @@ has its high bit clear, or zeros lie behind the part it may see.
 
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError
@@ -155,7 +156,12 @@ def _invalid(message: str) -> KafkaError:
 
 @cache
 def _compiled_reader() -> tuple[Callable[[Buffer], Any], tuple[type[Exception], ...]]:
-    """(reader class, what it raises). Imported late: with aiokafka's package it takes tens of milliseconds."""
+    """(reader class, what it raises). Imported late: with aiokafka's package it takes tens of milliseconds.
+
+    The package itself comes first: two threads that import different modules of it would each wait for the other, and
+    Python then hands one of them a module that is half there.
+    """
+    import_module("aiokafka")
     from aiokafka.errors import CorruptRecordException
     from aiokafka.record._crecords import DefaultRecordBatch
 

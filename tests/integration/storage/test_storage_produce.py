@@ -384,7 +384,7 @@ def test_a_batch_of_records_with_headers_that_end_in_a_high_byte_is_read(tmp_pat
 
 def test_leader_moves_away_and_the_partition_refuses(tmp_path):
     async def scenario():
-        async with running(tmp_path, topic("orders", replicas=(1, 2), isr=(1, 2))) as node:
+        async with running(tmp_path, topic("orders", replicas=(1, 2), isr=(1,))) as node:
             assert (await node.produce("orders", batch())).error_code == 0
             moved = controller_pb2.Topic()
             moved.CopyFrom(node.metadata.image.topics["orders"])

@@ -1,0 +1,175 @@
+"""What a leader knows of its followers, and what follows from it: the high watermark and the in-sync replicas.
+
+```
+follower's fetch offset ──▶ its log end ──▶ HW = the smallest log end of the maximal ISR
+                                        ├─▶ it has reached the HW in this leader epoch: propose it for the ISR
+                                        └─▶ it has not caught up for replica_lag_time_max_ms: propose the ISR without it
+```
+
+The *maximal* ISR is the committed one and whoever is proposed to join: the controller may have taken a proposal whose
+answer is still under way, and then a new leader may be chosen among all of them. A proposal to shrink changes nothing
+until it is committed. Times are seconds of a monotonic clock.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+UNKNOWN_END: Final = -1
+"""Of a follower that has not fetched in this leader epoch."""
+
+
+class Liveness:
+    """When a follower was last heard of; its fetch session, in most cases, which it keeps for all its partitions."""
+
+    __slots__ = ("is_waiting", "last_seen")
+
+    def __init__(self, last_seen: float) -> None:
+        self.last_seen = last_seen
+        self.is_waiting = False
+        """It waits at this node for news, so it is alive however long ago it asked."""
+
+
+class FollowerProgress:
+    """One follower in one leader epoch."""
+
+    __slots__ = (
+        "behind_since",
+        "end_at_last_fetch",
+        "end_offset",
+        "last_fetch",
+        "liveness",
+        "node_epoch",
+    )
+
+    def __init__(self, now: float) -> None:
+        self.end_offset = UNKNOWN_END
+        self.node_epoch = -1
+        self.behind_since: float | None = now
+        """None: it had everything when it was last heard of."""
+        self.last_fetch = now
+        self.end_at_last_fetch = 0
+        """Where the leader's log ended then."""
+        self.liveness = Liveness(now)
+
+    def fetched(
+        self,
+        fetch_offset: int,
+        log_end_offset: int,
+        node_epoch: int,
+        liveness: Liveness,
+        now: float,
+    ) -> None:
+        if fetch_offset >= log_end_offset:
+            self.behind_since = None
+        elif fetch_offset >= self.end_at_last_fetch and self.end_offset != UNKNOWN_END:
+            # It has all that was there when it asked before: it keeps up, one round behind.
+            self.behind_since = max(self.behind_since or 0.0, self.last_fetch)
+        elif self.behind_since is None:
+            self.behind_since = self.last_fetch
+        self.end_offset = fetch_offset
+        self.end_at_last_fetch = log_end_offset
+        self.node_epoch = node_epoch
+        self.liveness = liveness
+        self.last_fetch = now
+
+    def is_in_sync(self, now: float, lag_max_s: float) -> bool:
+        if self.behind_since is not None:
+            return now - self.behind_since <= lag_max_s
+        return self.liveness.is_waiting or now - self.liveness.last_seen <= lag_max_s
+
+
+class Proposal(NamedTuple):
+    """An ISR that this leader has asked, or is about to ask, the controller for."""
+
+    isr: tuple[int, ...]
+    leader_epoch: int
+    partition_epoch: int
+
+
+class LeaderState:
+    """A partition with followers, from its leader's side, for one leader epoch."""
+
+    def __init__(
+        self,
+        node_id: int,
+        leader_epoch: int,
+        epoch_start_offset: int,
+        replicas: Iterable[int],
+        isr: Iterable[int],
+        partition_epoch: int,
+        now: float,
+    ) -> None:
+        self.node_id = node_id
+        self.leader_epoch = leader_epoch
+        self.epoch_start_offset = epoch_start_offset
+        self.partition_epoch = partition_epoch
+        self.isr = tuple(isr)
+        self.pending: Proposal | None = None
+        self._followers: dict[int, FollowerProgress] = {}
+        self._set_replicas(replicas, now)
+
+    @property
+    def followers(self) -> Mapping[int, FollowerProgress]:
+        return self._followers
+
+    def image_moved(
+        self, replicas: Iterable[int], isr: Iterable[int], partition_epoch: int, now: float
+    ) -> None:
+        """The controller changed the partition within this leader epoch; an older proposal is settled by that."""
+        self.isr = tuple(isr)
+        self.partition_epoch = partition_epoch
+        if self.pending is not None and partition_epoch > self.pending.partition_epoch:
+            self.pending = None
+        self._set_replicas(replicas, now)
+
+    def _set_replicas(self, replicas: Iterable[int], now: float) -> None:
+        wanted = [node for node in replicas if node != self.node_id]
+        self._followers = {
+            node: self._followers.get(node) or FollowerProgress(now) for node in wanted
+        }
+
+    def appended(self, now: float) -> None:
+        """The log grew: followers that had everything are behind from now on."""
+        for progress in self._followers.values():
+            if progress.behind_since is None:
+                progress.behind_since = now
+
+    def high_watermark(self, local_end_offset: int) -> int:
+        """The smallest log end of the maximal ISR; below every offset while one of them has not fetched yet."""
+        smallest = local_end_offset
+        isr = self.isr if self.pending is None else {*self.isr, *self.pending.isr}
+        for node in isr:
+            if node == self.node_id:
+                continue
+            progress = self._followers.get(node)
+            end_offset = UNKNOWN_END if progress is None else progress.end_offset
+            if end_offset < smallest:
+                smallest = end_offset
+        return smallest
+
+    def may_join(self, node_id: int, high_watermark: int) -> bool:
+        """It has all that is committed, and all that was there when this leader epoch began."""
+        progress = self._followers.get(node_id)
+        return (
+            progress is not None
+            and self.pending is None
+            and node_id not in self.isr
+            and progress.end_offset >= high_watermark
+            and progress.end_offset >= self.epoch_start_offset
+        )
+
+    def out_of_sync(self, now: float, lag_max_s: float) -> list[int]:
+        """Members of the ISR that have not kept up; empty while a proposal is under way."""
+        if self.pending is not None:
+            return []
+        return [
+            node
+            for node in self.isr
+            if node != self.node_id
+            and node in self._followers
+            and not self._followers[node].is_in_sync(now, lag_max_s)
+        ]
+
+    def propose(self, isr: Iterable[int]) -> Proposal:
+        self.pending = Proposal(tuple(isr), self.leader_epoch, self.partition_epoch)
+        return self.pending

@@ -1,0 +1,161 @@
+"""One followed partition: what it does with an answer of its leader.
+
+Everything but a truncation is one synchronous step. A truncation first makes durable that less is safe, and looks again
+whether it still follows that leader before it cuts.
+"""
+
+import logging
+from collections.abc import Awaitable
+
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.runtime import Clock
+from oncelog_storage import log_replication
+from oncelog_storage.files import StorageFailed
+from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.log_replication import UnusableCopy
+from oncelog_storage.partition import PartitionLeader
+
+_log = logging.getLogger(__name__)
+
+_COMMIT_TIMEOUT_S = 10.0
+
+
+class FollowedLog:
+    """A partition in one leader epoch."""
+
+    def __init__(self, leader: PartitionLeader, hosted: HostedPartitions, clock: Clock) -> None:
+        self._leader = leader
+        self._hosted = hosted
+        self._clock = clock
+        self._leadership = leader.leadership
+        self._leader_end = -1
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """What the next request says of it."""
+        log = self._leader.log
+        return log.log_end_offset, log.leader_epochs.latest
+
+    @property
+    def is_failed(self) -> bool:
+        return self._leader.offline is not None
+
+    @property
+    def lag(self) -> int | None:
+        return None if self._leader_end < 0 else max(0, self._leader_end - self.position[0])
+
+    def fill(self, part: pb.ReplicaFetchPartition) -> None:
+        log = self._leader.log
+        part.topic, part.partition = log.partition
+        part.fetch_offset = log.log_end_offset
+        part.current_leader_epoch = self._leadership.leader_epoch
+        part.last_fetched_leader_epoch = log.leader_epochs.latest
+        part.log_start_offset = log.log_start_offset
+
+    @property
+    def _is_current(self) -> bool:
+        return self._leader.leadership[:3] == self._leadership[:3] and self._hosted.holds(
+            self._leader
+        )
+
+    def take(self, part: pb.ReplicaFetchedPartition) -> Awaitable[None] | None:
+        """Apply an answer; what is returned must be awaited before the next request. Raises KafkaError."""
+        if not self._is_current or self.is_failed:
+            return None
+        if part.error_code:
+            return self._start_over(part.log_start_offset)
+        if part.leader_epoch != self._leadership.leader_epoch:
+            return None
+        if part.diverging:
+            return self._truncate(part.diverging_leader_epoch, part.diverging_end_offset)
+        leader, log = self._leader, self._leader.log
+        if part.log_start_offset > log.log_end_offset:
+            return self._start_over(part.log_start_offset)
+        if part.records:
+            self._append(part.records)
+        self._leader_end = max(part.high_watermark, log.log_end_offset)
+        self._take_log_start(part.log_start_offset)
+        leader.follow_high_watermark(min(part.high_watermark, log.log_end_offset))
+        if leader.local_end < log.log_end_offset:
+            return self._synced(log.log_end_offset)
+        return None
+
+    def _append(self, records: bytes) -> None:
+        leader = self._leader
+        try:
+            log_replication.append_copied(leader.log, records, self._clock.now())
+        except UnusableCopy as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        except StorageFailed as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if not leader.keep_up():
+            leader.local_end_moved(leader.log.log_end_offset)
+
+    async def _synced(self, log_end_offset: int) -> None:
+        """With flush_policy=always a fetch offset must not tell of what a power cut can take."""
+        await self._leader.wait_written(log_end_offset - 1, _COMMIT_TIMEOUT_S)
+
+    def _take_log_start(self, log_start_offset: int) -> None:
+        """Retention and DeleteRecords are the leader's to decide; the files go with the next look at retention."""
+        log = self._leader.log
+        if log_start_offset > log.log_start_offset:
+            log.advance_log_start(log_start_offset)
+            log.leader_epochs.truncate_to_start(log_start_offset)
+
+    async def _truncate(self, leader_epoch: int, leader_end: int) -> None:
+        """Back to where the two histories were one, as far as this answer tells (KIP-101, KIP-595)."""
+        log = self._leader.log
+        own_epoch, own_end = log.leader_epochs.end_offset_for(leader_epoch, log.log_end_offset)
+        if own_epoch < 0:
+            offset = leader_end
+        elif own_epoch == leader_epoch:
+            offset = min(own_end, leader_end)
+        else:
+            offset = own_end
+        if offset < log.log_start_offset:
+            await self._start_over(leader_end)
+            return
+        if offset >= log.log_end_offset:
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"nothing to truncate at {offset}")
+        leader = self._leader
+        leader.is_truncating = True
+        try:
+            await self._hosted.lower_recovery_point(leader, offset)
+            if not self._is_current:
+                return
+            if offset < leader.high_watermark:
+                _log.warning(
+                    "%s: committed records from %d on are dropped: node %d was elected without them",
+                    log.partition,
+                    offset,
+                    self._leadership.leader,
+                )
+            log.committed_at_load = min(leader.high_watermark, offset)
+            log_replication.truncate(log, offset, self._clock.now())
+            leader.truncated()
+        except StorageFailed as failure:
+            raise leader.take_offline(failure) from failure
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        finally:
+            leader.is_truncating = False
+
+    async def _start_over(self, offset: int) -> None:
+        """The leader's log begins behind this one's end, or knows nothing of it: begin empty where it begins."""
+        leader, log = self._leader, self._leader.log
+        leader.is_truncating = True
+        try:
+            await self._hosted.lower_recovery_point(leader, 0)
+            await self._hosted.keep_log_start(leader, offset)
+            if not self._is_current:
+                await self._hosted.keep_log_start(leader, log.log_start_offset)
+                return
+            log_replication.start_over(log, offset)
+            leader.truncated()
+        except StorageFailed as failure:
+            raise leader.take_offline(failure) from failure
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        finally:
+            leader.is_truncating = False

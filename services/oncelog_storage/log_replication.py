@@ -1,0 +1,196 @@
+"""A follower's side of the log: batches taken over from the leader as they are, and what is undone by truncation.
+
+A copied batch keeps its offset and its leader epoch; only its CRC and its place behind the log's end are checked, since
+the leader has decided everything else. Producer state, aborted transactions, leader epochs and indexes follow from the
+batches, as they do when a log is opened.
+
+Truncation is a crash on purpose: the files are cut and the log is loaded from them again, so what it then knows is what
+a node that never had the cut records would know.
+"""
+
+import logging
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from oncelog.record.batch import CONTROL, LENGTH_PREFIX_BYTES
+from oncelog_storage import log_recovery
+from oncelog_storage.core.aborted_index import CHECKS_FILE, AbortedTransactionEntry
+from oncelog_storage.core.leader_epochs import LeaderEpochs
+from oncelog_storage.core.replay import HeaderFields, replay_batch, whole_batch_at
+from oncelog_storage.files import StorageFailed
+from oncelog_storage.log import LEADER_EPOCH_CHECKPOINT, PartitionLog
+from oncelog_storage.log_recovery import SNAPSHOT_SUFFIX, snapshot_offsets
+from oncelog_storage.segment import SUFFIXES, Segment, file_stem
+
+_log = logging.getLogger(__name__)
+
+
+class UnusableCopy(StorageFailed):
+    """What the leader sent cannot stand at this log's end; nothing of it was written."""
+
+
+class _Batch(NamedTuple):
+    fields: HeaderFields
+    at: int
+    size_bytes: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.fields[0] + self.fields[6]
+
+
+def append_copied(log: PartitionLog, records: bytes, now: int) -> None:
+    """Append the leader's batches byte for byte. Raises UnusableCopy before, StorageFailed while writing."""
+    view = memoryview(records)
+    batches = _checked(log, view)
+    latest_epoch = log.leader_epochs.latest
+    run: list[_Batch] = []
+    run_bytes = 0
+    for batch in batches:
+        if run:
+            segment = log.segments[-1]
+            size_bytes = run_bytes + batch.size_bytes
+            if not log.must_roll(segment, size_bytes, batch.last_offset, batch.fields[8], now):
+                run.append(batch)
+                run_bytes += batch.size_bytes
+                continue
+            _write_run(log, view, run, run_bytes)
+        log.segment_for(batch.size_bytes, batch.last_offset, batch.fields[8], now)
+        run, run_bytes = [batch], batch.size_bytes
+    if run:
+        _write_run(log, view, run, run_bytes)
+    if log.leader_epochs.latest != latest_epoch:
+        log.write_leader_epochs(sync=False)
+
+
+def _checked(log: PartitionLog, view: memoryview) -> list[_Batch]:
+    batches = []
+    at, end = 0, log.log_end_offset
+    while at < len(view):
+        fields, reason = whole_batch_at(view, at, -1)
+        if not reason and fields[0] < end:
+            reason = f"offset {fields[0]} stands where {end} or more was expected"
+        if reason:
+            raise UnusableCopy(f"{log.partition}: the leader sent what is no copy: {reason}")
+        size_bytes = fields[1] + LENGTH_PREFIX_BYTES
+        batches.append(_Batch(fields, at, size_bytes))
+        end = fields[0] + fields[6] + 1
+        at += size_bytes
+    return batches
+
+
+def _write_run(log: PartitionLog, view: memoryview, run: list[_Batch], size_bytes: int) -> None:
+    """One write into the newest segment, then what the batches change in memory."""
+    segment = log.segments[-1]
+    start, position = run[0].at, segment.size_bytes
+    log.write(segment, (view[start : start + size_bytes],), size_bytes)
+    for batch in run:
+        fields = batch.fields
+        if fields[2] > log.leader_epochs.latest:
+            log.leader_epochs.assign(fields[2], fields[0])
+        segment.index_batch(
+            position + batch.at - start,
+            batch.size_bytes,
+            batch.last_offset,
+            fields[8],
+            log.config.index_interval_bytes,
+        )
+        if fields[9] >= 0:
+            _replay(log, segment, fields, view, batch.at)
+        log.appended(batch.size_bytes, batch.last_offset + 1, fields[12])
+
+
+def _replay(
+    log: PartitionLog, segment: Segment, fields: HeaderFields, view: memoryview, at: int
+) -> None:
+    completed = replay_batch(log.producers, fields, view, at)
+    if completed is not None and fields[5] & CONTROL and not completed.is_commit:
+        segment.add_aborted(
+            AbortedTransactionEntry(
+                completed.producer_id,
+                completed.first_offset,
+                completed.marker_offset,
+                completed.last_stable_offset,
+            )
+        )
+
+
+def truncate(log: PartitionLog, offset: int, now: int) -> None:
+    """Forget the batch that holds `offset` and all behind it. Raises StorageFailed.
+
+    The caller has made a recovery point at or below `offset` durable, so a crash anywhere in here is one that the next
+    start makes good.
+    """
+    assert offset >= log.log_start_offset, (offset, log.log_start_offset)
+    if offset >= log.log_end_offset or not log.segments:
+        return
+    index = log.segment_index(offset)
+    segment = log.segments[index]
+    position, base_offset = segment.position_of(offset)
+    end = min(offset, base_offset)
+    _log.info("%s: truncated from %d to %d", log.partition, log.log_end_offset, end)
+    try:
+        _remove_snapshots(log, above=end)
+        (log.directory / CHECKS_FILE).unlink(missing_ok=True)
+        for later in log.segments[index + 1 :]:
+            _remove_files(later)
+        segment.size_bytes = position
+        segment.truncate_to_size()
+    except OSError as error:
+        raise StorageFailed(
+            f"cannot truncate {log.directory}: {error.strerror}; check the disk, then restart the node"
+        ) from error
+    _load_again(log, min(log.recovery_point, end), now)
+
+
+def start_over(log: PartitionLog, offset: int) -> None:
+    """Forget everything and begin, empty, at `offset`. Raises StorageFailed.
+
+    The caller has made a recovery point of 0 and the new log start durable.
+    """
+    _log.info(
+        "%s: its records %d to %d are dropped, it begins again at %d",
+        log.partition,
+        log.log_start_offset,
+        log.log_end_offset - 1,
+        offset,
+    )
+    try:
+        for segment in log.segments:
+            _remove_files(segment)
+        if log.exists_on_disk:
+            _remove_snapshots(log, above=-1)
+            for name in (CHECKS_FILE, LEADER_EPOCH_CHECKPOINT):
+                (log.directory / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageFailed(
+            f"cannot empty {log.directory}: {error.strerror}; check the disk, then restart the node"
+        ) from error
+    log.forget_reads()
+    log.segments = []
+    log.leader_epochs = LeaderEpochs()
+    log.producers.restore(())
+    log.log_start_offset = log.log_end_offset = log.recovery_point = log.flushed_offset = offset
+    log.unflushed_records = log.bytes_since_checkpoint = 0
+    log.truncation_count += 1
+
+
+def _load_again(log: PartitionLog, recovery_point: int, now: int) -> None:
+    log.close()
+    log.forget_reads()
+    log.truncation_count += 1
+    log_recovery.recover(log, recovery_point, log.log_start_offset, now)
+    log.flushed_offset = min(log.flushed_offset, log.log_end_offset)
+
+
+def _remove_snapshots(log: PartitionLog, *, above: int) -> None:
+    for offset in snapshot_offsets(log.directory):
+        if offset > above:
+            os.unlink(log.directory / (file_stem(offset) + SNAPSHOT_SUFFIX))
+
+
+def _remove_files(segment: Segment) -> None:
+    segment.close()
+    for suffix in SUFFIXES:
+        Path(segment.path(suffix)).unlink(missing_ok=True)

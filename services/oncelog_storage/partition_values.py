@@ -1,0 +1,52 @@
+"""What a partition is told and what it answers with."""
+
+from typing import NamedTuple
+
+from oncelog.record.control import Marker, MarkerType, encode_marker
+from oncelog_storage.log import MarkerToWrite
+
+
+class Leadership(NamedTuple):
+    """What the metadata image says of this partition."""
+
+    leader: int
+    leader_epoch: int
+    is_here: bool
+    isr_count: int
+    replica_count: int
+
+
+class Appended(NamedTuple):
+    """Where a batch stands. `log_append_time` is -1 under CreateTime."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time: int
+    is_duplicate: bool = False
+
+
+class MarkerRequest(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    transaction_version: int
+
+
+def marker_to_write(request: MarkerRequest, now: int) -> MarkerToWrite:
+    marker = Marker(
+        MarkerType.COMMIT if request.is_commit else MarkerType.ABORT, request.coordinator_epoch
+    )
+    batch = encode_marker(
+        marker,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        timestamp=now,
+    )
+    return MarkerToWrite(
+        request.producer_id,
+        request.producer_epoch,
+        request.coordinator_epoch,
+        request.is_commit,
+        batch,
+    )

@@ -1,0 +1,271 @@
+"""Makes of each partition hosted here a leader, a follower or nothing, as the metadata image says.
+
+```
+image ──▶ leads it, has followers: LeaderState (epoch at the log's end, HW from fetch offsets, ISR proposals)
+      ├─▶ follows it:              the ReplicaFetcher of its leader's node
+      └─▶ no replica any more:     a stray, deleted after replica_removal_delay_ms
+```
+
+A partition whose only replica is here has none of this: its high watermark is its log's end.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from oncelog.errors import KafkaError
+from oncelog.ids import Partition
+from oncelog.rpc.directory import Directory
+from oncelog.rpc.metadata import MetadataFollower, MetadataImage
+from oncelog.runtime import Clock
+from oncelog_storage.core.leader_state import LeaderState
+from oncelog_storage.follower import FollowedLog
+from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.isr_proposals import IsrProposals
+from oncelog_storage.log_directory import HIGH_WATERMARKS, LogDirectory, write_checkpoints
+from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.replica_fetcher import ReplicaFetcher
+from oncelog_storage.replica_sessions import ReplicaSessions
+from oncelog_storage.settings import StorageSettings
+
+_log = logging.getLogger(__name__)
+
+_LOOKS_PER_LAG: Final = 4
+_LOOK_S_MAX: Final = 1.0
+
+
+class ReplicationFigures(NamedTuple):
+    """For metrics: what this node leads, and how its followers and it keep up."""
+
+    leader_count: int
+    under_replicated_count: int
+    under_min_isr_count: int
+    isr_shrink_count: int
+    isr_expand_count: int
+    follower_lag: dict[tuple[str, int, int], int]
+    """(topic, partition, follower's node id) → records it has not yet, of partitions led here."""
+
+
+class Replication:
+    def __init__(
+        self,
+        settings: StorageSettings,
+        node_id: int,
+        metadata: MetadataFollower,
+        directory: Directory,
+        hosted: HostedPartitions,
+        log_directory: LogDirectory,
+        clock: Clock,
+        node_epoch: Callable[[], int] | None,
+    ) -> None:
+        self._settings = settings
+        self._node_id = node_id
+        self._metadata = metadata
+        self._directory = directory
+        self._hosted = hosted
+        self._log_directory = log_directory
+        self._clock = clock
+        self._node_epoch = node_epoch or self._node_epoch_of_image
+        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._following: dict[PartitionLeader, int] = {}
+        self._strays: dict[PartitionLeader, float] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self.proposals = IsrProposals(node_id, directory, self._node_epoch)
+        self.sessions = ReplicaSessions(settings, hosted, metadata, self.proposals)
+
+    def start(self) -> None:
+        """Take the roles of the image, and follow it from here on."""
+        self._hosted.follow_image = self._follow_image
+        for leader in self._hosted:
+            self._follow_image(leader, self._metadata.image.partition(leader.partition))
+        self.image_changed(MetadataImage(), self._metadata.image)
+        for name, loop in (
+            ("in-sync replicas", self._look_loop),
+            ("proposals", self.proposals.run),
+            ("high watermarks", self._checkpoint_loop),
+        ):
+            self._tasks.append(asyncio.create_task(loop(), name=f"storage {name}"))
+
+    async def stop(self) -> None:
+        """No more is fetched or told; high watermarks are written down."""
+        await self.kill()
+        await self.write_high_watermarks()
+
+    async def kill(self) -> None:
+        """No more is fetched or told."""
+        self.sessions.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        await asyncio.gather(*(fetcher.stop() for fetcher in self._fetchers.values()))
+        self._fetchers.clear()
+
+    def _node_epoch_of_image(self) -> int:
+        node = self._metadata.image.nodes.get(self._node_id)
+        return -1 if node is None else node.node_epoch
+
+    # Roles.
+
+    def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        """A replica begins to exist here when the image names it; the hosted ones were told already."""
+        for name, topic in new.topics.items():
+            if topic is old.topics.get(name):
+                continue
+            for index, found in enumerate(topic.partitions):
+                if found.leader == self._node_id or self._node_id not in found.replicas:
+                    continue
+                with contextlib.suppress(KafkaError):
+                    # A folder of a deleted namesake is in the way; the next look tries again.
+                    self._hosted.ensure(Partition(name, index))
+
+    def _follow_image(self, leader: PartitionLeader, found: Any) -> None:
+        if found is None:
+            self._leave(leader)
+            self._strays.pop(leader, None)
+            return
+        if self._node_id in found.replicas:
+            self._strays.pop(leader, None)
+        elif leader not in self._strays:
+            self._strays[leader] = asyncio.get_running_loop().time()
+        if leader.leadership.is_here:
+            self._leave_fetcher(leader)
+            self._lead(leader, found)
+        else:
+            leader.replicas = None
+            self._follow(leader, found)
+        leader.tell_replicas()
+
+    def _lead(self, leader: PartitionLeader, found: Any) -> None:
+        if len(found.replicas) <= 1:
+            leader.replicas = None
+            leader.local_end_moved(leader.local_end)
+            return
+        now = asyncio.get_running_loop().time()
+        state, log = leader.replicas, leader.log
+        if state is not None and state.leader_epoch == found.leader_epoch:
+            state.image_moved(found.replicas, found.isr, found.partition_epoch, now)
+        else:
+            log.assign_leader_epoch(found.leader_epoch, log.log_end_offset)
+            leader.replicas = LeaderState(
+                self._node_id,
+                found.leader_epoch,
+                log.log_end_offset,
+                found.replicas,
+                found.isr,
+                found.partition_epoch,
+                now,
+            )
+        leader.isr_changed()
+
+    def _follow(self, leader: PartitionLeader, found: Any) -> None:
+        if found.leader < 0 or self._node_id not in found.replicas:
+            self._leave_fetcher(leader)
+            return
+        if self._following.get(leader) == found.leader_epoch:
+            return
+        self._leave_fetcher(leader)
+        self._following[leader] = found.leader_epoch
+        fetcher = self._fetchers.get(found.leader)
+        if fetcher is None:
+            fetcher = self._fetchers[found.leader] = ReplicaFetcher(
+                found.leader,
+                self._node_id,
+                self._node_epoch,
+                self._settings,
+                self._directory,
+                self._open_log,
+            )
+            fetcher.start()
+        fetcher.follow(leader)
+
+    def _open_log(self, leader: PartitionLeader) -> FollowedLog:
+        return FollowedLog(leader, self._hosted, self._clock)
+
+    def _leave_fetcher(self, leader: PartitionLeader) -> None:
+        if self._following.pop(leader, None) is not None:
+            for fetcher in self._fetchers.values():
+                fetcher.unfollow(leader.partition)
+
+    def _leave(self, leader: PartitionLeader) -> None:
+        self._leave_fetcher(leader)
+        leader.replicas = None
+        leader.tell_replicas()
+
+    # Looking after the in-sync replicas.
+
+    async def _look_loop(self) -> None:
+        lag_max_s = self._settings.replica_lag_time_max_ms / 1000
+        while True:
+            await asyncio.sleep(min(lag_max_s / _LOOKS_PER_LAG, _LOOK_S_MAX))
+            self.look()
+
+    def look(self) -> None:
+        """Propose what the in-sync replicas should be; create and remove replicas that are due."""
+        now = asyncio.get_running_loop().time()
+        lag_max_s = self._settings.replica_lag_time_max_ms / 1000
+        for leader in self._hosted:
+            state = leader.replicas
+            if state is None or leader.offline is not None:
+                continue
+            late = state.out_of_sync(now, lag_max_s)
+            if late:
+                self.proposals.propose(leader, [node for node in state.isr if node not in late])
+                continue
+            for node_id, progress in state.followers.items():
+                if state.may_join(node_id, leader.high_watermark) and self.sessions.is_eligible(
+                    node_id, progress.node_epoch
+                ):
+                    self.proposals.propose(leader, [*state.isr, node_id])
+        delay_s = self._settings.replica_removal_delay_ms / 1000
+        for leader, since in list(self._strays.items()):
+            if now - since >= delay_s:
+                _log.info("%s is no longer assigned to this node; it is deleted", leader.partition)
+                self._hosted.drop(leader)
+        self.image_changed(MetadataImage(), self._metadata.image)
+
+    # High watermarks.
+
+    async def _checkpoint_loop(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.high_watermark_checkpoint_interval_ms / 1000)
+            await self.write_high_watermarks()
+
+    async def write_high_watermarks(self) -> None:
+        known = {
+            leader.partition: leader.high_watermark
+            for leader in self._hosted
+            if leader.log.exists_on_disk
+            and (leader.replicas is not None or leader in self._following)
+        }
+        if known == self._log_directory.high_watermarks:
+            return
+        self._log_directory.high_watermarks = known
+        encoded = self._log_directory.encoded(HIGH_WATERMARKS)
+        try:
+            await self._hosted.in_worker(lambda: write_checkpoints([encoded], sync=False))
+        except OSError as error:
+            _log.warning("cannot write %s: %s; it is tried again", HIGH_WATERMARKS, error)
+
+    # Figures.
+
+    def figures(self) -> ReplicationFigures:
+        led = [leader for leader in self._hosted if leader.leadership.is_here]
+        lag = {
+            (*leader.partition, node_id): max(
+                0, leader.log.log_end_offset - max(progress.end_offset, 0)
+            )
+            for leader in led
+            if leader.replicas is not None
+            for node_id, progress in leader.replicas.followers.items()
+        }
+        return ReplicationFigures(
+            len(self._hosted.led_here()),
+            sum(leader.leadership.isr_count < leader.leadership.replica_count for leader in led),
+            sum(not leader.has_enough_replicas for leader in led),
+            self.proposals.shrink_count,
+            self.proposals.expand_count,
+            lag,
+        )

@@ -1,0 +1,45 @@
+"""Who waits until an offset is reached: for commitment, or for this node's own disk."""
+
+import asyncio
+
+from oncelog.errors import ErrorCode
+
+
+class OffsetWaiters:
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, asyncio.Future[ErrorCode]]] = []
+
+    async def wait(self, last_offset: int, timeout_s: float) -> ErrorCode:
+        """NONE once something above `last_offset` was reached; REQUEST_TIMED_OUT, or the refusal."""
+        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        waiter = (last_offset, future)
+        self._waiting.append(waiter)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await future
+        except TimeoutError:
+            return ErrorCode.REQUEST_TIMED_OUT
+        finally:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+
+    def reached(self, offset: int) -> None:
+        if not self._waiting:
+            return
+        still = []
+        for waiter in self._waiting:
+            if offset > waiter[0]:
+                _resolve(waiter[1], ErrorCode.NONE)
+            else:
+                still.append(waiter)
+        self._waiting = still
+
+    def refuse(self, code: ErrorCode) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, future in waiting:
+            _resolve(future, code)
+
+
+def _resolve(future: "asyncio.Future[ErrorCode]", code: ErrorCode) -> None:
+    if not future.done():
+        future.set_result(code)

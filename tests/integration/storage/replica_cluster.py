@@ -1,0 +1,335 @@
+"""Three storage nodes in one process, and a controller by hand: it takes what leaders propose and elects as it is told.
+
+A node that is killed leaves its files as the operating system has them: no checkpoint, no mark of a clean shutdown.
+"""
+
+import asyncio
+import contextlib
+
+from tests.integration.storage.storage_node import NOW, FakeCoordinator, ManualClock, batch
+
+from oncelog.api.v1 import controller_pb2 as cpb
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.api.v1 import types_pb2
+from oncelog.errors import ErrorCode
+from oncelog.ids import Partition
+from oncelog.rpc.direct import DirectStub
+from oncelog.rpc.metadata import TRANSACTION, MetadataFollower
+from oncelog.rpc.sessions import PeerUnavailable
+from oncelog_storage.core.producer_snapshot import encode_snapshot
+from oncelog_storage.settings import StorageSettings
+from oncelog_storage.wiring import build_storage
+
+TOPIC = "orders"
+
+
+class HandController:
+    """The image, and who has it. `holds_back` leaves AlterPartition unanswered."""
+
+    def __init__(self):
+        self.offset = 0
+        self.topics = {}
+        self.nodes = {}
+        self.followers = {}
+        self.holds_back = None
+        self.proposals = []
+        self.refuses = []
+
+    def topic(self, name=TOPIC, replicas=(1, 2, 3), partitions=1, **configs):
+        self.topics[name] = cpb.Topic(
+            name=name,
+            topic_id=name.encode().ljust(16, b"\0")[:16],
+            configs={key.replace("_", "."): str(value) for key, value in configs.items()},
+            partitions=[
+                cpb.Partition(
+                    partition=index,
+                    leader=replicas[index % len(replicas)],
+                    leader_epoch=0,
+                    replicas=replicas,
+                    isr=replicas,
+                )
+                for index in range(partitions)
+            ],
+        )
+        self.publish(topics=[self.topics[name]])
+
+    def register(self, node_id):
+        epoch = self.nodes[node_id].node_epoch + 1 if node_id in self.nodes else 1
+        self.nodes[node_id] = cpb.Node(node_id=node_id, node_epoch=epoch)
+        self.publish(nodes=[self.nodes[node_id]])
+
+    def partition(self, name=TOPIC, index=0):
+        return self.topics[name].partitions[index]
+
+    def change(self, name=TOPIC, index=0, **fields):
+        """Publish a partition with these fields; a new leader is a new leader epoch."""
+        topic = cpb.Topic()
+        topic.CopyFrom(self.topics[name])
+        found = topic.partitions[index]
+        for field, value in fields.items():
+            if isinstance(value, (list, tuple)):
+                del getattr(found, field)[:]
+                getattr(found, field).extend(value)
+            else:
+                setattr(found, field, value)
+        found.partition_epoch += 1
+        if "leader" in fields:
+            found.leader_epoch += 1
+        self.topics[name] = topic
+        self.publish(topics=[topic])
+
+    def fence(self, node_id):
+        """Out of every ISR but one it is alone in; leaders elsewhere."""
+        for name, topic in self.topics.items():
+            for index, found in enumerate(topic.partitions):
+                isr = [node for node in found.isr if node != node_id] or list(found.isr)
+                leader = found.leader
+                if leader == node_id:
+                    leader = isr[0] if isr != [node_id] else -1
+                if isr != list(found.isr) or leader != found.leader:
+                    self.change(name, index, isr=isr, leader=leader)
+
+    def elect_lost(self, node_id):
+        """A node is back: partitions without a leader whose ISR it is take it."""
+        for name, topic in self.topics.items():
+            for index, found in enumerate(topic.partitions):
+                if found.leader == -1 and node_id in found.isr:
+                    self.change(name, index, leader=node_id)
+
+    def publish(self, **fields):
+        self.offset += 1
+        update = cpb.MetadataUpdate(metadata_offset=self.offset, delta=cpb.MetadataDelta(**fields))
+        for follower in list(self.followers.values()):
+            follower.take(update)
+
+    def join(self, node_id, follower):
+        self.followers[node_id] = follower
+        follower.take(
+            cpb.MetadataUpdate(
+                metadata_offset=self.offset,
+                snapshot=cpb.MetadataSnapshot(
+                    cluster_id="test-cluster",
+                    topics=list(self.topics.values()),
+                    nodes=list(self.nodes.values()),
+                    shards=[cpb.Shard(kind=TRANSACTION, shard=0, coordinator=1)],
+                ),
+            )
+        )
+
+    async def AlterPartition(self, request, context):  # noqa: N802
+        if self.holds_back is not None:
+            await self.holds_back.wait()
+        answer = cpb.AlterPartitionResponse(metadata_offset=self.offset)
+        for each in request.partitions:
+            name, index = each.partition.topic, each.partition.partition
+            self.proposals.append((request.node_id, list(each.isr)))
+            found = self.partition(name, index)
+            code = ErrorCode.NONE
+            if each.leader_epoch != found.leader_epoch or found.leader != request.node_id:
+                code = ErrorCode.FENCED_LEADER_EPOCH
+            elif each.partition_epoch != found.partition_epoch:
+                code = ErrorCode.INVALID_UPDATE_VERSION
+            elif self.refuses:
+                code = self.refuses.pop(0)
+            elif any(node not in self.followers for node in each.isr):
+                code = ErrorCode.INELIGIBLE_REPLICA
+            else:
+                self.change(name, index, isr=list(each.isr))
+            answer.partitions.add(topic=name, partition=index, error_code=code)
+        return answer
+
+
+class _Directory:
+    """Stubs of the nodes that run; a call to another is like one to a dead process."""
+
+    def __init__(self, cluster, node_id):
+        self._cluster = cluster
+        self._node_id = node_id
+
+    def storage(self, node_id):
+        return _Link(self._cluster, self._node_id, node_id)
+
+    def coordinator(self, node_id):
+        return self._cluster.coordinator
+
+    def controller(self):
+        return self._cluster.controller_stub
+
+
+class _Link:
+    """Calls from one node to another; requests and answers are lost while either is cut off or away."""
+
+    def __init__(self, cluster, source, target):
+        self._cluster, self._ends, self._target = cluster, {source, target}, target
+
+    def _check(self):
+        if self._ends & self._cluster.cut_off or self._target not in self._cluster.nodes:
+            raise PeerUnavailable(f"node {self._target} is away")
+
+    async def ReplicaFetch(self, request, timeout=None):  # noqa: N802
+        self._check()
+        answer = await self._cluster.nodes[self._target].stub.ReplicaFetch(request, timeout=timeout)
+        self._check()
+        return answer
+
+
+class ClusterNode:
+    def __init__(self, cluster, node_id):
+        self.node_id = node_id
+        self.metadata = MetadataFollower(node_id, None)
+        cluster.controller.join(node_id, self.metadata)
+        self.role = build_storage(
+            StorageSettings(data_dir=cluster.path / str(node_id), **cluster.settings),
+            node_id,
+            self.metadata,
+            _Directory(cluster, node_id),
+            cluster.clock,
+        )
+        self.storage = self.role.servicer
+        self.stub = DirectStub(self.storage)
+
+    def held(self, name=TOPIC, index=0):
+        return self.role.partition(Partition(name, index))
+
+
+class Cluster:
+    def __init__(self, path, **settings):
+        self.path = path
+        self.settings = {
+            "replica_fetch_wait_max_ms": 200,
+            "replica_fetch_backoff_ms": 5,
+            "replica_lag_time_max_ms": 60_000,
+            **settings,
+        }
+        self.clock = ManualClock()
+        self.coordinator = FakeCoordinator()
+        self.controller = HandController()
+        self.controller_stub = DirectStub(self.controller)
+        self.nodes = {}
+        self.cut_off = set()
+
+    async def start(self, node_id):
+        self.controller.register(node_id)
+        node = ClusterNode(self, node_id)
+        await node.role.start()
+        self.nodes[node_id] = node
+        self.controller.elect_lost(node_id)
+        return node
+
+    async def stop(self, node_id):
+        node = self.nodes.pop(node_id)
+        self.controller.fence(node_id)
+        self.controller.followers.pop(node_id)
+        await node.role.stop()
+
+    async def kill(self, node_id, *, fence=True):
+        node = self.nodes.pop(node_id)
+        self.controller.followers.pop(node_id)
+        await node.role.kill()
+        if fence:
+            self.controller.fence(node_id)
+
+    def leader(self, name=TOPIC, index=0):
+        return self.nodes.get(self.controller.partition(name, index).leader)
+
+    async def produce(self, records, name=TOPIC, index=0, acks=-1, timeout_ms=5000, **fields):
+        answer = await self.leader(name, index).storage.Produce(
+            pb.ProduceRequest(
+                acks=acks,
+                timeout_ms=timeout_ms,
+                partitions=[pb.PartitionRecords(topic=name, partition=index, records=records)],
+                **fields,
+            ),
+            None,
+        )
+        return answer.partitions[0]
+
+    async def mark(self, producer_id, producer_epoch, commit, name=TOPIC, index=0):
+        answer = await self.leader(name, index).storage.WriteTxnMarkers(
+            pb.WriteTxnMarkersRequest(
+                markers=[
+                    pb.TxnMarker(
+                        producer_id=producer_id,
+                        producer_epoch=producer_epoch,
+                        commit=commit,
+                        partitions=[types_pb2.TopicPartition(topic=name, partition=index)],
+                    )
+                ]
+            ),
+            None,
+        )
+        return answer.results[0].partitions[0].error_code
+
+    async def caught_up(self, name=TOPIC, index=0, timeout_s=20.0):
+        """Every running replica has the leader's log and its high watermark."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                leader = self.leader(name, index)
+                if leader is not None and self._is_level(leader, name, index):
+                    return
+                await asyncio.sleep(0.005)
+
+    def _is_level(self, leader, name, index):
+        replicas = self.controller.partition(name, index).replicas
+        found = leader.held(name, index)
+        ends = {
+            (
+                self.nodes[node].held(name, index).log.log_end_offset,
+                self.nodes[node].held(name, index).high_watermark,
+                self.nodes[node].metadata.image.metadata_offset,
+            )
+            for node in replicas
+            if node in self.nodes
+        }
+        return ends == {
+            (found.log.log_end_offset, found.log.log_end_offset, self.controller.offset)
+        }
+
+
+def contents(held, upper=None):
+    """What a replica has, by part, below `upper` (the log's end)."""
+    log = held.log
+    upper = log.log_end_offset if upper is None else upper
+    parts, offset = [], log.log_start_offset
+    while offset < upper:
+        records, offset = log.read(offset, upper, 1 << 20)
+        parts.append(records)
+    return {
+        "ends": (log.log_start_offset, upper),
+        "bytes": b"".join(parts),
+        "epochs": [entry for entry in log.leader_epochs.entries() if entry[1] < upper],
+        "aborted": log.aborted_transactions(log.log_start_offset, max(upper, 1)),
+        "producers": sorted(encode_snapshot([entry]) for entry in log.producers.entries()),
+        "open": log.producers.first_unstable_offset(),
+    }
+
+
+def differences(cluster, name=TOPIC, index=0):
+    """The parts in which running replicas differ from their leader; {} when all are equal."""
+    leader = cluster.leader(name, index)
+    expected = contents(leader.held(name, index))
+    found = {}
+    for node_id in cluster.controller.partition(name, index).replicas:
+        node = cluster.nodes.get(node_id)
+        if node is None or node is leader:
+            continue
+        actual = contents(node.held(name, index))
+        for part, value in expected.items():
+            if actual[part] != value:
+                found[node_id, part] = (actual[part], value)
+    return found
+
+
+@contextlib.asynccontextmanager
+async def running_cluster(path, *, nodes=(1, 2, 3), **settings):
+    cluster = Cluster(path, **settings)
+    for node_id in nodes:
+        await cluster.start(node_id)
+    try:
+        yield cluster
+    finally:
+        for node_id in list(cluster.nodes):
+            await cluster.nodes.pop(node_id).role.stop()
+
+
+__all__ = ["NOW", "TOPIC", "Cluster", "batch", "contents", "differences", "running_cluster"]

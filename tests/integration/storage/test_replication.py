@@ -1,0 +1,85 @@
+"""Three replicas of a partition: followers copy, acks=all waits for them, a leader's end loses nothing."""
+
+import asyncio
+
+from tests.integration.storage.replica_cluster import (
+    batch,
+    contents,
+    differences,
+    running_cluster,
+)
+from tests.integration.storage.storage_node import txn_batch, until
+
+from oncelog.errors import ErrorCode
+
+
+def test_acks_all_is_answered_when_every_in_sync_replica_has_the_batch(tmp_path):
+    async def scenario():
+        async with running_cluster(tmp_path) as cluster:
+            cluster.controller.topic()
+            for number in range(20):
+                answer = await cluster.produce(batch(3))
+                assert (answer.error_code, answer.base_offset) == (0, 3 * number)
+                ends = [node.held().log.log_end_offset for node in cluster.nodes.values()]
+                assert ends == [3 * number + 3] * 3
+            await cluster.caught_up()
+            assert differences(cluster) == {}
+
+    asyncio.run(scenario())
+
+
+def test_transactions_are_the_same_on_every_replica(tmp_path):
+    async def scenario():
+        async with running_cluster(tmp_path) as cluster:
+            cluster.controller.topic()
+            for producer_id in (7, 8, 9):
+                for sequence in (0, 2):
+                    answer = await cluster.produce(
+                        txn_batch(producer_id, sequence, 2),
+                        transactional_id=f"t{producer_id}",
+                        verification_mode=2,
+                    )
+                    assert answer.error_code == 0
+            assert await cluster.mark(7, 0, commit=False) == 0
+            assert await cluster.mark(8, 0, commit=True) == 0
+            await cluster.caught_up()
+            assert differences(cluster) == {}
+            assert len(contents(cluster.nodes[2].held())["aborted"]) == 1
+            assert cluster.nodes[3].held().last_stable_offset == 8
+
+    asyncio.run(scenario())
+
+
+def test_acks_1_does_not_wait_for_followers(tmp_path):
+    async def scenario():
+        async with running_cluster(tmp_path) as cluster:
+            cluster.controller.topic()
+            cluster.cut_off.update((2, 3))
+            assert (await cluster.produce(batch(), acks=1)).error_code == 0
+            answer = await cluster.produce(batch(), timeout_ms=50)
+            assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+            assert cluster.leader().held().high_watermark == 0
+
+    asyncio.run(scenario())
+
+
+def test_the_next_leader_has_all_that_was_acknowledged_and_the_old_one_is_cut_back(tmp_path):
+    async def scenario():
+        async with running_cluster(tmp_path) as cluster:
+            cluster.controller.topic()
+            for _ in range(5):
+                assert (await cluster.produce(batch(2))).error_code == 0
+            cluster.cut_off.update((2, 3))
+            # Only the leader has this one; it is not acknowledged.
+            assert (await cluster.produce(batch(), timeout_ms=50)).error_code
+            await cluster.kill(1)
+            cluster.cut_off.clear()
+            assert cluster.controller.partition().leader == 2
+            assert (await cluster.produce(batch(4))).base_offset == 10
+            await cluster.start(1)
+            await until(lambda: list(cluster.controller.partition().isr) == [2, 3, 1])
+            await cluster.caught_up()
+            assert differences(cluster) == {}
+            assert contents(cluster.nodes[1].held())["epochs"] == [(0, 0), (1, 10)]
+
+    asyncio.run(scenario())
