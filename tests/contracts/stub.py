@@ -17,6 +17,7 @@ class ScriptedStorage:
     def __init__(self):
         self.begun = self.cancelled = self.in_flight = self.in_flight_max = 0
         self._changed = asyncio.Condition()
+        self.told = asyncio.Event()
 
     async def Produce(self, request, context):  # noqa: N802
         self.begun += 1
@@ -44,6 +45,8 @@ class ScriptedStorage:
                 raise ValueError("not this way")
             case "waits":
                 await asyncio.Event().wait()
+            case "until told":
+                await self.told.wait()
             case "turns":
                 for _ in range(5):
                     await asyncio.sleep(0)

@@ -1,10 +1,14 @@
 """gRPC channels and servers as oncelog opens them: one place for their options."""
 
+import os
 from typing import Any
 
 import grpc.aio
 
 from oncelog.rpc.sessions import SessionLimits
+
+# Read by gRPC with its first channel. Connections that end as they should are told on standard error otherwise.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 ChannelOptions = list[tuple[str, Any]]
 
@@ -47,7 +51,9 @@ def _message_sizes(limits: SessionLimits) -> ChannelOptions:
 def _keepalive(limits: SessionLimits) -> ChannelOptions:
     return [
         ("grpc.keepalive_time_ms", limits.keepalive_ms),
+        # The first covers a ping sent when the connection falls quiet, the second every other.
         ("grpc.keepalive_timeout_ms", limits.keepalive_timeout_ms),
+        ("grpc.http2.ping_timeout_ms", limits.keepalive_timeout_ms),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
     ]

@@ -24,6 +24,12 @@ _METHODS = {
 }
 
 
+NOT_BEGUN = frozenset(
+    {StatusCode.UNAVAILABLE, StatusCode.UNIMPLEMENTED, StatusCode.INVALID_ARGUMENT}
+)
+"""Statuses that are only given before a servicer is called: the call surely had no effect."""
+
+
 class CallRefused(Exception):
     """The call ends with this status instead of an answer."""
 
@@ -59,7 +65,7 @@ class Served:
         except StopAsyncIteration:
             raise
         except PeerUnavailable as error:
-            raise CallRefused(StatusCode.UNAVAILABLE, f"{self.method.path}: {error}") from error
+            raise CallRefused(StatusCode.UNKNOWN, f"{self.method.path}: {error}") from error
         except OncelogError as error:
             # The caller sees the same words as on a direct call.
             raise CallRefused(StatusCode.FAILED_PRECONDITION, str(error)) from error
@@ -78,7 +84,7 @@ class Served:
                 raise
             # Nobody cancelled this call: what it waited for was dropped, as when a role stops.
             raise CallRefused(
-                StatusCode.UNAVAILABLE, f"{self.method.path}: dropped by the process that served it"
+                StatusCode.UNKNOWN, f"{self.method.path}: dropped by the process that served it"
             ) from None
 
 

@@ -41,6 +41,11 @@ class RpcServer:
         self._server: grpc.aio.Server | None = None
         self.port = port
 
+    @property
+    def calls_in_flight(self) -> int:
+        """Over sessions."""
+        return self._peer.calls_in_flight
+
     async def start(self) -> None:
         """Raises OncelogError when the address cannot be had."""
         server = grpc.aio.server(options=server_options(self._limits))

@@ -22,6 +22,7 @@ from oncelog.rpc.backoff import Backoff
 from oncelog.rpc.channel import open_channel
 from oncelog.rpc.contract import PEER, SERVICES, Method
 from oncelog.rpc.deadline import DeadlineTimer
+from oncelog.rpc.served import NOT_BEGUN
 from oncelog.rpc.sessions import PeerUnavailable, SessionLimits
 
 _SESSION_PATH = SERVICES[PEER].methods["Session"].path
@@ -330,4 +331,6 @@ class _Stream:
             case grpc.StatusCode.DEADLINE_EXCEEDED:
                 return TimeoutError(f"{self._address}{path}: {reply.message}")
             case _:
-                return PeerUnavailable(f"{self._address}: {code.name}: {reply.message}")
+                return PeerUnavailable(
+                    f"{self._address}: {code.name}: {reply.message}", was_sent=code not in NOT_BEGUN
+                )

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 REPLY_OVERHEAD_BYTES = 64
 """What an unsent reply is counted with besides its content, so that many empty ones are bounded too."""
 
+STOPPING = (StatusCode.UNAVAILABLE.value[0], "this process is stopping")
 LATE = (StatusCode.DEADLINE_EXCEEDED.value[0], "the caller's deadline passed")
 
 
@@ -33,12 +34,15 @@ class PeerServicer:
         self._served = served
         self._limits = limits
         self._sessions: set[ServerSession] = set()
+        self._is_draining = False
 
     @property
     def calls_in_flight(self) -> int:
         return sum(session.calls_in_flight for session in self._sessions)
 
     async def Session(self, requests: Any, context: Any) -> None:
+        if self._is_draining:
+            await context.abort(StatusCode.UNAVAILABLE, STOPPING[1])
         session = ServerSession(self._served, self._limits, context)
         self._sessions.add(session)
         try:
@@ -49,8 +53,9 @@ class PeerServicer:
             self._sessions.discard(session)
 
     async def drain(self, timeout_s: float) -> None:
-        """Accept no more calls, finish those in flight, and end every session; cut them off after `timeout_s`."""
+        """Refuse new calls, finish those in flight, and end every session; cut them off after `timeout_s`."""
         sessions = list(self._sessions)
+        self._is_draining = True
         for session in sessions:
             session.drain()
         try:
@@ -92,8 +97,7 @@ class ServerSession:
         self._was_freed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._deadlines = DeadlineTimer(self._loop, self._end_late)
-        self._reader: asyncio.Task[None] | None = None
-        self._is_draining = False
+        self._is_draining = asyncio.Event()
         self.ended = asyncio.Event()
 
     @property
@@ -105,14 +109,12 @@ class ServerSession:
         try:
             async with asyncio.TaskGroup() as group:
                 writer = group.create_task(self._write())
-                self._reader = group.create_task(self._read(group))
-                if self._is_draining:
-                    self._reader.cancel()
-                await asyncio.wait((self._reader, writer), return_when=asyncio.FIRST_COMPLETED)
-                if self._is_draining and not writer.done():
-                    await self._finish(writer)
-                writer.cancel()
-                self._reader.cancel()
+                reader = group.create_task(self._read(group))
+                drained = group.create_task(self._drained())
+                ends = (reader, writer, drained)
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                for task in ends:
+                    task.cancel()
                 for call_id in list(self._calls):
                     self._cancel(call_id)
         finally:
@@ -120,14 +122,12 @@ class ServerSession:
             self.ended.set()
 
     def drain(self) -> None:
-        """Read no more; `run` returns when the last reply is written."""
-        self._is_draining = True
-        if self._reader is not None:
-            self._reader.cancel()
+        """Refuse new calls; `run` returns when the last reply is written."""
+        self._is_draining.set()
 
-    async def _finish(self, writer: "asyncio.Task[None]") -> None:
-        writer.add_done_callback(lambda _: self._was_freed.set())
-        while (self._calls or self._bytes_held) and not writer.done():
+    async def _drained(self) -> None:
+        await self._is_draining.wait()
+        while self._calls or self._bytes_held:
             self._was_freed.clear()
             await self._was_freed.wait()
 
@@ -156,6 +156,9 @@ class ServerSession:
             call = None
 
     def _begin(self, group: asyncio.TaskGroup, message: SessionCall) -> None:
+        if self._is_draining.is_set():
+            self._reply(message.call_id, b"", *STOPPING)
+            return
         try:
             served = self._served.find(message.method)
         except CallRefused as refused:

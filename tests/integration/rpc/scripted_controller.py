@@ -135,17 +135,17 @@ class Served:
         self._service_name = service_name
         self._limits = limits or SessionLimits()
         self._port = 0
-        self._server = None
+        self.server = None
 
     async def start(self):
-        self._server = RpcServer("127.0.0.1", self._port, self._limits)
-        self._server.served.add(self._service_name, self.servicer)
-        await self._server.start()
-        self._port = self._server.port
+        self.server = RpcServer("127.0.0.1", self._port, self._limits)
+        self.server.served.add(self._service_name, self.servicer)
+        await self.server.start()
+        self._port = self.server.port
         return self
 
     async def stop(self):
-        await self._server.stop(0)
+        await self.server.stop(0)
 
     @property
     def address(self):
