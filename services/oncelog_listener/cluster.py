@@ -10,10 +10,15 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode as WireError
 
 from oncelog.errors import ErrorCode, OncelogError
+from oncelog.ids import Partition
 from oncelog.rpc.deadline import answer_within
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
+from oncelog.rpc.owner_calls import answer_of_owner
+from oncelog.rpc.sessions import PeerUnavailable
+from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.memory_budget import UnsentAnswers
+from oncelog_listener.patience import Patience, was_sent
 from oncelog_listener.settings import ListenerSettings
 
 NO_THROTTLE: Final = timedelta(0)
@@ -25,6 +30,9 @@ code. Anything else is a bug and ends the connection."""
 
 TopicPartition = tuple[str, int]
 
+LEADER_TIMEOUT_S: Final = 120.0
+"""For a leader that keeps its own, shorter time; it bounds what a frozen one can hold."""
+
 _WIRE_ERRORS: Final[Mapping[int, WireError]] = {int(error): error for error in WireError}
 _DATETIME_MS_MAX: Final = 253_402_300_799_999
 
@@ -34,6 +42,8 @@ class Unanswered(NamedTuple):
 
     error_code: ErrorCode
     error_message: str
+    was_sent: bool = False
+    """It may have reached the leader, and be done."""
 
 
 class Address(NamedTuple):
@@ -50,6 +60,8 @@ class Cluster:
     unsent: UnsentAnswers = field(default_factory=UnsentAnswers)
     listener_start: int = field(default_factory=lambda: random.getrandbits(62) + 1)
     """Names this start of the listener in the stamps of requests; 0 is "no stamp"."""
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the listener stops: what waits for a new leader is answered with what there is."""
 
     @property
     def image(self) -> MetadataImage:
@@ -60,7 +72,9 @@ class Cluster:
         try:
             return self.directory.storage(node_id)
         except KeyError:
-            raise OncelogError(f"storage node {node_id} is not known yet") from None
+            raise PeerUnavailable(
+                f"storage node {node_id} is not known yet", was_sent=False
+            ) from None
 
     def coordinator(self, node_id: int) -> Any:
         """The stub of a coordinator. Raises OncelogError for a node that is not known (yet)."""
@@ -99,12 +113,40 @@ class Cluster:
         self,
         items: Mapping[TopicPartition, Any],
         ask: Callable[[Any, list[Any]], Awaitable[Sequence[Any]]],
+        repeatable: Repeatable = Repeatable.ALWAYS,
     ) -> dict[TopicPartition, Any]:
         """Each partition's answer from its leader: what `ask(stub, items)` returned for it, or an Unanswered.
 
-        One call a leader, all at once; `ask` returns objects that name their topic and partition.
+        One call a leader, all at once; `ask` returns objects that name their topic and partition. Partitions whose
+        leader is gone or was replaced are asked for again, where `repeatable` allows it.
         """
-        image = self.image
+        patience = Patience(self)
+        answers: dict[TopicPartition, Any] = {}
+        pending = items
+        while True:
+            image = self.image
+            answers.update(await self._ask_leaders_once(image, pending, ask, repeatable))
+            again = {
+                key: item
+                for key, item in pending.items()
+                if answers[key].error_code and self._is_repeated(key, answers[key], repeatable)
+            }
+            if not again or not await patience.pause(image):
+                return answers
+            pending = again
+
+    def _is_repeated(self, key: TopicPartition, answer: Any, repeatable: Repeatable) -> bool:
+        was_sent = not isinstance(answer, Unanswered) or answer.was_sent
+        exists = self.image.partition(Partition(*key)) is not None
+        return exists and is_repeated(repeatable, answer.error_code, was_sent)
+
+    async def _ask_leaders_once(
+        self,
+        image: MetadataImage,
+        items: Mapping[TopicPartition, Any],
+        ask: Callable[[Any, list[Any]], Awaitable[Sequence[Any]]],
+        repeatable: Repeatable,
+    ) -> dict[TopicPartition, Any]:
         by_leader: dict[int, list[TopicPartition]] = {}
         answers: dict[TopicPartition, Any] = {}
         for key in items:
@@ -115,11 +157,13 @@ class Cluster:
                 by_leader.setdefault(leader, []).append(key)
         if len(by_leader) == 1:
             ((leader, keys),) = by_leader.items()
-            await self._ask_leader(leader, keys, items, ask, answers)
+            await self._ask_leader(leader, keys, items, ask, answers, repeatable)
         elif by_leader:
             async with asyncio.TaskGroup() as group:
                 for leader, keys in by_leader.items():
-                    group.create_task(self._ask_leader(leader, keys, items, ask, answers))
+                    group.create_task(
+                        self._ask_leader(leader, keys, items, ask, answers, repeatable)
+                    )
         return answers
 
     async def _ask_leader(
@@ -129,11 +173,21 @@ class Cluster:
         items: Mapping[TopicPartition, Any],
         ask: Callable[[Any, list[Any]], Awaitable[Sequence[Any]]],
         answers: dict[TopicPartition, Any],
+        repeatable: Repeatable,
     ) -> None:
+        def leads(image: MetadataImage) -> bool:
+            if repeatable is not Repeatable.ALWAYS:
+                return True  # Its answer is worth the wait: without it nobody knows whether it was done.
+            found = [image.partition(Partition(*key)) for key in keys]
+            return all(one is not None and one.leader == leader for one in found)
+
         try:
-            found = await ask(self.storage(leader), [items[key] for key in keys])
+            call = ask(self.storage(leader), [items[key] for key in keys])
+            found = await answer_of_owner(call, LEADER_TIMEOUT_S, self.metadata, leads)
         except PEER_FAILURES as error:
-            lost = Unanswered(ErrorCode.NETWORK_EXCEPTION, f"storage node {leader}: {error!r}")
+            lost = Unanswered(
+                ErrorCode.NETWORK_EXCEPTION, f"storage node {leader}: {error!r}", was_sent(error)
+            )
             answers.update((key, lost) for key in keys)
             return
         for answer in found:

@@ -25,6 +25,7 @@ class ListenerRole:
     """Serves Kafka's protocol between `start` and `stop`."""
 
     def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
         self.settings = cluster.settings
         self.counters = ListenerCounters()
         self.budget = MemoryBudget(cluster.settings.queued_bytes_max)
@@ -57,6 +58,7 @@ class ListenerRole:
 
     async def stop(self) -> None:
         """Accept nothing more, let requests in progress end for at most `stop_grace_ms`, close everything."""
+        self._cluster.ending.set()
         if self._sweeper is not None:
             self._sweeper.cancel()
         for server in self._servers:

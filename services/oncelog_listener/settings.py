@@ -65,6 +65,12 @@ class ListenerSettings(BaseSettings):
     request_timeout_ms: int = Field(
         30_000, ge=100, description="longest wait for a coordinator or the controller"
     )
+    repeat_max_ms: int = Field(
+        10_000,
+        ge=0,
+        description="how long a request is repeated while a coordinator or leader is replaced; above an "
+        "election, below a client's request timeout",
+    )
     stop_grace_ms: int = Field(
         5_000, ge=0, description="how long stopping waits for requests in progress"
     )

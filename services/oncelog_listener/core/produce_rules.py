@@ -66,5 +66,10 @@ def refused_records(version: int, records: bytes | None) -> Refusal | None:
     return None
 
 
+def has_producer_id(records: bytes | None) -> bool:
+    """The batch has a sequence, by which its leader knows a repetition."""
+    return _is_readable(records) and _PRODUCER_ID.unpack_from(records, _PRODUCER_ID_AT)[0] >= 0
+
+
 def _is_readable(records: bytes | None) -> TypeGuard[bytes]:
     return records is not None and len(records) >= HEADER_BYTES and records[_MAGIC_AT] == MAGIC

@@ -1,9 +1,11 @@
-"""Who coordinates: FindCoordinator and DescribeCluster. The answer is always this listener (facts 3)."""
+"""Who coordinates: FindCoordinator and DescribeCluster. The answer is the listener that is asked (facts 3; ADR 0017),
+until it stops: then it is another one."""
 
 from typing import Any, Final
 
 from oncelog.errors import ErrorCode
 from oncelog.rpc.metadata import GROUP, TRANSACTION
+from oncelog_listener.brokers import brokers_for
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, wire_error
 
@@ -41,11 +43,13 @@ def _place(call: Call, key_type: int, key: str) -> dict[str, Any]:
     shard = call.cluster.image.shard_for(kind, key)
     if shard is None or shard.coordinator < 0:
         return _nowhere(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{key!r} has no coordinator now")
-    host, port = call.session.advertised(call.cluster)
+    brokers = brokers_for(call)
+    itself = [one for one in brokers.all if one.node_id == call.cluster.node_id]
+    place = itself[0] if itself else brokers.place(key)
     return {
-        "node_id": call.cluster.node_id,
-        "host": host,
-        "port": port,
+        "node_id": place.node_id,
+        "host": place.host,
+        "port": place.port,
         "error_code": wire_error(0),
         "error_message": None,
     }
@@ -78,17 +82,18 @@ async def describe_cluster(call: Call) -> Any:
             cluster_id="",
             brokers=(),
         )
-    host, port = call.session.advertised(cluster)
+    brokers = brokers_for(call)
     return types.DescribeClusterResponse(
         throttle_time=NO_THROTTLE,
         error_code=wire_error(0),
         error_message=None,
         endpoint_type=_BROKERS,
         cluster_id=cluster.image.cluster_id,
-        controller_id=cluster.node_id,
-        brokers=(
+        controller_id=brokers.place("controller").node_id,
+        brokers=tuple(
             types.DescribeClusterBroker(
-                broker_id=cluster.node_id, host=host, port=port, rack=None, is_fenced=False
-            ),
+                broker_id=one.node_id, host=one.host, port=one.port, rack=one.rack, is_fenced=False
+            )
+            for one in brokers.all
         ),
     )

@@ -10,7 +10,10 @@ from typing import Any, Final
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode
+from oncelog.ids import Partition
 from oncelog.protocol.versions import FETCH
+from oncelog.rpc.metadata import MetadataImage
+from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
     NO_THROTTLE,
@@ -21,9 +24,13 @@ from oncelog_listener.cluster import (
     wire_error,
 )
 from oncelog_listener.core.error_versions import error_for_version
+from oncelog_listener.core.repeating import Repeatable, is_repeated
 
 _SESSION_FROM: Final = 7
 _FULL_FETCH_EPOCHS: Final = (0, -1)
+_NEWS_WAIT_S: Final = 0.1
+_READ_TIMEOUT_S: Final = 20.0
+"""For reading what is there, after waiting for it."""
 _MAX_WAIT_MS: Final = 300_000
 """A bound for clients that ask to wait for weeks; Kafka's clients ask for half a second."""
 
@@ -39,13 +46,35 @@ async def fetch(call: Call) -> Any:
             session_id=0,
             responses=(),
         )
-    by_leader, answers = _by_leader(call)
-    if len(by_leader) == 1:
-        ((leader, partitions),) = by_leader.items()
-        await _fetch_from(call, leader, partitions, answers, _wait_ms(request))
-    elif by_leader:
-        await _fetch_from_many(call, by_leader, answers)
-    return _response(call, answers)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _wait_ms(request) / 1000
+    while True:
+        image = call.cluster.image
+        by_leader, answers = _by_leader(call)
+        if len(by_leader) == 1:
+            ((leader, partitions),) = by_leader.items()
+            await _fetch_from(call, leader, partitions, answers, _wait_ms(request))
+        elif by_leader:
+            await _fetch_from_many(call, by_leader, answers)
+        left_s = deadline - loop.time()
+        if left_s <= 0 or call.cluster.ending.is_set() or not _waits_for_leaders(answers):
+            return _response(call, answers)
+        await call.cluster.metadata.newer_than(image, min(left_s, _NEWS_WAIT_S))
+
+
+def _waits_for_leaders(answers: dict[TopicPartition, Any]) -> bool:
+    """There is nothing to tell but that leaders are being replaced. A client that hears so sleeps, and asks for
+    metadata first; within the time it gave us to wait for data we can do better."""
+    is_waiting = False
+    for answer in answers.values():
+        if not answer.error_code:
+            if answer.records:
+                return False
+        elif is_repeated(Repeatable.ALWAYS, answer.error_code):
+            is_waiting = True
+        else:
+            return False
+    return is_waiting
 
 
 def _wait_ms(request: Any) -> int:
@@ -95,16 +124,25 @@ async def _fetch_from(
     answers: dict[TopicPartition, Any],
     max_wait_ms: int,
 ) -> None:
-    request = call.request
+    request, cluster = call.request, call.cluster
+
+    def leads(image: MetadataImage) -> bool:
+        found = [image.partition(Partition(one.topic, one.partition)) for one in partitions]
+        return all(one is not None and one.leader == leader for one in found)
+
+    asked = pb.FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=max(0, request.min_bytes),
+        max_bytes=_bytes_max(call),
+        isolation_level=request.isolation_level,
+        partitions=partitions,
+    )
     try:
-        response = await call.cluster.storage(leader).Fetch(
-            pb.FetchRequest(
-                max_wait_ms=max_wait_ms,
-                min_bytes=max(0, request.min_bytes),
-                max_bytes=_bytes_max(call),
-                isolation_level=request.isolation_level,
-                partitions=partitions,
-            )
+        response = await answer_of_owner(
+            cluster.storage(leader).Fetch(asked),
+            max_wait_ms / 1000 + _READ_TIMEOUT_S,
+            cluster.metadata,
+            leads,
         )
     except PEER_FAILURES as error:
         lost = Unanswered(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"storage node {leader}: {error!r}")

@@ -1,13 +1,14 @@
-"""Metadata: one broker, this listener, which leads everything.
+"""Metadata: the brokers are the listeners, and partitions are spread over them (facts 3; ADR 0001, ADR 0017).
 
-Storage nodes take no client connections, so each partition's leader is told to be the listener the client is talking
-to, at the address the client reached it by. A client never has to resolve a second name (facts 3; ADR 0001).
+Storage nodes take no client connections. Which listeners a client is told of, and which of them it is told leads a
+partition, says `brokers`.
 """
 
 from typing import Any, Final
 from uuid import UUID
 
 from oncelog.errors import ErrorCode
+from oncelog_listener.brokers import Brokers, brokers_for
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, wire_error
 from oncelog_listener.core.topic_names import is_legal_topic_name
@@ -22,25 +23,26 @@ _LEADER_EPOCH_NONE: Final = -1
 async def metadata(call: Call) -> Any:
     request, cluster = call.request, call.cluster
     wanted = request.topics
+    brokers = brokers_for(call)
     if wanted is None or (call.version < _ALL_IS_NULL_FROM and not wanted):
-        topics = tuple(_topic(call, topic) for topic in cluster.image.topics.values())
-        return _response(call, topics)
+        topics = tuple(_topic(call, topic, brokers) for topic in cluster.image.topics.values())
+        return _response(call, topics, brokers)
     if call.version < _AUTO_CREATION_FROM or request.allow_auto_topic_creation:
         await create_missing(cluster, [one.name for one in wanted if one.name is not None])
-    return _response(call, tuple(_wanted_topic(call, one) for one in wanted))
+    return _response(call, tuple(_wanted_topic(call, one, brokers) for one in wanted), brokers)
 
 
-def _wanted_topic(call: Call, wanted: Any) -> Any:
+def _wanted_topic(call: Call, wanted: Any, brokers: Brokers) -> Any:
     image = call.cluster.image
     if wanted.name is None:
         topic_id = wanted.topic_id.bytes if wanted.topic_id else b""
         topic = image.topics_by_id.get(topic_id)
         if topic is None:
             return _missing(call, None, wanted.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        return _topic(call, topic)
+        return _topic(call, topic, brokers)
     topic = image.topics.get(wanted.name)
     if topic is not None:
-        return _topic(call, topic)
+        return _topic(call, topic, brokers)
     if not is_legal_topic_name(wanted.name):
         return _missing(call, wanted.name, None, ErrorCode.INVALID_TOPIC_EXCEPTION)
     return _missing(call, wanted.name, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -57,9 +59,9 @@ def _missing(call: Call, name: str | None, topic_id: UUID | None, code: ErrorCod
     )
 
 
-def _topic(call: Call, topic: Any) -> Any:
-    node_id = call.cluster.node_id
+def _topic(call: Call, topic: Any, brokers: Brokers) -> Any:
     types = call.types
+    leaders = [brokers.leader_of(topic.name, one.partition) for one in topic.partitions]
     return types.MetadataResponseTopic(
         error_code=wire_error(0),
         name=topic.name,
@@ -79,21 +81,24 @@ def _topic(call: Call, topic: Any) -> Any:
                 isr_nodes=(node_id,),
                 offline_replicas=(),
             )
-            for partition in topic.partitions
+            for partition, node_id in zip(topic.partitions, leaders, strict=True)
         ),
     )
 
 
-def _response(call: Call, topics: tuple[Any, ...]) -> Any:
+def _response(call: Call, topics: tuple[Any, ...], brokers: Brokers) -> Any:
     cluster, types = call.cluster, call.types
-    host, port = call.session.advertised(cluster)
     return types.MetadataResponse(
         throttle_time=NO_THROTTLE,
-        brokers=(
-            types.MetadataResponseBroker(node_id=cluster.node_id, host=host, port=port, rack=None),
+        brokers=tuple(
+            types.MetadataResponseBroker(
+                node_id=one.node_id, host=one.host, port=one.port, rack=one.rack
+            )
+            for one in brokers.all
         ),
         cluster_id=cluster.image.cluster_id or None,
-        controller_id=cluster.node_id,
+        # Whoever is asked passes it on to the controller; a listener that stops must not be the one.
+        controller_id=brokers.place("controller").node_id,
         topics=topics,
         error_code=wire_error(0),
     )
@@ -107,6 +112,7 @@ async def describe_topic_partitions(call: Call) -> Any:
     left = max(1, min(request.response_partition_limit, 2_000))
     topics: list[Any] = []
     next_cursor = None
+    brokers = brokers_for(call)
     for name in names:
         start = 0
         if cursor is not None:
@@ -122,7 +128,7 @@ async def describe_topic_partitions(call: Call) -> Any:
             break
         page = topic.partitions[max(0, start) : max(0, start) + left]
         left -= len(page)
-        topics.append(_described(call, topic, page))
+        topics.append(_described(call, topic, page, brokers))
         if max(0, start) + len(page) < len(topic.partitions):
             next_cursor = types.Cursor(topic_name=name, partition_index=max(0, start) + len(page))
             break
@@ -142,8 +148,9 @@ def _undescribed(call: Call, name: str) -> Any:
     )
 
 
-def _described(call: Call, topic: Any, partitions: Any) -> Any:
-    types, node_id = call.types, call.cluster.node_id
+def _described(call: Call, topic: Any, partitions: Any, brokers: Brokers) -> Any:
+    types = call.types
+    leaders = [brokers.leader_of(topic.name, one.partition) for one in partitions]
     return types.DescribeTopicPartitionsResponseTopic(
         error_code=wire_error(0),
         name=topic.name,
@@ -160,6 +167,6 @@ def _described(call: Call, topic: Any, partitions: Any) -> Any:
                 replica_nodes=(node_id,),
                 isr_nodes=(node_id,),
             )
-            for partition in partitions
+            for partition, node_id in zip(partitions, leaders, strict=True)
         ),
     )

@@ -5,8 +5,9 @@ from google.protobuf.message import DecodeError
 from oncelog.errors import ErrorCode
 from oncelog.protocol.frames import Frame, FrameError
 from oncelog.protocol.private_api import PrivateCall
-from oncelog.rpc.directory import transaction_coordinator
+from oncelog.rpc.metadata import TRANSACTION
 from oncelog_listener.cluster import PEER_FAILURES, Cluster
+from oncelog_listener.repeats import ask_shard
 
 
 async def private_call(cluster: Cluster, call: PrivateCall, frame: Frame, position: int) -> bytes:
@@ -17,11 +18,13 @@ async def private_call(cluster: Cluster, call: PrivateCall, frame: Frame, positi
         raise FrameError(f"no {call.method} request: {error}") from error
     if not request.sink:
         return _refused(call, ErrorCode.INVALID_REQUEST)
-    coordinator = transaction_coordinator(cluster.directory, cluster.image, request.sink)
-    if coordinator is None:
-        return _refused(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     try:
-        answer = await cluster.ask(getattr(coordinator, call.method)(request))
+        answer = await ask_shard(
+            cluster,
+            TRANSACTION,
+            request.sink,
+            lambda coordinator: getattr(coordinator, call.method)(request),
+        )
     except PEER_FAILURES:
         return _refused(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     encoded: bytes = answer.SerializeToString()

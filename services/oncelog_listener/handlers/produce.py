@@ -16,7 +16,8 @@ from oncelog_listener.cluster import (
     wire_time,
 )
 from oncelog_listener.core.error_versions import error_for_version
-from oncelog_listener.core.produce_rules import refused_records, refused_request
+from oncelog_listener.core.produce_rules import has_producer_id, refused_records, refused_request
+from oncelog_listener.core.repeating import Repeatable
 
 _ABORTABLE_FROM: Final = 11
 _ADD_PARTITION_FROM: Final = 12
@@ -99,7 +100,9 @@ async def _append(call: Call, items: dict[TopicPartition, Any]) -> dict[TopicPar
         )
         return answer.partitions
 
-    return await call.cluster.ask_leaders(items, ask)
+    is_idempotent = all(has_producer_id(item.records) for item in items.values())
+    repeatable = Repeatable.ALWAYS if is_idempotent else Repeatable.UNLESS_DONE
+    return await call.cluster.ask_leaders(items, ask, repeatable)
 
 
 def _close_on_error(answers: dict[TopicPartition, Any]) -> None:

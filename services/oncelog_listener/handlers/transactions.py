@@ -5,10 +5,9 @@ from typing import Any, Final
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
-from oncelog.errors import ErrorCode
+from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.protocol.versions import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID
-from oncelog.rpc.directory import transaction_coordinator
 from oncelog.rpc.metadata import TRANSACTION
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
@@ -21,25 +20,37 @@ from oncelog_listener.cluster import (
     wire_error,
 )
 from oncelog_listener.core.error_versions import error_for_version
+from oncelog_listener.core.repeating import Repeatable, is_repeated
+from oncelog_listener.patience import Patience
+from oncelog_listener.repeats import ask_shard
 
 _IDENTITY_FROM: Final = 3
 _TV2_END_FROM: Final = 5
 _TV2: Final = 2
 
 
-def _coordinator_of(cluster: Cluster, transactional_id: str) -> Any | None:
-    return transaction_coordinator(cluster.directory, cluster.image, transactional_id)
-
-
-def _any_coordinator(cluster: Cluster) -> Any | None:
+async def _ask_any_coordinator(cluster: Cluster, asked: Any) -> Any:
     """For an idempotent producer without an id any coordinator will do: it only takes a producer id from a block."""
-    for (kind, _), shard in cluster.image.shards.items():
-        if kind == TRANSACTION and shard.coordinator >= 0:
+    patience = Patience(cluster)
+    while True:
+        image = cluster.image
+        owners = dict.fromkeys(
+            shard.coordinator
+            for (kind, _), shard in image.shards.items()
+            if kind == TRANSACTION and shard.coordinator >= 0
+        )
+        answer = None
+        for node_id in owners:
             try:
-                return cluster.directory.coordinator(shard.coordinator)
-            except KeyError:
+                answer = await cluster.ask(cluster.coordinator(node_id).InitProducerId(asked))
+            except PEER_FAILURES:
                 continue
-    return None
+            if not is_repeated(Repeatable.ALWAYS, answer.error_code):
+                return answer
+        if not await patience.pause(image):
+            if answer is None:
+                raise OncelogError("no coordinator can be reached")
+            return answer
 
 
 async def init_producer_id(call: Call) -> Any:
@@ -49,26 +60,25 @@ async def init_producer_id(call: Call) -> Any:
     if (producer_id == -1) != (producer_epoch == -1):
         return _initialised(call, ErrorCode.INVALID_REQUEST)
     transactional_id = request.transactional_id
-    if transactional_id is None:
-        coordinator = _any_coordinator(call.cluster)
-    elif transactional_id == "":
+    if transactional_id == "":
         return _initialised(call, ErrorCode.INVALID_REQUEST)
-    else:
-        coordinator = _coordinator_of(call.cluster, transactional_id)
-    if coordinator is None:
-        return _initialised(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    asked = pb.InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=milliseconds(request.transaction_timeout),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        stamp=call.stamp,
+    )
     try:
-        answer = await call.cluster.ask(
-            coordinator.InitProducerId(
-                pb.InitProducerIdRequest(
-                    transactional_id=transactional_id,
-                    transaction_timeout_ms=milliseconds(request.transaction_timeout),
-                    producer_id=producer_id,
-                    producer_epoch=producer_epoch,
-                    stamp=call.stamp,
-                )
+        if transactional_id is None:
+            answer = await _ask_any_coordinator(call.cluster, asked)
+        else:
+            answer = await ask_shard(
+                call.cluster,
+                TRANSACTION,
+                transactional_id,
+                lambda coordinator: coordinator.InitProducerId(asked),
             )
-        )
     except PEER_FAILURES:
         return _initialised(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if answer.error_code:
@@ -144,27 +154,27 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
     transactional_id = request.v3_and_below_transactional_id
     if not transactional_id:
         return dict.fromkeys(keys, ErrorCode.INVALID_REQUEST)
-    coordinator = _coordinator_of(call.cluster, transactional_id)
-    if coordinator is None:
-        return dict.fromkeys(keys, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    try:
-        answer = await call.cluster.ask(
-            coordinator.AddPartitionsToTxn(
-                pb.AddPartitionsToTxnRequest(
-                    transactions=[
-                        pb.AddPartitionsToTxnRequest.Transaction(
-                            transactional_id=transactional_id,
-                            producer_id=request.v3_and_below_producer_id,
-                            producer_epoch=request.v3_and_below_producer_epoch,
-                            partitions=[
-                                types_pb2.TopicPartition(topic=topic, partition=partition)
-                                for topic, partition in keys
-                            ],
-                            stamp=call.stamp,
-                        )
-                    ]
-                )
+    asked = pb.AddPartitionsToTxnRequest(
+        transactions=[
+            pb.AddPartitionsToTxnRequest.Transaction(
+                transactional_id=transactional_id,
+                producer_id=request.v3_and_below_producer_id,
+                producer_epoch=request.v3_and_below_producer_epoch,
+                partitions=[
+                    types_pb2.TopicPartition(topic=topic, partition=partition)
+                    for topic, partition in keys
+                ],
+                stamp=call.stamp,
             )
+        ]
+    )
+    try:
+        answer = await ask_shard(
+            call.cluster,
+            TRANSACTION,
+            transactional_id,
+            lambda coordinator: coordinator.AddPartitionsToTxn(asked),
+            error_code_of=_first_error,
         )
     except PEER_FAILURES:
         return dict.fromkeys(keys, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -177,26 +187,34 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
     return {key: told.get(key, ErrorCode.NONE) for key in keys}
 
 
+def _first_error(answer: Any) -> int:
+    """Of an AddPartitionsToTxn for one transaction. A coordinator may not have heard of a new topic yet."""
+    for result in answer.results:
+        for code in (result.error_code, *(one.error_code for one in result.partitions)):
+            if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED):
+                return int(code)
+    return ErrorCode.NONE
+
+
 async def end_txn(call: Call) -> Any:
     request = call.request
     if not request.transactional_id:
         return _ended(call, ErrorCode.INVALID_REQUEST)
-    coordinator = _coordinator_of(call.cluster, request.transactional_id)
-    if coordinator is None:
-        return _ended(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    asked = pb.EndTxnRequest(
+        transactional_id=request.transactional_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        committed=request.committed,
+        # The request's version says which protocol the client speaks (facts 2.1).
+        client_transaction_version=_TV2 if call.version >= _TV2_END_FROM else 0,
+        stamp=call.stamp,
+    )
     try:
-        answer = await call.cluster.ask(
-            coordinator.EndTxn(
-                pb.EndTxnRequest(
-                    transactional_id=request.transactional_id,
-                    producer_id=request.producer_id,
-                    producer_epoch=request.producer_epoch,
-                    committed=request.committed,
-                    # The request's version says which protocol the client speaks (facts 2.1).
-                    client_transaction_version=_TV2 if call.version >= _TV2_END_FROM else 0,
-                    stamp=call.stamp,
-                )
-            )
+        answer = await ask_shard(
+            call.cluster,
+            TRANSACTION,
+            request.transactional_id,
+            lambda coordinator: coordinator.EndTxn(asked),
         )
     except PEER_FAILURES:
         return _ended(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -346,7 +346,8 @@ class World:
         self.storage = FakeStorage()
         self.coordinator = FakeCoordinator()
         self.controller = FakeController(self.metadata)
-        self.settings = ListenerSettings(port=0, **settings)
+        # What does not get better is not waited for, unless a test is about that.
+        self.settings = ListenerSettings(port=0, **({"repeat_max_ms": 0} | settings))
         self.directory = LocalDirectory(
             storage=DirectStub(self.storage),
             coordinator=DirectStub(self.coordinator),

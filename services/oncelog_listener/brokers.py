@@ -1,0 +1,72 @@
+"""Which listeners a client is told of, and which of them "leads" what (ADR 0017).
+
+Any listener serves any partition, so partitions are spread over the live ones by hash, the same on every listener and
+moving little when one comes or goes. A client that reached this listener by another address than the registered one
+(a port-forward, a tunnel) would not reach the others by theirs: it is told of this one only.
+"""
+
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from oncelog.api.v1 import controller_pb2
+from oncelog.rpc.metadata import MetadataImage
+from oncelog_listener.call import Call
+
+
+class Broker(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class Brokers(NamedTuple):
+    all: tuple[Broker, ...]
+    """Never empty; ascending by node id."""
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        return self.place(f"{topic}-{partition}").node_id
+
+    def place(self, name: str) -> Broker:
+        """Rendezvous hashing: a broker that goes takes only its own names along."""
+        if len(self.all) == 1:
+            return self.all[0]
+        return max(
+            self.all, key=lambda broker: (crc32(f"{name}/{broker.node_id}".encode()), broker)
+        )
+
+
+def brokers_for(call: Call) -> Brokers:
+    cluster = call.cluster
+    image = cluster.image
+    address = call.session.advertised(cluster)
+    node = image.nodes.get(cluster.node_id)
+    itself = Broker(cluster.node_id, address.host, address.port, (node and node.rack) or None)
+    if node is None or (node.kafka_host, node.kafka_port) != address:
+        return Brokers((itself,))
+    others = _live_listeners(image, cluster.node_id)
+    if not others:
+        return Brokers((itself,))
+    if node.draining or cluster.ending.is_set():
+        return Brokers(others)
+    return Brokers(tuple(sorted((itself, *others))))
+
+
+def _live_listeners(image: MetadataImage, but: int) -> tuple[Broker, ...]:
+    def is_live(node: Any) -> bool:
+        return (
+            controller_pb2.ROLE_LISTENER in node.roles
+            and node.kafka_port > 0
+            and bool(node.kafka_host)
+            and not node.fenced
+            and not node.draining
+            and node.node_id != but
+        )
+
+    return tuple(
+        sorted(
+            Broker(node.node_id, node.kafka_host, node.kafka_port, node.rack or None)
+            for node in image.nodes.values()
+            if is_live(node)
+        )
+    )

@@ -1,0 +1,57 @@
+"""Which requests a listener repeats when the node it asked is gone, or owns the thing no longer (ADR 0017).
+
+A repetition is safe when doing the request twice comes to the same as doing it once, or when it surely was not done.
+
+| request | done twice | why |
+| --- | --- | --- |
+| Fetch, ListOffsets, Describe…, verification | ALWAYS safe | it only reads |
+| Produce, every batch with a producer id | ALWAYS | the leader knows each batch by its sequence (facts 9) |
+| Produce, a batch without one | UNLESS_DONE | it would be written twice |
+| InitProducerId | ALWAYS | nobody was told the identity that the first one made; the second fences only that |
+| AddPartitionsToTxn, AddOffsetsToTxn | ALWAYS | a partition that is present is present (facts 8.4) |
+| EndTxn | ALWAYS | the state tells a repetition; its client waits, so no next transaction has begun (facts 8.6, 8.7) |
+| TxnOffsetCommit, OffsetCommit | ALWAYS | the same offsets for the same generation |
+| WriteTxnMarkers | ALWAYS | a marker that is there is accepted again (facts 8.11) |
+| CreateTopics, DeleteTopics, CreatePartitions | UNLESS_DONE | the second answer would be "it exists already" |
+"""
+
+from enum import Enum
+from typing import Final
+
+from oncelog.errors import ErrorCode
+
+
+class Repeatable(Enum):
+    ALWAYS = "always"
+    UNLESS_DONE = "unless done"
+
+
+NOT_DONE: Final = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_CONTROLLER,
+        # Asked only about what this node's metadata knows: the other one has not heard of it yet.
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Codes of an owner that has done nothing, and soon another answer will be had."""
+
+PERHAPS_DONE: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Codes that also end requests which were under way when the owner lost what it owned."""
+
+
+def is_repeated(repeatable: Repeatable, error_code: int, was_sent: bool = True) -> bool:
+    """`was_sent`: the request may have reached its owner."""
+    if error_code in NOT_DONE:
+        return True
+    if error_code not in PERHAPS_DONE:
+        return False
+    return repeatable is Repeatable.ALWAYS or not was_sent

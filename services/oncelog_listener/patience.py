@@ -1,0 +1,60 @@
+"""How long one request is repeated, and when: as soon as the metadata has news, or after a short pause; all repetitions
+together take at most `repeat_max_ms`.
+"""
+
+import asyncio
+import random
+from typing import Final, Protocol
+
+from oncelog.rpc.metadata import MetadataFollower, MetadataImage
+from oncelog.rpc.sessions import PeerUnavailable
+from oncelog_listener.settings import ListenerSettings
+
+PAUSE_S: Final = 0.02
+PAUSE_MAX_S: Final = 0.25
+NEWS_JITTER_S: Final = 0.005
+"""Every waiting request sees the same news; they do not all go in one instant."""
+
+
+class Repeating(Protocol):
+    """What of a `Cluster` decides about repetitions."""
+
+    @property
+    def settings(self) -> ListenerSettings: ...
+
+    @property
+    def metadata(self) -> MetadataFollower: ...
+
+    @property
+    def ending(self) -> asyncio.Event: ...
+
+
+class Patience:
+    """Of one request: how long it may go on being repeated. Costs nothing until the first failure."""
+
+    __slots__ = ("_cluster", "_deadline", "_pause_s")
+
+    def __init__(self, cluster: Repeating) -> None:
+        self._cluster = cluster
+        self._deadline: float | None = None
+        self._pause_s = PAUSE_S
+
+    async def pause(self, image: MetadataImage) -> bool:
+        """Wait for news after `image`, or a moment. False: it is time to answer with what there is."""
+        cluster = self._cluster
+        now = asyncio.get_running_loop().time()
+        if self._deadline is None:
+            self._deadline = now + cluster.settings.repeat_max_ms / 1000
+        left_s = self._deadline - now
+        if left_s <= 0 or cluster.ending.is_set():
+            return False
+        pause_s = min(self._pause_s * random.uniform(0.5, 1.0), left_s)
+        self._pause_s = min(self._pause_s * 2, PAUSE_MAX_S)
+        if await cluster.metadata.newer_than(image, pause_s):
+            await asyncio.sleep(random.uniform(0, NEWS_JITTER_S))
+        return True
+
+
+def was_sent(error: BaseException) -> bool:
+    """Whether the call that failed so may have reached its peer."""
+    return not isinstance(error, PeerUnavailable) or error.was_sent

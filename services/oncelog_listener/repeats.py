@@ -1,0 +1,81 @@
+"""Asks the coordinator of a shard, and asks again when it dies or moves, so that clients see a pause and no error.
+
+Partition leaders are asked in the same way by `Cluster.ask_leaders`. What may be repeated says `core.repeating`.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from oncelog.errors import ErrorCode
+from oncelog.rpc.metadata import TRANSACTION, MetadataImage
+from oncelog.rpc.owner_calls import answer_of_owner
+from oncelog.rpc.sessions import PeerUnavailable
+from oncelog_listener.cluster import PEER_FAILURES, Cluster
+from oncelog_listener.core.repeating import Repeatable, is_repeated
+from oncelog_listener.patience import Patience, was_sent
+
+
+async def ask_shard(
+    cluster: Cluster,
+    kind: int,
+    name: str,
+    ask: Callable[[Any], Awaitable[Any]],
+    *,
+    error_code_of: Callable[[Any], int] = lambda answer: int(answer.error_code),
+    repeatable: Repeatable = Repeatable.ALWAYS,
+    timeout_ms: int | None = None,
+) -> Any:
+    """What `ask(stub)` of the shard's coordinator returns. Raises one of PEER_FAILURES when nobody answered in time.
+
+    `kind` is TRANSACTION or GROUP, `name` a transactional.id or a group id.
+    """
+    timeout_s = (timeout_ms or cluster.settings.request_timeout_ms) / 1000
+    patience = Patience(cluster)
+    while True:
+        image = cluster.image
+        try:
+            owner, stub = _owner(cluster, image, kind, name)
+            answer = await _asked(cluster, kind, name, owner, ask(stub), timeout_s, repeatable)
+        except PEER_FAILURES as error:
+            if not is_repeated(repeatable, ErrorCode.NETWORK_EXCEPTION, was_sent(error)):
+                raise
+            if not await patience.pause(image):
+                raise
+            continue
+        error_code = error_code_of(answer)
+        if error_code and is_repeated(repeatable, error_code) and await patience.pause(image):
+            continue
+        return answer
+
+
+async def _asked(
+    cluster: Cluster,
+    kind: int,
+    name: str,
+    owner: int,
+    answer: Awaitable[Any],
+    timeout_s: float,
+    repeatable: Repeatable,
+) -> Any:
+    def owns(image: MetadataImage) -> bool:
+        shard = image.shard_for(kind, name)
+        return repeatable is not Repeatable.ALWAYS or (
+            shard is not None and shard.coordinator == owner
+        )
+
+    return await answer_of_owner(answer, timeout_s, cluster.metadata, owns)
+
+
+def _owner(cluster: Cluster, image: MetadataImage, kind: int, name: str) -> tuple[int, Any]:
+    shard = image.shard_for(kind, name)
+    if shard is None or shard.coordinator < 0:
+        raise PeerUnavailable(f"the shard of {name!r} has no coordinator now", was_sent=False)
+    directory = cluster.directory
+    try:
+        if kind == TRANSACTION:
+            return shard.coordinator, directory.coordinator(shard.coordinator)
+        return shard.coordinator, directory.group_coordinator(shard.coordinator)
+    except KeyError:
+        raise PeerUnavailable(
+            f"coordinator {shard.coordinator} is not known yet", was_sent=False
+        ) from None

@@ -1,0 +1,298 @@
+"""A coordinator or leader dies or moves under a client's request: the client sees a pause, and nothing happens twice
+that may not. And what a client is told of several listeners (ADR 0017)."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+import uvloop
+from tests.unit.listener.listener_fakes import (
+    NODE_ID,
+    FakeCoordinator,
+    FakeStorage,
+    WireClient,
+    World,
+    eventually,
+    topic,
+)
+from tests.unit.listener.listener_requests import ask, batch, fetch, produce
+
+from oncelog.api.v1 import controller_pb2, coordinator_pb2, storage_pb2
+from oncelog.protocol.messages import schema_of
+from oncelog.record.records import Record, encode_batch
+from oncelog.rpc.direct import DirectStub
+from oncelog.rpc.directory import LocalDirectory
+from oncelog.rpc.metadata import TRANSACTION
+from oncelog.rpc.sessions import PeerUnavailable
+
+OTHER = 2
+PATIENT = {"repeat_max_ms": 20_000}
+
+
+class TwoNodes(LocalDirectory):
+    def __init__(self, world):
+        super().__init__(storage=None, coordinator=None, marker_sender=None, controller=None)
+        self.storages = {NODE_ID: world.storage, OTHER: FakeStorage()}
+        self.coordinators = {NODE_ID: world.coordinator, OTHER: FakeCoordinator()}
+
+    def storage(self, node_id):
+        return DirectStub(self.storages[node_id])
+
+    def coordinator(self, node_id):
+        return DirectStub(self.coordinators[node_id])
+
+
+def two_nodes(*topics, **settings):
+    world = World(*topics, **(PATIENT | settings))
+    world.directory = TwoNodes(world)
+    return world
+
+
+def move(world, name="orders", partitions=1):
+    """Everything of the first node goes to the other one."""
+    world.controller.change(
+        topics=[topic(name, partitions, leader=OTHER)],
+        shards=[
+            controller_pb2.Shard(kind=TRANSACTION, shard=n, coordinator=OTHER, coordinator_epoch=1)
+            for n in range(50)
+        ],
+    )
+
+
+async def during_failover(world, api_key, version, was_asked, **fields):
+    """The answer to a request during which its node turns out to be gone, and then is replaced."""
+    async with world.listening() as role:
+        client = await WireClient.connect(role.port)
+        schema = client.send(api_key, version, **fields)
+        await eventually(was_asked)
+        move(world)
+        _, answer = await asyncio.wait_for(client.receive(schema), 15)
+        return answer
+
+
+END = {"transactional_id": "pay", "producer_id": 7, "producer_epoch": 0, "committed": True}
+INIT = {"transactional_id": "pay", "transaction_timeout": timedelta(seconds=60)}
+FAILURES = [
+    PeerUnavailable("gone"),
+    TimeoutError(),
+    coordinator_pb2.EndTxnResponse(error_code=14),
+    coordinator_pb2.EndTxnResponse(error_code=15),
+    coordinator_pb2.EndTxnResponse(error_code=16),
+]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=repr)
+@pytest.mark.parametrize(
+    ("api_key", "method", "fields"), [(26, "EndTxn", END), (22, "InitProducerId", INIT)]
+)
+def test_a_request_to_a_lost_coordinator_is_answered_by_the_next(failure, api_key, method, fields):
+    world = two_nodes()
+    world.coordinator.canned[method] = failure
+
+    def was_asked():
+        return world.coordinator.asked(method)
+
+    answer = uvloop.run(during_failover(world, api_key, 1, was_asked, **fields))
+    assert answer.error_code == 0
+    assert len(world.directory.coordinators[OTHER].asked(method)) == 1
+
+
+def test_a_frozen_coordinator_is_not_waited_for_when_its_shard_moves():
+    world = two_nodes()
+
+    async def frozen(request, context):
+        world.coordinator.calls.append(("EndTxn", request))
+        await asyncio.Event().wait()
+
+    world.coordinator.EndTxn = frozen
+    answer = uvloop.run(
+        during_failover(world, 26, 1, lambda: world.coordinator.asked("EndTxn"), **END)
+    )
+    assert answer.error_code == 0
+
+
+def test_what_does_not_get_better_is_answered_in_time():
+    world = two_nodes(repeat_max_ms=100)
+    world.coordinator.canned["EndTxn"] = coordinator_pb2.EndTxnResponse(error_code=16)
+    assert ask(world, 26, 1, **END).error_code == 16
+    assert len(world.coordinator.asked("EndTxn")) > 1
+
+
+def test_a_listener_that_stops_answers_what_waits():
+    world = two_nodes(repeat_max_ms=600_000)
+    world.coordinator.canned["EndTxn"] = PeerUnavailable("gone")
+
+    async def scenario():
+        async with world.listening() as role:
+            client = await WireClient.connect(role.port)
+            schema = client.send(26, 1, **END)
+            await eventually(lambda: world.coordinator.asked("EndTxn"))
+            stopping = asyncio.create_task(role.stop())
+            _, answer = await client.receive(schema)
+            assert answer.error_code == 15
+            await stopping
+
+    uvloop.run(scenario())
+
+
+IDEMPOTENT = bytes(
+    encode_batch([Record(None, b"v", 1)], producer_id=7, producer_epoch=0, base_sequence=0)
+)
+
+
+def produce_fields(records):
+    types = schema_of(0, 7).request_types
+    data = types.PartitionProduceData(index=0, records=records)
+    return {
+        "transactional_id": None,
+        "acks": -1,
+        "timeout": timedelta(seconds=1),
+        "topic_data": (types.TopicProduceData(name="orders", partition_data=(data,)),),
+    }
+
+
+NOT_LEADER = storage_pb2.ProduceResponse(
+    partitions=[storage_pb2.PartitionProduced(topic="orders", error_code=6, base_offset=-1)]
+)
+
+
+@pytest.mark.parametrize("failure", [PeerUnavailable("gone"), NOT_LEADER], ids=repr)
+def test_an_idempotent_batch_goes_to_the_next_leader(failure):
+    world = two_nodes(topic("orders", 1))
+    world.storage.canned["Produce"] = failure
+    answer = uvloop.run(
+        during_failover(
+            world, 0, 7, lambda: world.storage.asked("Produce"), **produce_fields(IDEMPOTENT)
+        )
+    )
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    assert world.directory.storages[OTHER].log("orders", 0)
+
+
+@pytest.mark.parametrize(("failure", "told"), [(PeerUnavailable("gone"), 13), (NOT_LEADER, 6)])
+def test_a_batch_that_could_be_written_twice_is_left_to_its_client(failure, told):
+    world = two_nodes(topic("orders", 1))
+    world.storage.canned["Produce"] = failure
+    assert produce(world, records=(batch(),)) == [told]
+    assert len(world.storage.asked("Produce")) == 1
+
+
+def test_a_batch_that_was_surely_not_sent_goes_to_the_next_leader_whatever_it_is():
+    world = two_nodes(topic("orders", 1))
+    world.storage.canned["Produce"] = PeerUnavailable("gone", was_sent=False)
+    answer = uvloop.run(
+        during_failover(
+            world, 0, 7, lambda: world.storage.asked("Produce"), **produce_fields(batch())
+        )
+    )
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def test_a_consumer_that_waits_for_data_waits_for_its_new_leader():
+    world = two_nodes(topic("orders", 1))
+    world.storage.canned["Fetch"] = PeerUnavailable("gone")
+    world.directory.storages[OTHER].log("orders", 0).append(IDEMPOTENT)
+
+    async def scenario():
+        async with asyncio.TaskGroup() as group:
+
+            async def move_when_asked():
+                await eventually(lambda: world.storage.asked("Fetch"))
+                move(world)
+
+            group.create_task(move_when_asked())
+            async with world.listening() as role:
+                types = schema_of(1, 4).request_types
+                wanted = types.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+                client = await WireClient.connect(role.port)
+                answer = await client.call(
+                    1,
+                    4,
+                    replica_id=-1,
+                    max_wait=timedelta(seconds=20),
+                    min_bytes=1,
+                    max_bytes=1000,
+                    isolation_level=0,
+                    topics=(types.FetchTopic(topic="orders", partitions=(wanted,)),),
+                )
+                (data,) = answer.responses[0].partitions
+                assert (data.error_code, bytes(data.records)) == (0, IDEMPOTENT)
+
+    uvloop.run(scenario())
+
+
+def test_a_consumer_that_does_not_wait_is_told_at_once():
+    world = two_nodes(topic("orders", 1))
+    world.storage.canned["Fetch"] = PeerUnavailable("gone")
+    answer = fetch(world, 4)
+    assert answer.responses[0].partitions[0].error_code == 6
+
+
+# ------------------------------------------------------------------------------------------ several listeners
+
+
+def listener(node_id, port, **fields):
+    return controller_pb2.Node(
+        node_id=node_id,
+        roles=[controller_pb2.ROLE_LISTENER],
+        kafka_host="127.0.0.1",
+        kafka_port=port,
+        **fields,
+    )
+
+
+def told(world, *others, registered_host="127.0.0.1", **me):
+    """(node ids, leader of each partition, who coordinates) as a client of the first listener is told."""
+
+    async def scenario():
+        async with world.listening() as role:
+            itself = listener(NODE_ID, role.port, **me)
+            itself.kafka_host = registered_host
+            offset = world.controller.change(nodes=[itself, *others])
+            await world.metadata.wait_until(offset)
+            client = await WireClient.connect(role.port)
+            metadata = await client.call(3, 1, topics=None)
+            found = await client.call(10, 1, key="pay", key_type=1)
+            cluster = await client.call(60, 0, include_cluster_authorized_operations=False)
+            brokers = [one.node_id for one in metadata.brokers]
+            assert [one.broker_id for one in cluster.brokers] == brokers
+            assert metadata.controller_id in brokers
+            leaders = [one.leader_id for one in metadata.topics[0].partitions]
+            assert set(leaders) <= set(brokers)
+            return brokers, leaders, found.node_id
+
+    return uvloop.run(scenario())
+
+
+def test_partitions_are_spread_over_live_listeners_and_the_asked_one_coordinates():
+    world = World(topic("orders", 60))
+    brokers, leaders, coordinator = told(
+        world,
+        listener(8, 9, fenced=True),
+        listener(9, 9, draining=True),
+        listener(5, 9),
+        listener(3, 9),
+    )
+    assert brokers == [NODE_ID, 3, 5]
+    assert all(leaders.count(node_id) >= 10 for node_id in brokers)
+    assert coordinator == NODE_ID
+
+
+def test_a_listener_that_goes_takes_only_its_own_partitions_along():
+    before = told(World(topic("orders", 60)), listener(5, 9), listener(3, 9))[1]
+    after = told(World(topic("orders", 60)), listener(5, 9))[1]
+    assert all(new == old for new, old in zip(after, before, strict=True) if old != 3)
+
+
+def test_a_draining_listener_sends_its_clients_to_the_others():
+    world = World(topic("orders", 6))
+    assert told(world, listener(5, 9), draining=True) == ([5], [5] * 6, 5)
+
+
+def test_the_last_listener_keeps_its_clients_even_when_it_drains():
+    assert told(World(topic("orders", 2)), draining=True) == ([NODE_ID], [NODE_ID] * 2, NODE_ID)
+
+
+def test_who_came_through_a_port_forward_is_told_of_this_listener_only():
+    world = World(topic("orders", 2))
+    assert told(world, listener(5, 9), registered_host="pod-1.oncelog")[0] == [NODE_ID]
