@@ -10,6 +10,7 @@ from rich.table import Table
 
 from bench import results
 from bench.client_workloads import Tell, commit_latency, throughput, transaction_rate
+from bench.cluster_workloads import cluster
 from bench.process_workloads import recovery, start
 from bench.results import Measurement
 from bench.spark_workloads import spark
@@ -20,6 +21,7 @@ WORKLOADS: dict[str, Callable[[bool, Tell], list[Measurement]]] = {
     "transaction-rate": transaction_rate,
     "throughput": throughput,
     "recovery": recovery,
+    "cluster": cluster,
     "spark": spark,
 }
 
