@@ -28,7 +28,13 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from oncelog.errors import OncelogError
-from oncelog_controller.schema import SCHEMA_REVISION, alembic_version, metadata
+from oncelog_controller.schema import (
+    INITIAL_STATE,
+    SCHEMA_REVISION,
+    alembic_version,
+    controller_state,
+    metadata,
+)
 
 ResultT = TypeVar("ResultT")
 
@@ -158,6 +164,7 @@ def _bring_schema_up_to_date(engine: Engine, shown_url: str) -> None:
         if engine.dialect.name == "sqlite" and not inspect(connection).get_table_names():
             metadata.create_all(connection)
             alembic_version.create(connection)
+            connection.execute(insert(controller_state).values(INITIAL_STATE))
             connection.execute(insert(alembic_version).values(version_num=SCHEMA_REVISION))
             return
     with engine.begin() as connection:

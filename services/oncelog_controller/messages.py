@@ -31,12 +31,14 @@ def snapshot_message(image: ClusterImage) -> pb.MetadataSnapshot:
 def delta_message(image: ClusterImage, changes: Sequence[Change]) -> pb.MetadataDelta:
     """What `changes` touched, with the values that `image` has after all of them."""
     nodes = _distinct(node for change in changes for node in change.nodes)
+    removed_nodes = _distinct(node for change in changes for node in change.removed_nodes)
     topics = _distinct(topic for change in changes for topic in change.topics)
     removed = _distinct(topic for change in changes for topic in change.removed_topics)
     shards = _distinct(shard for change in changes for shard in change.shards)
     is_new_controller = any(change.controller for change in changes)
     return pb.MetadataDelta(
-        nodes=[node_message(image.nodes[node_id]) for node_id in nodes],
+        nodes=[node_message(image.nodes[node_id]) for node_id in nodes if node_id in image.nodes],
+        removed_nodes=[node_id for node_id in removed_nodes if node_id not in image.nodes],
         topics=[topic_message(image.topics[name]) for name in topics if name in image.topics],
         removed_topics=[name for name in removed if name not in image.topics],
         shards=[shard_message(image.shards[key]) for key in shards],
@@ -55,6 +57,8 @@ def node_message(node: Node) -> pb.Node:
         kafka_host=node.kafka_host,
         kafka_port=node.kafka_port,
         rack=node.rack,
+        fenced=node.fenced,
+        draining=node.draining,
     )
 
 
@@ -72,6 +76,8 @@ def topic_message(topic: Topic) -> pb.Topic:
                 partition_epoch=partition.partition_epoch,
                 replicas=partition.replicas,
                 isr=partition.isr,
+                adding_replicas=partition.adding,
+                removing_replicas=partition.removing,
             )
             for number, partition in enumerate(topic.partitions)
         ],

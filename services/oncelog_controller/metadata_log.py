@@ -1,58 +1,89 @@
 """One machine on one journal, replayed again whenever an append fails, with its watchers.
 
-While there is no replayed machine (at start, and between a failed append and its replay) every request is answered
-NOT_CONTROLLER or with the code of the failure, both of which clients retry.
+It serves one term after another: `begin` with the controller epoch of the lease, `end` when the lease is lost. While
+there is no replayed machine (between terms, and between a failed append and its replay) nothing can be decided, and
+requests are answered NOT_CONTROLLER or with the code of the failure, both of which clients retry. What is committed can
+still be told then: the watchers' image stays, and a database that is away stops neither streams nor heartbeats.
 """
 
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from oncelog.errors import ErrorCode, OncelogError
-from oncelog.journal import AppendFailed, Journal
+from oncelog.journal import AppendFailed
 from oncelog.machine import Send
-from oncelog.runtime import Clock, Driver
+from oncelog.runtime import Clock, Driver, DriverStopped
 from oncelog_controller.core.events import MetadataEvent
+from oncelog_controller.core.image import ClusterImage
 from oncelog_controller.core.machine import MetadataMachine
 from oncelog_controller.core.records import MetadataRecord
+from oncelog_controller.sql_journal import NO_BLOCK_YET, SqlJournal
 from oncelog_controller.watchers import Watchers
 
 _log = logging.getLogger(__name__)
 
 REPLAY_BACKOFF_MIN_S = 0.05
-REPLAY_BACKOFF_MAX_S = 5.0
+REPLAY_BACKOFF_MAX_S = 1.0
+"""Short, because nothing is decided meanwhile, and a database that came back is to be noticed."""
 
 
 class MetadataLog:
-    """`start` replays; `ask` decides an event and answers once it is durable; `stop` refuses what is left."""
+    """`begin` replays; `ask` decides an event and answers once it is durable; `end` refuses what is left.
+
+    `machine` and `journal` are made anew for each replay, for a controller epoch (None: there is no lease).
+    """
 
     def __init__(
         self,
-        machine: Callable[[], MetadataMachine],
-        journal: Journal[MetadataRecord],
+        machine: Callable[[int | None], MetadataMachine],
+        journal: Callable[[int | None], SqlJournal[MetadataRecord]],
         clock: Clock,
         watchers: Watchers,
     ) -> None:
         self._new_machine = machine
-        self._journal = journal
+        self._new_journal = journal
         self._clock = clock
         self._watchers = watchers
+        self._controller_epoch: int | None = None
         self._driver: Driver | None = None
         self._failed = asyncio.Event()
         self._failure = ErrorCode.NOT_CONTROLLER
         self._replayer: asyncio.Task[None] | None = None
+        self.labels: Counter[str] = Counter()
+        """How often each kind of decision was taken, for metrics."""
+        self.on_lost_race: Callable[[], None] = lambda: None
+        """Called when an append was refused because somebody else writes."""
 
-    async def start(self) -> None:
-        """Raises OncelogError when the journal cannot be read."""
+    @property
+    def is_serving(self) -> bool:
+        """A term has begun: what is committed may be told. Decisions may be impossible for the moment."""
+        return self._replayer is not None
+
+    @property
+    def image(self) -> ClusterImage:
+        """What is committed. Read-only."""
+        return self._watchers.image
+
+    async def begin(self, controller_epoch: int | None = None) -> None:
+        """Raises OncelogError when the journal cannot be read; the term has not begun then."""
+        assert self._replayer is None, "a term begins after the last one's end"
+        self._controller_epoch = controller_epoch
+        self._failed.clear()
         await self._replay()
         self._replayer = asyncio.create_task(self._replay_after_failures(), name="metadata replay")
 
-    async def stop(self) -> None:
-        if self._replayer is not None:
-            self._replayer.cancel()
-            await asyncio.gather(self._replayer, return_exceptions=True)
+    async def end(self) -> None:
+        """Without a term there is nothing to end."""
+        replayer, self._replayer = self._replayer, None
+        self._failure = ErrorCode.NOT_CONTROLLER
+        self._watchers.close()
+        if replayer is not None:
+            replayer.cancel()
+            await asyncio.gather(replayer, return_exceptions=True)
         driver, self._driver = self._driver, None
         if driver is not None:
             await driver.stop(ErrorCode.NOT_CONTROLLER)
@@ -65,15 +96,27 @@ class MetadataLog:
         request_id = driver.request_id()
         return await driver.ask(event(request_id), request_id)
 
+    def submit(self, event: MetadataEvent) -> bool:
+        """Decide an event that nobody waits for. False if that cannot be done now."""
+        if self._driver is None:
+            return False
+        try:
+            self._driver.submit(event)
+        except DriverStopped:
+            return False
+        return True
+
     async def _replay(self) -> None:
-        machine = self._new_machine()
+        machine = self._new_machine(self._controller_epoch)
+        journal = self._new_journal(self._controller_epoch)
         driver = Driver(
             "metadata",
             machine,
-            self._journal,
+            journal,
             self._clock,
             send=self._publish,
             on_failure=self._on_failure,
+            on_label=self._count,
         )
         try:
             await driver.start()
@@ -81,29 +124,41 @@ class MetadataLog:
             raise OncelogError(
                 f"the metadata journal does not fit together ({error!r}); restore it from a backup"
             ) from error
+        try:
+            _check_producer_ids(machine.image, journal.kept_producer_id)
+        except OncelogError:
+            await driver.stop(ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise
         self._watchers.reset(machine.image)
         self._driver = driver
 
     def _publish(self, send: Send) -> None:
         self._watchers.take(send.message)
 
+    def _count(self, label: str) -> None:
+        self.labels[label] += 1
+
     def _on_failure(self, failure: AppendFailed) -> None:
         self._driver = None
         self._failure = failure.error_code
         self._failed.set()
+        if failure.error_code is ErrorCode.NOT_CONTROLLER:
+            self.on_lost_race()
 
     async def _replay_after_failures(self) -> None:
         # Replaying is safe to repeat: it only reads. Without it nothing could be decided, so it goes on until it works.
-        backoff_s = REPLAY_BACKOFF_MIN_S
         while True:
             await self._failed.wait()
             self._failed.clear()
+            backoff_s = REPLAY_BACKOFF_MIN_S
+            told = ""
             while self._driver is None:
                 try:
                     await self._replay()
-                    backoff_s = REPLAY_BACKOFF_MIN_S
                 except OncelogError as error:
-                    _log.warning("metadata cannot be replayed yet: %s", error)
+                    if str(error) != told:
+                        told = str(error)
+                        _log.warning("metadata cannot be replayed yet: %s", told)
                     await asyncio.sleep(backoff_s * random.uniform(0.5, 1.0))
                     backoff_s = min(REPLAY_BACKOFF_MAX_S, backoff_s * 2)
 
@@ -114,3 +169,12 @@ class MetadataUnavailable(OncelogError):
     def __init__(self, error_code: ErrorCode) -> None:
         super().__init__(f"metadata is being replayed: {error_code.name}")
         self.error_code = error_code
+
+
+def _check_producer_ids(image: ClusterImage, kept: int) -> None:
+    if kept not in (NO_BLOCK_YET, image.next_producer_id):
+        raise OncelogError(
+            f"the next producer id is {image.next_producer_id} by metadata_journal and {kept} by controller_state: "
+            "one of these tables was restored without the other. Restore both from one backup; "
+            "ids given away twice would let one producer's records pass for another's"
+        )

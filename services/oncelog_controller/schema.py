@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, Text
 
-SCHEMA_REVISION: Final = "0001"
+SCHEMA_REVISION: Final = "0002"
 
 metadata = MetaData()
 
@@ -20,6 +20,29 @@ metadata_journal = Table(
     Column("body", Text, nullable=False),  # JSON
     Column("written_at_ms", BigInteger, nullable=False),  # for people; nothing decides on it
 )
+
+controller_state = Table(
+    "controller_state",
+    metadata,
+    # One row, with this key. Every append locks it, so it also puts the writers in order.
+    Column("state_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("holder", BigInteger, nullable=False),  # controller id; -1: nobody
+    Column("controller_epoch", BigInteger, nullable=False),  # one more with each new holder
+    Column("rpc_address", String(255), nullable=False),  # of the holder
+    Column("lease_expires_at_ms", BigInteger, nullable=False),  # by the database's clock
+    Column("next_producer_id", BigInteger, nullable=False),  # -1: no block since the row exists
+)
+
+STATE_ID: Final = 1
+
+INITIAL_STATE: Final = {
+    "state_id": STATE_ID,
+    "holder": -1,
+    "controller_epoch": 0,
+    "rpc_address": "",
+    "lease_expires_at_ms": 0,
+    "next_producer_id": -1,
+}
 
 alembic_version = Table(
     "alembic_version", MetaData(), Column("version_num", String(32), primary_key=True)

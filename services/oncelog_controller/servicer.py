@@ -1,11 +1,14 @@
 """The `Controller` service: contract messages in, events to the machine, answers out, and nothing decided here.
 
 What chance supplies (topic ids, the cluster id) is drawn here, before an event enters the machine.
+
+Heartbeats that change nothing, which is nearly all, are answered from the committed image: they wait for no append, and
+the machine need not be there.
 """
 
 import base64
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from oncelog.api.v1 import controller_pb2 as pb
@@ -15,33 +18,70 @@ from oncelog.runtime import DriverStopped
 from oncelog_controller.core.events import (
     AllocateProducerIds,
     AlterConfigs,
+    AlterPartition,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
+    DrainNode,
+    HeartbeatAnswer,
     MetadataEvent,
     NewPartitions,
     NewTopic,
     NodeAnswer,
     NodeHeartbeat,
+    PartitionResult,
+    PartitionsAnswer,
     ProducerIdsAnswer,
+    ProposedIsr,
+    Reassignment,
+    ReassignPartitions,
     RegisterNode,
+    RemoveNode,
     StatusAnswer,
     TopicResult,
     TopicsAnswer,
     UpdateFeatures,
 )
+from oncelog_controller.core.nodes import plain_heartbeat
+from oncelog_controller.election import Standing
 from oncelog_controller.messages import role_names
 from oncelog_controller.metadata_log import MetadataLog, MetadataUnavailable
+from oncelog_controller.session_watch import SessionWatch
 from oncelog_controller.watchers import Watchers
 
 
 class ControllerServicer:
     """Answers as gRPC handlers do; `context` is None on a direct call."""
 
-    def __init__(self, log: MetadataLog, watchers: Watchers, session_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        log: MetadataLog,
+        watchers: Watchers,
+        sessions: SessionWatch,
+        standing: Callable[[], Standing],
+        controller_id: int,
+        session_timeout_ms: int,
+    ) -> None:
         self._log = log
         self._watchers = watchers
+        self._sessions = sessions
+        self._standing = standing
+        self._controller_id = controller_id
         self._session_timeout_ms = session_timeout_ms
+
+    async def DescribeController(
+        self, request: pb.DescribeControllerRequest, context: Any
+    ) -> pb.DescribeControllerResponse:
+        standing = self._standing()
+        return pb.DescribeControllerResponse(
+            node_id=self._controller_id,
+            active=standing.is_active,
+            active_node_id=standing.holder,
+            active_rpc_address=standing.rpc_address,
+            controller_epoch=standing.controller_epoch,
+            metadata_offset=self._watchers.metadata_offset,
+            lease_remaining_ms=standing.remaining_ms,
+        )
 
     async def RegisterNode(
         self, request: pb.RegisterNodeRequest, context: Any
@@ -62,6 +102,7 @@ class ControllerServicer:
                 cluster_id=cluster_id,
                 transaction_topic_id=topic_ids[0],
                 group_topic_id=topic_ids[1],
+                is_other_live=self._sessions.is_live(node.node_id),
             )
         )
         if isinstance(answer, ErrorCode):
@@ -76,10 +117,51 @@ class ControllerServicer:
     async def NodeHeartbeat(
         self, request: pb.NodeHeartbeatRequest, context: Any
     ) -> pb.NodeHeartbeatResponse:
-        answer = await self._ask(
-            lambda request_id: NodeHeartbeat(request_id, request.node_id, request.node_epoch)
+        return await self._heartbeat(request)
+
+    async def NodeSession(
+        self, requests: AsyncIterator[pb.NodeHeartbeatRequest], context: Any = None
+    ) -> AsyncIterator[pb.NodeHeartbeatResponse]:
+        """Ends after the answer that tells the node why: NOT_CONTROLLER, or that another process has its place."""
+        opened: tuple[int, int] | None = None
+        try:
+            async for request in requests:
+                response = await self._heartbeat(request)
+                error_code = response.status.error_code
+                if error_code == ErrorCode.NONE and opened is None:
+                    opened = request.node_id, request.node_epoch
+                    self._sessions.opened(*opened)
+                yield response
+                if error_code in _SESSION_OVER:
+                    return
+        finally:
+            if opened is not None:
+                self._sessions.closed(*opened)
+
+    async def _heartbeat(self, request: pb.NodeHeartbeatRequest) -> pb.NodeHeartbeatResponse:
+        if not self._log.is_serving:
+            return pb.NodeHeartbeatResponse(status=_unavailable(ErrorCode.NOT_CONTROLLER))
+        topic_ids = uuid.uuid4().hex, uuid.uuid4().hex
+
+        def event(request_id: int) -> NodeHeartbeat:
+            return NodeHeartbeat(
+                request_id, request.node_id, request.node_epoch, request.want_drain, *topic_ids
+            )
+
+        answer: Any = plain_heartbeat(self._log.image, event(0))
+        if answer is None:
+            self._sessions.heard(request.node_id, request.node_epoch)
+            answer = await self._ask(event)
+        if isinstance(answer, ErrorCode):
+            return pb.NodeHeartbeatResponse(status=_unavailable(answer))
+        assert isinstance(answer, HeartbeatAnswer), answer
+        if answer.error_code is ErrorCode.NONE:
+            self._sessions.heard(request.node_id, request.node_epoch)
+        return pb.NodeHeartbeatResponse(
+            status=_status(answer.error_code, answer.message),
+            fenced=answer.fenced,
+            drained=answer.drained,
         )
-        return pb.NodeHeartbeatResponse(status=_status_of(answer))
 
     async def WatchMetadata(
         self, request: pb.WatchMetadataRequest, context: Any = None
@@ -162,6 +244,66 @@ class ControllerServicer:
             producer_id_count=answer.count,
         )
 
+    async def AlterPartition(
+        self, request: pb.AlterPartitionRequest, context: Any
+    ) -> pb.AlterPartitionResponse:
+        proposals = tuple(
+            ProposedIsr(
+                proposed.partition.topic,
+                proposed.partition.partition,
+                proposed.leader_epoch,
+                proposed.partition_epoch,
+                tuple(proposed.isr),
+            )
+            for proposed in request.partitions
+        )
+        answer = await self._ask(
+            lambda request_id: AlterPartition(
+                request_id, request.node_id, request.node_epoch, proposals
+            )
+        )
+        if isinstance(answer, ErrorCode):
+            return pb.AlterPartitionResponse(status=_unavailable(answer), metadata_offset=-1)
+        assert isinstance(answer, PartitionsAnswer), answer
+        return pb.AlterPartitionResponse(
+            status=_status(answer.error_code, answer.message),
+            partitions=_partition_errors(answer.results),
+            metadata_offset=answer.metadata_offset,
+        )
+
+    async def ReassignPartitions(
+        self, request: pb.ReassignPartitionsRequest, context: Any
+    ) -> pb.ReassignPartitionsResponse:
+        assignments = tuple(
+            Reassignment(wanted.partition.topic, wanted.partition.partition, tuple(wanted.replicas))
+            for wanted in request.assignments
+        )
+        answer = await self._ask(lambda request_id: ReassignPartitions(request_id, assignments))
+        if isinstance(answer, ErrorCode):
+            lost = [
+                PartitionResult(wanted.topic, wanted.partition, answer, _reason(answer))
+                for wanted in assignments
+            ]
+            return pb.ReassignPartitionsResponse(
+                partitions=_partition_errors(lost), metadata_offset=-1
+            )
+        assert isinstance(answer, PartitionsAnswer), answer
+        return pb.ReassignPartitionsResponse(
+            partitions=_partition_errors(answer.results), metadata_offset=answer.metadata_offset
+        )
+
+    async def DrainNode(self, request: pb.DrainNodeRequest, context: Any) -> pb.DrainNodeResponse:
+        answer = await self._ask(
+            lambda request_id: DrainNode(request_id, request.node_id, request.cancel)
+        )
+        return pb.DrainNodeResponse(status=_status_of(answer))
+
+    async def RemoveNode(
+        self, request: pb.RemoveNodeRequest, context: Any
+    ) -> pb.RemoveNodeResponse:
+        answer = await self._ask(lambda request_id: RemoveNode(request_id, request.node_id))
+        return pb.RemoveNodeResponse(status=_status_of(answer), metadata_offset=_offset_of(answer))
+
     async def _ask(self, event: Callable[[int], MetadataEvent]) -> Any:
         """The machine's answer, or the code of why there is none."""
         try:
@@ -175,10 +317,32 @@ def _status(error_code: ErrorCode, message: str = "") -> types.Status:
 
 
 def _unavailable(error_code: ErrorCode) -> types.Status:
-    return _status(error_code, _UNAVAILABLE)
+    return _status(error_code, _reason(error_code))
 
 
-_UNAVAILABLE = "the controller is replaying its journal, so the outcome is unknown; ask again"
+def _reason(error_code: ErrorCode) -> str:
+    if error_code is ErrorCode.NOT_CONTROLLER:
+        return "this controller is not the active one; ask DescribeController who is"
+    return "the controller is replaying its journal, so the outcome is unknown; ask again"
+
+
+_SESSION_OVER = (
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.STALE_BROKER_EPOCH,
+    ErrorCode.BROKER_ID_NOT_REGISTERED,
+)
+
+
+def _partition_errors(results: Iterable[PartitionResult]) -> list[types.PartitionError]:
+    return [
+        types.PartitionError(
+            topic=result.topic,
+            partition=result.partition,
+            error_code=result.error_code,
+            error_message=result.message,
+        )
+        for result in results
+    ]
 
 
 def _status_of(answer: StatusAnswer | ErrorCode) -> types.Status:
@@ -211,8 +375,8 @@ def _topic_results(
     answer: TopicsAnswer | ErrorCode, names: Any, topic_ids: Any = ()
 ) -> list[pb.TopicResult]:
     if isinstance(answer, ErrorCode):
-        lost = [TopicResult(name, answer, _UNAVAILABLE) for name in dict.fromkeys(names)]
-        lost += [TopicResult("", answer, _UNAVAILABLE, topic_id) for topic_id in topic_ids]
+        lost = [TopicResult(name, answer, _reason(answer)) for name in dict.fromkeys(names)]
+        lost += [TopicResult("", answer, _reason(answer), topic_id) for topic_id in topic_ids]
         return [_topic_result(result) for result in lost]
     return [_topic_result(result) for result in answer.results]
 

@@ -16,6 +16,19 @@ class ControllerSettings(BaseSettings):
     controller_id: int = Field(
         1, ge=1, description="node id that metadata names as the controller's"
     )
+    rpc_address: str = Field(
+        "",
+        max_length=255,
+        description="host:port at which nodes and other controllers reach this one; empty: it is embedded, "
+        "the only one, and needs no lease",
+    )
+    lease_ms: int = Field(
+        2000,
+        ge=200,
+        le=600_000,
+        description="how long a controller that fell silent stays the active one; renewed four times within it. "
+        "Shorter takes over sooner, and more often without need",
+    )
     transaction_shard_count: int = Field(
         50, ge=1, le=1000, description="partitions of __transaction_state; fixed at creation"
     )
@@ -42,7 +55,25 @@ class ControllerSettings(BaseSettings):
         "3 in a cluster, so that they get three replicas",
     )
     session_timeout_ms: int = Field(
-        9000, ge=100, le=3_600_000, description="told to nodes: heartbeat well within it"
+        6000,
+        ge=100,
+        le=3_600_000,
+        description="told to nodes, who heartbeat well within it: one that is silent for so long on an open stream is "
+        "fenced. Longer than any pause a busy machine makes",
+    )
+    session_grace_ms: int = Field(
+        300,
+        ge=0,
+        le=3_600_000,
+        description="how long a node whose stream broke may take to open another before it is fenced. "
+        "Shorter replaces a killed process sooner; too short makes every broken connection an election",
+    )
+    leader_balance_interval_ms: int = Field(
+        10_000,
+        ge=100,
+        le=86_400_000,
+        description="how often leadership goes back to preferred replicas that are in sync again; "
+        "up to half of it is added by chance",
     )
     snapshot_interval_records: int = Field(
         10_000, ge=1, description="records in the journal after which the image is written down"

@@ -1,17 +1,21 @@
 """The journal in a table: row n is record n.
 
-The writer assigns the offsets. An append commits only if the table still ends where the writer believes it does, so
-of two controllers that race, one is told that it lost and must replay: that is what keeps a block of producer ids from
-being handed out twice. Two guards see to it. The primary key stops writers that are level; the check of the last row,
-made under a lock, stops one so far behind that the rows it would collide with are gone.
+The writer assigns the offsets. An append is one transaction that first locks the one row of `controller_state`, which
+puts all writers in order, and then checks two things under that lock. The row must still name the controller epoch that
+this writer holds: a controller that was deposed writes nothing more, however late its statement arrives. And the table
+must still end where the writer believes it does: of two writers without a lease, one is told that it lost and must
+replay.
+
+Blocks of producer ids are the records that may never be decided twice, so the first id after them is kept in that row
+too, in the same transaction. A journal that was restored from an older copy disagrees with it, and is refused.
 
 A snapshot record makes the rows before it needless, and its append removes them.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Connection, delete, func, insert, select, text
+from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from oncelog.errors import ErrorCode, OncelogError
@@ -19,17 +23,20 @@ from oncelog.ids import Offset
 from oncelog.journal import AppendFailed
 from oncelog.runtime.clock import Clock
 from oncelog_controller.database import Database, reason_of
-from oncelog_controller.schema import metadata_journal
+from oncelog_controller.schema import STATE_ID, controller_state, metadata_journal
 
 RecordT = TypeVar("RecordT")
 
 REPLAY_PAGE_ROWS = 1000
+NO_BLOCK_YET = -1
 
 
 class SqlJournal(Generic[RecordT]):
     """Implements `oncelog.journal.Journal` on an open `Database`.
 
     `encode` gives (record type, text), `decode` takes them back; `is_snapshot` tells which records replay may begin at.
+    `block` gives the producer ids that a record gives away: (first, first after them). `controller_epoch` is that of
+    the lease this writer holds, or None without one.
     """
 
     def __init__(
@@ -40,13 +47,19 @@ class SqlJournal(Generic[RecordT]):
         encode: Callable[[RecordT], tuple[str, str]],
         decode: Callable[[str, str], RecordT],
         is_snapshot: Callable[[RecordT], bool] = lambda _record: False,
+        block: Callable[[RecordT], tuple[int, int] | None] = lambda _record: None,
+        controller_epoch: int | None = None,
     ) -> None:
         self._database = database
         self._clock = clock
         self._encode = encode
         self._decode = decode
         self._is_snapshot = is_snapshot
+        self._block = block
+        self._controller_epoch = controller_epoch
         self._next_offset = Offset(0)
+        self.kept_producer_id = NO_BLOCK_YET
+        """As of the last replay: the first id after every block given away, by the row beside the journal."""
 
     @property
     def next_offset(self) -> Offset:
@@ -88,12 +101,16 @@ class SqlJournal(Generic[RecordT]):
                 }
             )
 
+        blocks = [block for block in map(self._block, records) if block is not None]
+
         def write(connection: Connection) -> None:
-            _check_end(connection, first)
+            next_producer_id = self._checked_state(connection, first)
             connection.execute(insert(metadata_journal), rows)
             if snapshot_offset >= 0:
                 needless = metadata_journal.c.metadata_offset < snapshot_offset
                 connection.execute(delete(metadata_journal).where(needless))
+            if blocks:
+                _give_away(connection, next_producer_id, blocks)
 
         try:
             await self._database.run(write)
@@ -105,7 +122,21 @@ class SqlJournal(Generic[RecordT]):
         self._next_offset = Offset(first + len(rows))
         return first
 
+    def _checked_state(self, connection: Connection, first: Offset) -> int:
+        """Locks out other writers, and returns the next producer id. Raises AppendFailed for one that may not write."""
+        state = _locked_state(connection)
+        if self._controller_epoch not in (None, state.controller_epoch):
+            raise AppendFailed(
+                ErrorCode.NOT_CONTROLLER,
+                f"controller epoch {self._controller_epoch} is over; it is {state.controller_epoch}",
+            )
+        last = connection.execute(select(func.max(metadata_journal.c.metadata_offset))).scalar()
+        if (-1 if last is None else last) != first - 1:
+            raise _lost_race(first)
+        return int(state.next_producer_id)
+
     async def _page(self, after: int) -> list[tuple[int, str, str]]:
+        """The rows that follow, and what is given away as of them: under the writers' lock the two belong together."""
         columns = metadata_journal.c
         query = (
             select(columns.metadata_offset, columns.record_type, columns.body)
@@ -113,24 +144,48 @@ class SqlJournal(Generic[RecordT]):
             .order_by(columns.metadata_offset)
             .limit(REPLAY_PAGE_ROWS)
         )
+
+        def read(connection: Connection) -> list[tuple[int, str, str]]:
+            self.kept_producer_id = int(_locked_state(connection).next_producer_id)
+            return [tuple(row) for row in connection.execute(query)]
+
         try:
-            return await self._database.run(
-                lambda connection: [tuple(row) for row in connection.execute(query)]
-            )
+            return await self._database.run(read)
         except SQLAlchemyError as error:
-            raise OncelogError(
-                f"cannot read the metadata journal in {self._database.shown_url}: {reason_of(error)}; "
-                "check the database"
-            ) from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: SQLAlchemyError) -> OncelogError:
+        return OncelogError(
+            f"cannot read the metadata journal in {self._database.shown_url}: {reason_of(error)}; "
+            "check the database"
+        )
 
 
-def _check_end(connection: Connection, first: Offset) -> None:
-    if connection.dialect.name == "postgresql":
-        # Among writers only; readers pass. SQLite's BEGIN IMMEDIATE does the same.
-        connection.execute(text("LOCK TABLE metadata_journal IN SHARE ROW EXCLUSIVE MODE"))
-    last = connection.execute(select(func.max(metadata_journal.c.metadata_offset))).scalar()
-    if (-1 if last is None else last) != first - 1:
-        raise _lost_race(first)
+def _locked_state(connection: Connection) -> Any:
+    """The row of `controller_state`. SQLite has locked the whole file with BEGIN IMMEDIATE."""
+    return connection.execute(
+        select(controller_state.c.controller_epoch, controller_state.c.next_producer_id)
+        .where(controller_state.c.state_id == STATE_ID)
+        .with_for_update()
+    ).one()
+
+
+def _give_away(
+    connection: Connection, next_producer_id: int, blocks: Sequence[tuple[int, int]]
+) -> None:
+    for first_producer_id, following in blocks:
+        if next_producer_id not in (NO_BLOCK_YET, first_producer_id):
+            raise AppendFailed(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"producer ids up to {next_producer_id} are given away, "
+                f"and the journal would give {first_producer_id} again",
+            )
+        next_producer_id = following
+    connection.execute(
+        update(controller_state)
+        .where(controller_state.c.state_id == STATE_ID)
+        .values(next_producer_id=next_producer_id)
+    )
 
 
 def _lost_race(first: Offset) -> AppendFailed:

@@ -4,7 +4,8 @@ Nothing is queued per watcher. The last updates are held once, each findable by 
 cursor that pulls the update after the one it saw. One that fell out of the history, or came with an offset that is no
 boundary here, gets a snapshot. So a slow watcher costs nothing and never loses or reorders anything.
 
-Only committed records come here: the driver releases them behind the commit gate.
+Only committed records come here: the driver releases them behind the commit gate. Offsets are the journal's own, so a
+watcher goes on at another controller where it was at the last one.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from oncelog_controller.messages import delta_message, snapshot_message
 
 
 class Watchers:
-    """`reset` before the first watcher, `take` what is committed, `stop` ends every stream."""
+    """`reset` opens, `take` what is committed, `close` ends every stream until the next `reset`."""
 
     def __init__(self, history_max: int) -> None:
         self._history_max = history_max
@@ -26,18 +27,25 @@ class Watchers:
         self._snapshot: pb.MetadataUpdate | None = None
         self._following: dict[int, pb.MetadataUpdate] = {}
         self._changed = asyncio.Event()
-        self._stopped = False
+        self._is_open = False
+        self._closings = 0
 
     @property
     def metadata_offset(self) -> int:
         """Of the newest committed record."""
         return self._image.metadata_offset
 
+    @property
+    def image(self) -> ClusterImage:
+        """As of it: what may be told without asking the machine. Read-only."""
+        return self._image
+
     def reset(self, image: ClusterImage) -> None:
         """Continue from `image`, which was replayed: every watcher that is not there yet gets a snapshot."""
         self._image = image.copy()
         self._snapshot = None
         self._following.clear()
+        self._is_open = True
         self._wake()
 
     def take(self, committed: Committed) -> None:
@@ -56,14 +64,17 @@ class Watchers:
             del self._following[next(iter(self._following))]
         self._wake()
 
-    def stop(self) -> None:
-        self._stopped = True
+    def close(self) -> None:
+        """This controller is not, or no longer, the active one."""
+        self._is_open = False
+        self._closings += 1
         self._wake()
 
     async def watch(self, from_metadata_offset: int) -> AsyncIterator[pb.MetadataUpdate]:
-        """Updates after `from_metadata_offset` (-1: from nothing) until `stop`; waits while there are none."""
+        """Updates after `from_metadata_offset` (-1: from nothing) until `close`; waits while there are none."""
         seen = from_metadata_offset
-        while not self._stopped:
+        closings = self._closings
+        while self._is_open and closings == self._closings:
             if seen == self._image.metadata_offset:
                 await self._changed.wait()
                 continue

@@ -1,50 +1,132 @@
 """Where a controller's parts are put together."""
 
 import uuid
+from collections import Counter
 
 from oncelog.runtime import Clock, SystemClock
+from oncelog_controller.core.events import BeginTerm
 from oncelog_controller.core.machine import MetadataMachine, MetadataRules
-from oncelog_controller.core.records import MetadataRecord, Snapshot, decode_record, encode_record
+from oncelog_controller.core.records import (
+    MetadataRecord,
+    ProducerIdsAllocated,
+    Snapshot,
+    decode_record,
+    encode_record,
+)
+from oncelog_controller.core.sessions import Sessions
 from oncelog_controller.database import Database
+from oncelog_controller.election import Election, Standing
+from oncelog_controller.lease import Lease
 from oncelog_controller.metadata_log import MetadataLog
 from oncelog_controller.servicer import ControllerServicer
+from oncelog_controller.session_watch import SessionWatch
 from oncelog_controller.settings import ControllerSettings
 from oncelog_controller.sql_journal import SqlJournal
 from oncelog_controller.watchers import Watchers
 
 
 class ControllerRole:
-    """A `Role`: `start` opens the database and replays; `servicer` answers the `Controller` service."""
+    """A `Role`: `start` returns once this controller serves, as the active one or as a standby.
 
-    def __init__(
-        self, database: Database, log: MetadataLog, watchers: Watchers, servicer: ControllerServicer
-    ) -> None:
-        self._database = database
-        self._log = log
-        self._watchers = watchers
-        self.servicer = servicer
+    `servicer` answers the `Controller` service from its construction on: NOT_CONTROLLER while it is not active.
+    With `rpc_address` set, let the server listen there before `start`: others watch that port to see this one end.
+    """
+
+    def __init__(self, settings: ControllerSettings, clock: Clock) -> None:
+        self._controller_id = settings.controller_id
+        self._database = Database(settings.database_url, settings.database_timeout_ms)
+        self._watchers = Watchers(settings.delta_history)
+        incarnation_id = uuid.uuid4().hex
+        self._log = MetadataLog(
+            lambda controller_epoch: MetadataMachine(
+                _rules(settings, incarnation_id, controller_epoch)
+            ),
+            lambda controller_epoch: _journal(self._database, clock, controller_epoch),
+            clock,
+            self._watchers,
+        )
+        sessions = Sessions(settings.session_timeout_ms, settings.session_grace_ms)
+        self._sessions = SessionWatch(sessions, self._log)
+        self._election: Election | None = None
+        if settings.rpc_address:
+            lease = Lease(
+                self._database, settings.controller_id, settings.rpc_address, settings.lease_ms
+            )
+            self._election = Election(
+                lease, settings.controller_id, settings.lease_ms, self._begin_term, self._end_term
+            )
+            self._log.on_lost_race = self._election.suspect
+        self.servicer = ControllerServicer(
+            self._log,
+            self._watchers,
+            self._sessions,
+            self._standing,
+            settings.controller_id,
+            settings.session_timeout_ms,
+        )
+
+    @property
+    def labels(self) -> Counter[str]:
+        """How often each kind of decision was taken by this process."""
+        return self._log.labels
+
+    @property
+    def is_active(self) -> bool:
+        return self._standing().is_active
 
     async def start(self) -> None:
         """Raises OncelogError when the database cannot be opened, migrated or read."""
         try:
             await self._database.open()
-            await self._log.start()
+            if self._election is not None:
+                await self._election.start()
+            else:
+                await self._log.begin()
+                self._sessions.begin()
         except BaseException:
-            await self._database.close()
+            await self.stop()
             raise
 
     async def stop(self) -> None:
-        self._watchers.stop()
-        await self._log.stop()
+        """Releases the lease, so that a standby need not wait for its end."""
+        if self._election is not None:
+            await self._election.stop()
+        await self._end_term()
         await self._database.close()
+
+    def _standing(self) -> Standing:
+        if self._election is not None:
+            return self._election.standing
+        # Without a lease there is nobody else.
+        controller_epoch = self._log.image.controller_epoch
+        return Standing(self._log.is_serving, self._controller_id, "", controller_epoch, 0)
+
+    async def _begin_term(self, controller_epoch: int) -> int:
+        await self._log.begin(controller_epoch)
+        last_epoch = self._log.image.controller_epoch
+        if last_epoch < controller_epoch:
+            self._sessions.begin()
+            self._log.submit(BeginTerm())
+        return last_epoch
+
+    async def _end_term(self) -> None:
+        await self._sessions.end()
+        await self._log.end()
 
 
 def build_controller(settings: ControllerSettings, clock: Clock | None = None) -> ControllerRole:
     """Raises OncelogError for a database URL that cannot be used."""
-    clock = clock or SystemClock()
-    rules = MetadataRules(
+    return ControllerRole(settings, clock or SystemClock())
+
+
+def _rules(
+    settings: ControllerSettings, incarnation_id: str, controller_epoch: int | None
+) -> MetadataRules:
+    return MetadataRules(
         controller=settings.controller_id,
-        incarnation_id=uuid.uuid4().hex,
+        # Each term claims anew, also when one process has two.
+        incarnation_id=f"{incarnation_id}-{controller_epoch or 0}",
+        controller_epoch=controller_epoch or 0,
         transaction_version=settings.transaction_version,
         transaction_shard_count=settings.transaction_shard_count,
         group_shard_count=settings.group_shard_count,
@@ -52,16 +134,25 @@ def build_controller(settings: ControllerSettings, clock: Clock | None = None) -
         partitions_max=settings.partitions_max,
         bootstrap_storage_nodes=settings.bootstrap_storage_nodes,
         snapshot_interval_records=settings.snapshot_interval_records,
+        leader_balance_interval_ms=settings.leader_balance_interval_ms,
     )
-    database = Database(settings.database_url, settings.database_timeout_ms)
-    journal: SqlJournal[MetadataRecord] = SqlJournal(
+
+
+def _journal(
+    database: Database, clock: Clock, controller_epoch: int | None
+) -> SqlJournal[MetadataRecord]:
+    return SqlJournal(
         database,
         clock,
         encode=encode_record,
         decode=decode_record,
         is_snapshot=lambda record: isinstance(record, Snapshot),
+        block=_block,
+        controller_epoch=controller_epoch,
     )
-    watchers = Watchers(settings.delta_history)
-    log = MetadataLog(lambda: MetadataMachine(rules), journal, clock, watchers)
-    servicer = ControllerServicer(log, watchers, settings.session_timeout_ms)
-    return ControllerRole(database, log, watchers, servicer)
+
+
+def _block(record: MetadataRecord) -> tuple[int, int] | None:
+    if isinstance(record, ProducerIdsAllocated):
+        return record.first_producer_id, record.first_producer_id + record.count
+    return None

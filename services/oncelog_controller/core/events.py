@@ -26,13 +26,83 @@ class RegisterNode:
     cluster_id: str
     transaction_topic_id: str
     group_topic_id: str
+    is_other_live: bool = False  # another process with this node id has a session that stands
 
 
 @dataclass(frozen=True, slots=True)
 class NodeHeartbeat:
+    """The internal topics' ids are used by the heartbeat of the last node that they wait for, else dropped."""
+
     request_id: int
     node_id: int
     node_epoch: int
+    want_drain: bool = False
+    transaction_topic_id: str = ""
+    group_topic_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionsEnded:
+    """These processes are gone or silent: (node id, node epoch)."""
+
+    nodes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BeginTerm:
+    """A controller that took over says so in the journal at once, so that every image names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceLeaders:
+    """Leadership goes back to the replicas that the placement prefers."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainNode:
+    request_id: int
+    node_id: int
+    cancel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNode:
+    request_id: int
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedIsr:
+    topic: str
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: Replicas
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartition:
+    """A leader's proposals."""
+
+    request_id: int
+    node_id: int
+    node_epoch: int
+    proposals: tuple[ProposedIsr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """`replicas` in order of preference; none: the reassignment under way is cancelled."""
+
+    topic: str
+    partition: int
+    replicas: Replicas
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignPartitions:
+    request_id: int
+    assignments: tuple[Reassignment, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +174,13 @@ class AllocateProducerIds:
 MetadataEvent = (
     RegisterNode
     | NodeHeartbeat
+    | SessionsEnded
+    | BeginTerm
+    | BalanceLeaders
+    | DrainNode
+    | RemoveNode
+    | AlterPartition
+    | ReassignPartitions
     | CreateTopics
     | DeleteTopics
     | CreatePartitions
@@ -127,6 +204,34 @@ class NodeAnswer:
     error_code: ErrorCode = ErrorCode.NONE
     message: str = ""
     node_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswer:
+    """`drained`: nothing that could go elsewhere is left on the node, so it may stop."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    fenced: bool = False
+    drained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResult:
+    topic: str
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAnswer:
+    """One result for each partition asked about; `error_code` when the node itself is refused."""
+
+    results: tuple[PartitionResult, ...]
+    metadata_offset: int
+    error_code: ErrorCode = ErrorCode.NONE
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

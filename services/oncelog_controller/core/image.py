@@ -4,7 +4,7 @@ One function changes an image, `apply`, and it tells what it touched, so that th
 decides on it) and the watchers' stream (which must say what changed). Everything inside is immutable and replaced.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, assert_never
 
@@ -14,8 +14,13 @@ from oncelog_controller.core.records import (
     ControllerClaimed,
     FeaturesChanged,
     MetadataRecord,
+    NodeDrainChanged,
+    NodeFenced,
     NodeRegistered,
+    NodeRemoved,
+    NodeUnfenced,
     PartitionsAdded,
+    PartitionsChanged,
     ProducerIdsAllocated,
     Replicas,
     ShardsAssigned,
@@ -38,6 +43,7 @@ ROLES: Final = (
 TRANSACTION_SHARD: Final = "transaction"
 GROUP_SHARD: Final = "group"
 NO_COORDINATOR: Final = -1
+NO_LEADER: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +56,24 @@ class Node:
     kafka_host: str
     kafka_port: int
     rack: str
+    fenced: bool = False
+    draining: bool = False
+
+    @property
+    def keeps_session(self) -> bool:
+        """False for a node in the controller's own process: it has no address, and goes when the controller goes."""
+        return bool(self.rpc_address)
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    leader: int
+    leader: int  # or NO_LEADER
     leader_epoch: int
     partition_epoch: int
-    replicas: Replicas
+    replicas: Replicas  # while a reassignment is under way, those it adds and those it removes too
     isr: Replicas
+    adding: Replicas = ()
+    removing: Replicas = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +101,7 @@ class Change:
     """What one record touched, by key; the values are in the image."""
 
     nodes: tuple[int, ...] = ()
+    removed_nodes: tuple[int, ...] = ()
     topics: tuple[str, ...] = ()
     removed_topics: tuple[str, ...] = ()
     shards: tuple[ShardKey, ...] = ()
@@ -115,6 +131,21 @@ class ClusterImage:
         """Node ids that play this role, ascending."""
         return sorted(node.node_id for node in self.nodes.values() if role in node.roles)
 
+    def live_with(self, role: str) -> list[int]:
+        """Those of them that are not fenced."""
+        return [node_id for node_id in self.nodes_with(role) if not self.nodes[node_id].fenced]
+
+    def staying_with(self, role: str) -> list[int]:
+        """Those of them that are neither fenced nor draining: they may be given something to do."""
+        return [node_id for node_id in self.live_with(role) if not self.nodes[node_id].draining]
+
+    def planned(self, records: Sequence[MetadataRecord]) -> "ClusterImage":
+        """The image as it will be once `records` are applied: what further decisions in one append go by."""
+        image = self.copy()
+        for record in records:
+            image.apply(Offset(image.metadata_offset + 1), record)
+        return image
+
     def apply(self, offset: Offset, record: MetadataRecord) -> Change:
         """Take a record that is history. Asserts that it fits."""
         assert offset > self.metadata_offset, (offset, self.metadata_offset, record)
@@ -137,6 +168,10 @@ class ClusterImage:
                 return Change(features=True)
             case NodeRegistered():
                 return self._register(record)
+            case NodeFenced() | NodeUnfenced() | NodeDrainChanged() | NodeRemoved():
+                return self._change_node(record)
+            case PartitionsChanged():
+                return self._change_partitions(record)
             case TopicCreated() | TopicDeleted() | PartitionsAdded() | TopicConfigsChanged():
                 return self._change_topic(record)
             case ShardsAssigned():
@@ -164,6 +199,7 @@ class ClusterImage:
             kafka_host=record.kafka_host,
             kafka_port=record.kafka_port,
             rack=record.rack,
+            fenced=record.fenced,
         )
         topics = []
         for topic in self.topics.values():
@@ -184,6 +220,42 @@ class ClusterImage:
                 shards.append(key)
                 self.shards[key] = replace(shard, coordinator_epoch=shard.coordinator_epoch + 1)
         return Change(nodes=(record.node_id,), topics=tuple(topics), shards=tuple(shards))
+
+    def _change_node(
+        self, record: NodeFenced | NodeUnfenced | NodeDrainChanged | NodeRemoved
+    ) -> Change:
+        node = self.nodes[record.node_id]
+        match record:
+            case NodeFenced() | NodeUnfenced():
+                assert record.node_epoch == node.node_epoch, (record, node)
+                self.nodes[node.node_id] = replace(node, fenced=isinstance(record, NodeFenced))
+            case NodeDrainChanged():
+                self.nodes[node.node_id] = replace(node, draining=record.draining)
+            case NodeRemoved():
+                del self.nodes[node.node_id]
+                return Change(removed_nodes=(node.node_id,))
+        return Change(nodes=(node.node_id,))
+
+    def _change_partitions(self, record: PartitionsChanged) -> Change:
+        for name, states in record.topics:
+            topic = self.topics[name]
+            partitions = list(topic.partitions)
+            for number, leader, replicas, isr, adding, removing in states:
+                known = partitions[number]
+                assert isr, (name, number, record)
+                assert all(node_id in replicas for node_id in isr), (name, number, record)
+                assert leader == NO_LEADER or leader in isr, (name, number, record)
+                partitions[number] = Partition(
+                    leader=leader,
+                    leader_epoch=known.leader_epoch + (leader != known.leader),
+                    partition_epoch=known.partition_epoch + 1,
+                    replicas=replicas,
+                    isr=isr,
+                    adding=adding,
+                    removing=removing,
+                )
+            self.topics[name] = replace(topic, partitions=tuple(partitions))
+        return Change(topics=tuple(name for name, _ in record.topics))
 
     def _change_topic(
         self, record: TopicCreated | TopicDeleted | PartitionsAdded | TopicConfigsChanged

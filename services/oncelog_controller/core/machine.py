@@ -1,57 +1,63 @@
 """The metadata machine: the one place that decides what the cluster is.
 
-Two things are put in front of a decision's records when they are due, so that they cost no append of their own:
-the claim of a controller process that writes for the first time, and a snapshot when the journal has grown long.
-
-The first registration creates the cluster, and the one that completes the set of nodes it takes (storage and a
-coordinator) creates the internal topics with their shards: embedded, all of that is one append.
+What a request comes to is judged in the modules beside this one (`nodes`, `leadership`, `replicas`, `topics`); here
+it becomes a decision. Two things are put in front of a decision's records when they are due, so that they cost no
+append of their own: the claim of a controller process that writes for the first time, and a snapshot when the journal
+has grown long.
 """
 
-from dataclasses import dataclass
-from typing import Final, assert_never
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, Protocol, assert_never
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Millis, Offset
-from oncelog.machine import Decision, Effect, Reply, Send
+from oncelog.ids import Millis, Offset
+from oncelog.machine import Decision, Effect, Reply, Send, SetTimer
 from oncelog_controller.core.events import (
     WATCHERS,
     AllocateProducerIds,
     AlterConfigs,
+    AlterPartition,
+    BalanceLeaders,
+    BeginTerm,
     Committed,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
+    DrainNode,
     MetadataEvent,
-    NodeAnswer,
     NodeHeartbeat,
+    PartitionsAnswer,
     ProducerIdsAnswer,
+    ReassignPartitions,
     RegisterNode,
+    RemoveNode,
+    SessionsEnded,
     StatusAnswer,
     TopicResult,
     TopicsAnswer,
     UpdateFeatures,
 )
-from oncelog_controller.core.image import (
-    COORDINATOR,
-    GROUP_SHARD,
-    NO_COORDINATOR,
-    ROLES,
-    STORAGE,
-    TRANSACTION_SHARD,
-    ClusterImage,
+from oncelog_controller.core.image import ClusterImage
+from oncelog_controller.core.leadership import balanced_leaders, consequences
+from oncelog_controller.core.nodes import (
+    Outcome,
+    drained,
+    heartbeat,
+    node_fault,
+    registered,
+    removed,
+    sessions_ended,
 )
-from oncelog_controller.core.placement import default_replication_factor, round_robin
 from oncelog_controller.core.records import (
-    ClusterCreated,
     ControllerClaimed,
     FeaturesChanged,
     MetadataRecord,
-    NodeRegistered,
     ProducerIdsAllocated,
-    ShardsAssigned,
     Snapshot,
-    TopicCreated,
 )
+from oncelog_controller.core.replicas import altered_partitions, reassigned_partitions
+from oncelog_controller.core.rules import MetadataRules
 from oncelog_controller.core.topics import (
     TopicLimits,
     altered_configs,
@@ -60,32 +66,20 @@ from oncelog_controller.core.topics import (
     delete_topics,
 )
 
+__all__ = ["MetadataMachine", "MetadataRules"]
+
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 PRODUCER_ID_MAX: Final = 2**63 - 1
 FEATURE_LEVELS: Final = {"transaction.version": range(3)}
 """Features that may be finalized, with the levels this version speaks."""
 
-INTERNAL_TOPIC_CONFIGS: Final = {
-    "cleanup.policy": "compact",
-    "compression.type": "uncompressed",
-    "segment.bytes": "104857600",
-}
-"""Facts 5.1; what else it asks for is oncelog's default."""
+LEADERS_MOVED_MAX: Final = 100
+"""Partitions whose leadership goes home in one step of the balance: each costs its clients a look-up."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataRules:
-    """What a decision depends on besides the image; see `ControllerSettings` for units and reasons."""
-
-    controller: int
-    incarnation_id: str
-    transaction_version: int = 2
-    transaction_shard_count: int = 50
-    group_shard_count: int = 50
-    default_partitions: int = 1
-    partitions_max: int = 10_000
-    bootstrap_storage_nodes: int = 1
-    snapshot_interval_records: int = 10_000
+class _Request(Protocol):
+    @property
+    def request_id(self) -> int: ...
 
 
 class MetadataMachine:
@@ -100,15 +94,27 @@ class MetadataMachine:
         self.image.apply(offset, record)
 
     def resume(self, now: Millis) -> tuple[Effect, ...]:
-        """Nothing is owed: every decision is complete in its records, and watchers begin with a snapshot."""
-        return ()
+        """Every decision is complete in its records, and watchers begin with a snapshot: only the balance is owed."""
+        return (self._balance_timer(),)
 
     def decide(self, event: MetadataEvent, now: Millis) -> Decision[MetadataRecord]:
         match event:
             case RegisterNode():
-                return self._register(event)
+                return self._answered(event, registered(self.image, event, self._rules))
             case NodeHeartbeat():
-                return self._heartbeat(event)
+                return self._answered(event, heartbeat(self.image, event, self._rules))
+            case SessionsEnded():
+                return self._unasked(sessions_ended(self.image, event))
+            case BeginTerm():
+                return self._begin_term()
+            case BalanceLeaders():
+                return self._balance()
+            case DrainNode():
+                return self._answered(event, drained(self.image, event))
+            case RemoveNode():
+                return self._answered(event, removed(self.image, event))
+            case AlterPartition() | ReassignPartitions():
+                return self._change_replicas(event)
             case CreateTopics() | DeleteTopics() | CreatePartitions():
                 return self._change_topics(event)
             case AlterConfigs():
@@ -120,102 +126,47 @@ class MetadataMachine:
             case _:
                 assert_never(event)
 
-    # ------------------------------------------------------------------------------------------------- nodes
+    # ------------------------------------------------------------------------------- nodes, leaders, replicas
 
-    def _register(self, event: RegisterNode) -> Decision[MetadataRecord]:
-        reason = _registration_fault(event)
-        if reason:
-            answer = NodeAnswer(ErrorCode.INVALID_REGISTRATION, reason)
-            return _rejected(event.request_id, answer, "registration_refused")
-        known = self.image.nodes.get(event.node_id)
-        registered = NodeRegistered(
-            node_id=event.node_id,
-            node_epoch=self.image.next_node_epoch,
-            incarnation_id=event.incarnation_id,
-            roles=event.roles,
-            rpc_address=event.rpc_address,
-            kafka_host=event.kafka_host,
-            kafka_port=event.kafka_port,
-            rack=event.rack,
+    def _begin_term(self) -> Decision[MetadataRecord]:
+        return self._unasked(
+            Outcome(None, "term_begun", tuple(consequences(self.image))), begin=True
         )
-        if known is not None and known.incarnation_id == event.incarnation_id:
-            # The same process asks again because its answer was lost: a second fencing would hit itself.
-            answer = NodeAnswer(node_epoch=known.node_epoch)
-            return _rejected(event.request_id, answer, "registration_repeated")
-        records: list[MetadataRecord] = []
-        if not self.image.cluster_id:
-            records.append(ClusterCreated(event.cluster_id))
-            levels = {"transaction.version": self._rules.transaction_version}
-            records.append(FeaturesChanged(self.image.features_epoch + 1, levels))
-        records.append(registered)
-        records += self._bootstrap(event)
-        answer = NodeAnswer(node_epoch=registered.node_epoch)
-        return self._recorded(records, event.request_id, answer, "registered")
 
-    def _bootstrap(self, event: RegisterNode) -> list[MetadataRecord]:
-        """Internal topics that are still missing, and a coordinator for every shard that has none."""
-        storage_nodes = _with(self.image.nodes_with(STORAGE), event, STORAGE)
-        coordinators = _with(self.image.nodes_with(COORDINATOR), event, COORDINATOR)
-        records: list[MetadataRecord] = []
-        first = self.image.partition_count
-        for name, topic_id, count, kind in (
-            (
-                TRANSACTION_STATE_TOPIC,
-                event.transaction_topic_id,
-                self._rules.transaction_shard_count,
-                TRANSACTION_SHARD,
-            ),
-            (
-                CONSUMER_OFFSETS_TOPIC,
-                event.group_topic_id,
-                self._rules.group_shard_count,
-                GROUP_SHARD,
-            ),
-        ):
-            if name in self.image.topics:
-                orphans = [
-                    shard.shard
-                    for shard in self.image.shards.values()
-                    if shard.kind == kind
-                    and shard.coordinator not in (coordinators or [NO_COORDINATOR])
-                ]
-                records += _assigned(kind, orphans, coordinators)
-                continue
-            if len(storage_nodes) < self._rules.bootstrap_storage_nodes or not coordinators:
-                continue
-            assignment = round_robin(
-                storage_nodes,
-                first=first,
-                partitions=count,
-                replication_factor=default_replication_factor(len(storage_nodes)),
-            )
-            first += count
-            records.append(TopicCreated(name, topic_id, True, INTERNAL_TOPIC_CONFIGS, assignment))
-            records += _assigned(kind, list(range(count)), coordinators)
-        return records
+    def _balance(self) -> Decision[MetadataRecord]:
+        records = balanced_leaders(self.image, LEADERS_MOVED_MAX)
+        label = "leaders_balanced" if records else "leaders_in_balance"
+        decision = self._unasked(Outcome(None, label, tuple(records)))
+        return replace(decision, effects=(*decision.effects, self._balance_timer()))
 
-    def _node_fault(self, node_id: int, node_epoch: int) -> tuple[ErrorCode, str]:
-        node = self.image.nodes.get(node_id)
-        if node is None:
-            return (
-                ErrorCode.BROKER_ID_NOT_REGISTERED,
-                f"node {node_id} is not registered; register it",
-            )
-        if node.node_epoch != node_epoch:
-            return (
-                ErrorCode.STALE_BROKER_EPOCH,
-                f"node {node_id} has node epoch {node.node_epoch}, not {node_epoch}: a newer process took its place",
-            )
-        return ErrorCode.NONE, ""
+    def _balance_timer(self) -> SetTimer:
+        interval_ms = self._rules.leader_balance_interval_ms
+        return SetTimer(
+            "balance leaders", Millis(interval_ms), BalanceLeaders(), Millis(interval_ms // 2)
+        )
 
-    def _heartbeat(self, event: NodeHeartbeat) -> Decision[MetadataRecord]:
-        error_code, message = self._node_fault(event.node_id, event.node_epoch)
-        answer = StatusAnswer(error_code, message, self.image.metadata_offset)
-        label = "heartbeat" if error_code is ErrorCode.NONE else "heartbeat_refused"
-        return _rejected(event.request_id, answer, label)
+    def _change_replicas(
+        self, event: AlterPartition | ReassignPartitions
+    ) -> Decision[MetadataRecord]:
+        if isinstance(event, AlterPartition):
+            error_code, message = node_fault(self.image, event.node_id, event.node_epoch)
+            if error_code is not ErrorCode.NONE:
+                offset = self.image.metadata_offset
+                refusal = PartitionsAnswer((), offset, error_code, message)
+                return _rejected(event.request_id, refusal, "isr_proposal_refused")
+            results, changes = altered_partitions(self.image, event)
+            label = "isr_changed" if changes else "isr_unchanged"
+        else:
+            results, changes = reassigned_partitions(self.image, event)
+            label = "reassigned" if changes else "reassignment_unchanged"
+        records = self._with_preamble(changes) if changes else []
+        answer = PartitionsAnswer(tuple(results), self._offset_after(records))
+        if not records:
+            return _rejected(event.request_id, answer, label)
+        return self._decision(records, event.request_id, answer, label)
 
     def _allocate(self, event: AllocateProducerIds) -> Decision[MetadataRecord]:
-        error_code, message = self._node_fault(event.node_id, event.node_epoch)
+        error_code, message = node_fault(self.image, event.node_id, event.node_epoch)
         first = self.image.next_producer_id
         if error_code is ErrorCode.NONE and first > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
             error_code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are used up"
@@ -253,6 +204,10 @@ class MetadataMachine:
             answer = TopicsAnswer(tuple(results), self.image.metadata_offset)
             label = "topics_validated" if validate_only else "topics_refused"
             return _rejected(event.request_id, answer, label)
+        if not isinstance(event, DeleteTopics):
+            # A replica on a node that is fenced just now begins outside the ISR.
+            names = [result.name for result in results if result.error_code is ErrorCode.NONE]
+            records += consequences(self.image.planned(records), names)
         records = self._with_preamble(records)
         answer = TopicsAnswer(tuple(results), self._offset_after(records))
         return self._decision(records, event.request_id, answer, label)
@@ -266,9 +221,10 @@ class MetadataMachine:
         if record is None or event.validate_only:
             unchanged = StatusAnswer(metadata_offset=self.image.metadata_offset)
             return _rejected(event.request_id, unchanged, "configs_unchanged")
-        records = self._with_preamble([record])
-        answer = StatusAnswer(metadata_offset=self._offset_after(records))
-        return self._decision(records, event.request_id, answer, "configs_changed")
+        # A partition without a leader may get one when its topic allows an unclean election.
+        follows = consequences(self.image.planned([record]), [event.topic])
+        outcome = Outcome(StatusAnswer(), "configs_changed", (record, *follows))
+        return self._answered(event, outcome)
 
     def _update_features(self, event: UpdateFeatures) -> Decision[MetadataRecord]:
         reason = "" if self.image.cluster_id else "no node has registered yet; start one first"
@@ -293,22 +249,40 @@ class MetadataMachine:
 
     # ---------------------------------------------------------------------------------------------- decisions
 
-    def _with_preamble(self, records: list[MetadataRecord]) -> list[MetadataRecord]:
+    def _with_preamble(self, records: Sequence[MetadataRecord]) -> list[MetadataRecord]:
         """A due snapshot and a due claim, then `records`."""
         image, rules = self.image, self._rules
         preamble: list[MetadataRecord] = []
         if image.metadata_offset - image.snapshot_offset >= rules.snapshot_interval_records:
             preamble.append(Snapshot(image.to_state()))
         if image.controller_incarnation_id != rules.incarnation_id:
+            controller_epoch = max(image.controller_epoch + 1, rules.controller_epoch, 1)
             preamble.append(
-                ControllerClaimed(
-                    rules.controller, max(image.controller_epoch, 0) + 1, rules.incarnation_id
-                )
+                ControllerClaimed(rules.controller, controller_epoch, rules.incarnation_id)
             )
-        return preamble + records
+        return [*preamble, *records]
 
     def _offset_after(self, records: list[MetadataRecord]) -> int:
         return self.image.metadata_offset + len(records)
+
+    def _answered(self, event: _Request, outcome: Outcome) -> Decision[MetadataRecord]:
+        if not outcome.records:
+            return _rejected(event.request_id, outcome.answer, outcome.label)
+        records = self._with_preamble(outcome.records)
+        answer = outcome.answer
+        if isinstance(answer, StatusAnswer):
+            answer = replace(answer, metadata_offset=self._offset_after(records))
+        return self._decision(records, event.request_id, answer, outcome.label)
+
+    def _unasked(self, outcome: Outcome, *, begin: bool = False) -> Decision[MetadataRecord]:
+        """Nobody waits for an answer. `begin`: a claim is worth an append even when nothing else is."""
+        if not outcome.records and not begin:
+            return Decision(label=outcome.label)
+        records = self._with_preamble(outcome.records)
+        if not records:
+            return Decision(label=outcome.label)
+        committed = Committed(self._offset_after(records), tuple(records))
+        return Decision(tuple(records), (Send(WATCHERS, committed),), outcome.label)
 
     def _recorded(
         self, records: list[MetadataRecord], request_id: int, answer: object, label: str
@@ -330,38 +304,3 @@ class MetadataMachine:
 def _rejected(request_id: int, answer: object, label: str) -> Decision[MetadataRecord]:
     """An answer that changes nothing."""
     return Decision(effects=(Reply(request_id, answer),), label=label)
-
-
-def _registration_fault(event: RegisterNode) -> str:
-    if event.node_id < 1:
-        return f"node id {event.node_id} is not 1 or more"
-    if not event.incarnation_id:
-        return "incarnation_id is empty; make a new one at each start of the process"
-    if not event.roles:
-        return f"node {event.node_id} names no role; name at least one of {', '.join(ROLES)}"
-    if any(role not in ROLES for role in event.roles):
-        return f"node {event.node_id} names roles {list(event.roles)}; known are {', '.join(ROLES)}"
-    if not 0 <= event.kafka_port <= 65535:
-        return f"kafka port {event.kafka_port} is not a port"
-    return ""
-
-
-def _with(nodes: list[int], event: RegisterNode, role: str) -> list[int]:
-    """`nodes` as they are once `event` is recorded."""
-    others = [node_id for node_id in nodes if node_id != event.node_id]
-    return sorted([*others, event.node_id]) if role in event.roles else others
-
-
-def _assigned(kind: str, shards: list[int], coordinators: list[int]) -> list[MetadataRecord]:
-    """Shards dealt to coordinators in turn."""
-    if not shards:
-        return []
-    return [
-        ShardsAssigned(
-            kind,
-            tuple(
-                (shard, coordinators[index % len(coordinators)] if coordinators else NO_COORDINATOR)
-                for index, shard in enumerate(shards)
-            ),
-        )
-    ]

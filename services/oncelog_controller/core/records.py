@@ -45,7 +45,10 @@ class FeaturesChanged:
 
 @dataclass(frozen=True, slots=True)
 class NodeRegistered:
-    """A process announced itself. Fences what an earlier one with this node id left behind (see the module)."""
+    """A process announced itself. Fences what an earlier one with this node id left behind (see the module).
+
+    One that keeps a session begins `fenced`, until its first heartbeat; a drain of the earlier process ends.
+    """
 
     node_id: int
     node_epoch: int
@@ -55,6 +58,50 @@ class NodeRegistered:
     kafka_host: str = ""
     kafka_port: int = 0
     rack: str = ""
+    fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFenced:
+    """The node's session ended. What that does to partitions and shards is recorded beside it."""
+
+    node_id: int
+    node_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUnfenced:
+    """The node's session goes on, or began."""
+
+    node_id: int
+    node_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDrainChanged:
+    """The node wants to lead and own nothing (it is about to stop, or an operator said so), or that is taken back."""
+
+    node_id: int
+    draining: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved:
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsChanged:
+    """New leadership and replicas of partitions, each replaced whole.
+
+    Raises the partition epoch of each, and the leader epoch of those whose leader is another.
+    """
+
+    topics: tuple[tuple[str, tuple["PartitionState", ...]], ...]
+
+
+PartitionState = tuple[int, int, Replicas, Replicas, Replicas, Replicas]
+"""(partition, leader or -1, replicas, ISR, replicas being added, replicas being removed)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +165,11 @@ MetadataRecord = (
     | ClusterCreated
     | FeaturesChanged
     | NodeRegistered
+    | NodeFenced
+    | NodeUnfenced
+    | NodeDrainChanged
+    | NodeRemoved
+    | PartitionsChanged
     | TopicCreated
     | TopicDeleted
     | PartitionsAdded
@@ -134,6 +186,11 @@ RECORD_TYPES: Final[Mapping[str, type[Any]]] = {
         ClusterCreated,
         FeaturesChanged,
         NodeRegistered,
+        NodeFenced,
+        NodeUnfenced,
+        NodeDrainChanged,
+        NodeRemoved,
+        PartitionsChanged,
         TopicCreated,
         TopicDeleted,
         PartitionsAdded,

@@ -30,7 +30,7 @@ def test_a_new_cluster_is_ready_after_one_registration(database_url):
         async with controller_at(database_url) as stub, followed(stub) as follower:
             answer = await register(stub)
             assert answer.status.error_code == ErrorCode.NONE
-            assert answer.session_timeout_ms == 9000
+            assert answer.session_timeout_ms == 6000
             await follower.wait_until(0)
             image = follower.image
             assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{21}", image.cluster_id)

@@ -53,6 +53,7 @@ class MetadataModel(RuleBasedStateMachine):
         self.bench = Bench(rules("controller-0"))
         self.serial = 0
         self.watchers = Watchers(history_max=3)
+        self.watchers.reset(ClusterImage())
         self.published = 0
         self.folded = MetadataImage()
         # The model: partitions by topic, the newest epoch of each node, the blocks handed out.

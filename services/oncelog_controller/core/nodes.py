@@ -1,0 +1,279 @@
+"""Nodes: who may register, what a session's life and end mean, draining, removal.
+
+A node that keeps a session is fenced from its registration to its first heartbeat: it says with that that it serves.
+Fencing takes away what a node leads and owns, and its place in the ISR where another replica has one; it keeps its
+replicas.
+
+The first registration creates the cluster. The internal topics and their shards follow in the append in which the
+last of the nodes they wait for (storage nodes and a coordinator) comes to life: embedded, all of that is one append.
+"""
+
+from dataclasses import dataclass
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from oncelog_controller.core.events import (
+    DrainNode,
+    HeartbeatAnswer,
+    NodeAnswer,
+    NodeHeartbeat,
+    RegisterNode,
+    RemoveNode,
+    SessionsEnded,
+    StatusAnswer,
+)
+from oncelog_controller.core.image import (
+    COORDINATOR,
+    GROUP_SHARD,
+    ROLES,
+    STORAGE,
+    TRANSACTION_SHARD,
+    ClusterImage,
+)
+from oncelog_controller.core.leadership import consequences
+from oncelog_controller.core.placement import default_replication_factor, round_robin
+from oncelog_controller.core.records import (
+    ClusterCreated,
+    FeaturesChanged,
+    MetadataRecord,
+    NodeDrainChanged,
+    NodeFenced,
+    NodeRegistered,
+    NodeRemoved,
+    NodeUnfenced,
+    ShardsAssigned,
+    TopicCreated,
+)
+from oncelog_controller.core.rules import INTERNAL_TOPIC_CONFIGS, MetadataRules
+
+SHOWN_PARTITIONS_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a request comes to: an answer for the caller, records to make it true, and the decision's label."""
+
+    answer: object
+    label: str
+    records: tuple[MetadataRecord, ...] = ()
+
+
+def node_fault(image: ClusterImage, node_id: int, node_epoch: int) -> tuple[ErrorCode, str]:
+    """NONE, or why a request of this process is refused."""
+    node = image.nodes.get(node_id)
+    if node is None:
+        return ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {node_id} is not registered; register it"
+    if node.node_epoch != node_epoch:
+        return (
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"node {node_id} has node epoch {node.node_epoch}, not {node_epoch}: a newer process took its place",
+        )
+    return ErrorCode.NONE, ""
+
+
+def registered(image: ClusterImage, event: RegisterNode, rules: MetadataRules) -> Outcome:
+    reason = _registration_fault(event)
+    if reason:
+        return Outcome(NodeAnswer(ErrorCode.INVALID_REGISTRATION, reason), "registration_refused")
+    known = image.nodes.get(event.node_id)
+    if known is not None and known.incarnation_id == event.incarnation_id:
+        # The same process asks again because its answer was lost: a second fencing would hit itself.
+        return Outcome(NodeAnswer(node_epoch=known.node_epoch), "registration_repeated")
+    if known is not None and event.is_other_live:
+        reason = (
+            f"node {event.node_id} is running as another process; "
+            "give this one another node id, or stop that one first"
+        )
+        return Outcome(
+            NodeAnswer(ErrorCode.DUPLICATE_BROKER_REGISTRATION, reason), "registration_duplicate"
+        )
+    records: list[MetadataRecord] = []
+    if not image.cluster_id:
+        records.append(ClusterCreated(event.cluster_id))
+        levels = {"transaction.version": rules.transaction_version}
+        records.append(FeaturesChanged(image.features_epoch + 1, levels))
+    node_epoch = image.next_node_epoch
+    records.append(
+        NodeRegistered(
+            node_id=event.node_id,
+            node_epoch=node_epoch,
+            incarnation_id=event.incarnation_id,
+            roles=event.roles,
+            rpc_address=event.rpc_address,
+            kafka_host=event.kafka_host,
+            kafka_port=event.kafka_port,
+            rack=event.rack,
+            fenced=bool(event.rpc_address),
+        )
+    )
+    settled = _settled(image, records, (event.transaction_topic_id, event.group_topic_id), rules)
+    return Outcome(NodeAnswer(node_epoch=node_epoch), "registered", settled)
+
+
+def heartbeat(image: ClusterImage, event: NodeHeartbeat, rules: MetadataRules) -> Outcome:
+    plain = plain_heartbeat(image, event)
+    if plain is not None:
+        refused = plain.error_code is not ErrorCode.NONE
+        return Outcome(plain, "heartbeat_refused" if refused else "heartbeat")
+    node = image.nodes[event.node_id]
+    record: MetadataRecord = (
+        NodeUnfenced(node.node_id, node.node_epoch)
+        if node.fenced
+        else NodeDrainChanged(node.node_id, True)
+    )
+    topic_ids = event.transaction_topic_id, event.group_topic_id
+    settled = _settled(image, [record], topic_ids, rules)
+    answer = HeartbeatAnswer(
+        drained=event.want_drain and is_drained(image.planned(settled), node.node_id)
+    )
+    return Outcome(answer, "unfenced" if node.fenced else "draining", settled)
+
+
+def plain_heartbeat(image: ClusterImage, event: NodeHeartbeat) -> HeartbeatAnswer | None:
+    """The answer to a heartbeat that changes nothing, None for one that must be decided.
+
+    The shell answers such heartbeats from the committed image, also while nothing can be written.
+    """
+    error_code, message = node_fault(image, event.node_id, event.node_epoch)
+    if error_code is not ErrorCode.NONE:
+        return HeartbeatAnswer(error_code, message)
+    node = image.nodes[event.node_id]
+    if node.fenced:
+        # One that is about to stop is not brought back to life for it.
+        return HeartbeatAnswer(fenced=True, drained=True) if event.want_drain else None
+    if event.want_drain and not node.draining:
+        return None
+    return HeartbeatAnswer(drained=node.draining and is_drained(image, event.node_id))
+
+
+def is_drained(image: ClusterImage, node_id: int) -> bool:
+    """Nothing is on the node that could be elsewhere: partitions with another live replica, shards with another
+    coordinator. A replica that is out of sync counts, for it may catch up: the node is asked to wait for it."""
+    staying = frozenset(image.staying_with(STORAGE)) - {node_id}
+    coordinators = [other for other in image.staying_with(COORDINATOR) if other != node_id]
+    if coordinators and any(shard.coordinator == node_id for shard in image.shards.values()):
+        return False
+    return not any(
+        partition.leader == node_id and any(replica in staying for replica in partition.replicas)
+        for topic in image.topics.values()
+        for partition in topic.partitions
+    )
+
+
+def sessions_ended(image: ClusterImage, event: SessionsEnded) -> Outcome:
+    fenced: list[MetadataRecord] = []
+    for node_id, node_epoch in event.nodes:
+        node = image.nodes.get(node_id)
+        if node is not None and node.node_epoch == node_epoch and not node.fenced:
+            fenced.append(NodeFenced(node_id, node_epoch))
+    if not fenced:
+        return Outcome(None, "sessions_known_ended")
+    return Outcome(None, "fenced", (*fenced, *consequences(image.planned(fenced))))
+
+
+def drained(image: ClusterImage, event: DrainNode) -> Outcome:
+    node = image.nodes.get(event.node_id)
+    offset = image.metadata_offset
+    if node is None:
+        reason = f"node {event.node_id} is not registered; known are {sorted(image.nodes)}"
+        refusal = StatusAnswer(ErrorCode.BROKER_ID_NOT_REGISTERED, reason, offset)
+        return Outcome(refusal, "drain_refused")
+    if node.draining is not event.cancel:
+        return Outcome(StatusAnswer(metadata_offset=offset), "drain_unchanged")
+    records: list[MetadataRecord] = [NodeDrainChanged(node.node_id, not event.cancel)]
+    records += consequences(image.planned(records))
+    label = "drain_cancelled" if event.cancel else "draining"
+    return Outcome(StatusAnswer(metadata_offset=offset), label, tuple(records))
+
+
+def removed(image: ClusterImage, event: RemoveNode) -> Outcome:
+    node = image.nodes.get(event.node_id)
+    error_code, reason = ErrorCode.NONE, ""
+    if node is None:
+        error_code = ErrorCode.BROKER_ID_NOT_REGISTERED
+        reason = f"node {event.node_id} is not registered; known are {sorted(image.nodes)}"
+    elif not node.fenced:
+        error_code = ErrorCode.INVALID_REQUEST
+        reason = f"node {event.node_id} is running; stop it first"
+    else:
+        hosted = [
+            f"{name}-{number}"
+            for name, topic in image.topics.items()
+            for number, partition in enumerate(topic.partitions)
+            if event.node_id in partition.replicas
+        ]
+        if hosted:
+            error_code = ErrorCode.INVALID_REQUEST
+            more = ", …" if len(hosted) > SHOWN_PARTITIONS_MAX else ""
+            reason = (
+                f"node {event.node_id} has replicas of {len(hosted)} partitions "
+                f"({', '.join(hosted[:SHOWN_PARTITIONS_MAX])}{more}); "
+                "reassign those to other nodes, wait until that is done, and ask again"
+            )
+    if reason:
+        refusal = StatusAnswer(error_code, reason, image.metadata_offset)
+        return Outcome(refusal, "removal_refused")
+    answer = StatusAnswer(metadata_offset=image.metadata_offset)
+    return Outcome(answer, "node_removed", (NodeRemoved(event.node_id),))
+
+
+def _settled(
+    image: ClusterImage,
+    records: list[MetadataRecord],
+    topic_ids: tuple[str, str],
+    rules: MetadataRules,
+) -> tuple[MetadataRecord, ...]:
+    """`records`, the internal topics if nothing more is missing for them, and what follows for leaders and shards."""
+    created = _internal_topics(image.planned(records), topic_ids, rules)
+    records = records + created
+    return (*records, *consequences(image.planned(records)))
+
+
+def _internal_topics(
+    image: ClusterImage, topic_ids: tuple[str, str], rules: MetadataRules
+) -> list[MetadataRecord]:
+    storage_nodes = image.live_with(STORAGE)
+    coordinators = image.live_with(COORDINATOR)
+    if len(storage_nodes) < rules.bootstrap_storage_nodes or not coordinators:
+        return []
+    records: list[MetadataRecord] = []
+    first = image.partition_count
+    for name, topic_id, count, kind in (
+        (
+            TRANSACTION_STATE_TOPIC,
+            topic_ids[0],
+            rules.transaction_shard_count,
+            TRANSACTION_SHARD,
+        ),
+        (CONSUMER_OFFSETS_TOPIC, topic_ids[1], rules.group_shard_count, GROUP_SHARD),
+    ):
+        if name in image.topics:
+            continue
+        assert topic_id, "an event that may complete the cluster carries ids for the topics"
+        factor = default_replication_factor(len(storage_nodes))
+        configs = dict(INTERNAL_TOPIC_CONFIGS)
+        if factor > 2:
+            # With two copies of each decision, the loss of one node loses none; with fewer replicas it would stop all.
+            configs["min.insync.replicas"] = "2"
+        assignment = round_robin(
+            storage_nodes, first=first, partitions=count, replication_factor=factor
+        )
+        first += count
+        records.append(TopicCreated(name, topic_id, True, configs, assignment))
+        dealt = tuple((shard, coordinators[shard % len(coordinators)]) for shard in range(count))
+        records.append(ShardsAssigned(kind, dealt))
+    return records
+
+
+def _registration_fault(event: RegisterNode) -> str:
+    if event.node_id < 1:
+        return f"node id {event.node_id} is not 1 or more"
+    if not event.incarnation_id:
+        return "incarnation_id is empty; make a new one at each start of the process"
+    if not event.roles:
+        return f"node {event.node_id} names no role; name at least one of {', '.join(ROLES)}"
+    if any(role not in ROLES for role in event.roles):
+        return f"node {event.node_id} names roles {list(event.roles)}; known are {', '.join(ROLES)}"
+    if not 0 <= event.kafka_port <= 65535:
+        return f"kafka port {event.kafka_port} is not a port"
+    return ""

@@ -1,0 +1,28 @@
+"""What the controller's decisions depend on besides the image; see `ControllerSettings` for units and reasons."""
+
+from dataclasses import dataclass
+from typing import Final
+
+INTERNAL_TOPIC_CONFIGS: Final = {
+    "cleanup.policy": "compact",
+    "compression.type": "uncompressed",
+    "segment.bytes": "104857600",
+}
+"""Facts 5.1; what else it asks for is oncelog's default, or depends on the number of replicas."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRules:
+    """`controller_epoch` is that of the lease this process holds; 0 where there is no lease."""
+
+    controller: int
+    incarnation_id: str
+    controller_epoch: int = 0
+    transaction_version: int = 2
+    transaction_shard_count: int = 50
+    group_shard_count: int = 50
+    default_partitions: int = 1
+    partitions_max: int = 10_000
+    bootstrap_storage_nodes: int = 1
+    snapshot_interval_records: int = 10_000
+    leader_balance_interval_ms: int = 10_000

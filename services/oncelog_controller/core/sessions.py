@@ -1,0 +1,106 @@
+"""Sessions: who was heard of when, and whose time is up. Kept in memory and never journalled (ADR 0014).
+
+A node is heard of by a heartbeat, unary or on its stream, and has a whole session timeout from then on. When the last
+stream of a process breaks, what is left of its session shrinks to the grace: a process that was killed does not come
+back within it, one whose connection broke does. A controller that takes over knows nothing of streams, so every node
+gets a whole session to appear.
+
+Times are those of a clock that never jumps. `stalled` gives back the time in which this process did not run and
+could hear nobody.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from oncelog.ids import Millis
+
+
+@dataclass(slots=True)
+class _Session:
+    node_epoch: int
+    expires_at_ms: int
+    stream_count: int = 0
+    heard: bool = False
+    broken: bool = False
+
+
+class Sessions:
+    """One session a node: that of the newest process, as far as this controller was told."""
+
+    def __init__(self, session_timeout_ms: int, session_grace_ms: int) -> None:
+        self._timeout_ms = session_timeout_ms
+        self._grace_ms = session_grace_ms
+        self._sessions: dict[int, _Session] = {}
+
+    def expect(self, nodes: Iterable[tuple[int, int]], now: Millis) -> None:
+        """These processes, by node id and node epoch, are known from the journal; nothing was heard of them here."""
+        for node_id, node_epoch in nodes:
+            self._sessions[node_id] = _Session(node_epoch, now + self._timeout_ms)
+
+    def heard(self, node_id: int, node_epoch: int, now: Millis) -> None:
+        session = self._of(node_id, node_epoch, now)
+        if session is not None:
+            session.expires_at_ms = now + self._timeout_ms
+            session.heard = True
+            session.broken = False
+
+    def opened(self, node_id: int, node_epoch: int, now: Millis) -> None:
+        self.heard(node_id, node_epoch, now)
+        session = self._of(node_id, node_epoch, now)
+        if session is not None:
+            session.stream_count += 1
+
+    def closed(self, node_id: int, node_epoch: int, now: Millis, *, expected: bool) -> None:
+        """A stream ended. `expected`: the node is drained and stops, so nobody waits for it to come back."""
+        session = self._sessions.get(node_id)
+        if session is None or session.node_epoch != node_epoch:
+            return
+        session.stream_count = max(0, session.stream_count - 1)
+        if session.stream_count == 0:
+            self._break(session, now, 0 if expected else self._grace_ms)
+
+    def gone(self, node_id: int, now: Millis) -> None:
+        """Nothing listens at the node's address any more."""
+        session = self._sessions.get(node_id)
+        if session is not None and session.stream_count == 0 and not session.heard:
+            self._break(session, now, self._grace_ms)
+
+    def is_live(self, node_id: int, now: Millis) -> bool:
+        """The node was heard of by this controller, its streams stand, and its time is not up."""
+        session = self._sessions.get(node_id)
+        if session is None or session.broken or not session.heard:
+            return False
+        return now < session.expires_at_ms
+
+    def due(self, now: Millis) -> tuple[tuple[int, int], ...]:
+        """(node id, node epoch) of every session that is over; named again until it is forgotten."""
+        return tuple(
+            (node_id, session.node_epoch)
+            for node_id, session in sorted(self._sessions.items())
+            if now >= session.expires_at_ms
+        )
+
+    def forget(self, node_id: int, node_epoch: int) -> None:
+        session = self._sessions.get(node_id)
+        if session is not None and session.node_epoch == node_epoch:
+            del self._sessions[node_id]
+
+    def stalled(self, lost_ms: int) -> None:
+        """Nobody was heard for `lost_ms` because this process did not run."""
+        for session in self._sessions.values():
+            session.expires_at_ms += lost_ms
+
+    def clear(self) -> None:
+        self._sessions.clear()
+
+    def _of(self, node_id: int, node_epoch: int, now: Millis) -> _Session | None:
+        """The session of this process, begun if it is new; None for a process that a newer one has replaced."""
+        session = self._sessions.get(node_id)
+        if session is None or session.node_epoch < node_epoch:
+            session = _Session(node_epoch, now + self._timeout_ms)
+            self._sessions[node_id] = session
+        return session if session.node_epoch == node_epoch else None
+
+    def _break(self, session: _Session, now: Millis, grace_ms: int) -> None:
+        session.broken = True
+        session.expires_at_ms = min(session.expires_at_ms, now + grace_ms)

@@ -1,0 +1,225 @@
+"""Which controller is active: a holder renews its lease, a standby waits for it.
+
+A standby takes the lease when it was released, when its holder's port refuses connections, or when it has expired. An
+expired one is left to its holder for a whole lease more, counted from when this standby last came back to the
+database: after an outage of the database every lease has expired, and the holder is as well as before. It renews an
+expired lease as long as nobody took it, so an outage makes no failover. All of this is about when; that a deposed
+holder writes nothing is up to the controller epoch in every append.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from oncelog.errors import OncelogError
+from oncelog_controller.lease import NOBODY, Lease, LeaseView
+from oncelog_controller.listening import refuses, until_gone
+
+_log = logging.getLogger(__name__)
+
+STANDBY_POLL_S = 0.3
+"""How soon a released lease is taken."""
+RENEWALS_A_LEASE = 4
+RELEASE_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What one controller knows of who is active."""
+
+    is_active: bool
+    holder: int  # NOBODY: unknown
+    rpc_address: str
+    controller_epoch: int
+    remaining_ms: int
+
+
+class Election:
+    """`start` returns once this controller is active or knows that another is. Then it goes on until `stop`.
+
+    `begin_term(controller_epoch)` returns the controller epoch of the last term in the journal, or raises OncelogError;
+    `end_term` is called when the lease is lost.
+    """
+
+    def __init__(
+        self,
+        lease: Lease,
+        controller_id: int,
+        lease_ms: int,
+        begin_term: Callable[[int], Awaitable[int]],
+        end_term: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._lease = lease
+        self._controller_id = controller_id
+        self._lease_s = lease_ms / 1000
+        self._begin_term = begin_term
+        self._end_term = end_term
+        self._controller_epoch: int | None = None  # of the lease we hold
+        self._is_active = False
+        self._term: asyncio.Task[None] | None = None
+        self._view: LeaseView | None = None
+        self._viewed_at = 0.0
+        self._patient_since = 0.0
+        self._reachable = True
+        self._loop: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._holder_gone = False
+        self._wake = asyncio.Event()
+
+    @property
+    def standing(self) -> Standing:
+        view = self._view
+        if view is None:
+            return Standing(self._is_active, NOBODY, "", -1, 0)
+        elapsed_ms = int((time.monotonic() - self._viewed_at) * 1000)
+        remaining_ms = max(0, view.remaining_ms - elapsed_ms)
+        return Standing(
+            self._is_active, view.holder, view.rpc_address, view.controller_epoch, remaining_ms
+        )
+
+    async def start(self) -> None:
+        """Raises OncelogError when the database or, for the active one, its journal cannot be read."""
+        await self._step()
+        if self._term is not None:
+            await self._term
+        self._loop = asyncio.create_task(self._run(), name="controller election")
+
+    async def stop(self) -> None:
+        """Let a standby have the lease."""
+        for task in (self._loop, self._watch, self._term):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        self._loop = self._watch = self._term = None
+        controller_epoch, self._controller_epoch = self._controller_epoch, None
+        if controller_epoch is None:
+            return
+        self._is_active = False
+        await self._end_term()
+        with contextlib.suppress(OncelogError, TimeoutError):
+            # Without it, the lease expires by itself.
+            async with asyncio.timeout(RELEASE_TIMEOUT_S):
+                await self._lease.release(controller_epoch)
+
+    def suspect(self) -> None:
+        """An append was refused: look at the lease now."""
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            holds = self._controller_epoch is not None
+            pause_s = self._lease_s / RENEWALS_A_LEASE if holds else STANDBY_POLL_S
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(pause_s, self._lease_s / RENEWALS_A_LEASE)):
+                    await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._step()
+            except OncelogError as error:
+                if self._reachable:
+                    _log.warning("%s; it is tried again", error)
+                self._reachable = False
+                self._patient_since = time.monotonic()
+
+    async def _step(self) -> None:
+        """Raises OncelogError when the database does not answer."""
+        if self._controller_epoch is not None:
+            await self._hold(self._controller_epoch)
+        else:
+            await self._stand_by()
+        if not self._reachable:
+            _log.info("the controller's lease is within reach again")
+        self._reachable = True
+
+    async def _hold(self, controller_epoch: int) -> None:
+        if await self._lease.renew(controller_epoch):
+            if self._view is not None and self._controller_epoch == controller_epoch:
+                view = replace(self._view, remaining_ms=int(self._lease_s * 1000))
+                self._see(view)
+                self._begin_again(view)
+            return
+        if self._controller_epoch != controller_epoch:
+            return  # raised by the term that is beginning, meanwhile
+        _log.warning(
+            "controller epoch %d is over: another controller took the lease", controller_epoch
+        )
+        self._controller_epoch = None
+        self._is_active = False
+        self._view = None
+        if self._term is not None:
+            self._term.cancel()
+            await asyncio.gather(self._term, return_exceptions=True)
+            self._term = None
+        await self._end_term()
+
+    async def _stand_by(self) -> None:
+        view = await self._lease.read()
+        now = time.monotonic()
+        if self._view is None or view.controller_epoch != self._view.controller_epoch:
+            self._patient_since = now
+            self._watch_holder(view)
+        self._see(view)
+        if not await self._may_take(view, now):
+            return
+        taken = await self._lease.take(view)
+        if taken is None:
+            return
+        _log.info("controller epoch %d begins", taken.controller_epoch)
+        self._watch_holder(None)
+        self._see(taken)
+        self._controller_epoch = taken.controller_epoch
+        self._term = asyncio.create_task(self._begin(taken), name="controller term")
+
+    async def _may_take(self, view: LeaseView, now: float) -> bool:
+        # A lease under our own id is that of an earlier process of ours.
+        if view.is_free or view.holder == self._controller_id or self._holder_gone:
+            return True
+        if view.remaining_ms > 0:
+            return False
+        return now - self._patient_since >= self._lease_s or await refuses(view.rpc_address)
+
+    async def _begin(self, taken: LeaseView) -> None:
+        controller_epoch = taken.controller_epoch
+        last_epoch = await self._begin_term(controller_epoch)
+        if last_epoch >= controller_epoch:
+            # The journal is older than the lease's row: epochs go on from where the journal had them.
+            raised = last_epoch + 1
+            await self._end_term()
+            if not await self._lease.renew(controller_epoch, raise_to=raised):
+                return  # the loop finds out in a moment
+            self._controller_epoch = raised
+            self._see(replace(taken, controller_epoch=raised))
+            await self._begin_term(raised)
+        self._is_active = True
+
+    def _begin_again(self, view: LeaseView) -> None:
+        """A journal that could not be read may be readable by now; the lease is ours meanwhile."""
+        term = self._term
+        if self._is_active or term is None or not term.done():
+            return
+        failure = term.exception()
+        if failure is not None and not isinstance(failure, OncelogError):
+            raise failure
+        _log.warning("controller epoch %d cannot begin yet: %s", view.controller_epoch, failure)
+        self._term = asyncio.create_task(self._begin(view), name="controller term")
+
+    def _watch_holder(self, view: LeaseView | None) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        self._holder_gone = False
+        self._watch = None
+        if view is not None and view.rpc_address and not view.is_free:
+            self._watch = asyncio.create_task(
+                self._await_end(view.rpc_address), name="controller holder watch"
+            )
+
+    async def _await_end(self, address: str) -> None:
+        await until_gone(address)
+        self._holder_gone = True
+        self._wake.set()
+
+    def _see(self, view: LeaseView) -> None:
+        self._view, self._viewed_at = view, time.monotonic()

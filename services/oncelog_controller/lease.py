@@ -1,0 +1,126 @@
+"""The lease: one row says which controller is active, under which controller epoch, and until when.
+
+Time is the database's, so the controllers' clocks do not matter. Safety does not hang on the lease at all: every append
+checks the controller epoch under the row's lock (`sql_journal`), and a new holder raises it. The lease only says when
+a standby may try, so taking it early costs a needless failover and nothing else.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, cast, extract, func, select, update
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.sql.elements import ColumnElement
+
+from oncelog.errors import OncelogError
+from oncelog_controller.database import Database, reason_of
+from oncelog_controller.schema import STATE_ID, controller_state
+
+NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """The row as it was read."""
+
+    holder: int  # controller id, or NOBODY
+    controller_epoch: int
+    rpc_address: str
+    remaining_ms: int  # 0: expired, or released
+
+    @property
+    def is_free(self) -> bool:
+        return self.holder == NOBODY
+
+
+class Lease:
+    """Every call is one transaction. Raises OncelogError when the database does not answer."""
+
+    def __init__(
+        self, database: Database, controller_id: int, rpc_address: str, lease_ms: int
+    ) -> None:
+        self._database = database
+        self._controller_id = controller_id
+        self._rpc_address = rpc_address
+        self._lease_ms = lease_ms
+
+    async def read(self) -> LeaseView:
+        return await self._run(lambda connection: _read(connection, lock=False)[0])
+
+    async def take(self, seen: LeaseView) -> LeaseView | None:
+        """Take it from the holder that was `seen`, under the next epoch. None if somebody else was faster."""
+
+        def taken(connection: Connection) -> LeaseView | None:
+            view, now_ms = _read(connection, lock=True)
+            if view.controller_epoch != seen.controller_epoch:
+                return None
+            controller_epoch = view.controller_epoch + 1
+            self._write(connection, now_ms, controller_epoch)
+            return LeaseView(
+                self._controller_id, controller_epoch, self._rpc_address, self._lease_ms
+            )
+
+        return await self._run(taken)
+
+    async def renew(self, controller_epoch: int, raise_to: int | None = None) -> bool:
+        """Hold it for longer, expired or not, from now on as epoch `raise_to` if given. False when another has it."""
+
+        def renewed(connection: Connection) -> bool:
+            view, now_ms = _read(connection, lock=True)
+            if view.controller_epoch != controller_epoch or view.is_free:
+                return False
+            self._write(connection, now_ms, raise_to or controller_epoch)
+            return True
+
+        return await self._run(renewed)
+
+    async def release(self, controller_epoch: int) -> None:
+        """Let a standby have it at once, if we still hold it."""
+        row = controller_state.c
+        mine = (row.state_id == STATE_ID) & (row.controller_epoch == controller_epoch)
+        statement = (
+            update(controller_state).where(mine).values(holder=NOBODY, lease_expires_at_ms=0)
+        )
+        await self._run(lambda connection: connection.execute(statement))
+
+    def _write(self, connection: Connection, now_ms: int, controller_epoch: int) -> None:
+        connection.execute(
+            update(controller_state)
+            .where(controller_state.c.state_id == STATE_ID)
+            .values(
+                holder=self._controller_id,
+                controller_epoch=controller_epoch,
+                rpc_address=self._rpc_address,
+                lease_expires_at_ms=now_ms + self._lease_ms,
+            )
+        )
+
+    async def _run(self, function: Any) -> Any:
+        try:
+            return await self._database.run(function)
+        except SQLAlchemyError as error:
+            raise OncelogError(
+                f"the controller's lease in {self._database.shown_url} cannot be reached: {reason_of(error)}"
+            ) from error
+
+
+def _read(connection: Connection, *, lock: bool) -> tuple[LeaseView, int]:
+    """The row and the database's time, in milliseconds."""
+    row = controller_state.c
+    query = select(
+        row.holder, row.controller_epoch, row.rpc_address, row.lease_expires_at_ms
+    ).where(row.state_id == STATE_ID)
+    found = connection.execute(query.with_for_update() if lock else query).one()
+    # Asked after the lock was got: a wait for it must not count as time that the holder has left.
+    now_ms = int(connection.execute(select(_database_now_ms(connection))).scalar_one())
+    remaining_ms = max(0, int(found.lease_expires_at_ms) - now_ms)
+    view = LeaseView(
+        int(found.holder), int(found.controller_epoch), str(found.rpc_address), remaining_ms
+    )
+    return view, now_ms
+
+
+def _database_now_ms(connection: Connection) -> ColumnElement[Any]:
+    if connection.dialect.name == "postgresql":
+        return cast(extract("epoch", func.clock_timestamp()) * 1000, BigInteger)
+    return cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)

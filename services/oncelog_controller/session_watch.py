@@ -1,0 +1,99 @@
+"""Sessions in real time: what is heard of nodes goes in, and the end of a session becomes an event for the machine."""
+
+import asyncio
+import time
+
+from oncelog.ids import Millis
+from oncelog_controller.core.events import SessionsEnded
+from oncelog_controller.core.sessions import Sessions
+from oncelog_controller.listening import refuses
+from oncelog_controller.metadata_log import MetadataLog
+
+TICK_S = 0.05
+STALL_MS = 1000
+"""A tick that is late by more: this process did not run, and could not hear anybody either."""
+
+
+class SessionWatch:
+    """`begin` with each term, `end` with it. In between, `heard`, `opened` and `closed` as it happens."""
+
+    def __init__(self, sessions: Sessions, log: MetadataLog) -> None:
+        self._sessions = sessions
+        self._log = log
+        self._ticker: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Every node that the journal has alive gets a session, and is looked for."""
+        self._sessions.clear()
+        expected = [
+            node
+            for node in self._log.image.nodes.values()
+            if node.keeps_session and not node.fenced
+        ]
+        self._sessions.expect(((node.node_id, node.node_epoch) for node in expected), now_ms())
+        addresses = {node.node_id: node.rpc_address for node in expected}
+        self._ticker = asyncio.create_task(self._run(addresses), name="node sessions")
+
+    async def end(self) -> None:
+        ticker, self._ticker = self._ticker, None
+        if ticker is not None:
+            ticker.cancel()
+            await asyncio.gather(ticker, return_exceptions=True)
+        self._sessions.clear()
+
+    def heard(self, node_id: int, node_epoch: int) -> None:
+        if self._keeps_session(node_id):
+            self._sessions.heard(node_id, node_epoch, now_ms())
+
+    def opened(self, node_id: int, node_epoch: int) -> None:
+        if self._keeps_session(node_id):
+            self._sessions.opened(node_id, node_epoch, now_ms())
+
+    def closed(self, node_id: int, node_epoch: int) -> None:
+        node = self._log.image.nodes.get(node_id)
+        expected = node is not None and node.draining
+        self._sessions.closed(node_id, node_epoch, now_ms(), expected=expected)
+
+    def is_live(self, node_id: int) -> bool:
+        return self._sessions.is_live(node_id, now_ms())
+
+    def _keeps_session(self, node_id: int) -> bool:
+        node = self._log.image.nodes.get(node_id)
+        return node is not None and node.keeps_session and self._ticker is not None
+
+    async def _run(self, addresses: dict[int, str]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for node_id, address in addresses.items():
+                group.create_task(self._look_for(node_id, address))
+            group.create_task(self._tick())
+
+    async def _look_for(self, node_id: int, address: str) -> None:
+        if await refuses(address):
+            self._sessions.gone(node_id, now_ms())
+
+    async def _tick(self) -> None:
+        before = now_ms()
+        while True:
+            await asyncio.sleep(TICK_S)
+            now = now_ms()
+            if now - before > STALL_MS:
+                self._sessions.stalled(now - before)
+            before = now
+            self._fence(now)
+
+    def _fence(self, now: Millis) -> None:
+        ended = []
+        for node_id, node_epoch in self._sessions.due(now):
+            node = self._log.image.nodes.get(node_id)
+            if node is None or node.fenced or node.node_epoch != node_epoch:
+                self._sessions.forget(node_id, node_epoch)
+            else:
+                # Named again with every tick until it is committed: a failed append must not lose it.
+                ended.append((node_id, node_epoch))
+        if ended:
+            self._log.submit(SessionsEnded(tuple(ended)))
+
+
+def now_ms() -> Millis:
+    """A clock that never jumps."""
+    return Millis(time.monotonic_ns() // 1_000_000)
