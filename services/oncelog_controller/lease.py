@@ -5,8 +5,9 @@ checks the controller epoch under the row's lock (`sql_journal`), and a new hold
 a standby may try, so taking it early costs a needless failover and nothing else.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import BigInteger, Connection, cast, extract, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,6 +16,8 @@ from sqlalchemy.sql.elements import ColumnElement
 from oncelog.errors import OncelogError
 from oncelog_controller.database import Database, reason_of
 from oncelog_controller.schema import STATE_ID, controller_state
+
+ResultT = TypeVar("ResultT")
 
 NOBODY = -1
 
@@ -81,7 +84,7 @@ class Lease:
         statement = (
             update(controller_state).where(mine).values(holder=NOBODY, lease_expires_at_ms=0)
         )
-        await self._run(lambda connection: connection.execute(statement))
+        await self._run(lambda connection: connection.execute(statement).rowcount)
 
     def _write(self, connection: Connection, now_ms: int, controller_epoch: int) -> None:
         connection.execute(
@@ -95,7 +98,7 @@ class Lease:
             )
         )
 
-    async def _run(self, function: Any) -> Any:
+    async def _run(self, function: Callable[[Connection], ResultT]) -> ResultT:
         try:
             return await self._database.run(function)
         except SQLAlchemyError as error:

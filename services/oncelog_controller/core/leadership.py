@@ -154,7 +154,7 @@ def _shards_assigned(image: ClusterImage) -> list[MetadataRecord]:
 def _dealt(owners: dict[int, int], coordinators: Sequence[int]) -> dict[int, int]:
     """New owners: of every shard that has none of `coordinators`, and of as many others as it takes to even out."""
     owned: dict[int, list[int]] = {node_id: [] for node_id in coordinators}
-    homeless = []
+    homeless: list[int] = []
     for number, owner in owners.items():
         owned.get(owner, homeless).append(number)
     moved = {}
