@@ -77,3 +77,35 @@ class CoordinatorSettings(BaseSettings):
     story_steps_max: int = Field(
         256, ge=0, description="recent steps kept per shard for `story`; about 200 bytes each"
     )
+
+    # Groups.
+
+    group_initial_rebalance_delay_ms: int = Field(
+        200,
+        ge=0,
+        le=60_000,
+        description="how long an empty group's first rebalance waits for more members. Kafka waits 3 s to save "
+        "big groups a rebalance each; 0.2 s catches what one process starts and keeps tests quick",
+    )
+    group_session_timeout_min_ms: int = Field(
+        6_000, ge=1, description="shortest session a member may ask for"
+    )
+    group_session_timeout_max_ms: int = Field(
+        1_800_000,
+        ge=1,
+        description="longest session: a silent member's partitions stand still so long",
+    )
+    group_members_max: int = Field(
+        1_000, ge=1, le=100_000, description="members of a group; one more is refused"
+    )
+    offset_metadata_bytes_max: int = Field(
+        4_096, ge=0, le=30_000, description="of what a client may say beside a committed offset"
+    )
+    offsets_retention_ms: int = Field(
+        7 * DAY_MS,
+        ge=1,
+        description="offsets are kept this long after the group is empty, or after the commit where nobody joins",
+    )
+    offsets_clean_up_interval_ms: int = Field(
+        600_000, ge=10, description="how often offsets past their retention are looked for"
+    )

@@ -7,6 +7,9 @@ from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime import Clock, SystemClock
 from oncelog.telemetry.feed import EventFeed, build_feed
+from oncelog_coordinator.group_servicer import GroupCoordinatorServicer
+from oncelog_coordinator.group_shards import GroupShards
+from oncelog_coordinator.group_transactions import TransactionCheck
 from oncelog_coordinator.producer_ids import ProducerIds
 from oncelog_coordinator.servicer import TransactionCoordinatorServicer
 from oncelog_coordinator.settings import CoordinatorSettings
@@ -16,18 +19,23 @@ _log = logging.getLogger(__name__)
 
 
 class CoordinatorRole:
-    """An `oncelog.rpc.role.Role`; `servicer` answers the TransactionCoordinator service."""
+    """An `oncelog.rpc.role.Role`; `servicer` answers the TransactionCoordinator service, `group_servicer` the
+    GroupCoordinator service."""
 
     def __init__(
         self,
         servicer: TransactionCoordinatorServicer,
+        group_servicer: GroupCoordinatorServicer,
         shards: Shards,
+        group_shards: GroupShards,
         producer_ids: ProducerIds,
         settings: CoordinatorSettings,
         feed: EventFeed | None = None,
     ) -> None:
         self.servicer = servicer
+        self.group_servicer = group_servicer
         self.shards = shards
+        self.group_shards = group_shards
         self._producer_ids = producer_ids
         self._settings = settings
         self._feed = feed
@@ -38,10 +46,12 @@ class CoordinatorRole:
         if self._feed is not None:
             self._feed.start()
         self.shards.start()
+        self.group_shards.start()
         try:
             async with asyncio.timeout(self._settings.start_timeout_ms / 1000):
                 await self._producer_ids.start()
                 await self.shards.wait_until_loaded()
+                await self.group_shards.wait_until_loaded()
         except TimeoutError:
             _log.warning(
                 "shards or producer ids are not ready after %d ms; still trying",
@@ -49,6 +59,7 @@ class CoordinatorRole:
             )
 
     async def stop(self) -> None:
+        await self.group_shards.stop()
         await self.shards.stop()
         await self._producer_ids.stop()
         if self._feed is not None:
@@ -67,5 +78,13 @@ def build_coordinator(
     producer_ids = ProducerIds(node_id, metadata, directory)
     feed = build_feed(settings.redis_url, "coordinator", node_id)
     shards = Shards(node_id, metadata, directory, producer_ids, clock, settings, feed)
-    servicer = TransactionCoordinatorServicer(node_id, metadata, shards, producer_ids, settings)
-    return CoordinatorRole(servicer, shards, producer_ids, settings, feed)
+    group_shards = GroupShards(node_id, metadata, directory, producer_ids, clock, settings)
+    return CoordinatorRole(
+        TransactionCoordinatorServicer(node_id, metadata, shards, producer_ids, settings),
+        GroupCoordinatorServicer(group_shards, TransactionCheck(metadata, directory), settings),
+        shards,
+        group_shards,
+        producer_ids,
+        settings,
+        feed,
+    )

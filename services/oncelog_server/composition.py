@@ -66,9 +66,11 @@ async def embedded_roles(settings: EmbeddedSettings, data: Path) -> AsyncIterato
         await _register(controller, settings)
         await _follow(stack, follower)
         storage, coordinator, marker_sender = DirectStub(), DirectStub(), DirectStub()
+        group_coordinator = DirectStub()
         directory = LocalDirectory(
             storage=storage,
             coordinator=coordinator,
+            group_coordinator=group_coordinator,
             marker_sender=marker_sender,
             controller=controller,
         )
@@ -163,6 +165,7 @@ async def _start_log(
     directory.storage(NODE_ID).bind(storage.servicer)
     directory.marker_sender().bind(marker_sender.servicer)
     directory.coordinator(NODE_ID).bind(coordinator.servicer)
+    directory.group_coordinator(NODE_ID).bind(coordinator.group_servicer)
     for role in (storage, marker_sender, coordinator):
         await _start(stack, role)
 

@@ -34,6 +34,13 @@ class Marker:
         return self.marker_type is MarkerType.COMMIT
 
 
+def marker_record(marker: Marker, timestamp: int) -> Record:
+    """The one record of a control batch."""
+    return Record(
+        _KEY.pack(0, marker.marker_type), _VALUE.pack(0, marker.coordinator_epoch), timestamp
+    )
+
+
 def encode_marker(
     marker: Marker,
     *,
@@ -44,11 +51,8 @@ def encode_marker(
     leader_epoch: int = -1,
 ) -> bytearray:
     """The control batch of this marker, 78 bytes, `timestamp` in milliseconds."""
-    record = Record(
-        _KEY.pack(0, marker.marker_type), _VALUE.pack(0, marker.coordinator_epoch), timestamp
-    )
     return encode_batch(
-        [record],
+        [marker_record(marker, timestamp)],
         base_offset=base_offset,
         leader_epoch=leader_epoch,
         producer_id=producer_id,

@@ -32,6 +32,9 @@ _log = logging.getLogger(__name__)
 BATCH_RECORDS_MAX: Final = 1000
 """Records in one append; what is over waits for the next."""
 
+NO_OFFSET: Final = Offset(-1)
+"""Of what is applied without being in the journal."""
+
 WAITING_MAX: Final = 20_000
 """Requests whose answers wait for the journal. One more is refused: the journal is not keeping up."""
 
@@ -140,8 +143,8 @@ class Driver:
             # `decide` changes nothing, so the machine is as good as before: only this event is lost.
             _log.error("%s: broke while deciding %r", self.name, event, exc_info=error)
             raise DriverStopped(ErrorCode.UNKNOWN_SERVER_ERROR) from error
-        if decision.records:
-            self._apply(decision.records)
+        if decision.records or decision.volatile:
+            self._apply(decision.records, decision.volatile)
         if self._on_label is not None and decision.label:
             self._on_label(decision.label)
         if self._observe is not None:
@@ -164,13 +167,15 @@ class Driver:
         writer.cancel()
         await asyncio.gather(writer, return_exceptions=True)
 
-    def _apply(self, records: tuple[Any, ...]) -> None:
+    def _apply(self, records: tuple[Any, ...], volatile: tuple[Any, ...]) -> None:
         try:
             for record in records:
                 self.machine.apply(Offset(self._next_offset), record)
                 self._next_offset += 1
+            for change in volatile:
+                self.machine.apply(NO_OFFSET, change)
         except Exception as error:
-            self._break(f"applying {records!r}", error)
+            self._break(f"applying {(*records, *volatile)!r}", error)
             raise DriverStopped(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
     def _wake_writer(self) -> None:

@@ -179,9 +179,11 @@ async def whole_log(folder, marker_sender=None, **coordinator_settings):
         stack.push_async_callback(_cancel, following)
         await follower.wait_until(0)
         storage_stub, coordinator_stub, sender_stub = DirectStub(), DirectStub(), DirectStub()
+        groups_stub = DirectStub()
         directory = LocalDirectory(
             storage=storage_stub,
             coordinator=coordinator_stub,
+            group_coordinator=groups_stub,
             marker_sender=sender_stub,
             controller=controller,
         )
@@ -195,6 +197,7 @@ async def whole_log(folder, marker_sender=None, **coordinator_settings):
         storage_stub.bind(storage.servicer)
         sender_stub.bind(marker_sender or sender.servicer)
         coordinator_stub.bind(coordinator.servicer)
+        groups_stub.bind(coordinator.group_servicer)
         for role in (storage, sender, coordinator):
             await start(role)
         log = Log(directory, controller, coordinator, follower)

@@ -1,0 +1,269 @@
+"""Committing, fetching, deleting and forgetting offsets: the tables over `GroupOffsets` (facts 5.2; KIP-447)."""
+
+from collections.abc import Mapping
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Partition
+from oncelog.machine import Decision, Effect, Reply, SetTimer
+from oncelog_coordinator.core.group_events import (
+    CleanUp,
+    CodeAnswer,
+    CommitAnswer,
+    CommitOffsets,
+    CommitTxnOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    EndTransaction,
+    FetchedOffset,
+    FetchOffsets,
+    FetchOffsetsAnswer,
+    GroupConfig,
+)
+from oncelog_coordinator.core.group_offsets import NEVER_ENDED, CommittedOffset, GroupOffsets
+from oncelog_coordinator.core.group_records import (
+    GroupRecord,
+    GroupTombstone,
+    Heard,
+    OffsetCommitted,
+    OffsetTombstone,
+    ProducersForgotten,
+    TransactionEnded,
+)
+from oncelog_coordinator.core.group_state import CONSUMER_PROTOCOL, Group, GroupState
+
+CLEAN_UP_TIMER = "clean up"
+CLEANED_AT_ONCE_MAX = 500
+"""Records of one tick; what is left waits a second, so that expiry never holds up the living."""
+NEXT_CLEAN_UP_MS = Millis(1_000)
+
+
+# ------------------------------------------------------------------------------------------------ commit
+
+
+def commit(
+    group: Group | None, event: CommitOffsets, config: GroupConfig, now: Millis
+) -> Decision[GroupRecord]:
+    error_code = _commit_error(group, event, is_transactional=False)
+    if error_code is not ErrorCode.NONE:
+        reply = Reply(event.request_id, CommitAnswer(error_code))
+        return Decision((), (reply,), "commit_refused")
+    records, answer = _commit_records(event, config, now)
+    heard: tuple[GroupRecord, ...] = ()
+    member = group.members.get(event.member_id) if group is not None else None
+    if member is not None:
+        deadline = Millis(now + member.session_timeout_ms)
+        heard = (Heard(event.group_id, event.member_id, deadline),)
+    return Decision(records, (Reply(event.request_id, answer),), "offsets_committed", heard)
+
+
+def commit_in_transaction(
+    group: Group | None,
+    offsets: GroupOffsets,
+    event: CommitTxnOffsets,
+    config: GroupConfig,
+    now: Millis,
+) -> Decision[GroupRecord]:
+    """Pending until the marker. The transaction that was asked about must be the one that is open now."""
+    producer = offsets.producer(event.producer_id)
+    error_code = ErrorCode.NONE
+    if producer is not None and event.producer_epoch < producer.producer_epoch:
+        error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+    elif event.verified_at != (producer.last_marker if producer is not None else NEVER_ENDED):
+        # Its marker came while we asked. Accepted now, these offsets would be pending for ever (KIP-890).
+        error_code = ErrorCode.INVALID_TXN_STATE
+    else:
+        error_code = _commit_error(group, event, is_transactional=True)
+    if error_code is not ErrorCode.NONE:
+        reply = Reply(event.request_id, CommitAnswer(error_code))
+        return Decision((), (reply,), "transactional_commit_refused")
+    records, answer = _commit_records(event, config, now)
+    return Decision(records, (Reply(event.request_id, answer),), "offsets_pending")
+
+
+def _commit_error(
+    group: Group | None, event: CommitOffsets | CommitTxnOffsets, *, is_transactional: bool
+) -> ErrorCode:
+    generation, member_id, instance_id = event.generation, event.member_id, event.instance_id
+    if group is None:
+        return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
+    if generation < 0 and group.is_in(GroupState.EMPTY):
+        return ErrorCode.NONE
+    if generation >= 0 or member_id or instance_id is not None:
+        error_code = group.member_error(member_id, instance_id)
+        if error_code is not ErrorCode.NONE:
+            return error_code
+        if generation != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+    elif not is_transactional:
+        # Old producers name no member with their offsets; a consumer without one must not overwrite a living group's.
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if not is_transactional and group.is_in(GroupState.COMPLETING_REBALANCE):
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _commit_records(
+    event: CommitOffsets | CommitTxnOffsets, config: GroupConfig, now: Millis
+) -> tuple[tuple[GroupRecord, ...], CommitAnswer]:
+    producer_id, producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+    if isinstance(event, CommitTxnOffsets):
+        producer_id, producer_epoch = event.producer_id, event.producer_epoch
+    records: list[GroupRecord] = []
+    told: list[tuple[Partition, ErrorCode]] = []
+    for partition, offset, leader_epoch, metadata in event.offsets:
+        if len(metadata.encode()) > config.offset_metadata_bytes_max:
+            told.append((partition, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+            continue
+        told.append((partition, ErrorCode.NONE))
+        records.append(
+            OffsetCommitted(
+                event.group_id,
+                partition,
+                offset,
+                leader_epoch,
+                metadata,
+                now,
+                NO_TIMESTAMP,
+                producer_id,
+                producer_epoch,
+            )
+        )
+    return tuple(records), CommitAnswer(ErrorCode.NONE, tuple(told))
+
+
+def end_transaction(
+    offsets: GroupOffsets, event: EndTransaction, now: Millis
+) -> Decision[GroupRecord]:
+    error_code = offsets.marker_error(event)
+    reply = Reply(event.request_id, CodeAnswer(error_code))
+    if error_code is not ErrorCode.NONE:
+        return Decision((), (reply,), "marker_fenced")
+    record = TransactionEnded(
+        event.producer_id, event.producer_epoch, event.is_commit, event.coordinator_epoch, now
+    )
+    return Decision((record,), (reply,), "marker_written")
+
+
+# ------------------------------------------------------------------------------------------------ fetch
+
+
+def fetch(offsets: GroupOffsets, event: FetchOffsets) -> Decision[GroupRecord]:
+    """Of a group that nobody knows, too: it has committed nothing."""
+    committed = offsets.of(event.group_id)
+    asked = tuple(committed) if event.partitions is None else event.partitions
+    found = []
+    for partition in asked:
+        if event.require_stable and offsets.is_pending(event.group_id, partition):
+            found.append(FetchedOffset(partition, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT))
+            continue
+        entry = committed.get(partition)
+        found.append(
+            FetchedOffset(partition)
+            if entry is None
+            else FetchedOffset(partition, entry.offset, entry.leader_epoch, entry.metadata)
+        )
+    answer = FetchOffsetsAnswer(tuple(found))
+    return Decision((), (Reply(event.request_id, answer),), "offsets_fetched")
+
+
+# ------------------------------------------------------------------------------------------------ delete
+
+
+def delete_offsets(
+    group: Group | None, offsets: GroupOffsets, event: DeleteOffsets
+) -> Decision[GroupRecord]:
+    error_code = ErrorCode.NONE
+    if group is None:
+        error_code = ErrorCode.GROUP_ID_NOT_FOUND
+    elif not group.is_in(GroupState.EMPTY) and group.protocol_type != CONSUMER_PROTOCOL:
+        error_code = ErrorCode.NON_EMPTY_GROUP
+    if group is None or error_code is not ErrorCode.NONE:
+        reply = Reply(event.request_id, CommitAnswer(error_code))
+        return Decision((), (reply,), "delete_refused")
+    records: list[GroupRecord] = []
+    told: list[tuple[Partition, ErrorCode]] = []
+    committed = offsets.of(event.group_id)
+    for partition in dict.fromkeys(event.partitions):
+        if group.is_subscribed_to(partition.topic):
+            told.append((partition, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
+            continue
+        told.append((partition, ErrorCode.NONE))
+        if partition in committed or offsets.is_pending(event.group_id, partition):
+            records.append(OffsetTombstone(event.group_id, partition))
+    answer = CommitAnswer(ErrorCode.NONE, tuple(told))
+    return Decision(tuple(records), (Reply(event.request_id, answer),), "offsets_deleted")
+
+
+def delete_group(
+    group: Group | None, offsets: GroupOffsets, event: DeleteGroup
+) -> Decision[GroupRecord]:
+    """The group's own tombstone comes last: cut short, the group is still there to be deleted again."""
+    error_code = ErrorCode.NONE
+    if group is None:
+        error_code = ErrorCode.GROUP_ID_NOT_FOUND
+    elif not group.is_in(GroupState.EMPTY):
+        error_code = ErrorCode.NON_EMPTY_GROUP
+    reply = Reply(event.request_id, CodeAnswer(error_code))
+    if error_code is not ErrorCode.NONE:
+        return Decision((), (reply,), "delete_refused")
+    group_id = event.group_id
+    partitions = dict.fromkeys((*offsets.of(group_id), *offsets.pending_partitions(group_id)))
+    tombstones = tuple(OffsetTombstone(group_id, partition) for partition in partitions)
+    return Decision((*tombstones, GroupTombstone(group_id)), (reply,), "group_deleted")
+
+
+# ------------------------------------------------------------------------------------------------ clean up
+
+
+def clean_up(
+    groups: Mapping[str, Group],
+    offsets: GroupOffsets,
+    event: CleanUp,
+    config: GroupConfig,
+    now: Millis,
+) -> Decision[GroupRecord]:
+    """Offsets past their retention, then groups with neither members nor offsets."""
+    records: list[GroupRecord] = []
+    next_ms = config.clean_up_interval_ms
+    for group_id, group in groups.items():
+        if len(records) >= CLEANED_AT_ONCE_MAX:
+            next_ms = NEXT_CLEAN_UP_MS
+            break
+        expired = _expired(group, offsets, config, now)
+        records += (OffsetTombstone(group_id, partition) for partition in expired)
+        is_bare = len(expired) == len(offsets.of(group_id)) and not (
+            offsets.pending_partitions(group_id)
+        )
+        if is_bare and group.is_in(GroupState.EMPTY) and not group.pending:
+            records.append(GroupTombstone(group_id))
+    silent = tuple(offsets.forgettable(now, config.producer_expiration_ms))
+    timer: Effect = SetTimer(CLEAN_UP_TIMER, next_ms, event)
+    forgotten = (ProducersForgotten(silent),) if silent else ()
+    return Decision(tuple(records), (timer,), "cleaned_up" if records else "", forgotten)
+
+
+def _expired(
+    group: Group, offsets: GroupOffsets, config: GroupConfig, now: Millis
+) -> list[Partition]:
+    """An empty group's offsets age from the moment it became empty, others from their commit (KIP-211)."""
+    since_empty = group.protocol_type is not None and group.is_in(GroupState.EMPTY)
+    if group.protocol_type is not None and not since_empty:
+        is_known = group.is_in(GroupState.STABLE) and group.protocol_type == CONSUMER_PROTOCOL
+        if not is_known:
+            return []
+
+    def is_old(entry: CommittedOffset) -> bool:
+        if entry.expire_timestamp >= 0:
+            return now >= entry.expire_timestamp
+        since = entry.commit_timestamp
+        if since_empty and group.state_timestamp >= 0:
+            since = group.state_timestamp
+        return now - since >= config.offsets_retention_ms
+
+    return [
+        partition
+        for partition, entry in offsets.of(group.group_id).items()
+        if is_old(entry)
+        and not offsets.is_pending(group.group_id, partition)
+        and not group.is_subscribed_to(partition.topic)
+    ]

@@ -1,0 +1,318 @@
+"""What a group shard is asked and what it answers. Times are milliseconds; request ids belong to the driver."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import (
+    CoordinatorEpoch,
+    Millis,
+    Partition,
+    ProducerEpoch,
+    ProducerId,
+)
+from oncelog_coordinator.core.group_state import Group, Protocols
+
+NO_OFFSET = -1
+
+
+# ------------------------------------------------------------------------------------------------ membership
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
+    """`new_member_id` is the name of a member that has none yet."""
+
+    request_id: int
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    new_member_id: str
+    requires_known_member_id: bool = False
+    supports_skipping_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroup:
+    """Empty protocol names are not checked: old clients do not send them."""
+
+    request_id: int
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None = None
+    protocol_type: str = ""
+    protocol_name: str = ""
+    assignments: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    request_id: int
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None = None
+
+
+class Leaving(NamedTuple):
+    """An empty id with an instance id: an operator removes whoever is that instance now."""
+
+    member_id: str
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    request_id: int
+    group_id: str
+    members: tuple[Leaving, ...]
+
+
+class JoinedMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAnswer:
+    """`members` only for the leader, who assigns."""
+
+    error_code: ErrorCode
+    member_id: str = ""
+    generation: int = -1
+    protocol_type: str = ""
+    protocol_name: str = ""
+    leader: str = ""
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncAnswer:
+    error_code: ErrorCode
+    protocol_type: str = ""
+    protocol_name: str = ""
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeAnswer:
+    error_code: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveAnswer:
+    error_code: ErrorCode
+    members: tuple[tuple[Leaving, ErrorCode], ...] = ()
+
+
+# ------------------------------------------------------------------------------------------------ offsets
+
+
+class OffsetToCommit(NamedTuple):
+    partition: Partition
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets:
+    """Generation -1 without a member: a consumer that assigns its partitions itself, or an operator."""
+
+    request_id: int
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    offsets: tuple[OffsetToCommit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTxnOffsets:
+    """`verified_at` is what `GroupMachine.verification` said before the transaction coordinator was asked."""
+
+    request_id: int
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    offsets: tuple[OffsetToCommit, ...]
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    verified_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAnswer:
+    """`partitions` is empty when the whole request has `error_code`."""
+
+    error_code: ErrorCode
+    partitions: tuple[tuple[Partition, ErrorCode], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOffsets:
+    """`partitions` None: all that the group has."""
+
+    request_id: int
+    group_id: str
+    partitions: tuple[Partition, ...] | None
+    require_stable: bool
+
+
+class FetchedOffset(NamedTuple):
+    partition: Partition
+    offset: int = NO_OFFSET
+    leader_epoch: int = -1
+    metadata: str = ""
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOffsetsAnswer:
+    offsets: tuple[FetchedOffset, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsets:
+    request_id: int
+    group_id: str
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransaction:
+    """A marker for this shard's partition (ADR 0015)."""
+
+    request_id: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    is_commit: bool
+    coordinator_epoch: CoordinatorEpoch
+    transaction_version: int
+
+
+# ------------------------------------------------------------------------------------------------ views
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroup:
+    request_id: int
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeAnswer:
+    """None: there is no such group."""
+
+    group: Group | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """Filters in lower case; empty means any."""
+
+    request_id: int
+    states: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+
+class GroupRow(NamedTuple):
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListAnswer:
+    groups: tuple[GroupRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    request_id: int
+    group_id: str
+
+
+# ------------------------------------------------------------------------------------------------ timers
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCheck:
+    """Perhaps this member has fallen silent."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class InitialDelayOver:
+    """The first rebalance has waited `delay_ms` for more members and may wait `remaining_ms` longer."""
+
+    group_id: str
+    rebalance: int
+    delay_ms: int
+    remaining_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinTimeOver:
+    group_id: str
+    rebalance: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncTimeOver:
+    group_id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleanUp:
+    """Offsets that nobody needs any more, groups without members and offsets, producers long silent."""
+
+
+GroupEvent = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | CommitOffsets
+    | CommitTxnOffsets
+    | FetchOffsets
+    | DeleteOffsets
+    | EndTransaction
+    | DescribeGroup
+    | ListGroups
+    | DeleteGroup
+    | SessionCheck
+    | InitialDelayOver
+    | JoinTimeOver
+    | SyncTimeOver
+    | CleanUp
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """What the machine needs of the settings; Kafka's defaults where it has the same (facts 10)."""
+
+    initial_rebalance_delay_ms: int = 3_000
+    new_member_join_timeout_ms: int = 300_000
+    group_members_max: int = 1_000
+    pending_members_max: int = 1_000
+    offset_metadata_bytes_max: int = 4_096
+    offsets_retention_ms: Millis = Millis(7 * 86_400_000)
+    clean_up_interval_ms: Millis = Millis(600_000)
+    producer_expiration_ms: Millis = Millis(86_400_000)
+    record_bytes_max: int = 900_000

@@ -1,0 +1,218 @@
+"""The group machine: every consumer group of one `__consumer_offsets` partition, and their offsets.
+
+`decide` gives each event to the module that holds its table, `apply` keeps the newest value of each group and offset,
+`resume` watches the members that the log knows. What only this life of the machine knows (who waits for an answer, who
+was heard of) is applied like a record but never journaled: see `Decision.volatile` and ADR 0019.
+
+Start with `group_state`, then `group_rebalance`.
+"""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import Millis, Offset, ProducerEpoch, ProducerId
+from oncelog.machine import Decision, Effect, Reply, SetTimer
+from oncelog_coordinator.core import (
+    group_commits,
+    group_join,
+    group_membership,
+    group_rebalance,
+)
+from oncelog_coordinator.core.group_events import (
+    CleanUp,
+    CommitOffsets,
+    CommitTxnOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeAnswer,
+    DescribeGroup,
+    EndTransaction,
+    FetchOffsets,
+    GroupConfig,
+    GroupEvent,
+    GroupRow,
+    Heartbeat,
+    InitialDelayOver,
+    JoinGroup,
+    JoinTimeOver,
+    LeaveGroup,
+    ListAnswer,
+    ListGroups,
+    SessionCheck,
+    SyncGroup,
+    SyncTimeOver,
+)
+from oncelog_coordinator.core.group_offsets import NEVER_ENDED, GroupOffsets
+from oncelog_coordinator.core.group_records import (
+    GroupChanged,
+    GroupRecord,
+    GroupTombstone,
+    Heard,
+    OffsetCommitted,
+    OffsetTombstone,
+    ProducersForgotten,
+    TransactionEnded,
+)
+from oncelog_coordinator.core.group_state import CLASSIC, Group
+
+
+class GroupMachine:
+    """Decides for every group of one shard. See `oncelog.machine.Machine` for the contract."""
+
+    def __init__(self, config: GroupConfig | None = None) -> None:
+        self._config = config or GroupConfig()
+        self._groups: dict[str, Group] = {}
+        self._offsets = GroupOffsets()
+        self._deadlines: dict[tuple[str, str], Millis] = {}
+
+    # ------------------------------------------------------------------------------------------- the contract
+
+    def decide(self, event: GroupEvent, now: Millis) -> Decision[GroupRecord]:
+        config = self._config
+        match event:
+            case Heartbeat():
+                return group_membership.heartbeat(self._groups.get(event.group_id), event, now)
+            case CommitOffsets():
+                return group_commits.commit(self._groups.get(event.group_id), event, config, now)
+            case CommitTxnOffsets():
+                group = self._groups.get(event.group_id)
+                return group_commits.commit_in_transaction(group, self._offsets, event, config, now)
+            case EndTransaction():
+                return group_commits.end_transaction(self._offsets, event, now)
+            case FetchOffsets():
+                return group_commits.fetch(self._offsets, event)
+            case JoinGroup():
+                return group_join.decide(self._groups.get(event.group_id), event, config, now)
+            case SyncGroup():
+                return group_membership.sync(self._groups.get(event.group_id), event, config, now)
+            case LeaveGroup():
+                return group_membership.leave(self._groups.get(event.group_id), event, config, now)
+            case DeleteOffsets():
+                group = self._groups.get(event.group_id)
+                return group_commits.delete_offsets(group, self._offsets, event)
+            case DeleteGroup():
+                group = self._groups.get(event.group_id)
+                return group_commits.delete_group(group, self._offsets, event)
+            case DescribeGroup():
+                answer = DescribeAnswer(self._groups.get(event.group_id))
+                return Decision((), (Reply(event.request_id, answer),), "described")
+            case ListGroups():
+                return Decision((), (Reply(event.request_id, self._list(event)),), "listed")
+            case CleanUp():
+                return group_commits.clean_up(self._groups, self._offsets, event, config, now)
+            case SessionCheck() | InitialDelayOver() | JoinTimeOver() | SyncTimeOver():
+                return self._time(event, now)
+            case _:
+                assert_never(event)
+
+    def _time(
+        self, event: SessionCheck | InitialDelayOver | JoinTimeOver | SyncTimeOver, now: Millis
+    ) -> Decision[GroupRecord]:
+        group = self._groups.get(event.group_id)
+        if group is None:
+            return Decision((), (), "timer_of_nobody")
+        match event:
+            case SessionCheck():
+                deadline = self._deadlines.get((event.group_id, event.member_id))
+                return group_rebalance.session_check(group, event, deadline, self._config, now)
+            case InitialDelayOver():
+                return group_rebalance.initial_delay_over(group, event, self._config, now)
+            case JoinTimeOver():
+                return group_rebalance.join_time_over(group, event, self._config, now)
+            case SyncTimeOver():
+                return group_rebalance.sync_time_over(group, event, self._config, now)
+            case _:
+                assert_never(event)
+
+    def apply(self, offset: Offset, record: GroupRecord) -> None:
+        match record:
+            case Heard():
+                self._deadlines[record.group_id, record.member_id] = record.deadline
+            case OffsetCommitted():
+                if record.group_id not in self._groups:
+                    # Nobody joined it: a consumer that assigns its partitions itself keeps its place here.
+                    self._groups[record.group_id] = Group(record.group_id)
+                self._offsets.committed(offset, record)
+            case OffsetTombstone():
+                self._offsets.removed(record)
+            case TransactionEnded():
+                self._offsets.ended(offset, record)
+            case GroupChanged():
+                self._changed(record.group)
+            case GroupTombstone():
+                gone = self._groups.pop(record.group_id, None)
+                if gone is not None:
+                    self._forget_silent(gone, Group(record.group_id))
+            case ProducersForgotten():
+                self._offsets.forget(record.producer_ids)
+            case _:
+                assert_never(record)
+
+    def resume(self, now: Millis) -> Sequence[Effect]:
+        """Members have a whole session to find us; until they do, their places are kept."""
+        effects: list[Effect] = [
+            SetTimer(
+                group_commits.CLEAN_UP_TIMER,
+                self._config.clean_up_interval_ms,
+                CleanUp(),
+                self._config.clean_up_interval_ms,
+            )
+        ]
+        for group in self._groups.values():
+            for member in group.members.values():
+                timer = group_rebalance.session_timer(group.group_id, member.member_id)
+                check = SessionCheck(group.group_id, member.member_id)
+                effects.append(SetTimer(timer, Millis(member.session_timeout_ms), check))
+        return effects
+
+    # ------------------------------------------------------------------------------------------- questions
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._groups and self._offsets.is_empty
+
+    def group(self, group_id: str) -> Group | None:
+        return self._groups.get(group_id)
+
+    @property
+    def offsets(self) -> GroupOffsets:
+        return self._offsets
+
+    def verification(
+        self, producer_id: ProducerId, producer_epoch: ProducerEpoch
+    ) -> tuple[ErrorCode, bool, int]:
+        """Before the transaction coordinator is asked: a fenced producer's refusal, whether its transaction is known
+        to be open here already, and what `CommitTxnOffsets.verified_at` must say."""
+        producer = self._offsets.producer(producer_id)
+        if producer is None:
+            return ErrorCode.NONE, False, NEVER_ENDED
+        if producer_epoch < producer.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH, False, NEVER_ENDED
+        is_known = producer.is_open and producer.producer_epoch == producer_epoch
+        return ErrorCode.NONE, is_known, producer.last_marker
+
+    # ------------------------------------------------------------------------------------------- inside
+
+    def _changed(self, group: Group) -> None:
+        before = self._groups.get(group.group_id)
+        self._groups[group.group_id] = group
+        if before is not None:
+            self._forget_silent(before, group)
+
+    def _forget_silent(self, before: Group, after: Group) -> None:
+        if before.members is not after.members or before.pending is not after.pending:
+            for member_id in (*before.members, *before.pending):
+                if member_id not in after.members and member_id not in after.pending:
+                    self._deadlines.pop((before.group_id, member_id), None)
+
+    def _list(self, event: ListGroups) -> ListAnswer:
+        if event.types and CLASSIC not in event.types:
+            return ListAnswer(())
+        return ListAnswer(
+            tuple(
+                GroupRow(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
+                for group in self._groups.values()
+                if not event.states or group.state.value.lower() in event.states
+            )
+        )

@@ -1,0 +1,185 @@
+"""Where groups have got to: committed offsets, those that wait for a transaction's marker, and the producers behind
+them (facts 5.2, 9; KIP-447).
+
+An offset committed in a transaction is pending until the marker comes: a commit makes it the group's offset unless a
+later record of the log already said something newer; an abort drops it. A reader that wants stable offsets is told to
+wait while one is pending. Producer epochs and coordinator epochs are compared here as a partition's leader compares
+them, because the leader must not refuse what the machine has already applied.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import (
+    NO_COORDINATOR_EPOCH,
+    NO_TIMESTAMP,
+    PRODUCER_EPOCH_MAX,
+    Millis,
+    Offset,
+    Partition,
+    ProducerId,
+)
+from oncelog_coordinator.core.group_events import EndTransaction
+from oncelog_coordinator.core.group_records import (
+    OffsetCommitted,
+    OffsetTombstone,
+    TransactionEnded,
+)
+
+NEVER_ENDED = -1
+
+
+class CommittedOffset(NamedTuple):
+    """`record_offset` is where in the shard's log it was said."""
+
+    record_offset: Offset
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: Millis
+    expire_timestamp: Millis = NO_TIMESTAMP
+
+
+@dataclass(slots=True)
+class GroupProducer:
+    """What a partition's leader remembers of a producer that committed offsets here."""
+
+    producer_epoch: int
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    is_open: bool = False
+    last_marker: int = NEVER_ENDED
+    last_timestamp: int = -1
+
+
+ValueT = TypeVar("ValueT")
+_Offsets = dict[Partition, CommittedOffset]
+
+
+class GroupOffsets:
+    """Of all groups of one shard."""
+
+    def __init__(self) -> None:
+        self._committed: dict[str, _Offsets] = {}
+        self._pending: dict[ProducerId, dict[str, _Offsets]] = {}
+        self._open: dict[str, dict[Partition, dict[ProducerId, None]]] = {}
+        self._producers: dict[ProducerId, GroupProducer] = {}
+
+    # ------------------------------------------------------------------------------------------- questions
+
+    def of(self, group_id: str) -> _Offsets:
+        return self._committed.get(group_id, {})
+
+    def is_pending(self, group_id: str, partition: Partition) -> bool:
+        return partition in self._open.get(group_id, ())
+
+    def pending_partitions(self, group_id: str) -> tuple[Partition, ...]:
+        return tuple(self._open.get(group_id, ()))
+
+    def has_any(self, group_id: str) -> bool:
+        return group_id in self._committed or group_id in self._open
+
+    def producer(self, producer_id: ProducerId) -> GroupProducer | None:
+        return self._producers.get(producer_id)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._committed and not self._open and not self._producers
+
+    def forgettable(self, now: Millis, expiration_ms: Millis) -> Iterator[ProducerId]:
+        """Producers with nothing open that were silent this long."""
+        for producer_id, producer in self._producers.items():
+            if not producer.is_open and now - producer.last_timestamp >= expiration_ms:
+                yield producer_id
+
+    def marker_error(self, event: EndTransaction) -> ErrorCode:
+        """As at a partition's leader (facts 9, "Markers"): under TV2 the epoch rises with each end, so a marker at the
+        known epoch is late and must not end the transaction that has begun since."""
+        producer = self._producers.get(event.producer_id)
+        if producer is None:
+            return ErrorCode.NONE
+        known = producer.producer_epoch
+        if event.transaction_version >= 2:
+            is_harmless_repeat = event.producer_epoch == known and (
+                not producer.is_open or known == PRODUCER_EPOCH_MAX
+            )
+            if event.producer_epoch <= known and not is_harmless_repeat:
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+        elif event.producer_epoch < known:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if event.coordinator_epoch < producer.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        return ErrorCode.NONE
+
+    # ------------------------------------------------------------------------------------------- changes
+
+    def committed(self, at: Offset, record: OffsetCommitted) -> None:
+        entry = CommittedOffset(
+            at,
+            record.offset,
+            record.leader_epoch,
+            record.metadata,
+            record.commit_timestamp,
+            record.expire_timestamp,
+        )
+        if record.producer_id < 0:
+            self._committed.setdefault(record.group_id, {})[record.partition] = entry
+            return
+        producer = self._producers.get(record.producer_id)
+        if producer is None:
+            producer = self._producers[record.producer_id] = GroupProducer(record.producer_epoch)
+        producer.producer_epoch = record.producer_epoch
+        producer.is_open = True
+        producer.last_timestamp = record.commit_timestamp
+        groups = self._pending.setdefault(record.producer_id, {})
+        groups.setdefault(record.group_id, {})[record.partition] = entry
+        partitions = self._open.setdefault(record.group_id, {})
+        partitions.setdefault(record.partition, {})[record.producer_id] = None
+
+    def removed(self, record: OffsetTombstone) -> None:
+        """Committed or pending: nothing of it is left."""
+        group_id, partition = record.group_id, record.partition
+        _drop(self._committed, group_id, partition)
+        for producer_id in self._open.get(group_id, {}).get(partition, {}):
+            groups = self._pending[producer_id]
+            _drop(groups, group_id, partition)
+            if not groups:
+                del self._pending[producer_id]
+        _drop(self._open, group_id, partition)
+
+    def ended(self, at: Offset, record: TransactionEnded) -> tuple[str, ...]:
+        """A marker. Returns the groups whose offsets it decided."""
+        producer = self._producers.get(record.producer_id)
+        if producer is None:
+            producer = self._producers[record.producer_id] = GroupProducer(record.producer_epoch)
+        producer.producer_epoch = record.producer_epoch
+        producer.coordinator_epoch = record.coordinator_epoch
+        producer.is_open = False
+        producer.last_marker = at
+        producer.last_timestamp = record.timestamp
+        groups = self._pending.pop(record.producer_id, {})
+        for group_id, offsets in groups.items():
+            for partition, entry in offsets.items():
+                self._close(group_id, partition, record.producer_id)
+                if record.is_commit:
+                    known = self._committed.setdefault(group_id, {}).get(partition)
+                    if known is None or known.record_offset < entry.record_offset:
+                        self._committed[group_id][partition] = entry
+        return tuple(groups)
+
+    def _close(self, group_id: str, partition: Partition, producer_id: ProducerId) -> None:
+        producers = self._open[group_id][partition]
+        del producers[producer_id]
+        if not producers:
+            _drop(self._open, group_id, partition)
+
+    def forget(self, producer_ids: tuple[ProducerId, ...]) -> None:
+        for producer_id in producer_ids:
+            del self._producers[producer_id]
+
+
+def _drop(groups: dict[str, dict[Partition, ValueT]], group_id: str, partition: Partition) -> None:
+    offsets = groups.get(group_id)
+    if offsets is not None and offsets.pop(partition, None) is not None and not offsets:
+        del groups[group_id]

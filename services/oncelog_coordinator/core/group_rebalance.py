@@ -1,0 +1,319 @@
+"""A rebalance, from the reason for it to the generation it ends in; shared by everything that changes a membership.
+
+`Change` gathers what one event does to one group while it is decided: the next group, what is said to whom, and who was
+heard of. It is a value under construction, not state: `decision()` hands it over, and nothing changes before `apply`.
+
+A rebalance waits for every member to join again, at most for the longest rebalance timeout among them; those who did
+not are dropped, unless they are static: an instance keeps its place until its session ends. A first rebalance waits a
+moment more, since more members are likely on their way (Kafka's group.initial.rebalance.delay.ms).
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import Millis
+from oncelog.machine import CancelTimer, Decision, Effect, Reply, SetTimer
+from oncelog_coordinator.core.group_events import (
+    GroupConfig,
+    InitialDelayOver,
+    JoinAnswer,
+    JoinedMember,
+    JoinTimeOver,
+    SessionCheck,
+    SyncAnswer,
+    SyncTimeOver,
+)
+from oncelog_coordinator.core.group_records import GroupChanged, GroupRecord, Heard
+from oncelog_coordinator.core.group_state import Group, GroupState, Member
+
+
+def join_timer(group_id: str) -> str:
+    return f"join {group_id}"
+
+
+def sync_timer(group_id: str) -> str:
+    return f"sync {group_id}"
+
+
+def session_timer(group_id: str, member_id: str) -> str:
+    return f"session {group_id} {member_id}"
+
+
+class Change:
+    """What one event does to `group`."""
+
+    def __init__(self, group: Group, config: GroupConfig, now: Millis) -> None:
+        self.before = group
+        self.group = group
+        self.config = config
+        self.now = now
+        self._effects: list[Effect] = []
+        self._heard: list[Heard] = []
+        self._is_stored = False
+
+    # ------------------------------------------------------------------------------------------- saying
+
+    def reply(self, request_id: int | None, answer: Any) -> None:
+        if request_id is not None:
+            self._effects.append(Reply(request_id, answer))
+
+    def store(self) -> None:
+        """The group as it is now goes to the log; answers wait for that."""
+        self._is_stored = True
+
+    def watch(self, member_id: str, timeout_ms: int) -> None:
+        """From now on this member must be heard of within `timeout_ms`."""
+        group_id = self.group.group_id
+        self.hear(member_id, timeout_ms)
+        timer = session_timer(group_id, member_id)
+        self._effects.append(SetTimer(timer, Millis(timeout_ms), SessionCheck(group_id, member_id)))
+
+    def hear(self, member_id: str, timeout_ms: int) -> None:
+        """Cheaper than `watch`: the timer under way finds the later deadline when it ends."""
+        deadline = Millis(self.now + timeout_ms)
+        self._heard.append(Heard(self.group.group_id, member_id, deadline))
+
+    def effect(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def decision(self, label: str) -> Decision[GroupRecord]:
+        changed: tuple[GroupRecord, ...] = ()
+        if self.group is not self.before or self._is_stored:
+            changed = (GroupChanged(self.group),)
+        if self._is_stored:
+            return Decision(changed, tuple(self._effects), label, tuple(self._heard))
+        return Decision((), tuple(self._effects), label, (*changed, *self._heard))
+
+    # ------------------------------------------------------------------------------------------- members
+
+    def put(self, member: Member) -> None:
+        self.group = self.group.with_member(member)
+
+    def remove(self, member_id: str) -> None:
+        """Whoever waits in its name is told that it is unknown, and joins anew if it is still there."""
+        member = self.group.members.get(member_id)
+        if member is not None:
+            self.reply(member.joining, JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
+            self.reply(member.syncing, SyncAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
+        self.group = self.group.without(member_id)
+        self.effect(CancelTimer(session_timer(self.group.group_id, member_id)))
+
+    # ------------------------------------------------------------------------------------------- rebalance
+
+    def rebalance_or_complete(self) -> None:
+        """The membership changed: begin a rebalance, or see whether the one under way has everybody now."""
+        if self.group.is_in(GroupState.PREPARING_REBALANCE):
+            self.complete_if_all_joined()
+        else:
+            self.prepare()
+
+    def complete_if_all_joined(self) -> None:
+        group = self.group
+        if (
+            group.is_in(GroupState.PREPARING_REBALANCE)
+            and not group.is_initial
+            and group.have_all_joined
+        ):
+            self.complete()
+
+    def prepare(self) -> None:
+        group = self.group
+        if group.is_in(GroupState.COMPLETING_REBALANCE):
+            self.end_sync(SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
+            group = self.group
+        self.effect(CancelTimer(sync_timer(group.group_id)))
+        is_initial = group.is_in(GroupState.EMPTY)
+        self.group = group = replace(
+            group,
+            state=GroupState.PREPARING_REBALANCE,
+            state_timestamp=self.now,
+            rebalance=group.rebalance + 1,
+            is_initial=is_initial,
+            has_new_member=False,
+            unsynced=(),
+        )
+        if is_initial:
+            delay_ms = self.config.initial_rebalance_delay_ms
+            self.wait_for_more(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+        elif group.have_all_joined:
+            self.complete()
+        else:
+            self._wait_for_joins()
+
+    def wait_for_more(self, delay_ms: int, remaining_ms: int) -> None:
+        group = self.group
+        over = InitialDelayOver(group.group_id, group.rebalance, delay_ms, remaining_ms)
+        self.effect(SetTimer(join_timer(group.group_id), Millis(delay_ms), over))
+
+    def _wait_for_joins(self) -> None:
+        group = self.group
+        over = JoinTimeOver(group.group_id, group.rebalance)
+        timeout_ms = Millis(group.rebalance_timeout_ms)
+        self.effect(SetTimer(join_timer(group.group_id), timeout_ms, over))
+
+    def end_sync(self, answer: SyncAnswer) -> None:
+        """The generation ends without an assignment; whoever waits for one is told why."""
+        members = {}
+        for member_id, member in self.group.members.items():
+            if member.syncing is not None:
+                self.reply(member.syncing, answer)
+                self.watch(member_id, member.session_timeout_ms)
+            members[member_id] = replace(member, assignment=b"", syncing=None)
+        self.group = replace(self.group, members=members)
+
+    def complete(self) -> None:
+        """Everybody has joined or the time for it is up."""
+        group_id = self.group.group_id
+        self.effect(CancelTimer(join_timer(group_id)))
+        for member in tuple(self.group.members.values()):
+            if member.joining is None and member.instance_id is None:
+                self.remove(member.member_id)
+        members = self.group.members
+        if members and not self._elect_leader():
+            # Only static members are left, and none of them is there: wait until their sessions end.
+            self._wait_for_joins()
+            return
+        generation = self.group.generation + 1
+        if not members:
+            self.group = replace(
+                self.group,
+                state=GroupState.EMPTY,
+                state_timestamp=self.now,
+                generation=generation,
+                protocol=None,
+                leader=None,
+                is_initial=False,
+                unsynced=(),
+            )
+            self.store()
+            return
+        self.group = replace(
+            self.group,
+            state=GroupState.COMPLETING_REBALANCE,
+            state_timestamp=self.now,
+            generation=generation,
+            protocol=self.group.selected_protocol(),
+            is_initial=False,
+            unsynced=tuple(members),
+        )
+        self._answer_joins()
+        timeout_ms = Millis(self.group.rebalance_timeout_ms)
+        over = SyncTimeOver(group_id, generation)
+        self.effect(SetTimer(sync_timer(group_id), timeout_ms, over))
+
+    def _elect_leader(self) -> bool:
+        """The leader must be there to assign. False: nobody is."""
+        group = self.group
+        current = group.members.get(group.leader or "")
+        if current is None or current.joining is None:
+            found = (m.member_id for m in group.members.values() if m.joining is not None)
+            leader = next(found, None)
+            if leader is None:
+                return False
+            self.group = replace(group, leader=leader)
+        return True
+
+    def _answer_joins(self) -> None:
+        joined = {}
+        for member_id, member in self.group.members.items():
+            self.reply(member.joining, join_answer(self.group, member_id))
+            self.watch(member_id, member.session_timeout_ms)
+            joined[member_id] = replace(member, joining=None, is_new=False)
+        self.group = replace(self.group, members=joined)
+
+
+def join_answer(group: Group, member_id: str, *, skip_assignment: bool = False) -> JoinAnswer:
+    """What a member of the current generation is told; the leader, with everybody in it."""
+    is_leader = group.leader == member_id
+    return JoinAnswer(
+        ErrorCode.NONE,
+        member_id,
+        group.generation,
+        group.protocol_type or "",
+        group.protocol or "",
+        group.leader or "",
+        skip_assignment and is_leader,
+        _everybody(group.members.values(), group.protocol) if is_leader else (),
+    )
+
+
+def _everybody(members: Iterable[Member], protocol: str | None) -> tuple[JoinedMember, ...]:
+    return tuple(
+        JoinedMember(member.member_id, member.instance_id, member.metadata(protocol))
+        for member in members
+    )
+
+
+# ------------------------------------------------------------------------------------------------ time
+
+
+def session_check(
+    group: Group, event: SessionCheck, deadline: Millis | None, config: GroupConfig, now: Millis
+) -> Decision[GroupRecord]:
+    """A session's timer ended; `deadline` is the latest that the member was granted."""
+    member_id = event.member_id
+    if deadline is not None and now < deadline:
+        timer = session_timer(group.group_id, member_id)
+        left_ms = Millis(deadline - now)
+        return Decision((), (SetTimer(timer, left_ms, event),), "session_goes_on")
+    change = Change(group, config, now)
+    member = group.members.get(member_id)
+    if member is None:
+        if member_id not in group.pending:
+            return Decision((), (), "session_of_nobody")
+        change.remove(member_id)
+        change.complete_if_all_joined()
+        return change.decision("pending_member_expired")
+    if not member.is_new and (member.joining is not None or member.syncing is not None):
+        # It waits for us. Its session begins again with our answer.
+        return Decision((), (), "session_of_a_waiting_member")
+    change.remove(member_id)
+    if group.is_in(GroupState.PREPARING_REBALANCE):
+        if change.group.have_all_joined:
+            change.complete()
+    else:
+        change.prepare()
+    return change.decision("member_expired")
+
+
+def initial_delay_over(
+    group: Group, event: InitialDelayOver, config: GroupConfig, now: Millis
+) -> Decision[GroupRecord]:
+    if group.rebalance != event.rebalance or not group.is_initial:
+        return Decision((), (), "timer_too_late")
+    change = Change(group, config, now)
+    if group.has_new_member and event.remaining_ms:
+        change.group = replace(group, has_new_member=False)
+        delay_ms = min(config.initial_rebalance_delay_ms, event.remaining_ms)
+        change.wait_for_more(delay_ms, max(event.remaining_ms - event.delay_ms, 0))
+        return change.decision("waits_for_more_members")
+    change.complete()
+    return change.decision("joined")
+
+
+def join_time_over(
+    group: Group, event: JoinTimeOver, config: GroupConfig, now: Millis
+) -> Decision[GroupRecord]:
+    if group.rebalance != event.rebalance or not group.is_in(GroupState.PREPARING_REBALANCE):
+        return Decision((), (), "timer_too_late")
+    change = Change(group, config, now)
+    change.complete()
+    return change.decision("join_time_over")
+
+
+def sync_time_over(
+    group: Group, event: SyncTimeOver, config: GroupConfig, now: Millis
+) -> Decision[GroupRecord]:
+    """Members that joined and never asked for their assignment are dropped."""
+    is_current = group.generation == event.generation and group.is_in(
+        GroupState.COMPLETING_REBALANCE, GroupState.STABLE
+    )
+    if not is_current or not group.unsynced:
+        return Decision((), (), "timer_too_late")
+    change = Change(group, config, now)
+    for member_id in group.unsynced:
+        change.remove(member_id)
+    change.prepare()
+    return change.decision("sync_time_over")

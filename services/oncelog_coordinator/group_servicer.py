@@ -1,0 +1,464 @@
+"""The GroupCoordinator service: protobuf to events and answers to protobuf, nothing else.
+
+Every method answers with Kafka error codes and raises nothing. What is wrong with the request itself comes first, then
+whether the shard is here, then the machine. A JoinGroup or SyncGroup is answered when the group has come that far,
+which may take as long as a rebalance; a caller that goes away is not missed.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from oncelog.api.v1 import groups_pb2 as pb
+from oncelog.api.v1 import storage_pb2, types_pb2
+from oncelog.errors import ErrorCode
+from oncelog.ids import (
+    CONSUMER_OFFSETS_TOPIC,
+    CoordinatorEpoch,
+    Partition,
+    ProducerEpoch,
+    ProducerId,
+)
+from oncelog.runtime import DriverStopped
+from oncelog_coordinator.core.group_events import (
+    CodeAnswer,
+    CommitAnswer,
+    CommitOffsets,
+    CommitTxnOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeAnswer,
+    DescribeGroup,
+    EndTransaction,
+    FetchOffsets,
+    FetchOffsetsAnswer,
+    GroupEvent,
+    Heartbeat,
+    JoinAnswer,
+    JoinGroup,
+    LeaveAnswer,
+    LeaveGroup,
+    Leaving,
+    ListAnswer,
+    ListGroups,
+    OffsetToCommit,
+    SyncAnswer,
+    SyncGroup,
+)
+from oncelog_coordinator.core.group_state import Group, GroupState
+from oncelog_coordinator.group_shards import GroupShards
+from oncelog_coordinator.group_transactions import TransactionCheck
+from oncelog_coordinator.reigns import ShardUnavailable
+from oncelog_coordinator.settings import CoordinatorSettings
+
+GROUPS_PER_CALL_MAX: Final = 1_000
+DEAD: Final = "Dead"
+
+_NOT_HERE: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class GroupCoordinatorServicer:
+    """Methods are named and shaped by `groups.proto`."""
+
+    def __init__(
+        self, shards: GroupShards, check: TransactionCheck, settings: CoordinatorSettings
+    ) -> None:
+        self._shards = shards
+        self._check = check
+        self._settings = settings
+
+    async def _ask(
+        self,
+        group_id: str,
+        event: Callable[[int], GroupEvent],
+        refused: Callable[[ErrorCode], Any],
+    ) -> Any:
+        """The machine's answer, or what `refused` makes of the code that stands in its place."""
+        if not group_id:
+            return refused(ErrorCode.INVALID_GROUP_ID)
+        try:
+            return await self._shards.ask(group_id, event)
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return refused(unavailable.error_code)
+
+    # ------------------------------------------------------------------------------------------------ membership
+
+    async def JoinGroup(self, request: Any, context: Any) -> Any:
+        settings = self._settings
+        shortest, longest = (
+            settings.group_session_timeout_min_ms,
+            settings.group_session_timeout_max_ms,
+        )
+        if request.group_id and not shortest <= request.session_timeout_ms <= longest:
+            return _joined(JoinAnswer(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
+        instance_id = _instance_id(request)
+        rebalance_timeout_ms = request.rebalance_timeout_ms
+        answer = await self._ask(
+            request.group_id,
+            lambda request_id: JoinGroup(
+                request_id,
+                request.group_id,
+                request.member_id,
+                instance_id,
+                request.client_id,
+                request.client_host,
+                request.session_timeout_ms,
+                rebalance_timeout_ms if rebalance_timeout_ms > 0 else request.session_timeout_ms,
+                request.protocol_type,
+                tuple((each.name, each.metadata) for each in request.protocols),
+                f"{request.client_id if instance_id is None else instance_id}-{uuid.uuid4()}",
+                request.requires_known_member_id,
+                request.supports_skipping_assignment,
+            ),
+            lambda error_code: JoinAnswer(error_code, request.member_id),
+        )
+        return _joined(answer)
+
+    async def SyncGroup(self, request: Any, context: Any) -> Any:
+        answer: SyncAnswer = await self._ask(
+            request.group_id,
+            lambda request_id: SyncGroup(
+                request_id,
+                request.group_id,
+                request.generation_id,
+                request.member_id,
+                _instance_id(request),
+                request.protocol_type,
+                request.protocol_name,
+                tuple((each.member_id, each.assignment) for each in request.assignments),
+            ),
+            SyncAnswer,
+        )
+        # A shard that moves or loads: the member finds it again when it joins again.
+        error_code = answer.error_code
+        if error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            error_code = ErrorCode.REBALANCE_IN_PROGRESS
+        return pb.SyncGroupResponse(
+            error_code=error_code,
+            protocol_type=answer.protocol_type,
+            protocol_name=answer.protocol_name,
+            assignment=answer.assignment,
+        )
+
+    async def GroupHeartbeat(self, request: Any, context: Any) -> Any:
+        answer: CodeAnswer = await self._ask(
+            request.group_id,
+            lambda request_id: Heartbeat(
+                request_id,
+                request.group_id,
+                request.generation_id,
+                request.member_id,
+                _instance_id(request),
+            ),
+            CodeAnswer,
+        )
+        error_code = answer.error_code
+        if error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # Nobody's session ends while its shard loads, and clients have no patience with this code here.
+            error_code = ErrorCode.NONE
+        return pb.GroupHeartbeatResponse(error_code=error_code)
+
+    async def LeaveGroup(self, request: Any, context: Any) -> Any:
+        leaving = tuple(Leaving(each.member_id, _instance_id(each)) for each in request.members)
+        answer: LeaveAnswer = await self._ask(
+            request.group_id,
+            lambda request_id: LeaveGroup(request_id, request.group_id, leaving),
+            LeaveAnswer,
+        )
+        return pb.LeaveGroupResponse(
+            error_code=answer.error_code,
+            members=[
+                pb.LeaveGroupResponse.Member(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    error_code=error_code,
+                )
+                for member, error_code in answer.members
+            ],
+        )
+
+    # ------------------------------------------------------------------------------------------------ offsets
+
+    async def OffsetCommit(self, request: Any, context: Any) -> Any:
+        offsets = _offsets(request)
+        answer: CommitAnswer = await self._ask(
+            request.group_id,
+            lambda request_id: CommitOffsets(
+                request_id,
+                request.group_id,
+                request.generation_id,
+                request.member_id,
+                _instance_id(request),
+                offsets,
+            ),
+            CommitAnswer,
+        )
+        return pb.OffsetCommitResponse(partitions=_commit_codes(answer, offsets))
+
+    async def TxnOffsetCommit(self, request: Any, context: Any) -> Any:
+        offsets = _offsets(request)
+        answer = await self._commit_in_transaction(request, offsets)
+        return pb.OffsetCommitResponse(partitions=_commit_codes(answer, offsets))
+
+    async def _commit_in_transaction(
+        self, request: Any, offsets: tuple[OffsetToCommit, ...]
+    ) -> CommitAnswer:
+        if not request.transactional_id:
+            return CommitAnswer(ErrorCode.INVALID_REQUEST)
+        if not request.group_id:
+            return CommitAnswer(ErrorCode.INVALID_GROUP_ID)
+        producer_id = ProducerId(request.producer_id)
+        producer_epoch = ProducerEpoch(request.producer_epoch)
+        try:
+            partition, machine = self._shards.machine(request.group_id)
+            error_code, is_known, verified_at = machine.verification(producer_id, producer_epoch)
+            if error_code is ErrorCode.NONE and not is_known:
+                error_code = await self._check.ask(
+                    request.transactional_id,
+                    producer_id,
+                    producer_epoch,
+                    request.client_transaction_version,
+                    partition,
+                )
+            if error_code is not ErrorCode.NONE:
+                return CommitAnswer(error_code)
+            answer: CommitAnswer = await self._shards.ask(
+                request.group_id,
+                lambda request_id: CommitTxnOffsets(
+                    request_id,
+                    request.group_id,
+                    request.generation_id,
+                    request.member_id,
+                    _instance_id(request),
+                    offsets,
+                    producer_id,
+                    producer_epoch,
+                    verified_at,
+                ),
+            )
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return CommitAnswer(unavailable.error_code)
+        return answer
+
+    async def OffsetFetch(self, request: Any, context: Any) -> Any:
+        fetched = await asyncio.gather(
+            *(self._fetch(group, require_stable=request.require_stable) for group in request.groups)
+        )
+        return pb.OffsetFetchResponse(groups=fetched)
+
+    async def _fetch(self, group: Any, *, require_stable: bool) -> Any:
+        partitions = None if group.all_topics else tuple(_partitions(group.topics))
+        answer: FetchOffsetsAnswer | CodeAnswer = await self._ask(
+            group.group_id,
+            lambda request_id: FetchOffsets(request_id, group.group_id, partitions, require_stable),
+            CodeAnswer,
+        )
+        if isinstance(answer, CodeAnswer):
+            return pb.OffsetFetchResponse.Group(
+                group_id=group.group_id, error_code=answer.error_code
+            )
+        return pb.OffsetFetchResponse.Group(
+            group_id=group.group_id,
+            offsets=[
+                pb.OffsetFetchResponse.Offset(
+                    topic=found.partition.topic,
+                    partition=found.partition.partition,
+                    offset=found.offset,
+                    leader_epoch=found.leader_epoch,
+                    metadata=found.metadata,
+                    error_code=found.error_code,
+                )
+                for found in answer.offsets
+            ],
+        )
+
+    async def OffsetDelete(self, request: Any, context: Any) -> Any:
+        partitions = tuple(_partitions(request.topics))
+        answer: CommitAnswer = await self._ask(
+            request.group_id,
+            lambda request_id: DeleteOffsets(request_id, request.group_id, partitions),
+            CommitAnswer,
+        )
+        return pb.OffsetDeleteResponse(
+            error_code=answer.error_code, partitions=_partition_errors(answer.partitions)
+        )
+
+    async def WriteTxnMarkers(self, request: Any, context: Any) -> Any:
+        """Each marker is appended by the shard it is for. The marker sender is answered in a leader's words."""
+        results = [storage_pb2.MarkerResult(producer_id=m.producer_id) for m in request.markers]
+        asked = [
+            (marker, result.partitions.add(topic=each.topic, partition=each.partition))
+            for marker, result in zip(request.markers, results, strict=True)
+            for each in marker.partitions
+        ]
+        await asyncio.gather(*(self._write_marker(marker, answer) for marker, answer in asked))
+        return storage_pb2.WriteTxnMarkersResponse(results=results)
+
+    async def _write_marker(self, marker: Any, answer: Any) -> None:
+        if answer.topic != CONSUMER_OFFSETS_TOPIC:
+            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return
+        try:
+            ended: CodeAnswer = await self._shards.ask_shard(
+                answer.partition,
+                lambda request_id: EndTransaction(
+                    request_id,
+                    ProducerId(marker.producer_id),
+                    ProducerEpoch(marker.producer_epoch),
+                    marker.commit,
+                    CoordinatorEpoch(marker.coordinator_epoch),
+                    marker.transaction_version,
+                ),
+            )
+            answer.error_code = ended.error_code
+        except KeyError:
+            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            told = unavailable.error_code
+            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if told in _NOT_HERE else told
+
+    # ------------------------------------------------------------------------------------------------ views
+
+    async def DescribeGroups(self, request: Any, context: Any) -> Any:
+        names = request.group_ids[:GROUPS_PER_CALL_MAX]
+        described = await asyncio.gather(*map(self._describe, names))
+        refused = [
+            pb.DescribeGroupsResponse.Group(error_code=ErrorCode.INVALID_REQUEST, group_id=name)
+            for name in request.group_ids[GROUPS_PER_CALL_MAX:]
+        ]
+        return pb.DescribeGroupsResponse(groups=[*described, *refused])
+
+    async def _describe(self, group_id: str) -> Any:
+        answer: DescribeAnswer | CodeAnswer = await self._ask(
+            group_id, lambda request_id: DescribeGroup(request_id, group_id), CodeAnswer
+        )
+        if isinstance(answer, CodeAnswer):
+            return pb.DescribeGroupsResponse.Group(error_code=answer.error_code, group_id=group_id)
+        if answer.group is None:
+            return pb.DescribeGroupsResponse.Group(
+                error_code=ErrorCode.GROUP_ID_NOT_FOUND, group_id=group_id, state=DEAD
+            )
+        return _description(answer.group)
+
+    async def ListGroups(self, request: Any, context: Any) -> Any:
+        states = tuple(state.lower() for state in request.state_filters)
+        types = tuple(each.lower() for each in request.type_filters)
+        found: list[Any] = []
+        try:
+            for _, driver in self._shards.drivers():
+                request_id = driver.request_id()
+                answer: ListAnswer = await driver.ask(
+                    ListGroups(request_id, states, types), request_id
+                )
+                found += [
+                    pb.ListGroupsResponse.Group(
+                        group_id=row.group_id,
+                        protocol_type=row.protocol_type,
+                        state=row.state,
+                        group_type=row.group_type,
+                    )
+                    for row in answer.groups
+                ]
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return pb.ListGroupsResponse(error_code=unavailable.error_code)
+        return pb.ListGroupsResponse(groups=found)
+
+    async def DeleteGroups(self, request: Any, context: Any) -> Any:
+        names = tuple(dict.fromkeys(request.group_ids))
+        codes = await asyncio.gather(*map(self._delete, names))
+        return pb.DeleteGroupsResponse(
+            results=[
+                pb.DeleteGroupsResponse.Result(group_id=name, error_code=error_code)
+                for name, error_code in zip(names, codes, strict=True)
+            ]
+        )
+
+    async def _delete(self, group_id: str) -> ErrorCode:
+        answer: CodeAnswer = await self._ask(
+            group_id, lambda request_id: DeleteGroup(request_id, group_id), CodeAnswer
+        )
+        return answer.error_code
+
+    async def ConsumerGroupHeartbeat(self, request: Any, context: Any) -> Any:
+        """KIP-848 is not spoken: a client that tries it is told so and may use the classic protocol."""
+        return pb.ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+
+
+def _instance_id(message: Any) -> str | None:
+    return message.group_instance_id if message.HasField("group_instance_id") else None
+
+
+def _joined(answer: JoinAnswer) -> Any:
+    return pb.JoinGroupResponse(
+        error_code=answer.error_code,
+        generation_id=answer.generation,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol_name,
+        leader=answer.leader,
+        skip_assignment=answer.skip_assignment,
+        member_id=answer.member_id,
+        members=[
+            pb.JoinGroupResponse.Member(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata,
+            )
+            for member in answer.members
+        ],
+    )
+
+
+def _offsets(request: Any) -> tuple[OffsetToCommit, ...]:
+    return tuple(
+        OffsetToCommit(
+            Partition(each.topic, each.partition), each.offset, each.leader_epoch, each.metadata
+        )
+        for each in request.offsets
+    )
+
+
+def _commit_codes(answer: CommitAnswer, offsets: tuple[OffsetToCommit, ...]) -> list[Any]:
+    """A refusal of the whole request is told of each of its partitions: Kafka has no other place for it."""
+    if answer.error_code is ErrorCode.NONE:
+        return _partition_errors(answer.partitions)
+    return _partition_errors((each.partition, answer.error_code) for each in offsets)
+
+
+def _partition_errors(codes: Iterable[tuple[Partition, ErrorCode]]) -> list[Any]:
+    return [
+        types_pb2.PartitionError(topic=topic, partition=partition, error_code=error_code)
+        for (topic, partition), error_code in codes
+    ]
+
+
+def _partitions(topics: Iterable[Any]) -> Iterable[Partition]:
+    return (Partition(each.topic, number) for each in topics for number in each.partitions)
+
+
+def _description(group: Group) -> Any:
+    """What a member told and got counts only while the group is stable, as in Kafka."""
+    is_stable = group.state is GroupState.STABLE
+    return pb.DescribeGroupsResponse.Group(
+        group_id=group.group_id,
+        state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_name=(group.protocol or "") if is_stable else "",
+        members=[
+            pb.DescribeGroupsResponse.Member(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                metadata=member.metadata(group.protocol) if is_stable else b"",
+                assignment=member.assignment if is_stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )

@@ -1,0 +1,168 @@
+"""The group shards of this node: a group machine over its partition of `__consumer_offsets`, found by group id."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from oncelog.ids import (
+    CONSUMER_OFFSETS_TOPIC,
+    CoordinatorEpoch,
+    Millis,
+    Partition,
+    ProducerEpoch,
+    ProducerId,
+)
+from oncelog.record.batch import BatchHeader
+from oncelog.record.control import Marker, MarkerType, decode_marker, marker_record
+from oncelog.record.records import Record
+from oncelog.rpc.directory import Directory
+from oncelog.rpc.metadata import GROUP, MetadataFollower
+from oncelog.runtime import Clock, Driver
+from oncelog_coordinator.core.group_events import GroupConfig, GroupEvent
+from oncelog_coordinator.core.group_machine import GroupMachine
+from oncelog_coordinator.core.group_records import (
+    GroupRecord,
+    OffsetCommitted,
+    TransactionEnded,
+    decode_group_record,
+    encode_group_record,
+)
+from oncelog_coordinator.producer_ids import ProducerIds
+from oncelog_coordinator.reigns import Life, Reign, Reigns, ShardUnavailable
+from oncelog_coordinator.settings import CoordinatorSettings
+from oncelog_coordinator.shard_log import Run, ShardLog
+from oncelog_coordinator.shards import RECORD_BYTES_SHARE
+
+
+class GroupRecords:
+    """The format of `__consumer_offsets`: what a transaction covers stands in batches of its producer, so that any
+    reader of the partition sees it as a transaction, and its end is a marker."""
+
+    def encode(self, records: Sequence[GroupRecord], now: int) -> Iterable[Run]:
+        runs: list[Run] = []
+        for record in records:
+            if isinstance(record, TransactionEnded):
+                runs.append(_marker(record))
+                continue
+            producer = None
+            if isinstance(record, OffsetCommitted) and record.producer_id >= 0:
+                producer = (int(record.producer_id), int(record.producer_epoch))
+            if not runs or runs[-1].is_control or runs[-1].producer != producer:
+                runs.append(Run([], producer))
+            runs[-1].records.append(Record(*encode_group_record(record), now))
+        return runs
+
+    def decode(self, header: BatchHeader, key: bytes, value: bytes | None) -> GroupRecord | None:
+        if not header.is_transactional:
+            return decode_group_record(key, value)
+        return decode_group_record(
+            key, value, ProducerId(header.producer_id), ProducerEpoch(header.producer_epoch)
+        )
+
+    def decode_control(self, header: BatchHeader, data: bytes, at: int) -> GroupRecord | None:
+        marker = decode_marker(data, at)
+        if marker is None:
+            return None
+        return TransactionEnded(
+            ProducerId(header.producer_id),
+            ProducerEpoch(header.producer_epoch),
+            marker.is_commit,
+            CoordinatorEpoch(marker.coordinator_epoch),
+            Millis(header.max_timestamp),
+        )
+
+
+def _marker(record: TransactionEnded) -> Run:
+    marker_type = MarkerType.COMMIT if record.is_commit else MarkerType.ABORT
+    marker = Marker(marker_type, record.coordinator_epoch)
+    producer = (int(record.producer_id), int(record.producer_epoch))
+    return Run([marker_record(marker, record.timestamp)], producer, is_control=True)
+
+
+class GroupShards(Reigns[Reign]):
+    """Call `start` in a running loop; `ask` is the way in."""
+
+    def __init__(
+        self,
+        node_id: int,
+        metadata: MetadataFollower,
+        directory: Directory,
+        producer_ids: ProducerIds,
+        clock: Clock,
+        settings: CoordinatorSettings,
+    ) -> None:
+        super().__init__(GROUP, node_id, metadata, settings)
+        self._directory = directory
+        self._producer_ids = producer_ids
+        self._clock = clock
+
+    # ------------------------------------------------------------------------------------------------ calls
+
+    async def ask(self, group_id: str, event: Callable[[int], GroupEvent]) -> Any:
+        """The answer to the event made for a request id, once committed. Raises ShardUnavailable or DriverStopped."""
+        return await self._ask(self._reign_for(group_id), event)
+
+    async def ask_shard(self, shard: int, event: Callable[[int], GroupEvent]) -> Any:
+        """As `ask`, of a shard by its number. Raises KeyError if it is not coordinated here."""
+        return await self._ask(self._reigns[shard], event)
+
+    async def _ask(self, reign: Reign, event: Callable[[int], GroupEvent]) -> Any:
+        driver = reign.driver
+        if driver is None:
+            raise ShardUnavailable(reign.unavailable)
+        request_id = driver.request_id()
+        return await driver.ask(event(request_id), request_id)
+
+    def machine(self, group_id: str) -> tuple[Partition, GroupMachine]:
+        """Where the group's offsets are kept, and the machine that keeps them. Raises ShardUnavailable."""
+        reign = self._reign_for(group_id)
+        if reign.driver is None:
+            raise ShardUnavailable(reign.unavailable)
+        machine = reign.driver.machine
+        assert isinstance(machine, GroupMachine), machine
+        return Partition(CONSUMER_OFFSETS_TOPIC, reign.shard), machine
+
+    # ------------------------------------------------------------------------------------------------ lives
+
+    def _new_reign(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> Reign:
+        return Reign(shard, coordinator_epoch)
+
+    def _is_empty(self, driver: Driver) -> bool:
+        assert isinstance(driver.machine, GroupMachine), driver.machine
+        return driver.machine.is_empty
+
+    def _new_life(self, reign: Reign) -> Life:
+        driver = Driver(
+            f"group shard {reign.shard}",
+            GroupMachine(self._machine_config()),
+            ShardLog(
+                Partition(CONSUMER_OFFSETS_TOPIC, reign.shard),
+                GroupRecords(),
+                reign.coordinator_epoch,
+                self._metadata,
+                self._directory,
+                self._producer_ids.claim_when_ready,
+                self._clock,
+                self._settings,
+            ),
+            self._clock,
+            send=_sends_nothing,
+            on_failure=lambda failure: self._on_failure(reign, failure),
+            on_label=self._count,
+        )
+        return Life(driver)
+
+    def _machine_config(self) -> GroupConfig:
+        settings = self._settings
+        topic = self._metadata.image.topic_config(CONSUMER_OFFSETS_TOPIC)
+        return GroupConfig(
+            initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+            group_members_max=settings.group_members_max,
+            offset_metadata_bytes_max=settings.offset_metadata_bytes_max,
+            offsets_retention_ms=Millis(settings.offsets_retention_ms),
+            clean_up_interval_ms=Millis(settings.offsets_clean_up_interval_ms),
+            record_bytes_max=int(topic.max_message_bytes * RECORD_BYTES_SHARE),
+        )
+
+
+def _sends_nothing(effect: object) -> None:
+    raise AssertionError(f"a group has nobody to send to: {effect}")

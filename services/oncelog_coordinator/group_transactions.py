@@ -1,0 +1,78 @@
+"""Asks the transaction coordinator whether, or that, a group's partition belongs to a transaction (facts 9; KIP-890).
+
+As a partition's leader does before a client's first transactional batch: a TV1 transaction is verified, for a TV2
+transaction the partition is added. Asking again is harmless.
+"""
+
+from typing import Any, Final
+
+from oncelog.api.v1 import coordinator_pb2, types_pb2
+from oncelog.errors import ErrorCode, OncelogError, error_code_of
+from oncelog.ids import Partition
+from oncelog.rpc.directory import Directory, transaction_coordinator
+from oncelog.rpc.metadata import MetadataFollower
+
+TIMEOUT_S: Final = 10.0
+TV2: Final = 2
+
+_TOLD_TO_PRODUCERS: Final = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    # "Not coordinator" here is the transaction's; told to a producer it would be taken for the group's.
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+"""Answer of the transaction coordinator → what TxnOffsetCommit says of it; others pass through."""
+
+
+class TransactionCheck:
+    def __init__(self, metadata: MetadataFollower, directory: Directory) -> None:
+        self._metadata = metadata
+        self._directory = directory
+
+    async def ask(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        transaction_version: int,
+        partition: Partition,
+    ) -> ErrorCode:
+        """NONE: the partition is in this producer's open transaction."""
+        is_add = transaction_version >= TV2
+        stub = transaction_coordinator(self._directory, self._metadata.image, transactional_id)
+        if stub is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        request = coordinator_pb2.AddPartitionsToTxnRequest(
+            transactions=[
+                coordinator_pb2.AddPartitionsToTxnRequest.Transaction(
+                    transactional_id=transactional_id,
+                    producer_id=producer_id,
+                    producer_epoch=producer_epoch,
+                    verify_only=not is_add,
+                    partitions=[
+                        types_pb2.TopicPartition(
+                            topic=partition.topic, partition=partition.partition
+                        )
+                    ],
+                    client_transaction_version=TV2 if is_add else 0,
+                )
+            ]
+        )
+        try:
+            response = await stub.AddPartitionsToTxn(request, timeout=TIMEOUT_S)
+        except (TimeoutError, OSError, OncelogError):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        error_code = _code(response)
+        return _TOLD_TO_PRODUCERS.get(error_code, error_code)
+
+
+def _code(response: Any) -> ErrorCode:
+    if not response.results:
+        return ErrorCode.NETWORK_EXCEPTION
+    result = response.results[0]
+    if result.error_code:
+        return error_code_of(result.error_code)
+    return next((error_code_of(p.error_code) for p in result.partitions), ErrorCode.NONE)
