@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.process.role_program import RoleProgram
-from oncelog.rpc.contract import TRANSACTION_COORDINATOR
+from oncelog.rpc.contract import GROUP_COORDINATOR, TRANSACTION_COORDINATOR
 from oncelog.rpc.node import Node
 from oncelog_coordinator.settings import CoordinatorSettings
 
@@ -21,7 +21,10 @@ def _build(settings: CoordinatorSettings, node: Node) -> "CoordinatorRole":
 
 
 def _services(role: "CoordinatorRole") -> dict[str, object]:
-    return {TRANSACTION_COORDINATOR: role.servicer}
+    return {
+        TRANSACTION_COORDINATOR: role.servicer,
+        GROUP_COORDINATOR: role.group_servicer,
+    }
 
 
 PROGRAM = RoleProgram(

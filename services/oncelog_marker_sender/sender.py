@@ -9,13 +9,15 @@ import contextlib
 import logging
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, OncelogError
-from oncelog.ids import CoordinatorEpoch, NodeId, Partition
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, CoordinatorEpoch, NodeId, Partition
 from oncelog.rpc.deadline import answer_within
 from oncelog.rpc.directory import Directory
-from oncelog.rpc.metadata import MetadataFollower, MetadataImage
+from oncelog.rpc.metadata import GROUP, MetadataFollower, MetadataImage
 from oncelog_marker_sender.core.queues import (
     HOLDING,
     Ended,
@@ -27,6 +29,10 @@ from oncelog_marker_sender.core.queues import (
 from oncelog_marker_sender.messages import RequestMessage, partitions_of
 
 _log = logging.getLogger(__name__)
+
+GROUP_COORDINATOR: Final = 2**31
+"""Added to a node's id: its group coordinator, to which markers for `__consumer_offsets` go (ADR 0015). It is another
+service than the node's storage, so it has a queue of its own."""
 
 
 class MarkerSender:
@@ -103,7 +109,13 @@ class MarkerSender:
         return len(ended)
 
     def depths(self) -> tuple[QueueDepth, ...]:
-        return self._queues.depths(self._now_ms())
+        """A node that both leads partitions and coordinates groups is told of twice."""
+        return tuple(
+            replace(depth, node_id=NodeId(depth.node_id - GROUP_COORDINATOR))
+            if depth.node_id >= GROUP_COORDINATOR
+            else depth
+            for depth in self._queues.depths(self._now_ms())
+        )
 
     # ------------------------------------------------------------------------------------------------ sending
 
@@ -176,7 +188,7 @@ class MarkerSender:
             if lender is not None:
                 self._lent[lender] = deadline
 
-        call = self._directory.storage(node_id).WriteTxnMarkers(message)
+        call = self._stub(node_id).WriteTxnMarkers(message)
         try:
             answer: pb.WriteTxnMarkersResponse = await answer_within(
                 call, self._request_timeout_s, lend
@@ -185,6 +197,12 @@ class MarkerSender:
         finally:
             if lender is not None:
                 self._lent.pop(lender, None)
+
+    def _stub(self, node_id: NodeId) -> Any:
+        """Raises KeyError for a node that is not known yet."""
+        if node_id >= GROUP_COORDINATOR:
+            return self._directory.group_coordinator(node_id - GROUP_COORDINATOR)
+        return self._directory.storage(node_id)
 
     def _give_up(self, request: NodeRequest) -> None:
         """The caller who lent its task is gone; what others have in the request does not wait for that."""
@@ -217,10 +235,17 @@ class MarkerSender:
         found = image.partition(partition)
         if found is None:
             return None
+        if partition.topic == CONSUMER_OFFSETS_TOPIC:
+            shard = image.shards.get((GROUP, partition.partition))
+            if shard is None or shard.coordinator < 0:
+                return HOLDING
+            return NodeId(GROUP_COORDINATOR + shard.coordinator)
         return NodeId(found.leader) if found.leader >= 0 else HOLDING
 
     def _on_change(self, old: MetadataImage, new: MetadataImage) -> None:
-        if not self._running or (new.topics is old.topics and new.nodes == old.nodes):
+        if not self._running or (
+            new.topics is old.topics and new.nodes == old.nodes and new.shards == old.shards
+        ):
             return
         self._tell(self._queues.reroute(self._leader_of))
         self._wake_all()

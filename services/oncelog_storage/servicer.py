@@ -148,6 +148,12 @@ class StorageServicer:
         group: list[tuple[MarkerRequest, types_pb2.PartitionError]],
     ) -> None:
         try:
+            if partition.topic == CONSUMER_OFFSETS_TOPIC:
+                # Written here, the shard's coordinator would not know of it (ADR 0015).
+                raise KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    f"markers for {partition} go to the coordinator of that group shard",
+                )
             leader = self._hosted.get(*partition)
             leader.require_enough_replicas()
             codes = leader.write_markers([wanted for wanted, _ in group], self._clock.now())

@@ -69,7 +69,7 @@ class FakeStorage:
             header.base_sequence,
             header.last_sequence,
         )
-        if key in log.appended:
+        if header.base_sequence >= 0 and key in log.appended:
             return storage_pb2.AppendResponse(base_offset=log.appended[key])
         if request.HasField("expected_base_offset") and request.expected_base_offset != log.end:
             return _refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED)

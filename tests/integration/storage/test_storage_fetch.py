@@ -7,6 +7,7 @@ from tests.integration.storage.storage_node import NOW, batch, running, topic, t
 from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.record.batch import iter_headers
+from oncelog.record.control import Marker, MarkerType, encode_marker
 from oncelog.record.records import decode_batch
 
 
@@ -420,7 +421,10 @@ def test_transactional_offsets_of_a_coordinator_need_no_sequences(tmp_path):
             for expected in (0, 1):
                 assert (await node.append(name, offsets)).base_offset == expected
             assert (await node.describe(name)).last_stable_offset == 0
-            assert await node.mark(name, (9, 3, True, 0, 2)) == [0]
+            ended = encode_marker(
+                Marker(MarkerType.COMMIT, 0), producer_id=9, producer_epoch=3, timestamp=NOW
+            )
+            assert (await node.append(name, ended)).base_offset == 2
             assert (await node.describe(name)).last_stable_offset == 3
             stale = await node.append(name, offsets)
             assert stale.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
