@@ -34,6 +34,7 @@ from oncelog_storage.settings import FlushPolicy, StorageSettings
 _log = logging.getLogger(__name__)
 
 _SHARD_KINDS = {TRANSACTION_STATE_TOPIC: TRANSACTION, CONSUMER_OFFSETS_TOPIC: GROUP}
+_SHARD_TOPICS: dict[int, str] = {kind: topic for topic, kind in _SHARD_KINDS.items()}
 
 
 class HostedPartitions:
@@ -317,20 +318,33 @@ class HostedPartitions:
             self.admit_coordinator(leader, coordinator_epoch)
 
     def _remember_coordinator(self, leader: PartitionLeader, coordinator_epoch: int) -> None:
-        partition = leader.partition
-        if coordinator_epoch > leader.coordinator_epoch:
-            self._log_directory.coordinator_epochs[partition] = coordinator_epoch
-            try:
-                write_checkpoints(
-                    [self._log_directory.encoded(COORDINATOR_EPOCHS)],
-                    sync=self._settings.flush_policy is FlushPolicy.ALWAYS,
-                )
-            except OSError as error:
-                raise KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"cannot write the coordinator epochs in {self._log_directory.path}: {error.strerror}",
-                ) from error
-            leader.coordinator_epoch = coordinator_epoch
+        if coordinator_epoch <= leader.coordinator_epoch:
+            return
+        if coordinator_epoch > self._log_directory.coordinator_epochs.get(leader.partition, -1):
+            self._write_coordinator_epochs(leader.partition, coordinator_epoch)
+        leader.coordinator_epoch = coordinator_epoch
+
+    def _write_coordinator_epochs(self, partition: Partition, coordinator_epoch: int) -> None:
+        """With those of every other shard, as the image has them: a coordinator that starts loads all of its shards,
+        and what the image says fences already."""
+        before = self._log_directory.coordinator_epochs
+        epochs = dict(before)
+        for (kind, number), shard in self._metadata.image.shards.items():
+            other = Partition(_SHARD_TOPICS[kind], number)
+            epochs[other] = max(epochs.get(other, -1), shard.coordinator_epoch)
+        epochs[partition] = max(epochs.get(partition, -1), coordinator_epoch)
+        self._log_directory.coordinator_epochs = epochs
+        try:
+            write_checkpoints(
+                [self._log_directory.encoded(COORDINATOR_EPOCHS)],
+                sync=self._settings.flush_policy is FlushPolicy.ALWAYS,
+            )
+        except OSError as error:
+            self._log_directory.coordinator_epochs = before
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"cannot write the coordinator epochs in {self._log_directory.path}: {error.strerror}",
+            ) from error
 
     def close(self) -> None:
         for leader in self:
