@@ -62,6 +62,11 @@ class StorageSettings(BaseSettings):
     add_partitions_retry_backoff_max_ms: int = Field(
         default=100, ge=0, description="After this, CONCURRENT_TRANSACTIONS goes to the producer."
     )
+    coordinator_wait_max_ms: int = Field(
+        default=5_000,
+        ge=0,
+        description="How long a transactional batch waits while its coordinator is being replaced.",
+    )
     request_timeout_ms: int = Field(
         default=30_000,
         ge=1,

@@ -6,13 +6,15 @@ does not answer: then it is unknown what happened, and asking again is harmless.
 """
 
 import asyncio
+import random
 from collections.abc import Sequence
 
 from oncelog.api.v1 import coordinator_pb2, storage_pb2, types_pb2
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.ids import Partition
 from oncelog.rpc.directory import Directory, transaction_coordinator
-from oncelog.rpc.metadata import MetadataFollower
+from oncelog.rpc.metadata import TRANSACTION, MetadataFollower, MetadataImage
+from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog_storage.settings import StorageSettings
 
 _COORDINATOR_AWAY = frozenset(
@@ -23,6 +25,9 @@ _COORDINATOR_AWAY = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
+
+_NEWS_WAIT_S = 0.05
+"""Between two tries while the coordinator is away, unless the metadata has news before."""
 
 
 def answer_to_producer(error_code: ErrorCode, mode: int) -> ErrorCode:
@@ -91,9 +96,20 @@ class Verifier:
         timeout_s = min(timeout_ms, settings.request_timeout_ms) / 1000
         backoff_s = settings.add_partitions_retry_backoff_ms / 1000
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + min(settings.add_partitions_retry_backoff_max_ms / 1000, timeout_s)
+        asked_at = loop.time()
+        give_up = asked_at + min(settings.add_partitions_retry_backoff_max_ms / 1000, timeout_s)
+        coordinator_deadline = asked_at + min(settings.coordinator_wait_max_ms / 1000, timeout_s)
         while True:
-            codes = await self._call(transactional_id, request, partitions, timeout_s)
+            image = self._metadata.image
+            left_s = max(0.001, asked_at + timeout_s - loop.time())
+            codes = await self._call(transactional_id, request, partitions, left_s)
+            if not _COORDINATOR_AWAY.isdisjoint(codes):
+                # It is being replaced, or its new owner loads: over in a moment, and asking again is harmless.
+                left_s = coordinator_deadline - loop.time()
+                if left_s > 0:
+                    pause_s = random.uniform(0.5, 1.0) * _NEWS_WAIT_S
+                    await self._metadata.newer_than(image, min(left_s, pause_s))
+                    continue
             is_completing = is_add and ErrorCode.CONCURRENT_TRANSACTIONS in codes
             if not is_completing or loop.time() + backoff_s > give_up:
                 return [answer_to_producer(code, mode) if code else code for code in codes]
@@ -107,14 +123,26 @@ class Verifier:
         partitions: Sequence[Partition],
         timeout_s: float,
     ) -> list[ErrorCode]:
-        stub = transaction_coordinator(self._directory, self._metadata.image, transactional_id)
+        image = self._metadata.image
+        stub = transaction_coordinator(self._directory, image, transactional_id)
         if stub is None:
             return [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(partitions)
+        owner = _owner(image, transactional_id)
         try:
-            response = await stub.AddPartitionsToTxn(request, timeout=timeout_s)
+            response = await answer_of_owner(
+                stub.AddPartitionsToTxn(request),
+                timeout_s,
+                self._metadata,
+                lambda new: _owner(new, transactional_id) == owner,
+            )
         except (TimeoutError, OSError, OncelogError):
             return [ErrorCode.NETWORK_EXCEPTION] * len(partitions)
         return _codes(response, partitions)
+
+
+def _owner(image: MetadataImage, transactional_id: str) -> int:
+    shard = image.shard_for(TRANSACTION, transactional_id)
+    return -1 if shard is None else shard.coordinator
 
 
 def _codes(

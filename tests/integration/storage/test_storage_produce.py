@@ -223,7 +223,7 @@ MAPPED = [
 @pytest.mark.parametrize(("told", "mode", "code"), MAPPED)
 def test_the_coordinators_answer_is_told_in_the_producers_words(tmp_path, told, mode, code):
     async def scenario():
-        async with running(tmp_path, topic("orders")) as node:
+        async with running(tmp_path, topic("orders"), coordinator_wait_max_ms=0) as node:
             node.coordinator.codes = [told]
             answer = await node.produce(
                 "orders", txn_batch(9, 0), transactional_id="pay", mode=mode
@@ -251,10 +251,28 @@ def test_tv2_waits_a_little_for_the_last_transaction_to_complete(tmp_path):
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_a_batch_waits_while_its_coordinator_is_replaced(tmp_path, mode):
+    async def scenario():
+        async with running(tmp_path, topic("orders"), coordinator_wait_max_ms=60_000) as node:
+            node.coordinator.codes = [
+                ErrorCode.NOT_COORDINATOR,
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            ]
+            answer = await node.produce(
+                "orders", txn_batch(9, 0), transactional_id="pay", mode=mode
+            )
+            assert answer.error_code == 0
+            assert len(node.coordinator.calls) == 4
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("failure", [TimeoutError(), ConnectionError("cut")])
 def test_an_unanswered_coordinator_appends_nothing(tmp_path, failure):
     async def scenario():
-        async with running(tmp_path, topic("orders")) as node:
+        async with running(tmp_path, topic("orders"), coordinator_wait_max_ms=50) as node:
             node.coordinator.fails = failure
             answer = await node.produce("orders", txn_batch(9, 0), transactional_id="pay")
             assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
