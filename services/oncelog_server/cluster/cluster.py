@@ -108,6 +108,10 @@ class Cluster:
         cluster._state = state
         return cluster
 
+    def reload(self) -> None:
+        """See what other commands have done to the cluster since."""
+        self._state = read_state(self.folder)
+
     # --------------------------------------------------------------------------------------------- what there is
 
     @property

@@ -1,0 +1,199 @@
+"""A whole cluster as an operator and a client see it: transactions, REST, status, signals, and nothing left at the end."""
+
+import json
+import signal
+import uuid
+from contextlib import closing
+
+import grpc
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tests.integration.processes.deadlines import eventually
+
+from oncelog.errors import OncelogError
+from oncelog_server.cli import run
+from oncelog_server.cli.rest import Rest
+from oncelog_server.cluster.cluster import Cluster
+from oncelog_server.cluster.os_process import tail_of
+from oncelog_server.cluster.plan import COORDINATOR, LISTENER, STORAGE
+from oncelog_server.cluster.probe import is_serving
+from oncelog_server.cluster.status import cluster_status
+
+PATIENCE_S = 60
+
+
+@pytest.fixture(autouse=True)
+def whole(cluster):
+    """Whatever a test broke is whole again before the next."""
+    yield
+    cluster.start_dead()
+
+
+def producer(cluster, transactional_id):
+    opened = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "transactional.id": transactional_id,
+            "log_level": 0,
+        }
+    )
+    opened.init_transactions(PATIENCE_S)
+    return opened
+
+
+def commit(opened, topic, value):
+    opened.begin_transaction()
+    opened.produce(topic, value)
+    opened.commit_transaction(PATIENCE_S)
+
+
+def read_committed(cluster, topic, count):
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": uuid.uuid4().hex,
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
+    with closing(consumer):
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found = []
+        while len(found) < count:
+            (message,) = consumer.consume(1, PATIENCE_S)
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            found.append(message.value())
+        return found
+
+
+@pytest.fixture
+def topic():
+    return f"orders-{uuid.uuid4().hex[:8]}"
+
+
+def test_a_transaction_commits_and_is_read_and_described(cluster, topic):
+    transactional_id = f"pay-{topic}"
+    opened = producer(cluster, transactional_id)
+    commit(opened, topic, b"first")
+    opened.begin_transaction()
+    opened.produce(topic, b"aborted")
+    opened.flush(PATIENCE_S)
+    opened.abort_transaction(PATIENCE_S)
+    commit(opened, topic, b"second")
+    assert read_committed(cluster, topic, 2) == [b"first", b"second"]
+    rest = Rest(cluster.gateway)
+    listed = rest.get("/v1/transactions")["items"]
+    assert transactional_id in [one["transactional_id"] for one in listed]
+    described = rest.get(f"/v1/transactions/{transactional_id}")
+    assert described["transactional_id"] == transactional_id
+
+
+def test_the_gateway_shows_nodes_with_what_they_lead_and_own(cluster):
+    shown = Rest(cluster.gateway).get("/v1/cluster")
+    nodes = {node["node_id"]: node for node in shown["nodes"]}
+    assert not any(node["fenced"] for node in nodes.values())
+    assert shown["leaderless_partition_count"] == shown["unowned_shard_count"] == 0
+    for member in cluster.of_role(STORAGE):
+        assert nodes[member.node_id]["leader_count"] > 0
+    owned = [nodes[member.node_id] for member in cluster.of_role(COORDINATOR)]
+    assert sum(node["transaction_shard_count"] for node in owned) == shown["transaction_shard_count"]
+    assert sum(node["group_shard_count"] for node in owned) == shown["group_shard_count"]
+
+
+def test_status_shows_each_process_and_its_duty_in_eighty_columns(cluster, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["cluster", "status", "--folder", str(cluster.folder)]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    for member in cluster.members:
+        assert member.name in shown
+        assert member.address in shown
+    assert run(["cluster", "status", "--folder", str(cluster.folder), "--output", "json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert {row["state"] for row in rows.values()} == {"ready"}
+    duties = [rows[f"controller-{number}"]["duty"] for number in (1, 2)]
+    assert sorted(duty.split(",")[0] for duty in duties) == ["active", "standby"]
+
+
+def test_every_process_tells_its_health_and_its_services(cluster):
+    for member in cluster.members:
+        assert is_serving(member.rpc_address), member.name
+    with grpc.insecure_channel(cluster.members[0].rpc_address) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        asked = iter([reflection_pb2.ServerReflectionRequest(list_services="*")])
+        (answer,) = stub.ServerReflectionInfo(asked, timeout=PATIENCE_S)
+    names = {service.name for service in answer.list_services_response.service}
+    assert {"oncelog.api.v1.Controller", "grpc.health.v1.Health"} <= names
+
+
+def test_a_coordinator_drains_on_sigterm_and_its_shards_move(cluster, topic):
+    leaving, staying = cluster.of_role(COORDINATOR)
+    opened = producer(cluster, f"pay-{topic}")
+    commit(opened, topic, b"before")
+    assert cluster.terminate(leaving.name), "it had to be killed"
+    assert 'msg="stopped"' in tail_of(cluster.log_of(leaving.name))
+    commit(opened, topic, b"after")
+    nodes = {node["node_id"]: node for node in Rest(cluster.gateway).get("/v1/cluster")["nodes"]}
+    assert nodes[leaving.node_id]["transaction_shard_count"] == 0
+    assert nodes[staying.node_id]["transaction_shard_count"] > 0
+    assert read_committed(cluster, topic, 2) == [b"before", b"after"]
+
+
+def test_a_drained_storage_node_leads_nothing_when_it_ends(cluster):
+    leaving = cluster.of_role(STORAGE)[0]
+    assert cluster.terminate(leaving.name), "it had to be killed"
+    node = next(
+        node
+        for node in Rest(cluster.gateway).get("/v1/cluster")["nodes"]
+        if node["node_id"] == leaving.node_id
+    )
+    assert node["leader_count"] == 0
+
+
+def test_a_second_signal_ends_a_process_at_once(cluster):
+    name = cluster.of_role(LISTENER)[1].name
+    process = cluster.process(name)
+    # Stopped, it hears both when it goes on; two that arrive together are two all the same.
+    process.signal(signal.SIGTERM)
+    process.signal(signal.SIGINT)
+    assert process.wait(PATIENCE_S)
+    assert "second signal" in tail_of(cluster.log_of(name))
+
+
+def test_a_killed_process_is_shown_as_dead_and_can_be_restarted(cluster, capsys):
+    name = cluster.of_role(LISTENER)[0].name
+    folder = str(cluster.folder)
+    assert run(["cluster", "kill", name, "--folder", folder]) == 0
+    assert {row.name: row.state for row in cluster_status(cluster)}[name] == "dead"
+    assert run(["cluster", "restart", name, "--folder", folder]) == 0
+    found = Cluster.open(cluster.folder)
+    assert found.state_of(name) == "running"
+    assert is_serving(found.member(name).rpc_address)
+    cluster.reload()
+    assert run(["cluster", "logs", name, "--folder", folder, "-n", "5"]) == 0
+    assert "is ready" in capsys.readouterr().out
+
+
+def test_a_paused_process_is_shown_as_paused(cluster):
+    name = cluster.of_role(LISTENER)[1].name
+    cluster.pause(name)
+    try:
+        eventually(lambda: cluster.state_of(name) == "paused")
+    finally:
+        cluster.resume(name)
+    eventually(lambda: cluster.state_of(name) == "running")
+
+
+def test_a_second_cluster_in_the_same_folder_is_refused(cluster, capsys):
+    assert run(["cluster", "up", "--folder", str(cluster.folder)]) == 1
+    assert "runs already" in capsys.readouterr().err
+    with pytest.raises(OncelogError, match="has no postman"):
+        cluster.member("postman")
+
+
+def test_commands_say_when_there_is_no_cluster(tmp_path, capsys):
+    for command in (["status"], ["down"], ["kill", "storage-1"], ["logs", "storage-1"]):
+        assert run(["cluster", *command, "--folder", str(tmp_path)]) == 1
+        assert "no cluster was started" in capsys.readouterr().err
