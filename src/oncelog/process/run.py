@@ -112,6 +112,7 @@ def run(program: Program, arguments: Sequence[str] | None = None) -> int:
 
 async def _serve(program: Program, settings: Settings) -> None:
     signals = _Signals()
+    logger.info("%s starts", program.module)
     try:
         async with program.open(settings) as running:
             signals.started()

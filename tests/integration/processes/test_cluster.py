@@ -84,7 +84,7 @@ def test_a_transaction_commits_and_is_read_and_described(cluster, topic):
     commit(opened, topic, b"second")
     assert read_committed(cluster, topic, 2) == [b"first", b"second"]
     rest = Rest(cluster.gateway)
-    listed = rest.get("/v1/transactions")["items"]
+    listed = rest.get("/v1/transactions")["transactions"]
     assert transactional_id in [one["transactional_id"] for one in listed]
     described = rest.get(f"/v1/transactions/{transactional_id}")
     assert described["transactional_id"] == transactional_id
