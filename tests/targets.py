@@ -7,6 +7,10 @@ their data and ports. Tests that break one process of a cluster use `oncelog_ser
 """
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 
@@ -31,7 +35,7 @@ def target_kind() -> TargetKind:
 def open_target(folder: Path, *, advertised_port: int | None = None):
     """A target that is not started yet. `advertised_port` is told to clients instead of its own: a proxy's."""
     if target_kind() is TargetKind.CLUSTER:
-        return ClusterTarget(folder / "cluster", advertised_port)
+        return ClusterTarget(advertised_port)
     environment = {}
     if advertised_port is not None:
         environment["ONCELOG_ADVERTISED_HOST"] = "127.0.0.1"
@@ -39,10 +43,21 @@ def open_target(folder: Path, *, advertised_port: int | None = None):
     return OncelogServer(folder / "data", environment=environment)
 
 
-class ClusterTarget:
-    """A cluster with the face of `OncelogServer`."""
+@contextmanager
+def cluster_folder() -> Iterator[Path]:
+    """Not one of pytest's: under root Postgres runs as another user, and each start of pytest locks others out of its
+    folders again."""
+    folder = Path(tempfile.mkdtemp(prefix="oncelog-cluster-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
-    def __init__(self, folder: Path, advertised_port: int | None = None) -> None:
+
+class ClusterTarget:
+    """A cluster with the face of `OncelogServer`; its folder goes with it."""
+
+    def __init__(self, advertised_port: int | None = None) -> None:
         environment = {}
         shape = ClusterShape()
         if advertised_port is not None:
@@ -50,8 +65,15 @@ class ClusterTarget:
             environment["ONCELOG_LISTENER_ADVERTISED_PORT"] = str(advertised_port)
             # One proxy stands before one listener: with a second, clients would be told one address for two brokers.
             shape = ClusterShape(listeners=1)
-        self.cluster = Cluster(folder, shape, environment=environment)
-        self._is_up = False
+        self._shape = shape
+        self._environment = environment
+        self._stack = ExitStack()
+        self._cluster: Cluster | None = None
+
+    @property
+    def cluster(self) -> Cluster:
+        assert self._cluster is not None, "start() comes first"
+        return self._cluster
 
     @property
     def bootstrap(self) -> str:
@@ -67,22 +89,22 @@ class ClusterTarget:
 
     @property
     def is_running(self) -> bool:
-        return self.cluster.is_running
+        return self._cluster is not None and self._cluster.is_running
 
     def start(self) -> None:
-        if self._is_up:
-            self.cluster.start_dead()
+        if self._cluster is not None:
+            self._cluster.start_dead()
             return
-        self.cluster.start()
-        self._is_up = True
+        folder = self._stack.enter_context(cluster_folder())
+        cluster = Cluster(folder, self._shape, environment=self._environment)
+        self._cluster = self._stack.enter_context(cluster)
 
     def kill(self) -> None:
         self.cluster.kill_all()
 
     def stop(self) -> None:
-        if self._is_up:
-            self.cluster.stop()
-            self._is_up = False
+        self._stack.close()
+        self._cluster = None
 
     def __enter__(self):
         self.start()

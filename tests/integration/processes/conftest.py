@@ -1,9 +1,11 @@
 """One cluster for all tests of this folder: its start costs more than any of them."""
 
+import os
 import subprocess
 import sys
 
 import pytest
+from tests.targets import cluster_folder
 
 from oncelog_server.cluster.cluster import Cluster
 
@@ -18,8 +20,8 @@ PROGRAMS = (
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory):
-    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+def cluster():
+    with cluster_folder() as folder, Cluster(folder) as running:
         yield running
 
 
@@ -48,6 +50,4 @@ def run_program():
 
 
 def _clean_environment():
-    import os
-
     return {name: value for name, value in os.environ.items() if not name.startswith("ONCELOG_")}

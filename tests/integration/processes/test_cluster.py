@@ -98,7 +98,9 @@ def test_the_gateway_shows_nodes_with_what_they_lead_and_own(cluster):
     for member in cluster.of_role(STORAGE):
         assert nodes[member.node_id]["leader_count"] > 0
     owned = [nodes[member.node_id] for member in cluster.of_role(COORDINATOR)]
-    assert sum(node["transaction_shard_count"] for node in owned) == shown["transaction_shard_count"]
+    assert (
+        sum(node["transaction_shard_count"] for node in owned) == shown["transaction_shard_count"]
+    )
     assert sum(node["group_shard_count"] for node in owned) == shown["group_shard_count"]
 
 

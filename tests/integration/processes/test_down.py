@@ -1,6 +1,8 @@
 """The end of a cluster: every process is gone, databases included. On a small one, which ends with the test."""
 
 import psutil
+import pytest
+from tests.targets import cluster_folder
 
 from oncelog_server.cli import run
 from oncelog_server.cluster.cluster import Cluster
@@ -19,21 +21,27 @@ def descendants_in(folder):
     return found
 
 
-def test_down_leaves_no_process_behind_and_up_again_keeps_data_and_ports(tmp_path, capsys):
+@pytest.fixture
+def folder():
+    with cluster_folder() as made:
+        yield made
+
+
+def test_down_leaves_no_process_behind_and_up_again_keeps_data_and_ports(folder, capsys):
     shape = ClusterShape(1, 1, 1, 1, 1, 0)
-    cluster = Cluster(tmp_path, shape)
+    cluster = Cluster(folder, shape)
     cluster.start()
     try:
         members = cluster.members
         everything = [*(member.name for member in members), POSTGRES, REDIS]
         processes = [cluster.process(name) for name in everything]
         assert all(process.is_alive for process in processes)
-        assert run(["cluster", "down", "--folder", str(tmp_path)]) == 0
+        assert run(["cluster", "down", "--folder", str(folder)]) == 0
         assert "is down" in capsys.readouterr().out
         assert not any(process.is_alive for process in processes)
-        assert descendants_in(tmp_path) == []
-        with Cluster(tmp_path) as again:
+        assert descendants_in(folder) == []
+        with Cluster(folder) as again:
             assert again.members == members
     finally:
-        Cluster.open(tmp_path).stop()
-    assert descendants_in(tmp_path) == []
+        Cluster.open(folder).stop()
+    assert descendants_in(folder) == []
