@@ -1,4 +1,4 @@
-"""A whole cluster as an operator and a client see it: transactions, REST, status, signals, and nothing left at the end."""
+"""A whole cluster as an operator and a client see it: transactions, REST, status, signals."""
 
 import json
 import signal
