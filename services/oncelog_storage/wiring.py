@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
-from oncelog.record.check import warm_up
+from oncelog.record.bulk import warm_up
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime import Clock, SystemClock

@@ -3,32 +3,15 @@
 `read_single_batch` has checked the header and the CRC; a broken client can still put anything behind them, and what a
 log has accepted it must be able to serve for ever. Kafka's leader checks the same (facts 3 "Produce", KIP-32, KIP-98).
 
-The records are read by aiokafka's compiled reader: about 0.25 µs a record, where plain Python takes 5. That reader
-tests no bounds inside a varint, so it is only given data in which no varint can run over the end: either the last byte
-has its high bit clear, or zeros lie behind the part it may see.
+The records are read by `oncelog.record.bulk`.
 """
 
-from collections.abc import Callable
-from functools import cache
-from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import NO_TIMESTAMP
-from oncelog.record.batch import (
-    CODEC_MASK,
-    HEADER,
-    HEADER_BYTES,
-    LENGTH_PREFIX_BYTES,
-    LOG_APPEND_TIME,
-    BatchHeader,
-    Buffer,
-    Codec,
-)
-from oncelog.record.codecs import decompress
-
-_PADDING: Final = bytes(16)
-"""Longer than the longest varint."""
+from oncelog.record.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, Buffer
+from oncelog.record.bulk import corrupt_errors, records_of, uncompressed
 
 _BYTES_PER_RECORD_MIN: Final = 7
 """Length, attributes, two deltas, two null lengths and a header count of one byte each."""
@@ -50,15 +33,10 @@ def check_producer_batch(records: bytes, header: BatchHeader, rules: CheckRules)
     CORRUPT_MESSAGE, MESSAGE_TOO_LARGE: what the bytes inside say.
     """
     _check_header(header)
-    plain = _uncompressed(records, header)
+    plain = uncompressed(records)
     if header.record_count * _BYTES_PER_RECORD_MIN > len(plain) - HEADER_BYTES:
         raise _invalid(f"{header.record_count} records do not fit into the batch's bytes")
     _check_records(plain, header, rules)
-
-
-def warm_up() -> None:
-    """Load the compiled reader now (about 60 ms) instead of with the first batch."""
-    _compiled_reader()
 
 
 def _check_header(header: BatchHeader) -> None:
@@ -85,26 +63,11 @@ def _check_header(header: BatchHeader) -> None:
         raise _invalid("a transactional batch carries no producer id")
 
 
-def _uncompressed(records: bytes, header: BatchHeader) -> bytes:
-    """The batch as it would be without compression: a header that says codec 0, then the records."""
-    if header.codec == Codec.NONE:
-        return records if isinstance(records, bytes) else bytes(records)
-    body = decompress(header.codec, memoryview(records)[HEADER_BYTES:])
-    fields = list(HEADER.unpack_from(records))
-    fields[1] = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(body)
-    fields[5] &= ~CODEC_MASK
-    return HEADER.pack(*fields) + body
-
-
-def _check_records(plain: bytes, header: BatchHeader, rules: CheckRules) -> None:
-    reader, corrupt = _compiled_reader()
+def _check_records(plain: Buffer, header: BatchHeader, rules: CheckRules) -> None:
     expected = header.base_offset
     low, high, needs_key = rules.timestamp_min, rules.timestamp_max, rules.is_compacted
-    readable: Buffer = plain
-    if plain[-1] & 0x80:
-        readable = memoryview(plain + _PADDING)[: len(plain)]
     try:
-        for record in reader(readable):
+        for record in records_of(plain):
             timestamp = record.timestamp
             if (
                 record.offset != expected
@@ -114,7 +77,7 @@ def _check_records(plain: bytes, header: BatchHeader, rules: CheckRules) -> None
             ):
                 _check_record(record.offset, timestamp, record.key, expected, header, rules)
             expected += 1
-    except corrupt as error:
+    except corrupt_errors() as error:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"record batch holds malformed records: {error}"
         ) from error
@@ -152,18 +115,3 @@ def _check_record(
 
 def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, message)
-
-
-@cache
-def _compiled_reader() -> tuple[Callable[[Buffer], Any], tuple[type[Exception], ...]]:
-    """(reader class, what it raises). Imported late: with aiokafka's package it takes tens of milliseconds.
-
-    The package itself comes first: two threads that import different modules of it would each wait for the other, and
-    Python then hands one of them a module that is half there.
-    """
-    import_module("aiokafka")
-    from aiokafka.errors import CorruptRecordException
-    from aiokafka.record._crecords import DefaultRecordBatch
-
-    corrupt = (CorruptRecordException, ValueError, OverflowError, MemoryError)
-    return DefaultRecordBatch, corrupt

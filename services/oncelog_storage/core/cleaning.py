@@ -1,0 +1,260 @@
+"""What of a compacted log stays: Kafka's rules, batch by batch, on bytes.
+
+| batch | stays |
+| --- | --- |
+| data of an aborted transaction | nothing |
+| any other data | the last record of each key; a null value until its delete horizon |
+| a marker | while a batch of its transaction was seen in this pass, then until its delete horizon |
+| the last of an active producer, or of a segment | at least empty: offsets and sequences go on behind it |
+
+A delete horizon is set by the first pass that finds a batch with something to be dropped later (KIP-534): attribute
+bit 6 says that the base timestamp is that time, and record timestamps count from it. A batch keeps its base and last
+offset, its producer and its sequences whatever is taken out of it, and no record's bytes change unless its batch gets
+a horizon.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from oncelog.ids import NO_TIMESTAMP
+from oncelog.record.batch import (
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Buffer,
+    Codec,
+)
+from oncelog.record.bulk import records_of, uncompressed
+from oncelog.record.codecs import compress
+from oncelog.record.records import append_record, decode_batch, read_varint
+from oncelog_storage.core.aborted_index import AbortedTransactionEntry
+from oncelog_storage.core.offset_map import OffsetMap
+from oncelog_storage.core.replay import HeaderFields, read_marker
+
+_CRC_FROM: Final = 21
+
+
+class LastWord(NamedTuple):
+    """Where an active producer was heard last: its newest data's last offset (-1: only markers), and its epoch."""
+
+    data_offset: int
+    producer_epoch: int
+
+
+class Transactions:
+    """Which transaction a batch belongs to, as the log is read in order."""
+
+    def __init__(self, aborted: Iterable[AbortedTransactionEntry]) -> None:
+        self._to_come = sorted(set(aborted), key=lambda entry: entry.first_offset, reverse=True)
+        self._aborted: dict[int, AbortedTransactionEntry] = {}
+        self._with_data: set[int] = set()
+        self.kept: list[AbortedTransactionEntry] = []
+        """Aborted transactions whose marker stays because data of theirs was seen; the new index must know them."""
+
+    def is_aborted_data(self, fields: HeaderFields) -> bool:
+        """Take a data batch into account."""
+        if not fields[5] & TRANSACTIONAL:
+            return False
+        self._advance(fields[0] + fields[6])
+        self._with_data.add(fields[9])
+        return fields[9] in self._aborted
+
+    def may_go(self, fields: HeaderFields, marker: tuple[bool, int] | None) -> bool:
+        """Take a control batch into account. True: nothing of its transaction was seen."""
+        self._advance(fields[0] + fields[6])
+        producer_id = fields[9]
+        if marker is None:
+            return fields[12] == 0
+        had_data = producer_id in self._with_data
+        self._with_data.discard(producer_id)
+        is_commit, _ = marker
+        if not is_commit:
+            entry = self._aborted.pop(producer_id, None)
+            if entry is not None and had_data:
+                self.kept.append(entry)
+        return not had_data
+
+    def _advance(self, offset: int) -> None:
+        while self._to_come and self._to_come[-1].first_offset <= offset:
+            entry = self._to_come.pop()
+            self._aborted.setdefault(entry.producer_id, entry)
+
+
+def learn_keys(
+    offset_map: OffsetMap,
+    transactions: Transactions,
+    fields: HeaderFields,
+    batch: memoryview,
+    start: int,
+) -> bool:
+    """Enter the keys of one batch from offset `start` on. False: the map was full before it.
+
+    `transactions` must know the aborted ones that end at or behind `start`. Raises `corrupt_errors()`, KafkaError.
+    """
+    last_offset = fields[0] + fields[6]
+    if last_offset < start:
+        return True
+    if offset_map.is_full:
+        return False
+    if fields[5] & CONTROL:
+        transactions.may_go(fields, read_marker(batch, 0, len(batch)))
+    elif not transactions.is_aborted_data(fields) and fields[12]:
+        put = offset_map.put
+        for record in records_of(uncompressed(batch)):
+            if record.key is not None and record.offset >= start:
+                put(record.key, record.offset)
+    offset_map.latest_offset = last_offset
+    return True
+
+
+class BatchCleaner:
+    """Decides batch by batch; they come in the log's order, from its beginning."""
+
+    def __init__(
+        self,
+        offset_map: OffsetMap,
+        transactions: Transactions,
+        last_words: Mapping[int, LastWord],
+        now: int,
+        delete_retention_ms: int,
+    ) -> None:
+        self._map = offset_map
+        self._transactions = transactions
+        self._last_words = last_words
+        self._now = now
+        self._horizon = now + delete_retention_ms
+
+    def clean(self, fields: HeaderFields, batch: memoryview, *, is_last: bool) -> Buffer | None:
+        """What stays of the batch, `batch` itself if all does; None for nothing. `is_last`: of its segment.
+
+        Raises `corrupt_errors()` and KafkaError for a batch that is none.
+        """
+        if fields[5] & CONTROL:
+            return self._marker(fields, batch, is_last=is_last)
+        is_aborted = self._transactions.is_aborted_data(fields)
+        if fields[12] and not is_aborted:
+            kept = self._data(fields, batch)
+            if kept is not None:
+                return kept
+        if is_last or self._is_last_word(fields):
+            return batch if fields[12] == 0 else _emptied(fields)
+        return None
+
+    def _marker(self, fields: HeaderFields, batch: memoryview, *, is_last: bool) -> Buffer | None:
+        may_go = self._transactions.may_go(fields, read_marker(batch, 0, len(batch)))
+        if not may_go or is_last or self._is_last_word(fields):
+            # A producer's last marker also tells its epoch: emptied, as Kafka does it, it would tell nothing.
+            return batch
+        if fields[12] == 0:
+            return None
+        if not fields[5] & DELETE_HORIZON:
+            return _with_horizon(fields, batch, [True] * fields[12], self._horizon)
+        return None if fields[7] <= self._now else batch
+
+    def _is_last_word(self, fields: HeaderFields) -> bool:
+        word = self._last_words.get(fields[9]) if fields[9] >= 0 else None
+        if word is None:
+            return False
+        if fields[5] & CONTROL:
+            return word.data_offset < 0 and word.producer_epoch == fields[10]
+        return word.data_offset == fields[0] + fields[6]
+
+    def _data(self, fields: HeaderFields, batch: memoryview) -> Buffer | None:
+        """Of a batch with records, aborted ones excluded."""
+        is_latest, latest_offset = self._map.is_latest, self._map.latest_offset
+        has_horizon = bool(fields[5] & DELETE_HORIZON)
+        drops_tombstones = has_horizon and fields[7] <= self._now
+        keep: list[bool] = []
+        max_timestamp, has_tombstone = NO_TIMESTAMP, False
+        plain = uncompressed(batch)
+        for record in records_of(plain):
+            offset, key = record.offset, record.key
+            stays = offset > latest_offset or (key is not None and is_latest(key, offset))
+            if stays and record.value is None:
+                if drops_tombstones and offset <= latest_offset:
+                    stays = False
+                else:
+                    has_tombstone = True
+            keep.append(stays)
+            if stays and record.timestamp is not None and record.timestamp > max_timestamp:
+                max_timestamp = record.timestamp
+        if not any(keep):
+            return None
+        if has_tombstone and not has_horizon:
+            return _with_horizon(fields, batch, keep, self._horizon)
+        if all(keep):
+            return batch
+        body = _spliced(memoryview(plain)[HEADER_BYTES:], keep)
+        if fields[5] & LOG_APPEND_TIME:
+            max_timestamp = fields[8]
+        return _batch(fields, fields[5], body, fields[7], max_timestamp, sum(keep))
+
+
+def _spliced(body: memoryview, keep: Sequence[bool]) -> bytes:
+    """The records that stay, byte for byte: their deltas count from what does not change."""
+    parts: list[memoryview] = []
+    at = 0
+    for stays in keep:
+        length, content_at = read_varint(body, at)
+        end = content_at + length
+        if stays:
+            parts.append(body[at:end])
+        at = end
+    return b"".join(parts)
+
+
+def _with_horizon(
+    fields: HeaderFields, batch: memoryview, keep: Sequence[bool], horizon: int
+) -> bytearray:
+    """These records with timestamps that count from the delete horizon."""
+    body = bytearray()
+    max_timestamp, count = NO_TIMESTAMP, 0
+    for record, stays in zip(decode_batch(batch), keep, strict=True):
+        if stays:
+            append_record(body, record, record.offset - fields[0], record.timestamp - horizon)
+            max_timestamp = max(max_timestamp, record.timestamp)
+            count += 1
+    return _batch(fields, fields[5] | DELETE_HORIZON, bytes(body), horizon, max_timestamp, count)
+
+
+def _emptied(fields: HeaderFields) -> bytearray:
+    attributes = fields[5] & ~(CODEC_MASK | DELETE_HORIZON)
+    return _batch(fields, attributes, b"", NO_TIMESTAMP, fields[8], 0)
+
+
+def _batch(
+    fields: HeaderFields,
+    attributes: int,
+    body: bytes,
+    base_timestamp: int,
+    max_timestamp: int,
+    record_count: int,
+) -> bytearray:
+    codec = attributes & CODEC_MASK
+    payload = compress(Codec(codec), body) if codec else body
+    batch = bytearray(HEADER_BYTES + len(payload))
+    batch[HEADER_BYTES:] = payload
+    HEADER.pack_into(
+        batch,
+        0,
+        fields[0],
+        len(batch) - LENGTH_PREFIX_BYTES,
+        fields[2],
+        fields[3],
+        0,
+        attributes,
+        fields[6],
+        base_timestamp,
+        max_timestamp,
+        *fields[9:12],
+        record_count,
+    )
+    batch[17:21] = crc32c(memoryview(batch)[_CRC_FROM:]).to_bytes(4, "big")
+    return batch

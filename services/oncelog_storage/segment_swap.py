@@ -1,0 +1,154 @@
+"""Putting a cleaned segment in the place of those it was made of, so that a crash anywhere leaves one or the other.
+
+```
+1  write <base>.index .timeindex .txnindex .log, each + .cleaned, synced        a crash: removed at start
+2  forget the old segments' checks in aborted-index-checkpoint
+3  rename the indexes, and last the .log, from .cleaned to .swap; sync names    the .log.swap decides: a start goes on
+4  rename the old segments' files to .deleted
+5  rename the indexes, and last the .log, from .swap to their own names
+```
+
+Steps 1 to 3 are a worker thread's; 4 and 5 are one step of the event loop, which from then on reads the new segment. All
+three indexes are always written, an empty one too: while a `.log.swap` is there, an index without `.swap` beside an
+index that has none is known to be the new one.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from oncelog.record.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES
+from oncelog_storage.core.aborted_index import CHECKS_FILE, decode_checks, encode_checks
+from oncelog_storage.files import sync_directory, write_atomically
+from oncelog_storage.segment import (
+    ABORTED_INDEX_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    SUFFIXES,
+    file_stem,
+)
+
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+DELETED_SUFFIX: Final = ".deleted"
+
+Step = Callable[[str], None]
+"""Told after each change of the folder: tests stop there."""
+
+
+class Replacement(NamedTuple):
+    """A cleaned segment and the base offsets of those it replaces; its own is the first of them."""
+
+    directory: Path
+    replaced: tuple[int, ...]
+
+    @property
+    def base_offset(self) -> int:
+        return self.replaced[0]
+
+
+def _no_step(_name: str) -> None:
+    return
+
+
+def discard(directory: Path, base_offset: int) -> None:
+    """Remove what step 1 wrote. Raises OSError."""
+    for suffix in SUFFIXES:
+        _path(directory, base_offset, suffix + CLEANED_SUFFIX).unlink(missing_ok=True)
+
+
+def commit(replacement: Replacement, step: Step = _no_step) -> None:
+    """Steps 2 and 3: from here on a start finishes the replacement. For a worker thread. Raises OSError."""
+    directory = replacement.directory
+    _forget_checks(directory, replacement.replaced)
+    step("checks")
+    for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
+        if suffix == LOG_SUFFIX:
+            sync_directory(directory)
+        source = _path(directory, replacement.base_offset, suffix)
+        os.rename(f"{source}{CLEANED_SUFFIX}", f"{source}{SWAP_SUFFIX}")
+        step(f"swap{suffix}")
+    sync_directory(directory)
+
+
+def finish(replacement: Replacement, step: Step = _no_step) -> list[str]:
+    """Steps 4 and 5; returns the old files, renamed, to be removed later. Raises OSError."""
+    directory, deleted = replacement.directory, []
+    for base_offset in replacement.replaced[1:]:
+        for suffix in SUFFIXES:
+            path = _path(directory, base_offset, suffix)
+            if path.exists():
+                os.rename(path, f"{path}{DELETED_SUFFIX}")
+                deleted.append(f"{path}{DELETED_SUFFIX}")
+                step(f"deleted{suffix}")
+    for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
+        path = _path(directory, replacement.base_offset, suffix)
+        if os.path.exists(f"{path}{SWAP_SUFFIX}"):
+            os.replace(f"{path}{SWAP_SUFFIX}", path)
+            step(f"own{suffix}")
+    aborted = _path(directory, replacement.base_offset, ABORTED_INDEX_SUFFIX)
+    if aborted.exists() and not aborted.stat().st_size:
+        aborted.unlink()
+    return deleted
+
+
+def finish_interrupted(directory: Path) -> None:
+    """At start: end every replacement that was committed, undo the others. Raises OSError."""
+    names = sorted(os.listdir(directory))
+    for name in names:
+        if name.endswith(CLEANED_SUFFIX):
+            (directory / name).unlink()
+    for name in names:
+        if name.endswith(SWAP_SUFFIX):
+            own = name.removesuffix(SWAP_SUFFIX)
+            log = own.rpartition(".")[0] + LOG_SUFFIX
+            if f"{log}{SWAP_SUFFIX}" not in names:
+                (directory / name).unlink()
+    for name in names:
+        if not name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+            continue
+        base_offset = int(name.partition(".")[0])
+        end_offset = _end_offset(directory / name)
+        covered = [
+            offset for offset in _bases(names) if base_offset < offset < max(end_offset, 1)
+        ]
+        finish(Replacement(directory, (base_offset, *covered)))
+        sync_directory(directory)
+
+
+def _bases(names: Iterable[str]) -> list[int]:
+    return sorted(
+        int(stem)
+        for stem, suffix in (os.path.splitext(name) for name in names)
+        if suffix == LOG_SUFFIX and stem.isdigit()
+    )
+
+
+def _end_offset(path: Path) -> int:
+    """Behind the last batch of a segment file that was synced whole."""
+    end_offset, position = -1, 0
+    with path.open("rb") as file:
+        while len(head := file.read(HEADER_BYTES)) == HEADER_BYTES:
+            fields = HEADER.unpack(head)
+            end_offset = fields[0] + fields[6] + 1
+            position += fields[1] + LENGTH_PREFIX_BYTES
+            file.seek(position)
+    return end_offset
+
+
+def _forget_checks(directory: Path, base_offsets: Iterable[int]) -> None:
+    """The new aborted index has other entries than the next checkpoint's check would find."""
+    path = directory / CHECKS_FILE
+    try:
+        checks = decode_checks(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return
+    gone = set(base_offsets)
+    kept = {base: check for base, check in checks.items() if base not in gone}
+    if len(kept) < len(checks):
+        write_atomically(path, encode_checks(kept).encode(), sync=True)
+
+
+def _path(directory: Path, base_offset: int, suffix: str) -> Path:
+    return directory / f"{file_stem(base_offset)}{suffix}"

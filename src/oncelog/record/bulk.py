@@ -1,0 +1,71 @@
+"""Records in bulk: aiokafka's compiled reader, about 0.25 µs a record where plain Python takes 5.
+
+That reader tests no bounds inside a varint, so it is only given data in which no varint can run over the end: either
+the last byte has its high bit clear, or zeros lie behind the part it may see.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+from oncelog.record.batch import (
+    CODEC_MASK,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    Buffer,
+    Codec,
+)
+from oncelog.record.codecs import decompress
+
+_CODEC_AT: Final = 22
+"""The lower byte of the attributes."""
+_PADDING: Final = bytes(16)
+"""Longer than the longest varint."""
+
+
+def uncompressed(batch: Buffer) -> Buffer:
+    """The batch as it would be without compression: a header that says codec 0, then the records. Raises KafkaError."""
+    codec = batch[_CODEC_AT] & CODEC_MASK
+    if codec == Codec.NONE:
+        return batch
+    fields = list(HEADER.unpack_from(batch))
+    body = decompress(codec, memoryview(batch)[HEADER_BYTES:])
+    fields[1] = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(body)
+    fields[5] &= ~CODEC_MASK
+    return HEADER.pack(*fields) + body
+
+
+def records_of(plain: Buffer) -> Iterable[Any]:
+    """Each record of an uncompressed batch, with `offset`, `timestamp`, `key`, `value`; raises `corrupt_errors()`."""
+    reader, _ = _compiled_reader()
+    if plain[-1] & 0x80:
+        plain = memoryview(bytes(plain) + _PADDING)[: len(plain)]
+    records: Iterable[Any] = reader(plain)
+    return records
+
+
+def corrupt_errors() -> tuple[type[Exception], ...]:
+    """What reading malformed records raises."""
+    return _compiled_reader()[1]
+
+
+def warm_up() -> None:
+    """Load the compiled reader now (about 60 ms) instead of with the first batch."""
+    _compiled_reader()
+
+
+@cache
+def _compiled_reader() -> tuple[Callable[[Buffer], Any], tuple[type[Exception], ...]]:
+    """(reader class, what it raises). Imported late: with aiokafka's package it takes tens of milliseconds.
+
+    The package itself comes first: two threads that import different modules of it would each wait for the other, and
+    Python then hands one of them a module that is half there.
+    """
+    import_module("aiokafka")
+    from aiokafka.errors import CorruptRecordException
+    from aiokafka.record._crecords import DefaultRecordBatch
+
+    corrupt = (CorruptRecordException, ValueError, OverflowError, MemoryError)
+    return DefaultRecordBatch, corrupt
