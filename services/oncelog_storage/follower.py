@@ -119,6 +119,8 @@ class FollowedLog:
         if offset >= log.log_end_offset:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"nothing to truncate at {offset}")
         leader = self._leader
+        # No checkpoint is being written and no cleaned segment is changing places.
+        await log.folder_lock.acquire()
         leader.is_truncating = True
         try:
             await self._hosted.lower_recovery_point(leader, offset)
@@ -140,10 +142,13 @@ class FollowedLog:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         finally:
             leader.is_truncating = False
+            log.folder_lock.release()
 
     async def _start_over(self, offset: int) -> None:
         """The leader's log begins behind this one's end, or knows nothing of it: begin empty where it begins."""
         leader, log = self._leader, self._leader.log
+        # No checkpoint is being written and no cleaned segment is changing places.
+        await log.folder_lock.acquire()
         leader.is_truncating = True
         try:
             await self._hosted.lower_recovery_point(leader, 0)
@@ -159,3 +164,4 @@ class FollowedLog:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         finally:
             leader.is_truncating = False
+            log.folder_lock.release()

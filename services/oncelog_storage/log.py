@@ -10,6 +10,7 @@ fails is cut off again, so the log holds whole batches only. Reading checks ever
 `log_recovery`'s work, checkpoints are `log_checkpoint`'s. Not thread-safe: it belongs to the event loop.
 """
 
+import asyncio
 import base64
 import logging
 import os
@@ -102,6 +103,8 @@ class PartitionLog:
         """The high watermark as it was when the log is loaded: later markers are not yet known to be replicated."""
         self.truncation_count = 0
         """Grows with each truncation: what was taken from the log before may not be used after."""
+        self.folder_lock = asyncio.Lock()
+        """Held while a checkpoint is taken and written, and while cleaned segments change places with old ones."""
         self.failure: str | None = None
         """Why the log can take no writes at the moment; a disk that is full, mostly."""
         # What a failed write left behind this segment's end could not be cut off yet.
@@ -414,6 +417,13 @@ class PartitionLog:
         """The segments are about to be replaced."""
         self._uncut = None
         self._tail = (None, -1, 0)
+        self._recently_read = []
+
+    def replace_segments(self, first: int, behind: int, segment: Segment) -> None:
+        """A cleaned segment takes the place of these; its file already has the first one's name."""
+        for replaced in self.segments[first:behind]:
+            replaced.close()
+        self.segments[first:behind] = [segment]
         self._recently_read = []
 
     def close(self) -> None:

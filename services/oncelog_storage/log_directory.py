@@ -7,6 +7,7 @@ meta.properties                   which cluster and node the folder belongs to
 recovery-point-offset-checkpoint  per partition: below it everything is synced
 log-start-offset-checkpoint       per partition: below it records are deleted
 replication-offset-checkpoint     per partition with followers: the high watermark, as it was known not long ago
+cleaner-offset-checkpoint         per compacted partition: where the last cleaning ended
 coordinator-epoch-checkpoint      per shard: the highest coordinator epoch that appended
 <topic>-<partition>/              a partition; renamed to …-delete before it is removed, to …-stray when no metadata
                                   knows it at start
@@ -38,6 +39,7 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 COORDINATOR_EPOCHS: Final = "coordinator-epoch-checkpoint"
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
@@ -50,6 +52,7 @@ class LogDirectory:
         self.recovery_points: dict[Partition, int] = {}
         self.log_start_offsets: dict[Partition, int] = {}
         self.high_watermarks: dict[Partition, int] = {}
+        self.cleaner_offsets: dict[Partition, int] = {}
         self.coordinator_epochs: dict[Partition, int] = {}
         self._lock: int | None = None
 
@@ -65,6 +68,7 @@ class LogDirectory:
             self.recovery_points = self._read_checkpoint(RECOVERY_POINTS)
             self.log_start_offsets = self._read_checkpoint(LOG_STARTS)
             self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+            self.cleaner_offsets = self._read_checkpoint(CLEANER_OFFSETS)
             self.coordinator_epochs = self._read_checkpoint(COORDINATOR_EPOCHS)
             self._forget_absent()
         except OSError as error:
@@ -147,7 +151,13 @@ class LogDirectory:
         Otherwise a topic created again under this name could inherit its offsets after a crash.
         """
         writes = []
-        for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, COORDINATOR_EPOCHS):
+        for name in (
+            RECOVERY_POINTS,
+            LOG_STARTS,
+            HIGH_WATERMARKS,
+            CLEANER_OFFSETS,
+            COORDINATOR_EPOCHS,
+        ):
             if self._numbers(name).pop(partition, None) is not None:
                 writes.append(self.encoded(name))
         return writes
@@ -182,6 +192,7 @@ class LogDirectory:
             RECOVERY_POINTS: self.recovery_points,
             LOG_STARTS: self.log_start_offsets,
             HIGH_WATERMARKS: self.high_watermarks,
+            CLEANER_OFFSETS: self.cleaner_offsets,
             COORDINATOR_EPOCHS: self.coordinator_epochs,
         }[name]
 
@@ -192,7 +203,7 @@ class LogDirectory:
     def _forget_absent(self) -> None:
         """Offsets of partitions whose folder is gone must not meet a new folder of that name."""
         present = {partition for partition, _ in self.partitions()}
-        for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
+        for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
             numbers = self._numbers(name)
             absent = [partition for partition in numbers if partition not in present]
             for partition in absent:

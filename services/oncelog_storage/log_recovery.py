@@ -31,6 +31,7 @@ from oncelog_storage.core.replay import HeaderFields, replay_batch
 from oncelog_storage.files import TEMPORARY_SUFFIX, StorageFailed
 from oncelog_storage.log import DELETED_SUFFIX, LEADER_EPOCH_CHECKPOINT, PartitionLog
 from oncelog_storage.segment import INDEX_SUFFIXES, LOG_SUFFIX, SUFFIXES, CorruptSegment, Segment
+from oncelog_storage.segment_swap import finish_interrupted
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ def recover(log: PartitionLog, recovery_point: int, log_start_offset: int, now: 
     log.recovery_point = recovery_point
     log.log_start_offset = log_start_offset
     try:
+        finish_interrupted(log.directory)
         log.segments = _find_segments(log)
         log.leader_epochs = _read_leader_epochs(log.directory)
         if log.segments:

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 from oncelog.ids import Partition
 from oncelog.runtime import Clock
 from oncelog_storage import log_checkpoint, log_retention
+from oncelog_storage.cleaner import Cleaner
 from oncelog_storage.files import (
     PassingShortage,
     StorageFailed,
@@ -69,6 +70,15 @@ class Maintenance:
         hosted.request_checkpoint = self._request_checkpoint
         hosted.request_retirement = self._request_retirement
         hosted.in_worker = self._in_worker
+        self.cleaner = Cleaner(
+            settings,
+            hosted,
+            log_directory,
+            clock,
+            checkpoint=self._checkpoint,
+            in_worker=self._in_worker,
+            remove_later=self._remove_later,
+        )
 
     def start(self) -> None:
         for leader in self._hosted:
@@ -79,6 +89,7 @@ class Maintenance:
             ("checkpoints", self._checkpoint_loop),
             ("flushes", self._flush_loop),
             ("retention", self._retention_loop),
+            ("cleaner", self.cleaner.run),
             ("producer expiry", self._expiry_loop),
             ("deletions", self._retirement_loop),
         ):
@@ -103,6 +114,7 @@ class Maintenance:
         self._end_threads()
 
     async def _end_tasks(self) -> None:
+        self.cleaner.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -146,11 +158,13 @@ class Maintenance:
         done = []
         is_complete = True
         for leader in leaders:
-            if leader.is_truncating or not leader.log.exists_on_disk:
-                continue
-            count = leader.log.truncation_count
-            checkpoint = log_checkpoint.prepare(leader.log)
-            if not await self._write_checkpoint(leader, checkpoint):
+            async with leader.log.folder_lock:
+                if leader.is_truncating or not leader.log.exists_on_disk:
+                    continue
+                count = leader.log.truncation_count
+                checkpoint = log_checkpoint.prepare(leader.log)
+                is_written = await self._write_checkpoint(leader, checkpoint)
+            if not is_written:
                 is_complete = False
             elif leader.log.truncation_count != count or leader.is_truncating:
                 # It speaks of records that are gone, and the next start must not believe it.
@@ -293,7 +307,7 @@ class Maintenance:
             if moved:
                 await self._keep_log_starts(moved)
             for leader, start in starts:
-                if self._hosted.holds(leader):
+                if self._hosted.holds(leader) and not leader.log.folder_lock.locked():
                     due = now + leader.config.file_delete_delay_ms
                     before = min(start, leader.log.recovery_point)
                     paths = leader.log.drop_segments_before(before)
@@ -303,6 +317,10 @@ class Maintenance:
             self._to_remove = [(due, path) for due, path in self._to_remove if due > now]
         except OSError as error:
             _log.warning("retention: %s; it is tried again", error)
+
+    def _remove_later(self, leader: PartitionLeader, paths: list[str]) -> None:
+        due = self._clock.now() + leader.config.file_delete_delay_ms
+        self._to_remove += [(due, path) for path in paths]
 
     async def _keep_log_starts(self, leaders: list[PartitionLeader]) -> None:
         for leader in leaders:

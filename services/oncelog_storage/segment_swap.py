@@ -8,9 +8,9 @@
 5  rename the indexes, and last the .log, from .swap to their own names
 ```
 
-Steps 1 to 3 are a worker thread's; 4 and 5 are one step of the event loop, which from then on reads the new segment. All
-three indexes are always written, an empty one too: while a `.log.swap` is there, an index without `.swap` beside an
-index that has none is known to be the new one.
+Steps 1 to 3 are a worker thread's; 4 and 5 are one step of the event loop, which from then on reads the new segment.
+All three indexes are always written, an empty one too: while a `.log.swap` is there, an index of that name without
+`.swap` is known to be the old one if the other is there too, and else the new one.
 """
 
 import os
@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from oncelog.record.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES
 from oncelog_storage.core.aborted_index import CHECKS_FILE, decode_checks, encode_checks
 from oncelog_storage.files import sync_directory, write_atomically
+from oncelog_storage.log import DELETED_SUFFIX
 from oncelog_storage.segment import (
     ABORTED_INDEX_SUFFIX,
     INDEX_SUFFIXES,
@@ -31,7 +32,6 @@ from oncelog_storage.segment import (
 
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
-DELETED_SUFFIX: Final = ".deleted"
 
 Step = Callable[[str], None]
 """Told after each change of the folder: tests stop there."""
@@ -93,6 +93,13 @@ def finish(replacement: Replacement, step: Step = _no_step) -> list[str]:
     return deleted
 
 
+def undo(replacement: Replacement) -> None:
+    """After `commit`, when the old segments are no longer what they were. Raises OSError."""
+    for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
+        path = _path(replacement.directory, replacement.base_offset, suffix + SWAP_SUFFIX)
+        path.unlink(missing_ok=True)
+
+
 def finish_interrupted(directory: Path) -> None:
     """At start: end every replacement that was committed, undo the others. Raises OSError."""
     names = sorted(os.listdir(directory))
@@ -110,9 +117,9 @@ def finish_interrupted(directory: Path) -> None:
             continue
         base_offset = int(name.partition(".")[0])
         end_offset = _end_offset(directory / name)
-        covered = [
-            offset for offset in _bases(names) if base_offset < offset < max(end_offset, 1)
-        ]
+        covered = [offset for offset in _bases(names) if base_offset < offset < max(end_offset, 1)]
+        # A checkpoint after the commit may have told of the old aborted indexes again.
+        _forget_checks(directory, (base_offset, *covered))
         finish(Replacement(directory, (base_offset, *covered)))
         sync_directory(directory)
 
@@ -132,7 +139,7 @@ def _end_offset(path: Path) -> int:
         while len(head := file.read(HEADER_BYTES)) == HEADER_BYTES:
             fields = HEADER.unpack(head)
             end_offset = fields[0] + fields[6] + 1
-            position += fields[1] + LENGTH_PREFIX_BYTES
+            position += max(fields[1], 1) + LENGTH_PREFIX_BYTES
             file.seek(position)
     return end_offset
 

@@ -108,6 +108,25 @@ class StorageSettings(BaseSettings):
         default="",
         description="Where the live event feed goes, redis://host:6379/0; empty: there is none.",
     )
+    cleaner_interval_ms: int = Field(
+        default=5_000, ge=10, description="How often compacted topics are looked at for cleaning."
+    )
+    cleaner_io_bytes_per_s: int = Field(
+        default=0,
+        ge=0,
+        description="Bytes a second that cleaning may read and write together; 0 for no limit.",
+    )
+    cleaner_map_bytes: int = Field(
+        default=64 * 1024 * 1024,
+        ge=1024,
+        description="Memory for the keys of one cleaning pass; a log with more of them takes several passes.",
+    )
+    shard_roll_bytes: int = Field(
+        default=1024 * 1024,
+        ge=1024,
+        description="A coordinator's shard begins a new segment at this size: the newest segment is never cleaned, so"
+        " this bounds what a coordinator reads beyond what is alive.",
+    )
     open_files_max: int = Field(
         default=512,
         ge=16,

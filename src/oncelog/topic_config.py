@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from oncelog.errors import ErrorCode, KafkaError
 
-ConfigType = Literal["int", "long", "boolean", "string", "list"]
+ConfigType = Literal["int", "long", "double", "boolean", "string", "list"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,8 @@ class ConfigKey:
                 if number > largest:
                     raise self._refuse(value, f"is above {largest}")
                 return str(number)
+            case "double":
+                return self._check_share(value)
             case "boolean":
                 if value.lower() not in ("true", "false"):
                     raise self._refuse(value, "is neither true nor false")
@@ -50,6 +52,16 @@ class ConfigKey:
                 if not parts or any(part not in self.choices for part in parts):
                     raise self._refuse(value, f"may name {', '.join(self.choices)}")
                 return ",".join(parts)
+
+    def _check_share(self, value: str) -> str:
+        """A number from 0 to 1, as Kafka's only topic config of this type is."""
+        try:
+            share = float(value)
+        except ValueError:
+            raise self._refuse(value, "is not a number") from None
+        if not 0 <= share <= 1:
+            raise self._refuse(value, "is not between 0 and 1")
+        return str(share)
 
     def _refuse(self, value: str, reason: str) -> KafkaError:
         return KafkaError(ErrorCode.INVALID_CONFIG, f"{self.name}={value!r} {reason}")
@@ -95,6 +107,13 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = {
             "index.interval.bytes", "int", "4096", "log bytes between two index entries", minimum=0
         ),
         ConfigKey(
+            "max.compaction.lag.ms",
+            "long",
+            str(2**63 - 1),
+            "a record of a compacted topic is cleaned at the latest after this time",
+            minimum=1,
+        ),
+        ConfigKey(
             "max.message.bytes", "int", "1048588", "largest record batch accepted", minimum=0
         ),
         ConfigKey(
@@ -117,6 +136,19 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = {
             "CreateTime",
             "whose clock stamps records",
             choices=("CreateTime", "LogAppendTime"),
+        ),
+        ConfigKey(
+            "min.cleanable.dirty.ratio",
+            "double",
+            "0.5",
+            "share of a compacted log that is not cleaned before it is cleaned again",
+        ),
+        ConfigKey(
+            "min.compaction.lag.ms",
+            "long",
+            "0",
+            "a record of a compacted topic stays at least this long",
+            minimum=0,
         ),
         ConfigKey(
             "min.insync.replicas",
@@ -194,6 +226,9 @@ class TopicConfig:
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * _DAY_MS
     delete_retention_ms: int = _DAY_MS
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = 2**63 - 1
     file_delete_delay_ms: int = 60_000
 
     @staticmethod
@@ -221,5 +256,8 @@ class TopicConfig:
             segment_bytes=number("segment.bytes"),
             segment_ms=number("segment.ms"),
             delete_retention_ms=number("delete.retention.ms"),
+            min_cleanable_dirty_ratio=float(text("min.cleanable.dirty.ratio")),
+            min_compaction_lag_ms=number("min.compaction.lag.ms"),
+            max_compaction_lag_ms=number("max.compaction.lag.ms"),
             file_delete_delay_ms=number("file.delete.delay.ms"),
         )

@@ -27,7 +27,7 @@ class ConfigOperation(IntEnum):
     SUBTRACT = 3
 
 
-_TYPE_CODES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "list": 7}
+_TYPE_CODES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 """Kafka's numbers of config types."""
 
 _BROKER_NAMES: Final = {

@@ -172,7 +172,7 @@ class BatchCleaner:
         has_horizon = bool(fields[5] & DELETE_HORIZON)
         drops_tombstones = has_horizon and fields[7] <= self._now
         keep: list[bool] = []
-        max_timestamp, has_tombstone = NO_TIMESTAMP, False
+        max_timestamp, has_tombstone = int(NO_TIMESTAMP), False
         plain = uncompressed(batch)
         for record in records_of(plain):
             offset, key = record.offset, record.key
@@ -215,7 +215,7 @@ def _with_horizon(
 ) -> bytearray:
     """These records with timestamps that count from the delete horizon."""
     body = bytearray()
-    max_timestamp, count = NO_TIMESTAMP, 0
+    max_timestamp, count = int(NO_TIMESTAMP), 0
     for record, stays in zip(decode_batch(batch), keep, strict=True):
         if stays:
             append_record(body, record, record.offset - fields[0], record.timestamp - horizon)

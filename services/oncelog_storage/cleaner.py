@@ -1,0 +1,330 @@
+"""Keeps compacted logs short: which log is cleaned next, and the change from old segments to cleaned ones.
+
+The reading and writing is `cleaner_pass`'s, in a thread of its own; what stays is `core.cleaning`'s to say; the files
+change places by `segment_swap`. Here, on the event loop, is what must happen in one step: nobody appends, rolls,
+deletes or checkpoints while segments are exchanged, and readers see the old ones or the new.
+"""
+
+import asyncio
+import functools
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Partition
+from oncelog.runtime import Clock
+from oncelog_storage import segment_swap
+from oncelog_storage.cleaner_pass import (
+    CleanedSegment,
+    CleaningPass,
+    CleaningStopped,
+    CorruptSource,
+    Pace,
+    PassSettings,
+    Source,
+)
+from oncelog_storage.core.aborted_index import AbortedTransactionEntry
+from oncelog_storage.core.cleaning import LastWord
+from oncelog_storage.core.cleaning_plan import (
+    CleanableRange,
+    CompactionRules,
+    SegmentFacts,
+    cleanable_range,
+    groups,
+)
+from oncelog_storage.core.producer_state import ProducerEntry
+from oncelog_storage.files import StorageFailed
+from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.log import PartitionLog
+from oncelog_storage.log_directory import CLEANER_OFFSETS, LogDirectory, write_checkpoints
+from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.segment import Segment
+from oncelog_storage.settings import StorageSettings
+
+ResultT = TypeVar("ResultT")
+
+_log = logging.getLogger(__name__)
+
+_SHARD_TOPICS: Final = frozenset((TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC))
+_NEVER_MS: Final = 2**53
+
+
+@dataclass(slots=True)
+class CleanerFigures:
+    """For metrics. Bytes saved count what cleaned segments are shorter than those they replaced."""
+
+    cleanable_bytes: int = 0
+    passes: int = 0
+    last_pass_ms: int = 0
+    bytes_read: int = 0
+    bytes_saved: int = 0
+    uncleanable_partitions: int = 0
+
+
+class _Chosen(NamedTuple):
+    leader: PartitionLeader
+    sealed: list[SegmentFacts]
+    range: CleanableRange
+
+
+class Cleaner:
+    """`run` is a task; `clean_all` does at once what it does by and by.
+
+    `checkpoint` moves a log's recovery point: only what is safe on disk is cleaned. `remove_later` takes files that
+    nobody reads any more.
+    """
+
+    def __init__(
+        self,
+        settings: StorageSettings,
+        hosted: HostedPartitions,
+        log_directory: LogDirectory,
+        clock: Clock,
+        *,
+        checkpoint: Callable[[list[PartitionLeader]], Awaitable[bool]],
+        in_worker: Callable[[Callable[[], None]], Awaitable[None]],
+        remove_later: Callable[[PartitionLeader, list[str]], None],
+    ) -> None:
+        self.figures = CleanerFigures()
+        self._settings = settings
+        self._hosted = hosted
+        self._log_directory = log_directory
+        self._clock = clock
+        self._checkpoint = checkpoint
+        self._in_worker = in_worker
+        self._remove_later = remove_later
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="storage-cleaner")
+        self._is_stopping = threading.Event()
+        self._uncleanable: set[Partition] = set()
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.cleaner_interval_ms / 1000)
+            await self.clean_all()
+
+    def stop(self) -> None:
+        """The pass under way ends at its next slice; what it wrote is removed."""
+        self._is_stopping.set()
+        self._thread.shutdown(wait=True)
+
+    async def clean_all(self) -> None:
+        """Clean the dirtiest log until none is dirty enough."""
+        while (chosen := await self._choose()) is not None:
+            leader = chosen.leader
+            try:
+                await self._clean(chosen)
+            except (CleaningStopped, FileNotFoundError) as reason:
+                _log.info("cleaning of %s ended early: %s", leader.partition, reason)
+                return
+            except (CorruptSource, StorageFailed) as error:
+                self._uncleanable.add(leader.partition)
+                _log.error("%s is not cleaned any more: %s", leader.partition, error)
+            except OSError as error:
+                _log.warning("cannot clean %s: %s; it is tried again", leader.partition, error)
+                return
+
+    # Choosing.
+
+    async def _choose(self) -> _Chosen | None:
+        found: list[_Chosen] = []
+        cleanable_bytes = 0
+        for leader in self._hosted:
+            if (
+                leader.config.is_compacted
+                and leader.offline is None
+                and leader.log.segments
+                and leader.partition not in self._uncleanable
+            ):
+                self._roll(leader)
+                chosen = self._look(leader, leader.last_stable_offset)
+                cleanable_bytes += chosen.range.dirty_bytes
+                if chosen.range.is_wanted:
+                    found.append(chosen)
+        self.figures.cleanable_bytes = cleanable_bytes
+        self.figures.uncleanable_partitions = len(self._uncleanable)
+        for chosen in sorted(found, key=lambda c: c.range.dirty_ratio, reverse=True):
+            leader = chosen.leader
+            if leader.log.recovery_point < chosen.range.end_offset:
+                await self._checkpoint([leader])
+            safe = self._look(leader, min(leader.last_stable_offset, leader.log.recovery_point))
+            if safe.range.is_wanted and self._hosted.holds(leader) and leader.offline is None:
+                return safe
+        return None
+
+    def _roll(self, leader: PartitionLeader) -> None:
+        """The newest segment is never cleaned, so a shard's is kept short and an old one is ended."""
+        log, now = leader.log, self._clock.now()
+        segment = log.segments[-1]
+        if not segment.size_bytes:
+            return
+        lag_ms = leader.config.max_compaction_lag_ms
+        is_long = (
+            leader.partition.topic in _SHARD_TOPICS
+            and segment.size_bytes >= self._settings.shard_roll_bytes
+        )
+        is_old = lag_ms < _NEVER_MS and 0 <= segment.first_timestamp < now - lag_ms
+        if is_long or is_old:
+            log.roll(now)
+
+    def _look(self, leader: PartitionLeader, limit: int) -> _Chosen:
+        log, config = leader.log, leader.config
+        sealed = [
+            _facts(segment, following, has_lag=config.max_compaction_lag_ms < _NEVER_MS)
+            for segment, following in zip(log.segments, log.segments[1:], strict=False)
+        ]
+        rules = CompactionRules(
+            config.min_cleanable_dirty_ratio,
+            config.min_compaction_lag_ms,
+            config.max_compaction_lag_ms,
+        )
+        cleaned_to = self._log_directory.cleaner_offsets.get(leader.partition, 0)
+        found = cleanable_range(sealed, cleaned_to, limit, rules, self._clock.now())
+        return _Chosen(leader, sealed, found)
+
+    # Cleaning.
+
+    async def _clean(self, chosen: _Chosen) -> None:
+        began = time.perf_counter()
+        leader, log = chosen.leader, chosen.leader.log
+        count = sum(facts.end_offset <= chosen.range.end_offset for facts in chosen.sealed)
+        segments, sealed = log.segments[:count], chosen.sealed[:count]
+        begin = self._beginning(log, segments, sealed, chosen.range.first_dirty)
+        work, cleaned_to = await self._in_thread(begin)
+        saved = 0
+        for first, behind in groups(sealed, cleaned_to, log.config.segment_bytes):
+            cleaned = await self._in_thread(functools.partial(work.rewrite, first, behind))
+            if cleaned is not None:
+                await self._exchange(leader, segments[first:behind], cleaned)
+                saved += cleaned.bytes_before - cleaned.segment.size_bytes
+        await self._keep_offset(leader, cleaned_to)
+        figures = self.figures
+        figures.passes += 1
+        figures.bytes_saved += saved
+        figures.bytes_read += chosen.range.clean_bytes + chosen.range.dirty_bytes
+        figures.last_pass_ms = round((time.perf_counter() - began) * 1000)
+        _log.info(
+            "cleaned %s up to offset %d: %d bytes less, %d ms",
+            log.partition,
+            cleaned_to,
+            saved,
+            figures.last_pass_ms,
+        )
+
+    def _beginning(
+        self,
+        log: PartitionLog,
+        segments: Sequence[Segment],
+        sealed: Sequence[SegmentFacts],
+        first_dirty: int,
+    ) -> Callable[[], tuple[CleaningPass, int]]:
+        """What the thread does first, with all it needs to know of the log as it is now."""
+        sources = [
+            Source(s.base_offset, f.end_offset, s.size_bytes, s.log_path, s.created_ms)
+            for s, f in zip(segments, sealed, strict=True)
+        ]
+        # What is loaded grows at its end only; what is not has its file, which is for the thread to read.
+        aborted = [(s, list(s.aborted()) if s.is_loaded else None) for s in log.segments]
+        producers = list(log.producers.entries())
+        settings = PassSettings(
+            first_dirty,
+            self._clock.now(),
+            log.config.delete_retention_ms,
+            log.config.index_interval_bytes,
+            self._settings.cleaner_map_bytes,
+        )
+
+        def begin() -> tuple[CleaningPass, int]:
+            work = CleaningPass(
+                log.directory,
+                log.files,
+                sources,
+                _aborted_in(aborted),
+                _last_words(producers),
+                settings,
+                Pace(self._settings.cleaner_io_bytes_per_s, self._is_stopping),
+            )
+            return work, work.learn()
+
+        return begin
+
+    async def _exchange(
+        self, leader: PartitionLeader, old: Sequence[Segment], cleaned: CleanedSegment
+    ) -> None:
+        """Raises CleaningStopped, OSError."""
+        log = leader.log
+        replacement = segment_swap.Replacement(log.directory, cleaned.replaced)
+        async with log.folder_lock:
+            if self._place_of(leader, old) is None:
+                discard = functools.partial(
+                    segment_swap.discard, log.directory, replacement.base_offset
+                )
+                await self._in_worker(discard)
+                raise CleaningStopped("its segments changed meanwhile")
+            # The worker that removes deleted topics' folders does one thing at a time, so the folder is still ours.
+            await self._in_worker(functools.partial(segment_swap.commit, replacement))
+            place = self._place_of(leader, old)
+            if place is None:
+                await self._in_worker(functools.partial(segment_swap.undo, replacement))
+                raise CleaningStopped("its segments changed meanwhile")
+            deleted = segment_swap.finish(replacement)
+            log.replace_segments(place, place + len(old), cleaned.segment)
+            cleaned.segment.unload()
+        self._remove_later(leader, deleted)
+
+    def _place_of(self, leader: PartitionLeader, old: Sequence[Segment]) -> int | None:
+        """Where these segments are in the log, if they all still are and none is the newest."""
+        segments = leader.log.segments
+        if not self._hosted.holds(leader) or old[0] not in segments[:-1]:
+            return None
+        place = segments.index(old[0])
+        behind = place + len(old)
+        return place if segments[place:behind] == old and behind < len(segments) else None
+
+    async def _keep_offset(self, leader: PartitionLeader, cleaned_to: int) -> None:
+        if self._hosted.holds(leader):
+            self._log_directory.cleaner_offsets[leader.partition] = cleaned_to
+            encoded = self._log_directory.encoded(CLEANER_OFFSETS)
+            await self._in_worker(lambda: write_checkpoints([encoded]))
+
+    async def _in_thread(self, work: Callable[[], ResultT]) -> ResultT:
+        if self._is_stopping.is_set():
+            raise CleaningStopped("the node stops")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _facts(segment: Segment, following: Segment, *, has_lag: bool) -> SegmentFacts:
+    newest_ms = segment.max_timestamp()[0] if segment.size_bytes else -1
+    if has_lag and segment.first_timestamp < 0:
+        segment.read_first_timestamp()
+    oldest_ms = segment.first_timestamp
+    return SegmentFacts(
+        segment.base_offset,
+        following.base_offset,
+        segment.size_bytes,
+        oldest_ms if oldest_ms >= 0 else segment.created_ms,
+        newest_ms if newest_ms >= 0 else segment.created_ms,
+    )
+
+
+def _aborted_in(
+    parts: Sequence[tuple[Segment, list[AbortedTransactionEntry] | None]],
+) -> list[AbortedTransactionEntry]:
+    """Raises CorruptSegment."""
+    found: list[AbortedTransactionEntry] = []
+    for segment, entries in parts:
+        found += segment.read_aborted_file() if entries is None else entries
+    return found
+
+
+def _last_words(producers: Sequence[ProducerEntry]) -> dict[int, LastWord]:
+    """What a producer appends meanwhile lies behind what is cleaned, so an entry that moves on does no harm."""
+    words = {}
+    for entry in producers:
+        batches = tuple(entry.batches)
+        newest = batches[-1].last_offset if batches else -1
+        words[entry.producer_id] = LastWord(newest, entry.producer_epoch)
+    return words
