@@ -49,9 +49,9 @@ cluster-down: setup ## end that cluster; its data stays
 	$(BIN)/oncelog cluster down $(ARGS)
 
 .PHONY: test
-test: setup java ## every check and every test suite of one machine (at most 15 minutes)
+test: setup java ## every check and every test suite of one machine (at most 20 minutes)
 	$(MAKE) --no-print-directory check
-	$(MAKE) --no-print-directory integration conformance spark
+	$(MAKE) --no-print-directory integration clusters conformance spark
 
 .PHONY: check
 check: setup fmt-check lint types arch proto-check unit property ## the fast half: no sockets beyond loopback
@@ -100,7 +100,14 @@ property: setup ## hypothesis: machines against small models
 
 .PHONY: integration
 integration: setup ## contract suites and real roles: sockets, Postgres, files
-	$(PYTEST) -q -n 2 --dist loadfile tests/contracts tests/integration
+	$(PYTEST) -q -n 2 --dist loadfile tests/contracts tests/integration $(CLUSTER_TESTS:%=--ignore=%)
+
+# A cluster is a dozen processes: such tests run one at a time, with the machine to themselves.
+CLUSTER_TESTS := tests/integration/processes tests/integration/failover
+
+.PHONY: clusters
+clusters: setup ## whole clusters of processes: start, kills, failover, restarts
+	$(PYTEST) -q $(CLUSTER_TESTS)
 
 .PHONY: conformance
 conformance: setup ## confluent-kafka, aiokafka, kafka-python and the Java client against `oncelog up`
@@ -113,6 +120,10 @@ conformance-cluster: setup ## the same tests against a cluster of processes
 .PHONY: spark
 spark: setup java ## PySpark source and sink, and the crash matrix
 	$(PYTEST) -q tests/spark
+
+.PHONY: spark-cluster
+spark-cluster: setup java ## the same against a cluster of processes
+	ONCELOG_TEST_TARGET=cluster $(PYTEST) -q tests/spark
 
 .PHONY: bench
 bench: setup java ## measure; writes bench/results/ and docs/performance.md
