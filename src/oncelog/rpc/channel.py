@@ -1,14 +1,10 @@
 """gRPC channels and servers as oncelog opens them: one place for their options."""
 
-import os
 from typing import Any
 
 import grpc.aio
 
 from oncelog.rpc.sessions import SessionLimits
-
-# Read by gRPC with its first channel. Connections that end as they should are told on standard error otherwise.
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 ChannelOptions = list[tuple[str, Any]]
 

@@ -23,6 +23,9 @@ from oncelog.rpc.sessions import PeerUnavailable
 DEFAULT_TIMEOUT_S = 15.0
 """For callers that give none: the search for a controller must end."""
 
+ATTEMPT_TIMEOUT_S = 3.0
+"""For one attempt of a call that may be repeated: a frozen controller must not use up the caller's time."""
+
 DESCRIBE_TIMEOUT_S = 1.0
 SEARCH_PAUSE_MS = 50
 SEARCH_PAUSE_MAX_MS = 500
@@ -65,21 +68,26 @@ class ControllerStub:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         backoff = Backoff(SEARCH_PAUSE_MS, SEARCH_PAUSE_MAX_MS)
+        is_repeatable = method.name in REPEATABLE
         while True:
             address = await self.find(deadline)
-            response, lost = None, None
+            response: Any = None
+            lost: Exception | None = None
             try:
                 session = self._pool.get(address)
-                encoded = await session.call(
-                    method.path, request.SerializeToString, max(0.001, deadline - loop.time())
-                )
+                left_s = max(0.001, deadline - loop.time())
+                if is_repeatable:
+                    left_s = min(left_s, ATTEMPT_TIMEOUT_S)
+                encoded = await session.call(method.path, request.SerializeToString, left_s)
                 response = method.response_from_string(encoded)
-            except TimeoutError:
-                # It may be frozen: the next call asks around first.
-                self.forget(address)
-                raise
+            except TimeoutError as error:
+                # It may be frozen: the next attempt asks around first.
+                if not is_repeatable or loop.time() >= deadline:
+                    self.forget(address)
+                    raise
+                lost = error
             except PeerUnavailable as error:
-                if error.was_sent and method.name not in REPEATABLE:
+                if error.was_sent and not is_repeatable:
                     self.forget(address)
                     raise
                 lost = error

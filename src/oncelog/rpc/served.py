@@ -47,7 +47,11 @@ class Served:
     answer: Callable[..., Any]
 
     async def call(self, request: bytes) -> bytes:
-        """The serialized response. Raises CallRefused for whatever goes wrong."""
+        """The serialized response of a unary method. Raises CallRefused for whatever goes wrong."""
+        if not self.method.is_unary:
+            raise CallRefused(
+                StatusCode.UNIMPLEMENTED, f"{self.method.path} is a stream: call it with plain gRPC"
+            )
         try:
             message = self.method.request_from_string(request)
         except ValueError:

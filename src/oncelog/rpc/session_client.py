@@ -15,6 +15,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.message import EncodeError
 
 from oncelog.api.v1.peer_pb2 import SessionFrame, SessionReply
 from oncelog.errors import OncelogError
@@ -24,6 +25,7 @@ from oncelog.rpc.contract import PEER, SERVICES, Method
 from oncelog.rpc.deadline import DeadlineTimer
 from oncelog.rpc.served import NOT_BEGUN
 from oncelog.rpc.sessions import PeerUnavailable, SessionLimits
+from oncelog.rpc.trace_context import current_traceparent
 
 _SESSION_PATH = SERVICES[PEER].methods["Session"].path
 _CODE_OF = {code.value[0]: code for code in grpc.StatusCode}
@@ -78,6 +80,8 @@ class PeerSession:
         """
         stream = self._stream
         if stream is None or stream.is_over:
+            # A caller that repeats without a pause must not keep the loop to itself.
+            await asyncio.sleep(0)
             stream = self._open()
         return await stream.call(path, serialize, timeout_s)
 
@@ -94,6 +98,8 @@ class PeerSession:
             await self._stream.ended()
 
     def _open(self) -> "_Stream":
+        if self._stream is not None and not self._stream.is_over:
+            return self._stream
         if self._is_closed:
             raise PeerUnavailable(f"{self.address}: this session is closed", was_sent=False)
         if asyncio.get_running_loop().time() < self._retry_at:
@@ -109,7 +115,9 @@ class PeerSession:
 class _Call:
     """One call, waiting for its turn or for its reply."""
 
-    __slots__ = ("bytes_sent", "deadline", "path", "reply", "serialize", "was_sent")
+    __slots__ = (
+        "bytes_sent", "deadline", "path", "reply", "serialize", "traceparent", "was_sent"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -122,6 +130,7 @@ class _Call:
         self.serialize = serialize
         self.reply = reply
         self.deadline = deadline
+        self.traceparent = current_traceparent()
         self.was_sent = False
         self.bytes_sent = 0
 
@@ -214,25 +223,25 @@ class _Stream:
     # ------------------------------------------------------------------------------------------------- stream
 
     async def _run(self) -> None:
+        channel = open_channel(self._address, self._limits)
         reason = "this session is closed"
         try:
-            reason = await self._open_and_serve()
+            reason = await self._serve(channel)
         finally:
             self.is_over = True
             self._deadlines.stop()
             self._on_end(reason)
             self._fail_all(reason)
+            await channel.close()
 
-    async def _open_and_serve(self) -> str:
+    async def _serve(self, channel: grpc.aio.Channel) -> str:
         """Returns why the stream ended."""
-        channel = open_channel(self._address, self._limits)
+        stream: Any = channel.stream_stream(
+            _SESSION_PATH,
+            request_serializer=SessionFrame.SerializeToString,
+            response_deserializer=SessionFrame.FromString,
+        )()
         try:
-            open_session = channel.stream_stream(
-                _SESSION_PATH,
-                request_serializer=SessionFrame.SerializeToString,
-                response_deserializer=SessionFrame.FromString,
-            )
-            stream: Any = open_session()
             async with asyncio.timeout(self._limits.connect_timeout_ms / 1000):
                 await stream.wait_for_connection()
             self._on_open()
@@ -241,15 +250,13 @@ class _Stream:
                 await self._read(stream)
             finally:
                 writer.cancel()
-                stream.cancel()
-                await asyncio.wait((writer,))
             return "the process ended the session"
         except TimeoutError:
             return f"no connection within {self._limits.connect_timeout_ms} ms"
         except grpc.aio.AioRpcError as error:
             return f"{error.code().name}: {error.details()}"
         finally:
-            await channel.close()
+            stream.cancel()
 
     def _fail_all(self, reason: str) -> None:
         calls, self._calls = self._calls, {}
@@ -262,15 +269,21 @@ class _Stream:
 
     async def _write(self, stream: Any) -> None:
         """Ends with the stream; the reader learns why."""
+        try:
+            await self._write_frames(stream)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            return
+        finally:
+            # Without a writer the stream is of no use. A broken one keeps the error that it ended with.
+            stream.cancel()
+
+    async def _write_frames(self, stream: Any) -> None:
         while True:
             while not (self._cancelled or (self._queue and self._has_room())):
                 self._has_work.clear()
                 await self._has_work.wait()
             frame = self._next_frame()
-            try:
-                await stream.write(frame)
-            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                return
+            await stream.write(frame)
             del frame
 
     def _has_room(self) -> bool:
@@ -284,27 +297,38 @@ class _Stream:
         size = 0
         now = self._loop.time()
         while self._queue and size < self._limits.frame_bytes and self._has_room():
-            call_id, call = self._queue.popitem(last=False)
-            request = call.serialize()
+            call_id, call = next(iter(self._queue.items()))
+            try:
+                request = self._serialized(call)
+            except (OncelogError, EncodeError, ValueError) as error:
+                self._take(call_id)
+                call.reply.set_exception(error)
+                continue
+            del self._queue[call_id]
             call.was_sent = True
             call.bytes_sent = len(request)
             self._sent_count += 1
             self._sent_bytes += len(request)
-            if len(request) > self._limits.message_bytes_max:
-                self._take(call_id)
-                call.reply.set_exception(self._too_large(call.path, len(request)))
-                continue
             size += len(request)
             timeout_ms = 0
             if call.deadline != _NEVER:
                 timeout_ms = max(1, int((call.deadline - now) * 1000))
-            add(call_id=call_id, method=call.path, request=request, timeout_ms=timeout_ms)
+            add(
+                call_id=call_id,
+                method=call.path,
+                request=request,
+                timeout_ms=timeout_ms,
+                traceparent=call.traceparent,
+            )
         return frame
 
-    def _too_large(self, path: str, length: int) -> OncelogError:
-        return OncelogError(
-            f"{path}: the request has {length} bytes, more than {self._limits.message_bytes_max}; split it"
-        )
+    def _serialized(self, call: _Call) -> bytes:
+        request, most = call.serialize(), self._limits.message_bytes_max
+        if len(request) > most:
+            raise OncelogError(
+                f"{call.path}: the request has {len(request)} bytes, more than {most}; split it"
+            )
+        return request
 
     async def _read(self, stream: Any) -> None:
         while True:

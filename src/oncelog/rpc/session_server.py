@@ -17,6 +17,7 @@ from oncelog.api.v1.peer_pb2 import SessionCall, SessionFrame
 from oncelog.rpc.deadline import DeadlineTimer
 from oncelog.rpc.served import CallRefused, Served, ServedMethods
 from oncelog.rpc.sessions import SessionLimits
+from oncelog.rpc.trace_context import continue_trace
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +64,10 @@ class PeerServicer:
                 for session in sessions:
                     await session.ended.wait()
         except TimeoutError:
-            logger.warning("sessions still had calls in flight after %.1f s", timeout_s)
+            if self.calls_in_flight:
+                logger.warning(
+                    "%d calls of sessions are cut off after %.1f s", self.calls_in_flight, timeout_s
+                )
 
 
 class _Call:
@@ -171,11 +175,17 @@ class ServerSession:
             self._deadlines.add(deadline)
         call = self._calls[message.call_id] = _Call(len(request), deadline)
         self._bytes_held += call.bytes_held
-        call.task = group.create_task(self._serve(message.call_id, call, served, request))
+        call.task = group.create_task(
+            self._serve(message.call_id, call, served, request, message.traceparent)
+        )
 
-    async def _serve(self, call_id: int, call: _Call, served: Served, request: bytes) -> None:
+    async def _serve(
+        self, call_id: int, call: _Call, served: Served, request: bytes, traceparent: str
+    ) -> None:
         response, status, message = b"", 0, ""
         call.has_begun = True
+        if traceparent:
+            continue_trace(traceparent)
         try:
             response = await served.call(request)
             if len(response) > self._message_bytes_max:

@@ -8,7 +8,7 @@ import grpc
 import pytest
 from tests.contracts.stub import DEADLINE_S, ScriptedStorage, length_of, produce
 from tests.integration.rpc.peer_process import peer_process
-from tests.integration.rpc.scripted_controller import Served
+from tests.integration.rpc.scripted_controller import Cluster, ScriptedController, Served
 
 from oncelog.api.v1 import peer_pb2, peer_pb2_grpc, storage_pb2
 from oncelog.rpc.contract import STORAGE
@@ -238,5 +238,44 @@ def test_a_message_over_the_limit_fails_alone():
                 await stub.Fetch(storage_pb2.FetchRequest(max_bytes=200_000))
             assert not waits.done()
             waits.cancel()
+
+    run(scenario)
+
+
+def test_the_callers_span_is_the_parent_of_the_call():
+    async def scenario():
+        from opentelemetry import context, trace
+
+        class Tracing:
+            async def Produce(self, request, context):  # noqa: N802
+                self.span = trace.get_current_span().get_span_context()
+                return storage_pb2.ProduceResponse()
+
+        span = trace.SpanContext(7, 8, is_remote=False, trace_flags=trace.TraceFlags(1))
+        async with Served(Tracing(), STORAGE) as served, stub_of(served.address) as stub:
+            await stub.Produce(produce())
+            assert not served.servicer.span.is_valid
+            token = context.attach(trace.set_span_in_context(trace.NonRecordingSpan(span)))
+            await stub.Produce(produce())
+            context.detach(token)
+            seen = served.servicer.span
+            assert (seen.trace_id, seen.span_id, seen.is_remote) == (7, 8, True)
+
+    run(scenario)
+
+
+def test_a_stream_is_not_called_over_a_session():
+    async def scenario():
+        async with Served(object()) as served:
+            request = peer_pb2.SessionCall(
+                call_id=1, method="/oncelog.api.v1.Controller/WatchMetadata"
+            )
+            served.server.served.add("Controller", ScriptedController(Cluster(), 1))
+            async with grpc.aio.insecure_channel(served.address) as channel:
+                stream = peer_pb2_grpc.PeerStub(channel).Session()
+                await stream.write(peer_pb2.SessionFrame(calls=[request]))
+                frame = await stream.read()
+                assert frame.replies[0].status == grpc.StatusCode.UNIMPLEMENTED.value[0]
+                stream.cancel()
 
     run(scenario)
