@@ -24,6 +24,8 @@ STANDBY_POLL_S = 0.3
 """How soon a released lease is taken."""
 RENEWALS_A_LEASE = 4
 RELEASE_TIMEOUT_S = 2.0
+STALL_S = 0.5
+"""A standby that wakes up later by more than this does not trust what it sees of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,13 @@ class Election:
         self,
         lease: Lease,
         controller_id: int,
+        rpc_address: str,
         lease_ms: int,
         begin_term: Callable[[int], Awaitable[int]],
         end_term: Callable[[], Awaitable[None]],
     ) -> None:
         self._lease = lease
-        self._controller_id = controller_id
+        self._own = (controller_id, rpc_address)
         self._lease_s = lease_ms / 1000
         self._begin_term = begin_term
         self._end_term = end_term
@@ -111,11 +114,17 @@ class Election:
     async def _run(self) -> None:
         while True:
             holds = self._controller_epoch is not None
-            pause_s = self._lease_s / RENEWALS_A_LEASE if holds else STANDBY_POLL_S
+            pause_s = self._lease_s / RENEWALS_A_LEASE
+            if not holds:
+                pause_s = min(pause_s, STANDBY_POLL_S)
+            paused_at = time.monotonic()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(pause_s, self._lease_s / RENEWALS_A_LEASE)):
+                async with asyncio.timeout(pause_s):
                     await self._wake.wait()
             self._wake.clear()
+            if time.monotonic() - paused_at > pause_s + STALL_S:
+                # This machine stood still, and its neighbours may have too: they get their chance to renew first.
+                self._patient_since = time.monotonic()
             try:
                 await self._step()
             except OncelogError as error:
@@ -174,8 +183,9 @@ class Election:
         self._term = asyncio.create_task(self._begin(taken), name="controller term")
 
     async def _may_take(self, view: LeaseView, now: float) -> bool:
-        # A lease under our own id is that of an earlier process of ours.
-        if view.is_free or view.holder == self._controller_id or self._holder_gone:
+        # A lease under our own id and address is that of an earlier process of ours.
+        is_own = (view.holder, view.rpc_address) == self._own
+        if view.is_free or is_own or self._holder_gone:
             return True
         if view.remaining_ms > 0:
             return False

@@ -5,11 +5,13 @@ import time
 
 from oncelog.ids import Millis
 from oncelog_controller.core.events import SessionsEnded
+from oncelog_controller.core.image import Node
 from oncelog_controller.core.sessions import Sessions
 from oncelog_controller.listening import refuses
 from oncelog_controller.metadata_log import MetadataLog
 
 TICK_S = 0.05
+LOOK_AGAIN_S = 0.1
 STALL_MS = 1000
 """A tick that is late by more: this process did not run, and could not hear anybody either."""
 
@@ -21,6 +23,7 @@ class SessionWatch:
         self._sessions = sessions
         self._log = log
         self._ticker: asyncio.Task[None] | None = None
+        self._group: asyncio.TaskGroup | None = None
 
     def begin(self) -> None:
         """Every node that the journal has alive gets a session, and is looked for."""
@@ -31,8 +34,7 @@ class SessionWatch:
             if node.keeps_session and not node.fenced
         ]
         self._sessions.expect(((node.node_id, node.node_epoch) for node in expected), now_ms())
-        addresses = {node.node_id: node.rpc_address for node in expected}
-        self._ticker = asyncio.create_task(self._run(addresses), name="node sessions")
+        self._ticker = asyncio.create_task(self._run(expected), name="node sessions")
 
     async def end(self) -> None:
         ticker, self._ticker = self._ticker, None
@@ -53,6 +55,8 @@ class SessionWatch:
         node = self._log.image.nodes.get(node_id)
         expected = node is not None and node.draining
         self._sessions.closed(node_id, node_epoch, now_ms(), expected=expected)
+        if node is not None and self._group is not None:
+            self._group.create_task(self._look_for(node))
 
     def is_live(self, node_id: int) -> bool:
         return self._sessions.is_live(node_id, now_ms())
@@ -61,15 +65,23 @@ class SessionWatch:
         node = self._log.image.nodes.get(node_id)
         return node is not None and node.keeps_session and self._ticker is not None
 
-    async def _run(self, addresses: dict[int, str]) -> None:
-        async with asyncio.TaskGroup() as group:
-            for node_id, address in addresses.items():
-                group.create_task(self._look_for(node_id, address))
-            group.create_task(self._tick())
+    async def _run(self, expected: list[Node]) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                for node in expected:
+                    group.create_task(self._look_for(node))
+                group.create_task(self._tick())
+        finally:
+            self._group = None
 
-    async def _look_for(self, node_id: int, address: str) -> None:
-        if await refuses(address):
-            self._sessions.gone(node_id, now_ms())
+    async def _look_for(self, node: Node) -> None:
+        """While the node is missing, see whether its port is too: a process that is gone need not be waited for."""
+        while self._sessions.is_missing(node.node_id, node.node_epoch):
+            if await refuses(node.rpc_address):
+                self._sessions.gone(node.node_id, node.node_epoch, now_ms())
+                return
+            await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _tick(self) -> None:
         before = now_ms()

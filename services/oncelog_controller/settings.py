@@ -23,7 +23,7 @@ class ControllerSettings(BaseSettings):
         "the only one, and needs no lease",
     )
     lease_ms: int = Field(
-        2000,
+        3000,
         ge=200,
         le=600_000,
         description="how long a controller that fell silent stays the active one; renewed four times within it. "

@@ -53,7 +53,12 @@ class ControllerRole:
                 self._database, settings.controller_id, settings.rpc_address, settings.lease_ms
             )
             self._election = Election(
-                lease, settings.controller_id, settings.lease_ms, self._begin_term, self._end_term
+                lease,
+                settings.controller_id,
+                settings.rpc_address,
+                settings.lease_ms,
+                self._begin_term,
+                self._end_term,
             )
             self._log.on_lost_race = self._election.suspect
         self.servicer = ControllerServicer(

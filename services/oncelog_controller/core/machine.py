@@ -129,6 +129,8 @@ class MetadataMachine:
     # ------------------------------------------------------------------------------- nodes, leaders, replicas
 
     def _begin_term(self) -> Decision[MetadataRecord]:
+        if not self.image.cluster_id:
+            return Decision(label="term_without_cluster")
         return self._unasked(
             Outcome(None, "term_begun", tuple(consequences(self.image))), begin=True
         )

@@ -59,11 +59,17 @@ class Sessions:
         if session.stream_count == 0:
             self._break(session, now, 0 if expected else self._grace_ms)
 
-    def gone(self, node_id: int, now: Millis) -> None:
-        """Nothing listens at the node's address any more."""
+    def is_missing(self, node_id: int, node_epoch: int) -> bool:
+        """No stream of this process stands: its last one broke, or this controller never had one."""
         session = self._sessions.get(node_id)
-        if session is not None and session.stream_count == 0 and not session.heard:
-            self._break(session, now, self._grace_ms)
+        if session is None or session.node_epoch != node_epoch:
+            return False
+        return session.broken or not session.heard
+
+    def gone(self, node_id: int, node_epoch: int, now: Millis) -> None:
+        """Nothing listens at the node's address any more: while it is missing, there is nothing to wait for."""
+        if self.is_missing(node_id, node_epoch):
+            self._break(self._sessions[node_id], now, 0)
 
     def is_live(self, node_id: int, now: Millis) -> bool:
         """The node was heard of by this controller, its streams stand, and its time is not up."""

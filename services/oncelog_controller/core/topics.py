@@ -121,11 +121,12 @@ class _NewTopics:
                 f"{topic.partitions} partitions; ask for at least 1, or -1 for the default",
             )
         check_room(self._partition_count, partitions, self._limits)
+        replication_factor = self._replication_factor(topic.replication_factor)
         return round_robin(
-            self._storage_nodes,
+            preferred_nodes(self._image, replication_factor),
             first=self._partition_count,
             partitions=partitions,
-            replication_factor=self._replication_factor(topic.replication_factor),
+            replication_factor=replication_factor,
         )
 
     def _replication_factor(self, wanted: int) -> int:
@@ -147,6 +148,12 @@ class _NewTopics:
                 f"replication factor {wanted} is above the {available} storage nodes registered",
             )
         return factor
+
+
+def preferred_nodes(image: ClusterImage, replication_factor: int) -> list[int]:
+    """Storage nodes for new replicas: those that are there and stay, if they are enough, otherwise all."""
+    staying = image.staying_with(STORAGE)
+    return staying if len(staying) >= replication_factor else image.nodes_with(STORAGE)
 
 
 def check_room(existing: int, wanted: int, limits: TopicLimits) -> None:
@@ -286,7 +293,7 @@ def _grown(
         )
     else:
         assignment = round_robin(
-            storage_nodes,
+            preferred_nodes(image, replication_factor),
             first=partition_count,
             partitions=wanted.count - existing,
             replication_factor=replication_factor,

@@ -22,14 +22,15 @@ SETTINGS = {
 class Node:
     """A process that registers and keeps a session, as the others see it."""
 
-    def __init__(self, stub, node_id, role=STORAGE, incarnation_id="first"):
+    def __init__(self, stub, node_id, role=STORAGE, incarnation_id="first", address="unknown"):
         self.stub, self.node_id, self.role = stub, node_id, role
         self.incarnation_id = incarnation_id
+        self.address = address
         self._beats = asyncio.Queue()
         self.answers = None
 
     async def register(self):
-        node = pb.Node(node_id=self.node_id, roles=[self.role], rpc_address="127.0.0.1:1")
+        node = pb.Node(node_id=self.node_id, roles=[self.role], rpc_address=self.address)
         return await self.stub.RegisterNode(
             pb.RegisterNodeRequest(node=node, incarnation_id=self.incarnation_id)
         )
@@ -138,6 +139,17 @@ def test_a_stream_that_is_opened_again_within_the_grace_keeps_the_node(tmp_path)
             answer = await nodes[1].beat()
             assert (answer.status.error_code, answer.fenced) == (ErrorCode.NONE, False)
             assert not follower.image.nodes[1].fenced
+
+    asyncio.run(scenario())
+
+
+def test_a_node_whose_port_is_closed_is_not_waited_for(tmp_path):
+    async def scenario():
+        url = f"sqlite:///{tmp_path / 'c.db'}"
+        async with cluster(url, session_grace_ms=60_000) as (stub, follower, _):
+            gone = await Node(stub, 6, COORDINATOR, address="127.0.0.1:1").join()
+            await gone.die()
+            await image_with(follower, lambda image: 6 in image.nodes and image.nodes[6].fenced)
 
     asyncio.run(scenario())
 

@@ -3,9 +3,20 @@
 from itertools import count
 from typing import Any
 
+from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Offset
 from oncelog.machine import Reply, Send
-from oncelog_controller.core.events import RegisterNode
+from oncelog_controller.core.events import (
+    AlterPartition,
+    CreateTopics,
+    NewTopic,
+    NodeHeartbeat,
+    ProposedIsr,
+    Reassignment,
+    ReassignPartitions,
+    RegisterNode,
+    SessionsEnded,
+)
 from oncelog_controller.core.machine import MetadataMachine, MetadataRules
 from oncelog_controller.core.records import decode_record, encode_record
 
@@ -35,7 +46,18 @@ class Bench:
 
     def ask(self, make_event) -> Any:
         """The answer to `make_event(request_id)`."""
-        decision = self.machine.decide(make_event(self.request_id()), Millis(0))
+        decision = self._decide(make_event(self.request_id()))
+        (answer,) = [effect.answer for effect in decision.effects if isinstance(effect, Reply)]
+        return answer
+
+    def tell(self, event):
+        """Decide an event that nobody waits for; the label of what was decided."""
+        decision = self._decide(event)
+        assert not any(isinstance(effect, Reply) for effect in decision.effects)
+        return decision.label
+
+    def _decide(self, event):
+        decision = self.machine.decide(event, Millis(0))
         for record in decision.records:
             decoded = decode_record(*encode_record(record))
             assert decoded == record
@@ -45,8 +67,57 @@ class Bench:
         self.committed += [
             effect.message for effect in decision.effects if isinstance(effect, Send)
         ]
-        (answer,) = [effect.answer for effect in decision.effects if isinstance(effect, Reply)]
-        return answer
+        return decision
+
+    def join(self, node_id, *roles, incarnation_id="first"):
+        """A node of a cluster: registered, and alive by its first heartbeat. Returns its node epoch."""
+        answer = self.register(node_id, incarnation_id, roles, rpc_address=f"node-{node_id}:1")
+        assert answer.error_code is ErrorCode.NONE, answer
+        beat = self.beat(node_id)
+        assert (beat.error_code, beat.fenced) == (ErrorCode.NONE, False)
+        return answer.node_epoch
+
+    def beat(self, node_id, *, want_drain=False):
+        node_epoch = self.image.nodes[node_id].node_epoch
+        return self.ask(
+            lambda rid: NodeHeartbeat(rid, node_id, node_epoch, want_drain, f"{rid:032x}", "f" * 32)
+        )
+
+    def fence(self, *node_ids):
+        nodes = tuple((node_id, self.image.nodes[node_id].node_epoch) for node_id in node_ids)
+        return self.tell(SessionsEnded(nodes))
+
+    def create(self, name, *assignment, **configs):
+        """A topic with these replicas."""
+        assigned = dict(enumerate(assignment))
+        topic = NewTopic(
+            name, f"{self.request_id():032x}", configs=dots(configs), assignment=assigned
+        )
+        (result,) = self.ask(lambda rid: CreateTopics(rid, (topic,))).results
+        assert result.error_code is ErrorCode.NONE, result
+
+    def partition(self, name, number=0):
+        return self.image.topics[name].partitions[number]
+
+    def propose(self, name, isr, *, number=0, node_id=None, **epochs):
+        """A leader's proposal, by default of the current leader under current epochs; the partition's error code."""
+        partition = self.partition(name, number)
+        node_id = partition.leader if node_id is None else node_id
+        proposal = ProposedIsr(
+            name,
+            number,
+            epochs.get("leader_epoch", partition.leader_epoch),
+            epochs.get("partition_epoch", partition.partition_epoch),
+            tuple(isr),
+        )
+        node_epoch = epochs.get("node_epoch", self.image.nodes[node_id].node_epoch)
+        answer = self.ask(lambda rid: AlterPartition(rid, node_id, node_epoch, (proposal,)))
+        return answer.error_code or answer.results[0].error_code
+
+    def reassign(self, name, *replicas, number=0):
+        """The partition's error code."""
+        wanted = (Reassignment(name, number, replicas),)
+        return self.ask(lambda rid: ReassignPartitions(rid, wanted)).results[0].error_code
 
     def register(self, node_id=1, incarnation_id="first", roles=ALL_ROLES, **fields):
         return self.ask(
@@ -61,6 +132,11 @@ class Bench:
         for offset, record in enumerate(self.records):
             machine.apply(Offset(offset), record)
         return machine
+
+
+def dots(configs):
+    """Keyword arguments as names of topic configs."""
+    return {name.replace("_", "."): str(value).lower() for name, value in configs.items()}
 
 
 def registration(node_id=1, incarnation_id="first", roles=ALL_ROLES, *, request_id=1, **fields):

@@ -1,0 +1,81 @@
+"""Sessions against a clock that the test moves."""
+
+import pytest
+
+from oncelog_controller.core.sessions import Sessions
+
+
+@pytest.fixture
+def sessions():
+    return Sessions(session_timeout_ms=6000, session_grace_ms=300)
+
+
+def test_a_silent_node_is_due_after_its_session_and_each_heartbeat_begins_it_anew(sessions):
+    sessions.opened(1, 0, 0)
+    assert sessions.due(5999) == ()
+    sessions.heard(1, 0, 5999)
+    assert sessions.due(11_998) == ()
+    assert sessions.due(11_999) == ((1, 0),)
+
+
+def test_a_broken_stream_leaves_the_grace_and_another_one_takes_it_back(sessions):
+    sessions.opened(1, 0, 0)
+    assert sessions.is_live(1, 100)
+    sessions.closed(1, 0, 100, expected=False)
+    assert not sessions.is_live(1, 100)
+    assert sessions.due(399) == ()
+    sessions.opened(1, 0, 399)
+    assert sessions.is_live(1, 400)
+    assert sessions.due(6398) == ()
+
+
+def test_a_node_is_fenced_at_the_end_of_the_grace_or_at_once_when_it_is_known_to_be_gone(sessions):
+    for node_id in (1, 2, 3):
+        sessions.opened(node_id, 0, 0)
+        sessions.closed(node_id, 0, 100, expected=node_id == 3)
+    assert sessions.due(100) == ((3, 0),)
+    sessions.gone(2, 0, 150)
+    assert sessions.due(150) == ((2, 0), (3, 0))
+    assert sessions.due(400) == ((1, 0), (2, 0), (3, 0))
+
+
+def test_only_the_last_of_several_streams_ends_the_session(sessions):
+    sessions.opened(1, 0, 0)
+    sessions.opened(1, 0, 10)
+    sessions.closed(1, 0, 20, expected=False)
+    assert sessions.is_live(1, 30)
+    sessions.gone(1, 0, 30)
+    assert sessions.due(4000) == ()
+
+
+def test_nothing_of_an_earlier_process_touches_the_session_of_its_successor(sessions):
+    sessions.opened(1, 0, 0)
+    sessions.opened(1, 5, 10)
+    sessions.closed(1, 0, 20, expected=False)
+    sessions.heard(1, 0, 6000)
+    assert sessions.due(400) == ()
+    assert sessions.due(6010) == ((1, 5),)
+    sessions.forget(1, 0)
+    assert sessions.due(6010) == ((1, 5),)
+    sessions.forget(1, 5)
+    assert sessions.due(6010) == ()
+
+
+def test_a_controller_that_took_over_gives_every_node_a_whole_session_unless_its_port_is_closed(
+    sessions,
+):
+    sessions.expect([(1, 3), (2, 4)], 1000)
+    assert not sessions.is_live(1, 1000)
+    assert sessions.due(6999) == ()
+    sessions.gone(2, 4, 1100)
+    assert sessions.due(1100) == ((2, 4),)
+    sessions.heard(1, 3, 1200)
+    sessions.gone(1, 3, 1300)
+    assert sessions.due(7000) == ((2, 4),)
+
+
+def test_time_in_which_nobody_could_be_heard_does_not_count(sessions):
+    sessions.opened(1, 0, 0)
+    sessions.stalled(10_000)
+    assert sessions.due(15_999) == ()
+    assert sessions.due(16_000) == ((1, 0),)
