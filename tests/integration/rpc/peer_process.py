@@ -1,4 +1,7 @@
-"""A process that serves Storage as scripted, to be killed and frozen. Prints its port; ends when its input ends."""
+"""Processes to be killed and frozen: one that serves Storage as scripted, one that is a node of a cluster.
+
+Each prints one line when it is ready, and ends when its input ends.
+"""
 
 import asyncio
 import os
@@ -12,7 +15,20 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @asynccontextmanager
 async def peer_process():
-    """Yields the running process and its address."""
+    """Yields a running process that serves Storage, and its address."""
+    async with _process("peer") as (process, line):
+        yield process, f"127.0.0.1:{int(line)}"
+
+
+@asynccontextmanager
+async def node_process(node_id, controller_address):
+    """Yields a running process that is a living storage node."""
+    async with _process("node", str(node_id), controller_address) as (process, _):
+        yield process
+
+
+@asynccontextmanager
+async def _process(*arguments):
     environment = dict(os.environ)
     folders = [str(ROOT), str(ROOT / "src"), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(folders)
@@ -20,6 +36,7 @@ async def peer_process():
         sys.executable,
         "-m",
         "tests.integration.rpc.peer_process",
+        *arguments,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         env=environment,
@@ -27,8 +44,8 @@ async def peer_process():
     )
     try:
         async with asyncio.timeout(60):
-            port = int(await process.stdout.readline())
-        yield process, f"127.0.0.1:{port}"
+            line = await process.stdout.readline()
+        yield process, line
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGCONT)
@@ -51,5 +68,24 @@ async def _serve():
     await server.stop(0.1)
 
 
+async def _live(node_id, controller_address):
+    from oncelog.api.v1 import controller_pb2 as pb
+    from oncelog.rpc.node import Node
+    from oncelog.rpc.node_settings import NodeSettings
+
+    settings = NodeSettings(node_id=int(node_id), port=0, controllers=controller_address)
+    node = Node(settings, [pb.ROLE_STORAGE])
+    await node.start()
+    await node.ready()
+    await node.metadata.wait_for(lambda image: not image.nodes[node.node_id].fenced, 60)
+    print(node.node_epoch, flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    await node.stop()
+
+
 if __name__ == "__main__":
-    asyncio.run(_serve())
+    match sys.argv[1:]:
+        case ["peer"]:
+            asyncio.run(_serve())
+        case ["node", given_id, given_address]:
+            asyncio.run(_live(given_id, given_address))
