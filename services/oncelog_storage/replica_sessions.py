@@ -5,6 +5,9 @@ request: what changed ──▶ a follower's fetch offset is its acknowledgement
 answer:  what is dirty ◀── an append, a new HW, log start or leader marks the partition and wakes the session
 ```
 
+A high watermark alone is no hurry, since consumers read from leaders: it goes with the next answer, or after a linger.
+Told at once, it would double the messages of every append.
+
 A session costs nothing for partitions in which nothing happens: a request names only those whose position changed, and
 an answer only those that have something to say. What was appended in one turn of the loop goes in one answer. A node
 has one session; opening another ends it, and a session that lost a request or an answer is opened anew by its follower.
@@ -83,6 +86,9 @@ class _Session(Liveness):
     __slots__ = (
         "dirty",
         "is_closed",
+        "is_late_due",
+        "late",
+        "late_timer",
         "node_id",
         "partitions",
         "session_epoch",
@@ -97,11 +103,34 @@ class _Session(Liveness):
         self.session_epoch = 0
         self.partitions: dict[Partition, _Watched] = {}
         self.dirty: dict[_Watched, None] = {}
+        # Those with nothing but a new high watermark, and until when they wait for company.
+        self.late: dict[_Watched, None] = {}
+        self.late_timer: asyncio.TimerHandle | None = None
+        self.is_late_due = False
         self.waiting: asyncio.Future[None] | None = None
         self.is_closed = False
 
+    def tell_late(self, linger_s: float) -> None:
+        """What is late is told when this time has passed, unless an answer leaves before."""
+        if self.late_timer is None:
+            self.late_timer = asyncio.get_running_loop().call_later(linger_s, self._late_is_due)
+
+    def _late_is_due(self) -> None:
+        self.late_timer = None
+        self.is_late_due = True
+        if self.waiting is not None and not self.waiting.done():
+            self.waiting.set_result(None)
+
+    def take_late(self) -> tuple[_Watched, ...]:
+        late, self.late, self.is_late_due = tuple(self.late), {}, False
+        if self.late_timer is not None:
+            self.late_timer.cancel()
+            self.late_timer = None
+        return late
+
     def close(self) -> None:
         self.is_closed = True
+        self.take_late()
         for watched in self.partitions.values():
             watched.unwatch()
         if self.waiting is not None and not self.waiting.done():
@@ -175,7 +204,7 @@ class ReplicaSessions:
             session.last_seen = loop.time()
             if session.waiting is future:
                 session.waiting = None
-        return session.is_closed or bool(session.dirty)
+        return session.is_closed or session.is_late_due or bool(session.dirty)
 
     # Sessions.
 
@@ -212,6 +241,7 @@ class ReplicaSessions:
             if watched is not None:
                 watched.unwatch()
                 session.dirty.pop(watched, None)
+                session.late.pop(watched, None)
         for part in request.partitions:
             partition = Partition(part.topic, part.partition)
             watched = session.partitions.get(partition)
@@ -278,21 +308,52 @@ class ReplicaSessions:
             if left_bytes <= 0:
                 session.dirty[watched] = None
                 continue
-            answer = pb.ReplicaFetchedPartition()
-            try:
-                has_news = self._fill(watched, answer, left_bytes, is_first=is_first)
-            except KafkaError as error:
-                has_news = True
-                answer.error_code = error.error_code
-                answer.leader, answer.leader_epoch = self._hosted.leader_of(watched.partition)
-                if watched.leader is not None:
-                    answer.log_start_offset = watched.leader.log.log_start_offset
-            if has_news:
-                answer.topic, answer.partition = watched.partition
+            answer = self._answer_of(watched, left_bytes, is_first=is_first)
+            if answer is not None:
                 response.partitions.append(answer)
                 left_bytes -= len(answer.records)
                 is_first = is_first and not answer.records
+        if response.partitions or session.is_late_due:
+            for watched in session.take_late():
+                answer = self._answer_of(watched, 0, is_first=False, with_high_watermark=True)
+                if answer is not None:
+                    response.partitions.append(answer)
+        elif session.late:
+            session.tell_late(self._settings.replica_high_watermark_linger_ms / 1000)
         return response
+
+    def _answer_of(
+        self,
+        watched: _Watched,
+        left_bytes: int,
+        *,
+        is_first: bool,
+        with_high_watermark: bool = False,
+    ) -> pb.ReplicaFetchedPartition | None:
+        """None when there is nothing to say yet."""
+        answer = pb.ReplicaFetchedPartition()
+        try:
+            has_news = self._fill(watched, answer, left_bytes, is_first=is_first)
+        except KafkaError as error:
+            has_news = True
+            answer.error_code = error.error_code
+            answer.leader, answer.leader_epoch = self._hosted.leader_of(watched.partition)
+            if watched.leader is not None:
+                answer.log_start_offset = watched.leader.log.log_start_offset
+        else:
+            if not has_news and watched.sent_high_watermark != answer.high_watermark:
+                if not with_high_watermark:
+                    watched.session.late[watched] = None
+                    return None
+                has_news = True
+        if not has_news:
+            return None
+        if not answer.error_code:
+            watched.sent_high_watermark = answer.high_watermark
+            watched.sent_log_start = answer.log_start_offset
+            watched.session.late.pop(watched, None)
+        answer.topic, answer.partition = watched.partition
+        return answer
 
     def _fill(
         self,
@@ -302,7 +363,7 @@ class ReplicaSessions:
         *,
         is_first: bool,
     ) -> bool:
-        """Returns whether there is anything to say. Raises KafkaError."""
+        """Returns whether there is anything to say besides a new high watermark. Raises KafkaError."""
         leader = self._led(watched)
         state, log = leader.replicas, leader.log
         if state is None or watched.session.node_id not in state.followers:
@@ -319,21 +380,14 @@ class ReplicaSessions:
         offset = watched.fetch_offset
         if not log.log_start_offset <= offset <= log.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if offset < log.log_end_offset:
+        if left_bytes > 0 and offset < log.log_end_offset:
             bytes_max = min(left_bytes, _PARTITION_BYTES_MAX)
             records = self._read(leader, offset, bytes_max)
             if len(records) > left_bytes and not is_first:
                 watched.session.dirty[watched] = None
                 return False
             answer.records = records
-        has_news = (
-            bool(answer.records)
-            or watched.sent_high_watermark != leader.high_watermark
-            or watched.sent_log_start != log.log_start_offset
-        )
-        watched.sent_high_watermark = leader.high_watermark
-        watched.sent_log_start = log.log_start_offset
-        return has_news
+        return bool(answer.records) or watched.sent_log_start != log.log_start_offset
 
     def _read(self, leader: PartitionLeader, offset: int, bytes_max: int) -> bytes:
         """Followers mostly ask for the same: the last slice is kept for the next one."""

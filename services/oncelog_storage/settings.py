@@ -88,6 +88,11 @@ class StorageSettings(BaseSettings):
     replica_fetch_backoff_ms: int = Field(
         default=50, ge=1, description="Pause of a follower after a fetch that failed."
     )
+    replica_high_watermark_linger_ms: int = Field(
+        default=25,
+        ge=0,
+        description="A new high watermark waits this long for records that could take it to a follower.",
+    )
     replica_removal_delay_ms: int = Field(
         default=60_000,
         ge=0,
