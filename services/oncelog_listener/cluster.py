@@ -83,6 +83,13 @@ class Cluster:
         except KeyError:
             raise OncelogError(f"coordinator {node_id} is not known yet") from None
 
+    def group_coordinator(self, node_id: int) -> Any:
+        """The stub of a coordinator of groups. Raises OncelogError for a node that is not known (yet)."""
+        try:
+            return self.directory.group_coordinator(node_id)
+        except KeyError:
+            raise OncelogError(f"coordinator {node_id} is not known yet") from None
+
     async def ask(self, answer: Awaitable[Any]) -> Any:
         """The answer of a coordinator or the controller. Raises one of PEER_FAILURES."""
         return await answer_within(answer, self.settings.request_timeout_ms / 1000)

@@ -63,6 +63,7 @@ class Connection(asyncio.Protocol):
         self._queue_requests_max = settings.connection_queue_requests_max
         self._queued_bytes = 0
         """Of complete requests, the one in progress included."""
+        self._in_progress_bytes = 0
         self._held_bytes = 0
         self._complete_bytes = 0
         """What the budget believes this connection holds, and how much of that are whole requests."""
@@ -164,7 +165,9 @@ class Connection(asyncio.Protocol):
                     await self._wake
                     continue
                 frame = self._frames.popleft()
+                self._in_progress_bytes = len(frame)
                 await self._answer(frame)
+                self._in_progress_bytes = 0
                 if not self._is_closing:
                     self._queued_bytes -= len(frame)
                     self._hold()
@@ -174,6 +177,7 @@ class Connection(asyncio.Protocol):
                 raise
         finally:
             self._is_answering = False
+            self._in_progress_bytes = 0
             self._drop_queue()
             self._close()
 
@@ -269,7 +273,8 @@ class Connection(asyncio.Protocol):
     def _drop_queue(self) -> None:
         self._frames.clear()
         self._splitter.clear()
-        self._queued_bytes = 0
+        # A JoinGroup may wait for minutes after its client has left: its bytes are held as long as it is.
+        self._queued_bytes = self._in_progress_bytes
         self._home.budget.forget(self)
         self._tell_budget()
 

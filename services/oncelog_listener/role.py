@@ -83,7 +83,9 @@ class ListenerRole:
             return
 
     def opened(self, connection: Connection) -> bool:
-        if len(self._open) >= self.settings.connections_max:
+        left_behind = len(self._serving) - len(self._open)
+        if max(len(self._open), left_behind) >= self.settings.connections_max:
+            # Requests whose clients have left are finished, a JoinGroup after minutes; so they are counted, too.
             self.counters.connections_refused += 1
             return False
         self._open[connection] = None

@@ -10,11 +10,19 @@ from oncelog_listener.handlers.api_versions import api_versions
 from oncelog_listener.handlers.configs import describe_configs, incremental_alter_configs
 from oncelog_listener.handlers.coordinators import describe_cluster, find_coordinator
 from oncelog_listener.handlers.fetch import fetch
+from oncelog_listener.handlers.group_offsets import (
+    add_offsets_to_txn,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    txn_offset_commit,
+)
+from oncelog_listener.handlers.group_views import delete_groups, describe_groups, list_groups
+from oncelog_listener.handlers.groups import heartbeat, join_group, leave_group, sync_group
 from oncelog_listener.handlers.metadata import describe_topic_partitions, metadata
 from oncelog_listener.handlers.offsets import (
     delete_records,
     list_offsets,
-    offset_fetch,
     offset_for_leader_epoch,
 )
 from oncelog_listener.handlers.produce import produce
@@ -49,8 +57,15 @@ _HANDLERS: Final[Mapping[int, Handler]] = {
     versions.FETCH: fetch,
     versions.LIST_OFFSETS: list_offsets,
     versions.METADATA: metadata,
+    versions.OFFSET_COMMIT: offset_commit,
     versions.OFFSET_FETCH: offset_fetch,
     versions.FIND_COORDINATOR: find_coordinator,
+    versions.JOIN_GROUP: join_group,
+    versions.HEARTBEAT: heartbeat,
+    versions.LEAVE_GROUP: leave_group,
+    versions.SYNC_GROUP: sync_group,
+    versions.DESCRIBE_GROUPS: describe_groups,
+    versions.LIST_GROUPS: list_groups,
     versions.API_VERSIONS: api_versions,
     versions.CREATE_TOPICS: create_topics,
     versions.DELETE_TOPICS: delete_topics,
@@ -58,11 +73,15 @@ _HANDLERS: Final[Mapping[int, Handler]] = {
     versions.INIT_PRODUCER_ID: init_producer_id,
     versions.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
     versions.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
+    versions.ADD_OFFSETS_TO_TXN: add_offsets_to_txn,
     versions.END_TXN: end_txn,
     versions.WRITE_TXN_MARKERS: write_txn_markers,
+    versions.TXN_OFFSET_COMMIT: txn_offset_commit,
     versions.DESCRIBE_CONFIGS: describe_configs,
     versions.CREATE_PARTITIONS: create_partitions,
+    versions.DELETE_GROUPS: delete_groups,
     versions.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    versions.OFFSET_DELETE: offset_delete,
     versions.DESCRIBE_CLUSTER: describe_cluster,
     versions.DESCRIBE_PRODUCERS: describe_producers,
     versions.DESCRIBE_TRANSACTIONS: describe_transactions,

@@ -70,6 +70,15 @@ class ListenerSettings(BaseSettings):
         ge=0,
         description="how long a request is repeated while a coordinator or leader is replaced; above an "
         "election, below a client's request timeout",
+    rebalance_wait_max_ms: int = Field(
+        1_800_000,
+        ge=1_000,
+        description="longest wait of a JoinGroup or SyncGroup for the rest of its group; clients wait 5 min by default",
+    )
+    group_payload_bytes_max: int = Field(
+        4_194_304,
+        ge=1024,
+        description="subscriptions of a JoinGroup or assignments of a SyncGroup; a group's record may have 1 MiB",
     )
     stop_grace_ms: int = Field(
         5_000, ge=0, description="how long stopping waits for requests in progress"

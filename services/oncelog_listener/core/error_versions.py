@@ -6,20 +6,29 @@ without sense. Kafka therefore answers old versions with the code that meant the
 
 from oncelog.errors import ErrorCode, error_code_of
 from oncelog.protocol.versions import (
+    ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
     FETCH,
     INIT_PRODUCER_ID,
     PRODUCE,
+    TXN_OFFSET_COMMIT,
 )
 
 _KNOWS_FROM: dict[tuple[int, ErrorCode], tuple[int, ErrorCode]] = {
     (INIT_PRODUCER_ID, ErrorCode.PRODUCER_FENCED): (4, ErrorCode.INVALID_PRODUCER_EPOCH),
     (ADD_PARTITIONS_TO_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
     (END_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (ADD_OFFSETS_TO_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
     # The storage error is of 2017; before it, "not the leader any more" made clients look again.
     (PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR): (4, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     (FETCH, ErrorCode.KAFKA_STORAGE_ERROR): (6, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    # Producers before 2.0 could crash on a coordinator that still loads (KAFKA-7296).
+    (TXN_OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS): (
+        2,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ),
+    (TXN_OFFSET_COMMIT, ErrorCode.TRANSACTION_ABORTABLE): (4, ErrorCode.INVALID_TXN_STATE),
 }
 """(api key, error) → the first version that knows the error, and what older ones get."""
 

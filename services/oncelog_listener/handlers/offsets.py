@@ -1,4 +1,4 @@
-"""Offsets of partitions: ListOffsets, OffsetForLeaderEpoch, DeleteRecords; and a group's committed offsets."""
+"""Offsets of partitions: ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -20,7 +20,6 @@ _EARLIEST: Final = -2
 _EARLIEST_LOCAL: Final = -4
 _LATEST_TIERED: Final = -5
 _LEADER_EPOCH_FROM: Final = 4
-_GROUPS_FROM: Final = 8
 
 
 async def list_offsets(call: Call) -> Any:
@@ -180,51 +179,4 @@ async def delete_records(call: Call) -> Any:
             )
             for topic in request.topics
         ),
-    )
-
-
-async def offset_fetch(call: Call) -> Any:
-    """No group has committed anything yet: -1 for every partition that is asked for, and none for "all"."""
-    request, types = call.request, call.types
-    if call.version >= _GROUPS_FROM:
-        return types.OffsetFetchResponse(
-            throttle_time=NO_THROTTLE,
-            groups=tuple(
-                types.OffsetFetchResponseGroup(
-                    group_id=group.group_id,
-                    topics=_uncommitted(
-                        group.topics,
-                        types.OffsetFetchResponseTopics,
-                        types.OffsetFetchResponsePartitions,
-                    ),
-                    error_code=wire_error(0),
-                )
-                for group in request.groups
-            ),
-        )
-    return types.OffsetFetchResponse(
-        throttle_time=NO_THROTTLE,
-        topics=_uncommitted(
-            request.topics, types.OffsetFetchResponseTopic, types.OffsetFetchResponsePartition
-        ),
-        error_code=wire_error(0),
-    )
-
-
-def _uncommitted(topics: Any, topic_type: Any, partition_type: Any) -> tuple[Any, ...]:
-    return tuple(
-        topic_type(
-            name=topic.name,
-            partitions=tuple(
-                partition_type(
-                    partition_index=partition,
-                    committed_offset=-1,
-                    committed_leader_epoch=-1,
-                    metadata="",
-                    error_code=wire_error(0),
-                )
-                for partition in topic.partition_indexes
-            ),
-        )
-        for topic in topics or ()
     )

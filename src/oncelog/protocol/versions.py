@@ -12,8 +12,15 @@ PRODUCE: Final = 0
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
 METADATA: Final = 3
+OFFSET_COMMIT: Final = 8
 OFFSET_FETCH: Final = 9
 FIND_COORDINATOR: Final = 10
+JOIN_GROUP: Final = 11
+HEARTBEAT: Final = 12
+LEAVE_GROUP: Final = 13
+SYNC_GROUP: Final = 14
+DESCRIBE_GROUPS: Final = 15
+LIST_GROUPS: Final = 16
 API_VERSIONS: Final = 18
 CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20
@@ -21,11 +28,15 @@ DELETE_RECORDS: Final = 21
 INIT_PRODUCER_ID: Final = 22
 OFFSET_FOR_LEADER_EPOCH: Final = 23
 ADD_PARTITIONS_TO_TXN: Final = 24
+ADD_OFFSETS_TO_TXN: Final = 25
 END_TXN: Final = 26
 WRITE_TXN_MARKERS: Final = 27
+TXN_OFFSET_COMMIT: Final = 28
 DESCRIBE_CONFIGS: Final = 32
 CREATE_PARTITIONS: Final = 37
+DELETE_GROUPS: Final = 42
 INCREMENTAL_ALTER_CONFIGS: Final = 44
+OFFSET_DELETE: Final = 47
 DESCRIBE_CLUSTER: Final = 60
 DESCRIBE_PRODUCERS: Final = 61
 DESCRIBE_TRANSACTIONS: Final = 65
@@ -84,9 +95,15 @@ APIS: Final[Mapping[int, Api]] = {
         # 11 asks for offsets pending upload to a remote store, which oncelog has not.
         _api(LIST_OFFSETS, "ListOffsets", 1, 10, 6),
         _api(METADATA, "Metadata", 0, 13, 9),
-        # 10 replaces topic names by ids.
-        _api(OFFSET_FETCH, "OffsetFetch", 1, 9, 6),
+        _api(OFFSET_COMMIT, "OffsetCommit", 2, 10, 8),
+        _api(OFFSET_FETCH, "OffsetFetch", 1, 10, 6),
         _api(FIND_COORDINATOR, "FindCoordinator", 0, 6, 3),
+        _api(JOIN_GROUP, "JoinGroup", 0, 9, 6),
+        _api(HEARTBEAT, "Heartbeat", 0, 4, 4),
+        _api(LEAVE_GROUP, "LeaveGroup", 0, 5, 4),
+        _api(SYNC_GROUP, "SyncGroup", 0, 5, 4),
+        _api(DESCRIBE_GROUPS, "DescribeGroups", 0, 6, 5),
+        _api(LIST_GROUPS, "ListGroups", 0, 5, 3),
         _api(API_VERSIONS, "ApiVersions", 0, 4, 3),
         _api(CREATE_TOPICS, "CreateTopics", 2, 7, 5),
         _api(DELETE_TOPICS, "DeleteTopics", 1, 6, 4),
@@ -96,11 +113,17 @@ APIS: Final[Mapping[int, Api]] = {
         _api(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, 4),
         # 4 and 5 are spoken between Kafka's brokers; our storage nodes ask the coordinator themselves.
         _api(ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 3, 3),
+        _api(ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, 3),
         _api(END_TXN, "EndTxn", 0, 5, 3),
         _api(WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 2, 1),
+        # 6 replaces topic names by ids, and kio has no class for it yet.
+        _api(TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5, 3),
         _api(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4),
         _api(CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2),
+        # 3 carries an error message with each group.
+        _api(DELETE_GROUPS, "DeleteGroups", 0, 2, 2),
         _api(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1),
+        _api(OFFSET_DELETE, "OffsetDelete", 0, 0, 1),
         _api(DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, 0),
         _api(DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),
         _api(DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),

@@ -1,0 +1,139 @@
+"""Looking at groups and removing them: DescribeGroups, ListGroups, DeleteGroups. One listener answers for all."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from oncelog.api.v1 import groups_pb2 as pb
+from oncelog.errors import ErrorCode
+from oncelog.rpc.metadata import GROUP
+from oncelog_listener.call import Call
+from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, wire_error
+from oncelog_listener.handlers.groups import ask_coordinators, optional, told_code
+
+_UNKNOWN_IS_AN_ERROR_FROM: Final = 6
+_DEAD: Final = "Dead"
+
+
+async def describe_groups(call: Call) -> Any:
+    ids = list(dict.fromkeys(call.request.groups))
+
+    async def ask(coordinator: Any, positions: list[int]) -> Sequence[Any]:
+        asked = pb.DescribeGroupsRequest(group_ids=[ids[position] for position in positions])
+        answer = await call.cluster.ask(coordinator.DescribeGroups(asked))
+        found: Sequence[Any] = answer.groups
+        return found
+
+    found = await ask_coordinators(call, ids, ask)
+    return call.types.DescribeGroupsResponse(
+        throttle_time=NO_THROTTLE,
+        groups=tuple(
+            _described(call, group_id, one) for group_id, one in zip(ids, found, strict=True)
+        ),
+    )
+
+
+def _described(call: Call, group_id: str, found: Any) -> Any:
+    """A group, or why it is not shown. Until version 6 a group that does not exist is a dead one."""
+    code = told_code(found)
+    is_unknown = code == ErrorCode.GROUP_ID_NOT_FOUND or (not code and found.state == _DEAD)
+    if is_unknown and call.version < _UNKNOWN_IS_AN_ERROR_FROM:
+        return _nothing(call, group_id, ErrorCode.NONE, _DEAD)
+    if is_unknown:
+        message = f"there is no group {group_id!r}"
+        return _nothing(call, group_id, ErrorCode.GROUP_ID_NOT_FOUND, _DEAD, message)
+    if code:
+        return _nothing(call, group_id, code, "")
+    types = call.types
+    return types.DescribedGroup(
+        error_code=wire_error(0),
+        error_message=None,
+        group_id=group_id,
+        group_state=found.state,
+        protocol_type=found.protocol_type,
+        protocol_data=found.protocol_name,
+        members=tuple(
+            types.DescribedGroupMember(
+                member_id=one.member_id,
+                group_instance_id=optional(one, "group_instance_id"),
+                client_id=one.client_id,
+                client_host=one.client_host,
+                member_metadata=one.metadata,
+                member_assignment=one.assignment,
+            )
+            for one in found.members
+        ),
+    )
+
+
+def _nothing(call: Call, group_id: str, code: int, state: str, message: str | None = None) -> Any:
+    return call.types.DescribedGroup(
+        error_code=wire_error(code),
+        error_message=message,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=(),
+    )
+
+
+async def list_groups(call: Call) -> Any:
+    """What all coordinators know. Kafka's client asks every broker, and merges what they say by group."""
+    request, cluster = call.request, call.cluster
+    asked = pb.ListGroupsRequest(
+        state_filters=getattr(request, "states_filter", ()),
+        type_filters=getattr(request, "types_filter", ()),
+    )
+    shards = [shard for (kind, _), shard in cluster.image.shards.items() if kind == GROUP]
+    if not shards or any(shard.coordinator < 0 for shard in shards):
+        return _listed(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    found: dict[str, Any] = {}
+    for node_id in sorted({shard.coordinator for shard in shards}):
+        try:
+            answer = await cluster.ask(cluster.group_coordinator(node_id).ListGroups(asked))
+        except PEER_FAILURES:
+            return _listed(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if answer.error_code:
+            return _listed(call, answer.error_code)
+        found.update((one.group_id, one) for one in answer.groups)
+    return _listed(call, ErrorCode.NONE, list(found.values()))
+
+
+def _listed(call: Call, error_code: int, found: Sequence[Any] = ()) -> Any:
+    types = call.types
+    return types.ListGroupsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=wire_error(error_code),
+        groups=tuple(
+            types.ListedGroup(
+                group_id=one.group_id,
+                protocol_type=one.protocol_type,
+                group_state=one.state,
+                group_type=one.group_type,
+            )
+            for one in found
+        ),
+    )
+
+
+async def delete_groups(call: Call) -> Any:
+    ids = list(dict.fromkeys(call.request.groups_names))
+
+    async def ask(coordinator: Any, positions: list[int]) -> Sequence[Any]:
+        asked = pb.DeleteGroupsRequest(group_ids=[ids[position] for position in positions])
+        answer = await call.cluster.ask(coordinator.DeleteGroups(asked))
+        found: Sequence[Any] = answer.results
+        return found
+
+    found = await ask_coordinators(call, ids, ask)
+    types = call.types
+    return types.DeleteGroupsResponse(
+        throttle_time=NO_THROTTLE,
+        results=tuple(
+            types.DeletableGroupResult(
+                group_id=group_id,
+                error_code=wire_error(told_code(one)),
+            )
+            for group_id, one in zip(ids, found, strict=True)
+        ),
+    )

@@ -1,0 +1,298 @@
+"""Members of groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, each a call to the coordinator of the group's shard.
+
+A JoinGroup waits until every member has joined again, a SyncGroup until the leader has told the assignment: minutes, if
+a member is slow. Only the requests behind it on the same connection wait with it, which is Kafka's rule and what
+clients build on. Both go on when their client leaves: the member is in the group until its session times out.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final
+
+from oncelog.api.v1 import groups_pb2 as pb
+from oncelog.errors import ErrorCode
+from oncelog.rpc.deadline import answer_within
+from oncelog.rpc.directory import group_coordinator
+from oncelog.rpc.metadata import GROUP
+from oncelog_listener.call import Call
+from oncelog_listener.cluster import (
+    NO_THROTTLE,
+    PEER_FAILURES,
+    milliseconds,
+    wire_error,
+)
+
+_REBALANCE_TIMEOUT_FROM: Final = 1
+_MEMBER_ID_REQUIRED_FROM: Final = 4
+_NULL_PROTOCOL_FROM: Final = 7
+_SKIPPED_ASSIGNMENT_FROM: Final = 9
+_PROTOCOL_NAMED_FROM: Final = 5
+_MANY_LEAVE_FROM: Final = 3
+_ABSENT: Final = None
+NO_GENERATION: Final = -1
+
+
+async def ask_coordinator(
+    call: Call, group_id: str, method: str, request: Any, wait_s: float | None = None
+) -> Any:
+    """The answer of the group's coordinator, or COORDINATOR_NOT_AVAILABLE when there is none to be had now."""
+    cluster = call.cluster
+    coordinator = group_coordinator(cluster.directory, cluster.image, group_id)
+    if coordinator is None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    asked = getattr(coordinator, method)(request)
+    try:
+        return await (cluster.ask(asked) if wait_s is None else answer_within(asked, wait_s))
+    except PEER_FAILURES:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def ask_coordinators(
+    call: Call,
+    group_ids: Sequence[str],
+    ask: Callable[[Any, list[int]], Awaitable[Iterable[Any]]],
+) -> list[Any]:
+    """For each group what its coordinator answers, or an ErrorCode. One call a coordinator, all at once.
+
+    `ask(stub, positions)` returns, in order, the answers for the groups at these positions.
+    """
+    cluster = call.cluster
+    found: list[Any] = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(group_ids)
+    positions_of: dict[int, list[int]] = {}
+    for position, group_id in enumerate(group_ids):
+        shard = cluster.image.shard_for(GROUP, group_id)
+        if shard is not None and shard.coordinator >= 0:
+            positions_of.setdefault(shard.coordinator, []).append(position)
+
+    async def ask_one(node_id: int, positions: list[int]) -> None:
+        try:
+            answers = list(await ask(cluster.group_coordinator(node_id), positions))
+        except PEER_FAILURES:
+            return
+        if len(answers) != len(positions):
+            answers = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(positions)
+        for position, answer in zip(positions, answers, strict=True):
+            found[position] = answer
+
+    async with asyncio.TaskGroup() as group:
+        for node_id, positions in positions_of.items():
+            group.create_task(ask_one(node_id, positions))
+    return found
+
+
+def _payload_fault(call: Call, payloads: Any) -> ErrorCode:
+    """What members say of themselves is written as one record of the shard: what can never fit is refused at once."""
+    if sum(len(payload) for payload in payloads) > call.cluster.settings.group_payload_bytes_max:
+        return ErrorCode.MESSAGE_TOO_LARGE
+    return ErrorCode.NONE
+
+
+async def join_group(call: Call) -> Any:
+    request = call.request
+    if not request.group_id:
+        return _not_joined(call, ErrorCode.INVALID_GROUP_ID)
+    fault = _payload_fault(call, (one.metadata for one in request.protocols))
+    if fault:
+        return _not_joined(call, fault)
+    instance_id = getattr(request, "group_instance_id", _ABSENT)
+    session_timeout_ms = milliseconds(request.session_timeout)
+    answer = await ask_coordinator(
+        call,
+        request.group_id,
+        "JoinGroup",
+        pb.JoinGroupRequest(
+            group_id=request.group_id,
+            member_id=request.member_id,
+            group_instance_id=instance_id,
+            client_id=call.client_id or "",
+            client_host=client_host(call),
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=milliseconds(request.rebalance_timeout)
+            if call.version >= _REBALANCE_TIMEOUT_FROM
+            else session_timeout_ms,
+            protocol_type=request.protocol_type,
+            protocols=[
+                pb.GroupProtocol(name=one.name, metadata=one.metadata) for one in request.protocols
+            ],
+            reason=getattr(request, "reason", _ABSENT) or "",
+            requires_known_member_id=call.version >= _MEMBER_ID_REQUIRED_FROM
+            and instance_id is None,
+            supports_skipping_assignment=call.version >= _SKIPPED_ASSIGNMENT_FROM,
+        ),
+        call.cluster.settings.rebalance_wait_max_ms / 1000,
+    )
+    if isinstance(answer, ErrorCode):
+        return _not_joined(call, answer)
+    if answer.error_code:
+        return _not_joined(call, answer.error_code, answer.member_id)
+    types = call.types
+    return types.JoinGroupResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=wire_error(0),
+        generation_id=answer.generation_id,
+        protocol_type=answer.protocol_type or None,
+        protocol_name=_protocol_name(call, answer.protocol_name),
+        leader=answer.leader,
+        skip_assignment=answer.skip_assignment,
+        member_id=answer.member_id,
+        members=tuple(
+            types.JoinGroupResponseMember(
+                member_id=one.member_id,
+                group_instance_id=optional(one, "group_instance_id"),
+                metadata=one.metadata,
+            )
+            for one in answer.members
+        ),
+    )
+
+
+def _not_joined(call: Call, error_code: int, member_id: str = "") -> Any:
+    """A refusal. It names the member: with MEMBER_ID_REQUIRED that is the id to come back with."""
+    return call.types.JoinGroupResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=wire_error(error_code),
+        generation_id=NO_GENERATION,
+        protocol_type=None,
+        protocol_name=_protocol_name(call, ""),
+        leader="",
+        skip_assignment=False,
+        member_id=member_id or call.request.member_id,
+        members=(),
+    )
+
+
+def _protocol_name(call: Call, name: str) -> str | None:
+    return name if name or call.version < _NULL_PROTOCOL_FROM else None
+
+
+async def sync_group(call: Call) -> Any:
+    request = call.request
+    if not request.group_id:
+        return _not_synced(call, ErrorCode.INVALID_GROUP_ID)
+    protocol_type = getattr(request, "protocol_type", _ABSENT)
+    protocol_name = getattr(request, "protocol_name", _ABSENT)
+    if call.version >= _PROTOCOL_NAMED_FROM and (protocol_type is None or protocol_name is None):
+        return _not_synced(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    fault = _payload_fault(call, (one.assignment for one in request.assignments))
+    if fault:
+        return _not_synced(call, fault)
+    answer = await ask_coordinator(
+        call,
+        request.group_id,
+        "SyncGroup",
+        pb.SyncGroupRequest(
+            group_id=request.group_id,
+            generation_id=request.generation_id,
+            member_id=request.member_id,
+            group_instance_id=getattr(request, "group_instance_id", _ABSENT),
+            protocol_type=protocol_type or "",
+            protocol_name=protocol_name or "",
+            assignments=[
+                pb.SyncGroupRequest.Assignment(member_id=one.member_id, assignment=one.assignment)
+                for one in request.assignments
+            ],
+        ),
+        call.cluster.settings.rebalance_wait_max_ms / 1000,
+    )
+    if isinstance(answer, ErrorCode):
+        return _not_synced(call, answer)
+    if answer.error_code:
+        return _not_synced(call, answer.error_code)
+    return call.types.SyncGroupResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=wire_error(0),
+        protocol_type=answer.protocol_type or None,
+        protocol_name=answer.protocol_name or None,
+        assignment=answer.assignment,
+    )
+
+
+def _not_synced(call: Call, error_code: int) -> Any:
+    return call.types.SyncGroupResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=wire_error(error_code),
+        protocol_type=None,
+        protocol_name=None,
+        assignment=b"",
+    )
+
+
+async def heartbeat(call: Call) -> Any:
+    request = call.request
+    answer: Any = ErrorCode.INVALID_GROUP_ID
+    if request.group_id:
+        answer = await ask_coordinator(
+            call,
+            request.group_id,
+            "GroupHeartbeat",
+            pb.GroupHeartbeatRequest(
+                group_id=request.group_id,
+                generation_id=request.generation_id,
+                member_id=request.member_id,
+                group_instance_id=getattr(request, "group_instance_id", _ABSENT),
+            ),
+        )
+    return call.types.HeartbeatResponse(
+        throttle_time=NO_THROTTLE, error_code=wire_error(told_code(answer))
+    )
+
+
+async def leave_group(call: Call) -> Any:
+    request = call.request
+    if call.version < _MANY_LEAVE_FROM:
+        leaving = [pb.LeaveGroupRequest.Member(member_id=request.member_id)]
+    else:
+        leaving = [
+            pb.LeaveGroupRequest.Member(
+                member_id=one.member_id,
+                group_instance_id=one.group_instance_id,
+                reason=getattr(one, "reason", _ABSENT) or "",
+            )
+            for one in request.members
+        ]
+    answer: Any = ErrorCode.INVALID_GROUP_ID
+    if request.group_id:
+        answer = await ask_coordinator(
+            call,
+            request.group_id,
+            "LeaveGroup",
+            pb.LeaveGroupRequest(group_id=request.group_id, members=leaving),
+        )
+    code = told_code(answer)
+    left = () if code else tuple(answer.members)
+    types = call.types
+    if call.version < _MANY_LEAVE_FROM:
+        # One leaves, so its code is the answer's.
+        code = code or next((one.error_code for one in left if one.error_code), 0)
+        return types.LeaveGroupResponse(throttle_time=NO_THROTTLE, error_code=wire_error(code))
+    return types.LeaveGroupResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=wire_error(code),
+        members=tuple(
+            types.MemberResponse(
+                member_id=one.member_id,
+                group_instance_id=optional(one, "group_instance_id"),
+                error_code=wire_error(one.error_code),
+            )
+            for one in left
+        ),
+    )
+
+
+def told_code(answer: Any) -> int:
+    """The code at the top of an answer, or the one that stands in its place."""
+    code: int = answer if isinstance(answer, ErrorCode) else answer.error_code
+    return code
+
+
+def optional(message: Any, field: str) -> str | None:
+    """An optional string of a protobuf message."""
+    if not message.HasField(field):
+        return None
+    value: str = getattr(message, field)
+    return value
+
+
+def client_host(call: Call) -> str:
+    """As Kafka shows it to people, `/127.0.0.1`."""
+    return "/" + call.session.peer.rpartition(":")[0]
