@@ -99,6 +99,7 @@ async def txn_offset_commit(call: Call) -> Any:
             group_instance_id=request.group_instance_id if has_member else None,
             offsets=offsets,
             client_transaction_version=_TV2 if call.version >= _TV2_COMMIT_FROM else 0,
+            stamp=call.stamp,
         )
         answer: Any = ErrorCode.INVALID_GROUP_ID
         if not request.transactional_id:
@@ -196,6 +197,7 @@ async def add_offsets_to_txn(call: Call) -> Any:
                 producer_id=request.producer_id,
                 producer_epoch=request.producer_epoch,
                 group_id=request.group_id,
+                stamp=call.stamp,
             )
             try:
                 code = (await cluster.ask(coordinator.AddOffsetsToTxn(asked))).error_code
