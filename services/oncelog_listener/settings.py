@@ -70,6 +70,7 @@ class ListenerSettings(BaseSettings):
         ge=0,
         description="how long a request is repeated while a coordinator or leader is replaced; above an "
         "election, below a client's request timeout",
+    )
     rebalance_wait_max_ms: int = Field(
         1_800_000,
         ge=1_000,

@@ -13,7 +13,7 @@ from oncelog.api.v1 import coordinator_pb2, types_pb2
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.protocol.versions import ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT
-from oncelog.rpc.directory import transaction_coordinator
+from oncelog.rpc.metadata import TRANSACTION
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
     NO_THROTTLE,
@@ -29,6 +29,7 @@ from oncelog_listener.handlers.groups import (
     ask_coordinators,
     told_code,
 )
+from oncelog_listener.repeats import ask_shard
 
 _TOPIC_IDS_FROM: Final = 10
 _LEADER_EPOCH_FROM: Final = 6
@@ -50,17 +51,18 @@ async def offset_commit(call: Call) -> Any:
     topics = [(_topic_name(call, topic), topic) for topic in request.topics]
     codes, offsets = _checked(call, topics, call.version >= _LEADER_EPOCH_FROM)
     if offsets:
+        asked = pb.OffsetCommitRequest(
+            group_id=request.group_id,
+            generation_id=request.generation_id_or_member_epoch,
+            member_id=request.member_id,
+            group_instance_id=getattr(request, "group_instance_id", None),
+            offsets=offsets,
+        )
         answer = await ask_coordinator(
             call,
             request.group_id,
-            "OffsetCommit",
-            pb.OffsetCommitRequest(
-                group_id=request.group_id,
-                generation_id=request.generation_id_or_member_epoch,
-                member_id=request.member_id,
-                group_instance_id=getattr(request, "group_instance_id", None),
-                offsets=offsets,
-            ),
+            lambda coordinator: coordinator.OffsetCommit(asked),
+            error_code_of=_first_code,
         )
         codes.update(_codes_of(answer, offsets))
     types = call.types
@@ -105,7 +107,12 @@ async def txn_offset_commit(call: Call) -> Any:
         if not request.transactional_id:
             answer = ErrorCode.INVALID_REQUEST
         elif request.group_id:
-            answer = await ask_coordinator(call, request.group_id, "TxnOffsetCommit", commit)
+            answer = await ask_coordinator(
+                call,
+                request.group_id,
+                lambda coordinator: coordinator.TxnOffsetCommit(commit),
+                error_code_of=_first_code,
+            )
         codes.update(_codes_of(answer, offsets))
 
     def told(code: int) -> Any:
@@ -151,6 +158,11 @@ def _checked(
     return codes, offsets
 
 
+def _first_code(answer: Any) -> int:
+    """A coordinator that cannot answer says so of every partition."""
+    return next((one.error_code for one in answer.partitions if one.error_code), 0)
+
+
 def _codes_of(answer: Any, offsets: Iterable[Any]) -> dict[TopicPartition, int]:
     """Each partition's code. An answer that is an ErrorCode, or leaves one out, is told of each it concerns."""
     if isinstance(answer, ErrorCode):
@@ -183,26 +195,25 @@ def _coded(
 async def add_offsets_to_txn(call: Call) -> Any:
     """A TV1 producer adds the partition of `__consumer_offsets` that its group's offsets will be written to."""
     request = call.request
-    code: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if not request.transactional_id:
-        code = ErrorCode.INVALID_REQUEST
-    else:
-        cluster = call.cluster
-        coordinator = transaction_coordinator(
-            cluster.directory, cluster.image, request.transactional_id
+    code: int = ErrorCode.INVALID_REQUEST
+    if request.transactional_id:
+        asked = coordinator_pb2.AddOffsetsToTxnRequest(
+            transactional_id=request.transactional_id,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            group_id=request.group_id,
+            stamp=call.stamp,
         )
-        if coordinator is not None:
-            asked = coordinator_pb2.AddOffsetsToTxnRequest(
-                transactional_id=request.transactional_id,
-                producer_id=request.producer_id,
-                producer_epoch=request.producer_epoch,
-                group_id=request.group_id,
-                stamp=call.stamp,
+        try:
+            answer = await ask_shard(
+                call.cluster,
+                TRANSACTION,
+                request.transactional_id,
+                lambda coordinator: coordinator.AddOffsetsToTxn(asked),
             )
-            try:
-                code = (await cluster.ask(coordinator.AddOffsetsToTxn(asked))).error_code
-            except PEER_FAILURES:
-                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            code = answer.error_code
+        except PEER_FAILURES:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return call.types.AddOffsetsToTxnResponse(
         throttle_time=NO_THROTTLE,
         error_code=wire_error(error_for_version(ADD_OFFSETS_TO_TXN, call.version, code)),
@@ -355,17 +366,15 @@ async def offset_delete(call: Call) -> Any:
                 codes[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     answer: Any = ErrorCode.INVALID_GROUP_ID
     if request.group_id:
+        asked = pb.OffsetDeleteRequest(
+            group_id=request.group_id,
+            topics=[
+                types_pb2.TopicPartitions(topic=name, partitions=partitions)
+                for name, partitions in grouped(existing).items()
+            ],
+        )
         answer = await ask_coordinator(
-            call,
-            request.group_id,
-            "OffsetDelete",
-            pb.OffsetDeleteRequest(
-                group_id=request.group_id,
-                topics=[
-                    types_pb2.TopicPartitions(topic=name, partitions=partitions)
-                    for name, partitions in grouped(existing).items()
-                ],
-            ),
+            call, request.group_id, lambda coordinator: coordinator.OffsetDelete(asked)
         )
     code = told_code(answer)
     types = call.types

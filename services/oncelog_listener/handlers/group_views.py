@@ -8,6 +8,7 @@ from oncelog.errors import ErrorCode
 from oncelog.rpc.metadata import GROUP
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, wire_error
+from oncelog_listener.core.repeating import Repeatable
 from oncelog_listener.handlers.groups import ask_coordinators, optional, told_code
 
 _UNKNOWN_IS_AN_ERROR_FROM: Final = 6
@@ -125,7 +126,8 @@ async def delete_groups(call: Call) -> Any:
         found: Sequence[Any] = answer.results
         return found
 
-    found = await ask_coordinators(call, ids, ask)
+    # What is deleted is not known any more.
+    found = await ask_coordinators(call, ids, ask, Repeatable.UNLESS_DONE)
     types = call.types
     return types.DeleteGroupsResponse(
         throttle_time=NO_THROTTLE,

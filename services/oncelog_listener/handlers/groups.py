@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
-from oncelog.rpc.deadline import answer_within
-from oncelog.rpc.directory import group_coordinator
 from oncelog.rpc.metadata import GROUP
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
@@ -21,6 +19,9 @@ from oncelog_listener.cluster import (
     milliseconds,
     wire_error,
 )
+from oncelog_listener.core.repeating import Repeatable, is_repeated
+from oncelog_listener.patience import Patience, was_sent
+from oncelog_listener.repeats import ask_shard
 
 _REBALANCE_TIMEOUT_FROM: Final = 1
 _MEMBER_ID_REQUIRED_FROM: Final = 4
@@ -28,21 +29,29 @@ _NULL_PROTOCOL_FROM: Final = 7
 _SKIPPED_ASSIGNMENT_FROM: Final = 9
 _PROTOCOL_NAMED_FROM: Final = 5
 _MANY_LEAVE_FROM: Final = 3
-_ABSENT: Final = None
 NO_GENERATION: Final = -1
 
 
 async def ask_coordinator(
-    call: Call, group_id: str, method: str, request: Any, wait_s: float | None = None
+    call: Call,
+    group_id: str,
+    ask: Callable[[Any], Awaitable[Any]],
+    *,
+    error_code_of: Callable[[Any], int] = lambda answer: int(answer.error_code),
+    repeatable: Repeatable = Repeatable.ALWAYS,
+    timeout_ms: int | None = None,
 ) -> Any:
-    """The answer of the group's coordinator, or COORDINATOR_NOT_AVAILABLE when there is none to be had now."""
-    cluster = call.cluster
-    coordinator = group_coordinator(cluster.directory, cluster.image, group_id)
-    if coordinator is None:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    asked = getattr(coordinator, method)(request)
+    """What `ask(stub)` of the group's coordinator returns, or COORDINATOR_NOT_AVAILABLE when nobody answers."""
     try:
-        return await (cluster.ask(asked) if wait_s is None else answer_within(asked, wait_s))
+        return await ask_shard(
+            call.cluster,
+            GROUP,
+            group_id,
+            ask,
+            error_code_of=error_code_of,
+            repeatable=repeatable,
+            timeout_ms=timeout_ms,
+        )
     except PEER_FAILURES:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -51,33 +60,50 @@ async def ask_coordinators(
     call: Call,
     group_ids: Sequence[str],
     ask: Callable[[Any, list[int]], Awaitable[Iterable[Any]]],
+    repeatable: Repeatable = Repeatable.ALWAYS,
 ) -> list[Any]:
     """For each group what its coordinator answers, or an ErrorCode. One call a coordinator, all at once.
 
     `ask(stub, positions)` returns, in order, the answers for the groups at these positions.
     """
     cluster = call.cluster
+    patience = Patience(cluster)
     found: list[Any] = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(group_ids)
-    positions_of: dict[int, list[int]] = {}
-    for position, group_id in enumerate(group_ids):
-        shard = cluster.image.shard_for(GROUP, group_id)
-        if shard is not None and shard.coordinator >= 0:
-            positions_of.setdefault(shard.coordinator, []).append(position)
+    sent: set[int] = set()
+    pending = list(range(len(group_ids)))
 
     async def ask_one(node_id: int, positions: list[int]) -> None:
+        sent.difference_update(positions)
         try:
             answers = list(await ask(cluster.group_coordinator(node_id), positions))
-        except PEER_FAILURES:
-            return
-        if len(answers) != len(positions):
-            answers = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(positions)
+        except PEER_FAILURES as error:
+            answers = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(positions)
+            if was_sent(error):
+                sent.update(positions)
+        else:
+            sent.update(positions)
+            if len(answers) != len(positions):
+                answers = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(positions)
         for position, answer in zip(positions, answers, strict=True):
             found[position] = answer
 
-    async with asyncio.TaskGroup() as group:
-        for node_id, positions in positions_of.items():
-            group.create_task(ask_one(node_id, positions))
-    return found
+    while True:
+        image = cluster.image
+        positions_of: dict[int, list[int]] = {}
+        for position in pending:
+            shard = image.shard_for(GROUP, group_ids[position])
+            if shard is not None and shard.coordinator >= 0:
+                positions_of.setdefault(shard.coordinator, []).append(position)
+        async with asyncio.TaskGroup() as group:
+            for node_id, positions in positions_of.items():
+                group.create_task(ask_one(node_id, positions))
+        pending = [
+            position
+            for position in pending
+            if is_repeated(repeatable, told_code(found[position]), position in sent)
+        ]
+        if not pending or not await patience.pause(image):
+            return found
 
 
 def _payload_fault(call: Call, payloads: Any) -> ErrorCode:
@@ -94,32 +120,35 @@ async def join_group(call: Call) -> Any:
     fault = _payload_fault(call, (one.metadata for one in request.protocols))
     if fault:
         return _not_joined(call, fault)
-    instance_id = getattr(request, "group_instance_id", _ABSENT)
+    instance_id = getattr(request, "group_instance_id", None)
     session_timeout_ms = milliseconds(request.session_timeout)
+    asked = pb.JoinGroupRequest(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        group_instance_id=instance_id,
+        client_id=call.client_id or "",
+        client_host=client_host(call),
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=milliseconds(request.rebalance_timeout)
+        if call.version >= _REBALANCE_TIMEOUT_FROM
+        else session_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=[
+            pb.GroupProtocol(name=one.name, metadata=one.metadata) for one in request.protocols
+        ],
+        reason=getattr(request, "reason", None) or "",
+        requires_known_member_id=call.version >= _MEMBER_ID_REQUIRED_FROM and instance_id is None,
+        supports_skipping_assignment=call.version >= _SKIPPED_ASSIGNMENT_FROM,
+    )
+    # A member that has no id yet is given one each time it asks, so it is asked for a second time only when the
+    # first cannot have arrived.
+    is_known = bool(request.member_id) or instance_id is not None
     answer = await ask_coordinator(
         call,
         request.group_id,
-        "JoinGroup",
-        pb.JoinGroupRequest(
-            group_id=request.group_id,
-            member_id=request.member_id,
-            group_instance_id=instance_id,
-            client_id=call.client_id or "",
-            client_host=client_host(call),
-            session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=milliseconds(request.rebalance_timeout)
-            if call.version >= _REBALANCE_TIMEOUT_FROM
-            else session_timeout_ms,
-            protocol_type=request.protocol_type,
-            protocols=[
-                pb.GroupProtocol(name=one.name, metadata=one.metadata) for one in request.protocols
-            ],
-            reason=getattr(request, "reason", _ABSENT) or "",
-            requires_known_member_id=call.version >= _MEMBER_ID_REQUIRED_FROM
-            and instance_id is None,
-            supports_skipping_assignment=call.version >= _SKIPPED_ASSIGNMENT_FROM,
-        ),
-        call.cluster.settings.rebalance_wait_max_ms / 1000,
+        lambda coordinator: coordinator.JoinGroup(asked),
+        repeatable=Repeatable.ALWAYS if is_known else Repeatable.UNLESS_DONE,
+        timeout_ms=call.cluster.settings.rebalance_wait_max_ms,
     )
     if isinstance(answer, ErrorCode):
         return _not_joined(call, answer)
@@ -169,30 +198,30 @@ async def sync_group(call: Call) -> Any:
     request = call.request
     if not request.group_id:
         return _not_synced(call, ErrorCode.INVALID_GROUP_ID)
-    protocol_type = getattr(request, "protocol_type", _ABSENT)
-    protocol_name = getattr(request, "protocol_name", _ABSENT)
+    protocol_type = getattr(request, "protocol_type", None)
+    protocol_name = getattr(request, "protocol_name", None)
     if call.version >= _PROTOCOL_NAMED_FROM and (protocol_type is None or protocol_name is None):
         return _not_synced(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     fault = _payload_fault(call, (one.assignment for one in request.assignments))
     if fault:
         return _not_synced(call, fault)
+    asked = pb.SyncGroupRequest(
+        group_id=request.group_id,
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=getattr(request, "group_instance_id", None),
+        protocol_type=protocol_type or "",
+        protocol_name=protocol_name or "",
+        assignments=[
+            pb.SyncGroupRequest.Assignment(member_id=one.member_id, assignment=one.assignment)
+            for one in request.assignments
+        ],
+    )
     answer = await ask_coordinator(
         call,
         request.group_id,
-        "SyncGroup",
-        pb.SyncGroupRequest(
-            group_id=request.group_id,
-            generation_id=request.generation_id,
-            member_id=request.member_id,
-            group_instance_id=getattr(request, "group_instance_id", _ABSENT),
-            protocol_type=protocol_type or "",
-            protocol_name=protocol_name or "",
-            assignments=[
-                pb.SyncGroupRequest.Assignment(member_id=one.member_id, assignment=one.assignment)
-                for one in request.assignments
-            ],
-        ),
-        call.cluster.settings.rebalance_wait_max_ms / 1000,
+        lambda coordinator: coordinator.SyncGroup(asked),
+        timeout_ms=call.cluster.settings.rebalance_wait_max_ms,
     )
     if isinstance(answer, ErrorCode):
         return _not_synced(call, answer)
@@ -221,16 +250,14 @@ async def heartbeat(call: Call) -> Any:
     request = call.request
     answer: Any = ErrorCode.INVALID_GROUP_ID
     if request.group_id:
+        asked = pb.GroupHeartbeatRequest(
+            group_id=request.group_id,
+            generation_id=request.generation_id,
+            member_id=request.member_id,
+            group_instance_id=getattr(request, "group_instance_id", None),
+        )
         answer = await ask_coordinator(
-            call,
-            request.group_id,
-            "GroupHeartbeat",
-            pb.GroupHeartbeatRequest(
-                group_id=request.group_id,
-                generation_id=request.generation_id,
-                member_id=request.member_id,
-                group_instance_id=getattr(request, "group_instance_id", _ABSENT),
-            ),
+            call, request.group_id, lambda coordinator: coordinator.GroupHeartbeat(asked)
         )
     return call.types.HeartbeatResponse(
         throttle_time=NO_THROTTLE, error_code=wire_error(told_code(answer))
@@ -246,17 +273,19 @@ async def leave_group(call: Call) -> Any:
             pb.LeaveGroupRequest.Member(
                 member_id=one.member_id,
                 group_instance_id=one.group_instance_id,
-                reason=getattr(one, "reason", _ABSENT) or "",
+                reason=getattr(one, "reason", None) or "",
             )
             for one in request.members
         ]
     answer: Any = ErrorCode.INVALID_GROUP_ID
     if request.group_id:
+        asked = pb.LeaveGroupRequest(group_id=request.group_id, members=leaving)
         answer = await ask_coordinator(
             call,
             request.group_id,
-            "LeaveGroup",
-            pb.LeaveGroupRequest(group_id=request.group_id, members=leaving),
+            lambda coordinator: coordinator.LeaveGroup(asked),
+            # Who has left is not known any more.
+            repeatable=Repeatable.UNLESS_DONE,
         )
     code = told_code(answer)
     left = () if code else tuple(answer.members)

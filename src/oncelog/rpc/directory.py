@@ -6,7 +6,7 @@ Stubs are `Any`-typed at this seam: generated gRPC stubs carry no useful types.
 
 from typing import Any, Protocol
 
-from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
+from oncelog.rpc.metadata import TRANSACTION, MetadataImage
 
 
 class Directory(Protocol):
@@ -66,16 +66,5 @@ def transaction_coordinator(
         return None
     try:
         return directory.coordinator(shard.coordinator)
-    except KeyError:
-        return None
-
-
-def group_coordinator(directory: Directory, image: MetadataImage, group_id: str) -> Any | None:
-    """The stub of the coordinator that owns this group's shard; None while there is none."""
-    shard = image.shard_for(GROUP, group_id)
-    if shard is None or shard.coordinator < 0:
-        return None
-    try:
-        return directory.group_coordinator(shard.coordinator)
     except KeyError:
         return None
