@@ -28,7 +28,7 @@ ATTEMPT_TIMEOUT_S = 3.0
 
 DESCRIBE_TIMEOUT_S = 1.0
 SEARCH_PAUSE_MS = 50
-SEARCH_PAUSE_MAX_MS = 500
+SEARCH_PAUSE_MAX_MS = 200
 
 REPEATABLE = frozenset(
     {"RegisterNode", "NodeHeartbeat", "DescribeController", "AllocateProducerIds", "DrainNode"}

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from google.protobuf.message import DecodeError
 from grpc import StatusCode
 
 from oncelog.errors import OncelogError
@@ -46,18 +47,21 @@ class Served:
     method: Method
     answer: Callable[..., Any]
 
-    async def call(self, request: bytes) -> bytes:
-        """The serialized response of a unary method. Raises CallRefused for whatever goes wrong."""
+    def read(self, request: bytes) -> Any:
+        """The request of a unary method. Raises CallRefused."""
         if not self.method.is_unary:
             raise CallRefused(
                 StatusCode.UNIMPLEMENTED, f"{self.method.path} is a stream: call it with plain gRPC"
             )
         try:
-            message = self.method.request_from_string(request)
-        except ValueError:
+            return self.method.request_from_string(request)
+        except DecodeError:
             raise CallRefused(
                 StatusCode.INVALID_ARGUMENT, f"{self.method.path}: the request cannot be read"
             ) from None
+
+    async def call(self, message: Any) -> bytes:
+        """The serialized response. Raises CallRefused for whatever goes wrong."""
         response = await self.called(self.answer(message, None))
         encoded: bytes = response.SerializeToString()
         return encoded

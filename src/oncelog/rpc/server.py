@@ -25,6 +25,9 @@ from oncelog.rpc.session_server import PeerServicer
 from oncelog.rpc.sessions import SessionLimits
 
 DRAIN_TIMEOUT_S = 5.0
+PLAIN_CALLS_MAX = 10_000
+"""Sessions, metadata streams and plain calls at a time, of all callers together; more are RESOURCE_EXHAUSTED."""
+
 _SESSION_PATH = SERVICES[PEER].methods["Session"].path
 
 
@@ -48,7 +51,9 @@ class RpcServer:
 
     async def start(self) -> None:
         """Raises OncelogError when the address cannot be had."""
-        server = grpc.aio.server(options=server_options(self._limits))
+        server = grpc.aio.server(
+            options=server_options(self._limits), maximum_concurrent_rpcs=PLAIN_CALLS_MAX
+        )
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         server.add_generic_rpc_handlers((_ContractHandler(self.served, self._peer),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
@@ -115,7 +120,7 @@ def _handler(served: Served) -> Any:
 
         async def answer(request: bytes, context: Any) -> bytes:
             try:
-                return await served.call(request)
+                return await served.call(served.read(request))
             except CallRefused as refused:
                 await context.abort(refused.code, refused.message)
                 raise

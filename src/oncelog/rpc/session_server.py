@@ -163,24 +163,29 @@ class ServerSession:
         if self._is_draining.is_set():
             self._reply(message.call_id, b"", *STOPPING)
             return
+        encoded = message.request
         try:
+            if message.call_id in self._calls:
+                raise CallRefused(
+                    StatusCode.INVALID_ARGUMENT, f"call id {message.call_id} is in flight already"
+                )
             served = self._served.find(message.method)
+            request = served.read(encoded)
         except CallRefused as refused:
             self._reply(message.call_id, b"", refused.code.value[0], refused.message)
             return
-        request = message.request
         deadline = None
         if message.timeout_ms:
             deadline = self._loop.time() + message.timeout_ms / 1000
             self._deadlines.add(deadline)
-        call = self._calls[message.call_id] = _Call(len(request), deadline)
+        call = self._calls[message.call_id] = _Call(len(encoded), deadline)
         self._bytes_held += call.bytes_held
         call.task = group.create_task(
             self._serve(message.call_id, call, served, request, message.traceparent)
         )
 
     async def _serve(
-        self, call_id: int, call: _Call, served: Served, request: bytes, traceparent: str
+        self, call_id: int, call: _Call, served: Served, request: Any, traceparent: str
     ) -> None:
         response, status, message = b"", 0, ""
         call.has_begun = True

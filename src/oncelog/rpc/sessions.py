@@ -9,8 +9,9 @@ from oncelog.errors import OncelogError
 class SessionLimits:
     """The bounds of one session. Both ends hold them, so a caller waits where it is instead of filling its peer."""
 
-    calls_max: int = 512
-    """Calls in flight. A caller beyond them waits its turn; a server with twice as many stops reading."""
+    calls_max: int = 8192
+    """Calls in flight. A caller beyond them waits its turn; a server with twice as many stops reading. Many, because
+    each consumer that waits for records is one, and must not keep a producer from its turn."""
 
     bytes_max: int = 64 * 1024 * 1024
     """Bytes of requests in flight at the caller, of requests and unsent replies at the server."""

@@ -279,3 +279,29 @@ def test_a_stream_is_not_called_over_a_session():
                 stream.cancel()
 
     run(scenario)
+
+
+def test_a_broken_caller_is_told_and_harms_nobody():
+    async def scenario():
+        async with stub_and_server() as (stub, served, servicer):
+            waits = peer_pb2.SessionCall(
+                call_id=1, method=PRODUCE, request=produce("waits").SerializeToString()
+            )
+            unreadable = peer_pb2.SessionCall(call_id=2, method=PRODUCE, request=b"\xff")
+            async with grpc.aio.insecure_channel(served.address) as channel:
+                stream = peer_pb2_grpc.PeerStub(channel).Session()
+                await stream.write(peer_pb2.SessionFrame(calls=[waits, waits, unreadable]))
+                invalid = grpc.StatusCode.INVALID_ARGUMENT.value[0]
+                seen = []
+                while len(seen) < 2:
+                    seen += (await stream.read()).replies
+                assert [(reply.call_id, reply.status) for reply in seen] == [
+                    (1, invalid),
+                    (2, invalid),
+                ]
+                assert servicer.in_flight == 1
+                stream.cancel()
+            await servicer.until(lambda: servicer.in_flight == 0)
+            assert length_of(await stub.Produce(produce(length=1))) == 1
+
+    run(scenario)
