@@ -33,8 +33,8 @@ from oncelog.ids import (
     next_sequence,
 )
 from oncelog.journal import AppendFailed
-from oncelog.record.batch import CONTROL, HEADER_BYTES, BatchHeader, iter_headers
-from oncelog.record.records import Record, decode_batch, encode_batch
+from oncelog.record.batch import CONTROL, HEADER_BYTES, BatchHeader
+from oncelog.record.records import Record, encode_batch
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
@@ -47,10 +47,19 @@ from oncelog_coordinator.core.shard_machine import (
     encode_shard_record,
 )
 from oncelog_coordinator.settings import CoordinatorSettings
+from oncelog_coordinator.shard_replay import (
+    LiveRecord,
+    LiveRecords,
+    MalformedShard,
+    next_offset_of,
+)
 
 _log = logging.getLogger(__name__)
 
-FETCH_BYTES: Final = 4 * 1024 * 1024
+FETCH_BYTES: Final = 1024 * 1024
+"""What is read in one turn of the event loop."""
+RECORDS_PER_TURN: Final = 200
+"""Decoded and applied before others have their turn."""
 FETCH_TIMEOUT_S: Final = 10.0
 HIGH_WATERMARK_POLL_MS: Final = 5
 HIGH_WATERMARK_POLL_MAX_MS: Final = 100
@@ -312,34 +321,51 @@ class ShardLog(Generic[RecordT]):
     # ------------------------------------------------------------------------------------------------ replay
 
     async def replay(self) -> AsyncIterator[tuple[Offset, RecordT]]:
-        """Every record known to this coordinator, in order. Raises ReplayFailed."""
+        """What is alive of every record known to this coordinator, in order. Raises ReplayFailed."""
+        live = LiveRecords()
+        log_end, high_watermark = await self._read_all(live)
+        for count, record in enumerate(live.in_order()):
+            decoded = self._decoded(record)
+            if decoded is not None:
+                yield Offset(record.offset), decoded
+            if count % RECORDS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        await self._wait_for_high_watermark(log_end, high_watermark)
+        self._next_offset = log_end
+
+    async def _read_all(self, live: LiveRecords) -> tuple[int, int]:
+        """(log end, high watermark). The next bytes are on their way while these are read."""
         position = 0
-        while True:
-            fetched = await self._fetch(position)
-            if (
-                fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-                and position < fetched.log_start_offset
-            ):
-                position = fetched.log_start_offset
-                continue
-            self._check(fetched)
-            if not fetched.records:
-                position = max(position, fetched.log_start_offset, fetched.high_watermark)
-                break
-            before = position
-            for at, header in iter_headers(fetched.records):
-                if header.last_offset < position:
+        fetch = asyncio.ensure_future(self._fetch(position))
+        try:
+            while True:
+                fetched = await fetch
+                if (
+                    fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+                    and position < fetched.log_start_offset
+                ):
+                    position = fetched.log_start_offset
+                    fetch = asyncio.ensure_future(self._fetch(position))
                     continue
-                for offset, record in self._records(fetched.records, at, header):
-                    if offset >= position:
-                        yield offset, record
-                position = header.next_offset
-            if position == before:
-                raise ReplayFailed(
-                    f"{self._partition}: {len(fetched.records)} bytes at offset {position} hold no whole batch"
-                )
-        await self._wait_for_high_watermark(position, fetched.high_watermark)
-        self._next_offset = position
+                self._check(fetched)
+                if not fetched.records:
+                    end = max(position, fetched.log_start_offset, fetched.high_watermark)
+                    return end, fetched.high_watermark
+                following = next_offset_of(fetched.records)
+                if following <= position:
+                    raise ReplayFailed(
+                        f"{self._partition}: {len(fetched.records)} bytes at offset {position} hold"
+                        " no whole batch"
+                    )
+                fetch = asyncio.ensure_future(self._fetch(following))
+                await asyncio.sleep(0)
+                try:
+                    live.take(fetched.records, position)
+                except MalformedShard as error:
+                    raise ReplayFailed(f"{self._partition}: {error}") from error
+                position = following
+        finally:
+            fetch.cancel()
 
     async def _wait_for_high_watermark(self, log_end: int, high_watermark: int) -> None:
         backoff = Backoff(HIGH_WATERMARK_POLL_MS, HIGH_WATERMARK_POLL_MAX_MS)
@@ -386,26 +412,18 @@ class ShardLog(Generic[RecordT]):
         if fetched.error_code != ErrorCode.NONE:
             raise ReplayFailed(f"{self._partition}: {error_code_of(fetched.error_code).name}")
 
-    def _records(self, data: bytes, at: int, header: BatchHeader) -> list[tuple[Offset, RecordT]]:
-        decoded: list[tuple[Offset, RecordT]] = []
+    def _decoded(self, record: LiveRecord) -> RecordT | None:
         try:
-            if header.is_control:
-                ended = self._format.decode_control(header, data, at)
-                return [] if ended is None else [(Offset(header.base_offset), ended)]
-            for record in decode_batch(data, at):
-                if record.key is None:
-                    raise ValueError("a record without a key")
-                shard_record = self._format.decode(header, record.key, record.value)
-                if shard_record is None:
-                    _log.info(
-                        "%s: record at %d is of a newer kind; skipped",
-                        self._partition,
-                        record.offset,
-                    )
-                else:
-                    decoded.append((Offset(record.offset), shard_record))
+            if record.key is None:
+                assert record.value is not None, record
+                return self._format.decode_control(record.header, record.value, 0)
+            decoded = self._format.decode(record.header, record.key, record.value)
         except (ValueError, OncelogError) as error:
             raise ReplayFailed(
-                f"{self._partition}: batch at offset {header.base_offset}: {error}"
+                f"{self._partition}: batch at offset {record.header.base_offset}: {error}"
             ) from error
+        if decoded is None:
+            _log.info(
+                "%s: record at %d is of a newer kind; skipped", self._partition, record.offset
+            )
         return decoded

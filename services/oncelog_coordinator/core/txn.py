@@ -64,7 +64,7 @@ class TxnMachine:
         self._config = config or TxnConfig()
         self._txns: dict[TransactionalId, TxnMetadata] = {}
         self._decision_numbers: dict[TransactionalId, int] = {}
-        self._applied = 0
+        self._last_number = 0
         self._is_live = False
 
     # ------------------------------------------------------------------------------------------------ the contract
@@ -103,8 +103,13 @@ class TxnMachine:
                 return self._decide_periodic_or_read(event, now)
 
     def apply(self, offset: Offset, record: TxnRecord) -> None:
-        """Before `resume`, records come from a compacted log and states may be missing between two of them."""
-        self._applied += 1
+        """Before `resume`, records come from a compacted log and states may be missing between two of them.
+
+        A decision's number lies behind the offset of the record before it and not behind its own, so no two decisions
+        ever have the same, whatever compaction takes away before a load.
+        """
+        number = self._last_number + 1 if self._is_live else offset + 1
+        self._last_number = offset + 1
         name = record.transactional_id
         if isinstance(record, TxnTombstone):
             known = self._txns.pop(name, None)
@@ -115,7 +120,7 @@ class TxnMachine:
             check_transition(self._txns.get(name), record)
         self._txns[name] = record
         if record.state.is_prepared:
-            self._decision_numbers[name] = self._applied
+            self._decision_numbers[name] = number
         else:
             self._decision_numbers.pop(name, None)
 
@@ -187,7 +192,7 @@ class TxnMachine:
 
     def _next_key(self, transactional_id: TransactionalId) -> DecisionKey:
         """Names the decision that the next applied record would be."""
-        return DecisionKey(TXN_MACHINE, transactional_id, self._applied + 1)
+        return DecisionKey(TXN_MACHINE, transactional_id, self._last_number + 1)
 
     def _is_current(self, key: DecisionKey) -> bool:
         return self._decision_numbers.get(TransactionalId(key.name)) == key.number

@@ -1,0 +1,122 @@
+"""What a shard's log still says: of each key the last record, as if the log had just been compacted.
+
+A load reads every batch but decodes only what a later record has not superseded, so its cost is a few microseconds for
+a record of history and the whole price only for what is alive. What belongs to a client's transaction (a group shard
+has such batches) is kept in full: its marker decides whether it supersedes anything.
+"""
+
+import struct
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from oncelog.errors import OncelogError
+from oncelog.record.batch import (
+    CONTROL,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    TRANSACTIONAL,
+    BatchHeader,
+)
+from oncelog.record.bulk import corrupt_errors, records_of, uncompressed
+
+HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+"""As in `HEADER`."""
+
+_BASE_AND_LENGTH: Final = struct.Struct(">qi")
+_LAST_DELTA: Final = struct.Struct(">i")
+_LAST_DELTA_AT: Final = 23
+
+
+def next_offset_of(data: bytes) -> int:
+    """Behind the last whole batch; -1 if there is none."""
+    at, end, next_offset = 0, len(data), -1
+    while end - at >= HEADER_BYTES:
+        base_offset, batch_length = _BASE_AND_LENGTH.unpack_from(data, at)
+        behind = at + batch_length + LENGTH_PREFIX_BYTES
+        if behind > end or batch_length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
+            break
+        next_offset = base_offset + _LAST_DELTA.unpack_from(data, at + _LAST_DELTA_AT)[0] + 1
+        at = behind
+    return next_offset
+
+
+class LiveRecord(NamedTuple):
+    """A record, or a control batch: then `key` is None and `value` the batch."""
+
+    offset: int
+    header: BatchHeader
+    key: bytes | None
+    value: bytes | None
+
+
+class MalformedShard(OncelogError):
+    """A batch holds no records that a coordinator can have written."""
+
+
+class LiveRecords:
+    """`take` the fetched batches in order, then go through `in_order`."""
+
+    def __init__(self) -> None:
+        self._latest: dict[bytes, tuple[int, HeaderFields, bytes | None]] = {}
+        self._others: list[LiveRecord] = []
+        self.records_seen = 0
+
+    def take(self, data: bytes, start: int) -> int:
+        """Every whole batch in `data` from offset `start` on; returns the offset behind the last.
+
+        Raises MalformedShard.
+        """
+        at, end, next_offset = 0, len(data), start
+        view = memoryview(data)
+        unpack = HEADER.unpack_from
+        while end - at >= HEADER_BYTES:
+            fields: HeaderFields = unpack(data, at)
+            behind = at + fields[1] + LENGTH_PREFIX_BYTES
+            if behind > end:
+                break
+            if behind < at + HEADER_BYTES:
+                raise MalformedShard(f"the batch at offset {fields[0]} is shorter than a header")
+            if fields[0] + fields[6] >= next_offset:
+                try:
+                    self._batch(fields, view[at:behind], start)
+                except (OncelogError, *corrupt_errors()) as error:
+                    raise MalformedShard(f"batch at offset {fields[0]}: {error}") from error
+                next_offset = fields[0] + fields[6] + 1
+            at = behind
+        return next_offset
+
+    def in_order(self) -> Iterator[LiveRecord]:
+        """What is alive, by offset."""
+        latest = (
+            (offset, LiveRecord(offset, BatchHeader._make(fields), key, value))
+            for key, (offset, fields, value) in self._latest.items()
+        )
+        others = ((record.offset, record) for record in self._others)
+        for _, record in sorted((*latest, *others), key=itemgetter(0)):
+            yield record
+
+    def _batch(self, fields: HeaderFields, batch: memoryview, start: int) -> None:
+        self.records_seen += fields[12]
+        attributes = fields[5]
+        if attributes & CONTROL:
+            if fields[12]:
+                header = BatchHeader._make(fields)
+                self._others.append(LiveRecord(fields[0], header, None, bytes(batch)))
+            return
+        if fields[12] == 0:
+            return
+        is_covered = bool(attributes & TRANSACTIONAL)
+        latest = self._latest
+        for record in records_of(uncompressed(batch)):
+            key = record.key
+            if key is None:
+                raise ValueError("a record without a key")
+            if record.offset < start:
+                continue
+            if is_covered:
+                header = BatchHeader._make(fields)
+                self._others.append(LiveRecord(record.offset, header, key, record.value))
+            else:
+                latest[key] = (record.offset, fields, record.value)
