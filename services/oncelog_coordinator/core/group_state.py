@@ -113,7 +113,7 @@ class Group:
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Whether a member with these would leave the group a protocol that all of it has."""
-        if self.state is GroupState.EMPTY:
+        if not self.members:
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
             return False

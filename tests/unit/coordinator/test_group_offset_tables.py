@@ -1,0 +1,268 @@
+"""Committed offsets, alone and in transactions, row by row (facts 5.2, 9; KIP-211, KIP-447, KIP-890)."""
+
+import pytest
+from tests.unit.coordinator.group_world import ORDERS, SESSION_MS, GroupWorld
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import Partition
+from oncelog_coordinator.core.group_events import (
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    FetchOffsets,
+    ListGroups,
+)
+from oncelog_coordinator.core.group_records import OffsetTombstone
+from oncelog_coordinator.core.group_state import GroupState
+
+NONE = ErrorCode.NONE
+UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
+DAY_MS = 86_400_000
+WEEK_MS = 7 * DAY_MS
+
+
+# ------------------------------------------------------------------------------------------------------ commits
+
+
+def test_a_consumer_without_a_group_keeps_its_place():
+    world = GroupWorld()
+    assert world.fetch() == -1
+    assert world.commit(41) == NONE
+    assert world.fetch() == 41
+    assert world.group.state is GroupState.EMPTY
+
+
+@pytest.mark.parametrize(
+    ("generation", "member_id", "code"),
+    [
+        (1, None, NONE),
+        (0, None, ErrorCode.ILLEGAL_GENERATION),
+        (2, None, ErrorCode.ILLEGAL_GENERATION),
+        (1, "stranger", ErrorCode.UNKNOWN_MEMBER_ID),
+        (-1, "", ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_a_living_group_is_committed_to_by_its_generation_only(generation, member_id, code):
+    world = GroupWorld()
+    joined = world.stable()
+    name = joined.member_id if member_id is None else member_id
+    assert world.commit(5, generation, name) == code
+    assert world.fetch() == (5 if code == NONE else -1)
+
+
+def test_a_generation_nobody_knows_is_illegal():
+    assert GroupWorld().commit(5, 3, "m") == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_between_join_and_sync_a_member_is_told_to_wait():
+    world = GroupWorld()
+    joined = world.joined()
+    assert world.commit(5, 1, joined.member_id) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_metadata_has_a_bound_in_bytes():
+    world = GroupWorld(offset_metadata_bytes_max=4)
+    assert world.commit(1, metadata="1234") == NONE
+    assert world.commit(2, metadata="12€") == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert world.fetch() == 1
+
+
+# ------------------------------------------------------------------------------------------------- transactions
+
+
+@pytest.mark.parametrize(("commit", "offset"), [(True, 9), (False, 4)])
+def test_offsets_in_a_transaction_wait_for_its_marker(commit, offset):
+    world = GroupWorld()
+    world.commit(4)
+    assert world.commit_in_transaction(9) == NONE
+    assert (world.fetch(), world.fetch(require_stable=True)) == (4, UNSTABLE)
+    world.crash()
+    assert (world.fetch(), world.fetch(require_stable=True)) == (4, UNSTABLE)
+    assert world.end(commit=commit) == NONE
+    assert world.fetch(require_stable=True) == offset
+
+
+def test_what_was_said_later_outside_the_transaction_wins():
+    world = GroupWorld()
+    world.commit_in_transaction(9)
+    world.commit(5)
+    world.end(commit=True)
+    assert world.fetch(require_stable=True) == 5
+
+
+def test_two_producers_in_one_group_do_not_end_each_other():
+    world = GroupWorld()
+    world.commit_in_transaction(1, (7, 0))
+    world.commit_in_transaction(2, (8, 0))
+    world.end((7, 0))
+    assert (world.fetch(), world.fetch(require_stable=True)) == (1, UNSTABLE)
+    world.end((8, 0))
+    assert world.fetch(require_stable=True) == 2
+
+
+def test_a_fenced_producers_offsets_are_refused():
+    world = GroupWorld()
+    world.commit_in_transaction(1, (7, 3))
+    world.end((7, 4), commit=False)
+    assert world.commit_in_transaction(2, (7, 3)) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_marker_that_came_between_question_and_commit_refuses_it():
+    """KIP-890: these offsets would be pending for ever, or end with the producer's next transaction."""
+    world = GroupWorld()
+    _, _, verified_at = world.machine.verification(7, 0)
+    world.end()
+    assert world.commit_in_transaction(1, verified_at=verified_at) == ErrorCode.INVALID_TXN_STATE
+
+
+def test_generations_and_members_are_checked_in_transactions():
+    world = GroupWorld()
+    joined = world.stable()
+    assert world.commit_in_transaction(1, generation=1, member_id=joined.member_id) == NONE
+    for generation, member_id, code in (
+        (0, joined.member_id, ErrorCode.ILLEGAL_GENERATION),
+        (1, "stranger", ErrorCode.UNKNOWN_MEMBER_ID),
+    ):
+        assert world.commit_in_transaction(2, generation=generation, member_id=member_id) == code
+    assert world.commit_in_transaction(3) == NONE, "old producers name no member"
+
+
+@pytest.mark.parametrize(
+    ("known", "is_open", "epoch", "coordinator_epoch", "version", "code"),
+    [
+        (3, True, 3, 5, 0, NONE),
+        (3, True, 2, 5, 0, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (3, True, 4, 5, 2, NONE),
+        (3, True, 3, 5, 2, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (3, False, 3, 5, 2, NONE),
+        (3, False, 2, 5, 2, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (3, False, 3, 4, 0, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
+    ],
+)
+def test_markers_are_compared_as_at_a_partitions_leader(
+    known, is_open, epoch, coordinator_epoch, version, code
+):
+    world = GroupWorld()
+    if is_open:
+        world.commit_in_transaction(1, (7, known))
+    else:
+        world.end((7, known), coordinator_epoch=5)
+    answer = world.end((7, epoch), coordinator_epoch=coordinator_epoch, version=version)
+    assert answer == code
+
+
+def test_a_marker_of_a_producer_that_committed_nothing_here_is_written():
+    """The transaction coordinator counts the partition as in the transaction, and waits for its marker."""
+    world = GroupWorld()
+    assert world.end((9, 0)) == NONE
+    assert len(world.log) == 1
+
+
+# ----------------------------------------------------------------------------------------------------- removal
+
+
+def delete_offsets(world, *partitions):
+    answer = world.answer(DeleteOffsets, "g", partitions)
+    return answer.error_code or [code for _, code in answer.partitions]
+
+
+def test_offsets_are_deleted_unless_the_group_reads_their_topic():
+    world = GroupWorld()
+    assert delete_offsets(world, ORDERS) == ErrorCode.GROUP_ID_NOT_FOUND
+    world.commit(5)
+    world.commit_in_transaction(6)
+    assert delete_offsets(world, ORDERS, Partition("refunds", 0)) == [NONE, NONE]
+    assert world.fetch(require_stable=True) == -1
+    world.end()
+    assert world.fetch() == -1
+    world.stable()
+    assert delete_offsets(world, ORDERS, Partition("refunds", 0)) == [
+        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+        NONE,
+    ]
+
+
+def test_a_group_is_deleted_with_all_it_has_when_nobody_is_in_it():
+    world = GroupWorld()
+    assert world.answer(DeleteGroup, "g").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    joined = world.stable()
+    world.commit(5, 1, joined.member_id)
+    assert world.answer(DeleteGroup, "g").error_code == ErrorCode.NON_EMPTY_GROUP
+    world.leave(joined.member_id)
+    world.commit_in_transaction(6)
+    assert world.answer(DeleteGroup, "g").error_code == NONE
+    world.end()
+    assert world.fetch(require_stable=True) == -1
+    assert world.answer(DescribeGroup, "g").group is None
+    assert world.replayed().group("g") is None
+
+
+def test_offsets_of_an_empty_group_expire_after_it_became_empty():
+    world = GroupWorld(offsets_retention_ms=WEEK_MS)
+    world.crash()
+    joined = world.stable(session_timeout_ms=30 * DAY_MS)
+    world.commit(5, 1, joined.member_id)
+    world.advance(WEEK_MS + DAY_MS)
+    assert world.fetch() == 5, "a living group reads its topic"
+    world.leave(joined.member_id)
+    world.advance(WEEK_MS - DAY_MS)
+    assert world.fetch() == 5
+    world.advance(2 * DAY_MS)
+    assert world.fetch() == -1
+    assert world.group is None
+    assert any(isinstance(record, OffsetTombstone) for record in world.log)
+
+
+def test_offsets_nobody_joined_for_expire_after_their_commit_and_never_while_pending():
+    world = GroupWorld(offsets_retention_ms=WEEK_MS)
+    world.crash()
+    world.commit(5)
+    world.commit_in_transaction(6)
+    world.advance(2 * WEEK_MS)
+    assert world.fetch() == 5
+    world.end(commit=False)
+    world.advance(DAY_MS)
+    assert (world.fetch(), world.group) == (-1, None)
+
+
+def test_producers_are_forgotten_when_they_have_long_been_silent():
+    world = GroupWorld(producer_expiration_ms=DAY_MS)
+    world.crash()
+    world.end((7, 3))
+    world.commit_in_transaction(1, (8, 3))
+    world.advance(2 * DAY_MS)
+    assert world.machine.offsets.producer(7) is None
+    assert world.machine.offsets.producer(8) is not None, "its transaction is open"
+
+
+# ------------------------------------------------------------------------------------------------------- views
+
+
+def test_groups_are_listed_by_state_and_type():
+    world = GroupWorld()
+    world.commit(1)
+    world.stable(group_id="g")
+    world.answer(FetchOffsets, "other", None, False)
+    for states, types, names in (
+        ((), (), ["g"]),
+        (("stable",), (), ["g"]),
+        (("empty",), (), []),
+        ((), ("consumer",), []),
+        ((), ("classic",), ["g"]),
+    ):
+        listed = world.answer(ListGroups, states, types).groups
+        assert [row.group_id for row in listed] == names
+
+
+def test_all_that_a_group_has_is_fetched_when_nothing_is_named():
+    world = GroupWorld()
+    world.commit(3)
+    answer = world.answer(FetchOffsets, "g", None, False)
+    assert [(found.partition, found.offset) for found in answer.offsets] == [(ORDERS, 3)]
+
+
+def test_a_silent_members_commit_is_refused():
+    world = GroupWorld()
+    joined = world.stable()
+    world.advance(SESSION_MS)
+    assert world.commit(1, 1, joined.member_id) == ErrorCode.UNKNOWN_MEMBER_ID
