@@ -15,8 +15,9 @@ from oncelog.errors import OncelogError
 from oncelog_server.cli import run
 from oncelog_server.cli.rest import Rest
 from oncelog_server.cluster.cluster import Cluster
+from oncelog_server.cluster.environments import environment_of
 from oncelog_server.cluster.os_process import tail_of
-from oncelog_server.cluster.plan import COORDINATOR, LISTENER, STORAGE
+from oncelog_server.cluster.plan import COORDINATOR, LISTENER, MARKER_SENDER, STORAGE
 from oncelog_server.cluster.probe import is_serving
 from oncelog_server.cluster.status import cluster_status
 
@@ -152,6 +153,19 @@ def test_a_drained_storage_node_leads_nothing_when_it_ends(cluster):
         if node["node_id"] == leaving.node_id
     )
     assert node["leader_count"] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_ready_process_ends_with_code_zero_on_either_signal(cluster, run_program, number):
+    member = cluster.of_role(MARKER_SENDER)[1]
+    cluster.terminate(member.name)
+    environment = environment_of(member, cluster.state, cluster.folder)
+    process = run_program(member.module, **environment)
+    while "is ready" not in (line := process.stderr.readline()):
+        assert line, "it ended"
+    process.send_signal(number)
+    process.stderr.read()
+    assert process.wait(PATIENCE_S) == 0
 
 
 def test_a_second_signal_ends_a_process_at_once(cluster):

@@ -1,16 +1,42 @@
-"""The end of a cluster: every process is gone, databases included. On a small one, which ends with the test."""
+"""The whole of `oncelog cluster` from outside: up in a process that ends, down in another, and nothing left behind."""
+
+import socket
+import subprocess
+import sys
 
 import psutil
 import pytest
 from tests.targets import cluster_folder
 
-from oncelog_server.cli import run
+from oncelog.errors import OncelogError
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.databases import POSTGRES, REDIS
-from oncelog_server.cluster.plan import ClusterShape
+from oncelog_server.cluster.plan import ClusterShape, FreePorts, plan_members
+from oncelog_server.cluster.probe import is_serving
+
+PATIENCE_S = 90
 
 
-def descendants_in(folder):
+@pytest.fixture
+def folder():
+    with cluster_folder() as made:
+        yield made
+
+
+def oncelog_cluster(command, folder, *arguments):
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "oncelog_server", "cluster", command),
+            *("--folder", str(folder), *arguments),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def processes_in(folder):
     """Whatever still runs and names the folder, by its command line or its working folder."""
     found = []
     for process in psutil.process_iter(["pid", "cmdline", "cwd", "status"]):
@@ -21,27 +47,42 @@ def descendants_in(folder):
     return found
 
 
-@pytest.fixture
-def folder():
-    with cluster_folder() as made:
-        yield made
-
-
-def test_down_leaves_no_process_behind_and_up_again_keeps_data_and_ports(folder, capsys):
-    shape = ClusterShape(1, 1, 1, 1, 1, 0)
-    cluster = Cluster(folder, shape)
-    cluster.start()
+def test_a_cluster_outlives_the_command_that_started_it_and_down_leaves_nothing(folder):
+    ports = ["--port", str(FreePorts().take()), "--gateway-port", "0"]
+    up = oncelog_cluster("up", folder, *ports)
     try:
-        members = cluster.members
-        everything = [*(member.name for member in members), POSTGRES, REDIS]
-        processes = [cluster.process(name) for name in everything]
-        assert all(process.is_alive for process in processes)
-        assert run(["cluster", "down", "--folder", str(folder)]) == 0
-        assert "is down" in capsys.readouterr().out
+        assert up.returncode == 0, up.stderr
+        assert f"127.0.0.1:{ports[1]}" in up.stdout
+        cluster = Cluster.open(folder)
+        for member in cluster.members:
+            assert f"{member.name} ready" in up.stderr
+            assert is_serving(member.rpc_address)
+        names = [*(member.name for member in cluster.members), POSTGRES, REDIS]
+        processes = [cluster.process(name) for name in names]
+        again = oncelog_cluster("up", folder)
+        assert again.returncode == 1
+        assert "runs already" in again.stderr
+        down = oncelog_cluster("down", folder)
+        assert (down.returncode, down.stdout) == (0, "the cluster is down\n")
         assert not any(process.is_alive for process in processes)
-        assert descendants_in(folder) == []
-        with Cluster(folder) as again:
-            assert again.members == members
     finally:
         Cluster.open(folder).stop()
-    assert descendants_in(folder) == []
+    assert processes_in(folder) == []
+
+
+def test_a_process_that_does_not_start_is_told_with_its_log_and_nothing_is_left(folder):
+    wrong = {"ONCELOG_MARKER_SENDER_RETRY_BACKOFF_MS": "soon"}
+    cluster = Cluster(folder, ClusterShape(1, 0, 0, 1, 0, 0), environment=wrong)
+    with pytest.raises(OncelogError, match=r"marker-sender-1 ended while it started") as failed:
+        cluster.start()
+    assert "ONCELOG_MARKER_SENDER_RETRY_BACKOFF_MS='soon'" in str(failed.value)
+    assert processes_in(folder) == []
+
+
+def test_a_port_in_use_is_refused_before_anything_starts():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OncelogError, match=f"port {port}, meant for a listener, is in use"):
+            plan_members(ClusterShape(), port=port, gateway_port=0)
+        with pytest.raises(OncelogError, match="--gateway-port"):
+            plan_members(ClusterShape(), port=0, gateway_port=port)
