@@ -72,7 +72,7 @@ def test_a_cluster_outlives_the_command_that_started_it_and_down_leaves_nothing(
 
 def test_a_process_that_does_not_start_is_told_with_its_log_and_nothing_is_left(folder):
     wrong = {"ONCELOG_MARKER_SENDER_RETRY_BACKOFF_MS": "soon"}
-    cluster = Cluster(folder, ClusterShape(1, 0, 0, 1, 0, 0), environment=wrong)
+    cluster = Cluster(folder, ClusterShape(1, 1, 0, 1, 0, 0), environment=wrong)
     with pytest.raises(OncelogError, match=r"marker-sender-1 ended while it started") as failed:
         cluster.start()
     assert "ONCELOG_MARKER_SENDER_RETRY_BACKOFF_MS='soon'" in str(failed.value)
