@@ -2,7 +2,7 @@
 
 # ruff: noqa: F401, F811  (fixtures are imported, and requested by their names)
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from sqlalchemy import text
@@ -13,6 +13,7 @@ from oncelog.errors import ErrorCode, OncelogError
 from oncelog.journal import AppendFailed
 from oncelog.runtime import SystemClock
 from oncelog_controller.database import Database
+from oncelog_controller.lease import Lease
 from oncelog_controller.sql_journal import REPLAY_PAGE_ROWS, SqlJournal
 
 
@@ -195,5 +196,102 @@ def test_a_table_that_went_away_is_a_failed_append_and_a_one_line_error(database
             with pytest.raises(OncelogError) as told:
                 await replayed(journal)
             assert "\n" not in str(told.value)
+
+    asyncio.run(scenario())
+
+
+# ------------------------------------------------------------------------------------- fencing and the lease
+
+
+@asynccontextmanager
+async def leases_at(url, *controller_ids, lease_ms=60_000):
+    """A lease and a way to make journals for each controller, each on a connection of its own."""
+    async with AsyncExitStack() as stack:
+        made = []
+        for controller_id in controller_ids:
+            database = Database(url, timeout_ms=5000)
+            await database.open()
+            stack.push_async_callback(database.close)
+            made.append((Lease(database, controller_id, f"c{controller_id}:1", lease_ms), database))
+        yield made
+
+
+def fenced_journal(database, controller_epoch):
+    return SqlJournal(
+        database,
+        SystemClock(),
+        encode=lambda record: ("text", record),
+        decode=lambda _type, body: body,
+        block=lambda record: (int(record[1:]), int(record[1:]) + 10) if record[0] == "b" else None,
+        controller_epoch=controller_epoch,
+    )
+
+
+def test_a_deposed_writer_is_refused_even_when_the_table_ends_where_it_believes(database_url):
+    async def scenario():
+        async with leases_at(database_url, 1, 2) as ((lease, one), (other_lease, two)):
+            held = await lease.take(await lease.read())
+            old = fenced_journal(one, held.controller_epoch)
+            await replayed(old)
+            await old.append(["a"])
+            taken = await other_lease.take(await other_lease.read())
+            assert taken.controller_epoch == held.controller_epoch + 1
+            with pytest.raises(AppendFailed) as caught:
+                await old.append(["late"])
+            assert caught.value.error_code is ErrorCode.NOT_CONTROLLER
+            new = fenced_journal(two, taken.controller_epoch)
+            assert await replayed(new) == [(0, "a")]
+            assert await new.append(["b0"]) == 1
+
+    asyncio.run(scenario())
+
+
+def test_of_two_that_see_a_free_lease_one_gets_it(database_url):
+    async def scenario():
+        async with leases_at(database_url, 1, 2) as ((one, _), (two, _)):
+            seen = await one.read()
+            assert seen.is_free
+            views = await asyncio.gather(one.take(seen), two.take(seen))
+            (winner,) = [view for view in views if view is not None]
+            assert winner.holder == (await one.read()).holder
+            assert 0 < (await two.read()).remaining_ms <= 60_000
+
+    asyncio.run(scenario())
+
+
+def test_a_lease_is_renewed_by_its_holder_only_also_after_its_end(database_url):
+    async def scenario():
+        async with leases_at(database_url, 1, 2, lease_ms=1) as ((one, _), (two, _)):
+            held = await one.take(await one.read())
+            async with asyncio.timeout(10):
+                while (await two.read()).remaining_ms > 0:
+                    pass
+            assert await one.renew(held.controller_epoch)
+            assert not await two.renew(held.controller_epoch - 1)
+            await one.release(held.controller_epoch)
+            released = await two.read()
+            assert released.is_free
+            assert not await one.renew(held.controller_epoch)
+            taken = await two.take(released)
+            assert taken.controller_epoch == held.controller_epoch + 1
+            # What was released by one who does not hold it any more stays with the holder.
+            await one.release(held.controller_epoch)
+            assert (await one.read()).holder == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_block_that_was_given_away_is_refused_whatever_the_journal_says(database_url):
+    async def scenario():
+        async with leases_at(database_url, 1) as ((_, database),):
+            journal = fenced_journal(database, None)
+            await replayed(journal)
+            await journal.append(["b0", "x", "b10"])
+            await journal.append(["b20"])
+            with pytest.raises(AppendFailed, match="given away"):
+                await journal.append(["b20"])
+            restored = fenced_journal(database, None)
+            assert [record for _, record in await replayed(restored)] == ["b0", "x", "b10", "b20"]
+            assert restored.kept_producer_id == 30
 
     asyncio.run(scenario())

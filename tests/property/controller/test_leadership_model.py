@@ -1,0 +1,208 @@
+"""A cluster of nodes that live, die, drain and come back, under leaders' proposals and an operator's wishes.
+
+After every step: a leader is alive and in the ISR, the ISR is never empty and lies within the replicas, a fenced node
+is in it only as the last one, and shards belong to coordinators that are alive. Over the whole run: one leader in a
+leader epoch, one coordinator in a coordinator epoch, and no epoch ever falls.
+"""
+
+from collections import Counter
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.unit.controller.metadata_cases import Bench
+
+from oncelog.errors import ErrorCode
+from oncelog_controller.core.events import (
+    AlterConfigs,
+    BalanceLeaders,
+    CreateTopics,
+    DrainNode,
+    NewTopic,
+    RemoveNode,
+)
+from oncelog_controller.core.image import ClusterImage
+from oncelog_controller.core.machine import MetadataRules
+
+STORAGE_IDS = (1, 2, 3, 4)
+COORDINATOR_IDS = (5, 6, 7)
+NODE_IDS = st.sampled_from([*STORAGE_IDS, *COORDINATOR_IDS])
+REPLICAS = st.lists(st.sampled_from(STORAGE_IDS), max_size=4, unique=True)
+PICK = st.integers(0, 50)
+
+
+def rules(incarnation_id):
+    return MetadataRules(
+        controller=1,
+        incarnation_id=incarnation_id,
+        transaction_shard_count=5,
+        group_shard_count=2,
+        bootstrap_storage_nodes=2,
+        snapshot_interval_records=9,
+    )
+
+
+class LeadershipModel(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.bench = Bench(rules("controller-0"))
+        self.serial = 0
+        self.reigns = {}  # (topic id, partition, leader epoch) or (shard key, coordinator epoch) to the node
+        self.epochs = {}
+        self.unclean = set()
+
+    @property
+    def image(self):
+        return self.bench.image
+
+    def next(self):
+        self.serial += 1
+        return self.serial
+
+    def partitions(self):
+        return [
+            (name, number, partition)
+            for name, topic in self.image.topics.items()
+            for number, partition in enumerate(topic.partitions)
+        ]
+
+    @rule(node_id=NODE_IDS, beats=st.booleans())
+    def start(self, node_id, beats):
+        role = "storage" if node_id in STORAGE_IDS else "coordinator"
+        incarnation_id = f"incarnation-{self.next()}"
+        self.bench.register(node_id, incarnation_id, (role,), rpc_address=f"node-{node_id}:1")
+        if beats:
+            self.beat(node_id, False)
+
+    @rule(node_id=NODE_IDS, want_drain=st.booleans())
+    def beat(self, node_id, want_drain):
+        if node_id not in self.image.nodes:
+            return
+        answer = self.bench.beat(node_id, want_drain=want_drain)
+        assert answer.error_code is ErrorCode.NONE
+        if answer.drained:
+            coordinators = [n for n in self.image.staying_with("coordinator") if n != node_id]
+            owned = [s for s in self.image.shards.values() if s.coordinator == node_id]
+            assert not (coordinators and owned)
+
+    @rule(node_ids=st.lists(NODE_IDS, min_size=1, max_size=4, unique=True))
+    def fence(self, node_ids):
+        self.bench.fence(*[node_id for node_id in node_ids if node_id in self.image.nodes])
+
+    @rule(node_id=NODE_IDS, cancel=st.booleans())
+    def drain(self, node_id, cancel):
+        self.bench.ask(lambda rid: DrainNode(rid, node_id, cancel))
+
+    @rule(node_id=NODE_IDS)
+    def remove(self, node_id):
+        answer = self.bench.ask(lambda rid: RemoveNode(rid, node_id))
+        if answer.error_code is ErrorCode.NONE:
+            assert not any(node_id in partition.replicas for _, _, partition in self.partitions())
+
+    @precondition(lambda self: self.image.nodes_with("storage"))
+    @rule(replication_factor=st.integers(-1, 3))
+    def create(self, replication_factor):
+        topic = NewTopic(f"t{self.next()}", f"{self.serial:032x}", 2, replication_factor)
+        self.bench.ask(lambda rid: CreateTopics(rid, (topic,)))
+
+    @precondition(lambda self: self.image.topics)
+    @rule(pick=PICK, isr=REPLICAS, lag=st.integers(0, 1))
+    def propose(self, pick, isr, lag):
+        name, number, partition = self.partitions()[pick % len(self.partitions())]
+        if partition.leader < 0:
+            return
+        answer = self.bench.propose(
+            name, isr, number=number, partition_epoch=partition.partition_epoch - lag
+        )
+        after = self.bench.partition(name, number)
+        if answer is ErrorCode.NONE:
+            assert lag == 0
+            joined = set(after.isr) - set(partition.isr)
+            assert joined <= set(self.image.staying_with("storage"))
+        else:
+            assert after == partition
+
+    @precondition(lambda self: self.image.topics)
+    @rule(pick=PICK, replicas=REPLICAS)
+    def reassign(self, pick, replicas):
+        name, number, before = self.partitions()[pick % len(self.partitions())]
+        answer = self.bench.reassign(name, *replicas, number=number)
+        after = self.bench.partition(name, number)
+        if answer is ErrorCode.NONE and replicas:
+            assert set(replicas) <= set(after.replicas)
+        elif answer is not ErrorCode.NONE:
+            assert after == before
+
+    @precondition(lambda self: self.image.topics)
+    @rule(pick=PICK)
+    def allow_unclean(self, pick):
+        name = self.partitions()[pick % len(self.partitions())][0]
+        self.unclean.add(name)
+        changes = {"unclean.leader.election.enable": "true"}
+        self.bench.ask(lambda rid: AlterConfigs(rid, name, changes))
+
+    @rule()
+    def balance(self):
+        self.bench.tell(BalanceLeaders())
+
+    @precondition(lambda self: self.bench.records)
+    @rule()
+    def restart_controller(self):
+        self.bench.machine = self.bench.replayed(rules(f"controller-{self.next()}"))
+
+    @invariant()
+    def leaders_and_isrs_fit_the_nodes(self):
+        live = set(self.image.live_with("storage"))
+        for name, number, partition in self.partitions():
+            assert partition.isr, (name, number)
+            assert set(partition.isr) <= set(partition.replicas), (name, number, partition)
+            assert len(set(partition.replicas)) == len(partition.replicas)
+            assert set(partition.adding) | set(partition.removing) <= set(partition.replicas)
+            if partition.leader >= 0:
+                assert partition.leader in live & set(partition.isr), (name, number, partition)
+                assert set(partition.isr) <= live, (name, number, partition)
+            else:
+                assert not live & set(partition.isr), (name, number, partition)
+
+    @invariant()
+    def shards_fit_the_coordinators(self):
+        staying = set(self.image.staying_with("coordinator"))
+        live = set(self.image.live_with("coordinator"))
+        for kind in ("transaction", "group"):
+            owners = [s.coordinator for s in self.image.shards.values() if s.kind == kind]
+            assert set(owners) <= (staying or live | {-1})
+            if owners and staying:
+                counts = Counter(owners)
+                loads = [counts[node_id] for node_id in staying]
+                assert max(loads) - min(loads) <= 1
+
+    @invariant()
+    def one_node_reigns_in_one_epoch(self):
+        now = {}
+        for name, number, partition in self.partitions():
+            key = self.image.topics[name].topic_id, number
+            now[key] = partition.leader_epoch, partition.partition_epoch
+            reign = (*key, partition.leader_epoch)
+            assert self.reigns.setdefault(reign, partition.leader) == partition.leader, reign
+        for key, shard in self.image.shards.items():
+            now[key] = (shard.coordinator_epoch,)
+            # A restarted process is another owner, although its node id is the same.
+            node = self.image.nodes.get(shard.coordinator)
+            owner = shard.coordinator, node.node_epoch if node else -1
+            reign = (*key, shard.coordinator_epoch)
+            assert self.reigns.setdefault(reign, owner) == owner, reign
+        for key, epochs in now.items():
+            before = self.epochs.get(key, epochs)
+            assert all(was <= is_now for was, is_now in zip(before, epochs, strict=True)), key
+        self.epochs = now
+
+    @invariant()
+    def replay_gives_the_same_image(self):
+        image = ClusterImage()
+        for offset, record in enumerate(self.bench.records):
+            image.apply(offset, record)
+        assert image == self.image
+
+
+LeadershipModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLeadershipModel = LeadershipModel.TestCase
