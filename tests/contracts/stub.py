@@ -34,6 +34,7 @@ class ScriptedStorage:
             await self._tell()
 
     async def Fetch(self, request, context):  # noqa: N802
+        self.begun += 1
         records = b"r" * request.max_bytes
         return pb.FetchResponse(partitions=[pb.FetchedPartition(records=records)])
 

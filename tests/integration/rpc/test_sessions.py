@@ -202,6 +202,36 @@ def test_a_greedy_caller_is_not_read_from(limits):
     run(scenario)
 
 
+def test_a_caller_that_does_not_read_is_not_read_from():
+    async def scenario():
+        limits = SessionLimits(bytes_max=1_000_000)
+        async with stub_and_server(limits) as (_, served, servicer):
+            request = storage_pb2.FetchRequest(max_bytes=100_000).SerializeToString()
+            method = "/oncelog.api.v1.Storage/Fetch"
+            frames = [
+                peer_pb2.SessionFrame(
+                    calls=[
+                        peer_pb2.SessionCall(
+                            call_id=n, method=method, request=request, traceparent="-" * 5000
+                        )
+                    ]
+                )
+                for n in range(1, 5001)
+            ]
+            async with grpc.aio.insecure_channel(served.address) as channel:
+                stream = peer_pb2_grpc.PeerStub(channel).Session()
+                pushing = asyncio.create_task(pushed(stream, frames))
+                done, _ = await asyncio.wait((pushing,), timeout=1)
+                assert not done
+                # Two megabytes are held and some more fill the connection; all would be five hundred.
+                assert 20 <= servicer.begun < 1000
+                pushing.cancel()
+                await asyncio.wait((pushing,))
+                stream.cancel()
+
+    run(scenario)
+
+
 async def pushed(stream, frames):
     for frame in frames:
         await stream.write(frame)
