@@ -11,6 +11,7 @@ from rich.table import Table
 from bench import results
 from bench.client_workloads import Tell, commit_latency, throughput, transaction_rate
 from bench.cluster_workloads import cluster
+from bench.coordinator_workloads import coordinator_memory, coordinator_recovery
 from bench.process_workloads import recovery, start
 from bench.results import Measurement
 from bench.spark_workloads import spark
@@ -21,6 +22,8 @@ WORKLOADS: dict[str, Callable[[bool, Tell], list[Measurement]]] = {
     "transaction-rate": transaction_rate,
     "throughput": throughput,
     "recovery": recovery,
+    "coordinator-recovery": coordinator_recovery,
+    "coordinator-memory": coordinator_memory,
     "cluster": cluster,
     "spark": spark,
 }

@@ -68,6 +68,7 @@ class LiveRecords:
 
         Raises MalformedShard.
         """
+        corrupt: tuple[type[Exception], ...] = (OncelogError, *corrupt_errors())
         at, end, next_offset = 0, len(data), start
         view = memoryview(data)
         unpack = HEADER.unpack_from
@@ -81,7 +82,7 @@ class LiveRecords:
             if fields[0] + fields[6] >= next_offset:
                 try:
                     self._batch(fields, view[at:behind], start)
-                except (OncelogError, *corrupt_errors()) as error:
+                except corrupt as error:
                     raise MalformedShard(f"batch at offset {fields[0]}: {error}") from error
                 next_offset = fields[0] + fields[6] + 1
             at = behind

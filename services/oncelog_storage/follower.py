@@ -32,10 +32,10 @@ class FollowedLog:
         self._leader_end = -1
 
     @property
-    def position(self) -> tuple[int, int]:
+    def position(self) -> tuple[int, int, int]:
         """What the next request says of it."""
         log = self._leader.log
-        return log.log_end_offset, log.leader_epochs.latest
+        return log.log_end_offset, log.leader_epochs.latest, log.log_start_offset
 
     @property
     def is_failed(self) -> bool:

@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import itertools
 import random
+from collections.abc import Callable
 from typing import Final
 
 from oncelog.api.v1 import storage_pb2 as pb
@@ -44,6 +45,7 @@ class _Watched:
         "fetch_offset",
         "last_fetched_leader_epoch",
         "leader",
+        "log_start_offset",
         "partition",
         "sent_high_watermark",
         "sent_log_start",
@@ -58,6 +60,7 @@ class _Watched:
         self.current_leader_epoch = -1
         self.last_fetched_leader_epoch = -1
         self.diverging: tuple[int, int] | None = None
+        self.log_start_offset = -1
         self.sent_high_watermark = self.sent_log_start = _NEVER_SENT
 
     def mark(self) -> None:
@@ -150,6 +153,8 @@ class ReplicaSessions:
         self._metadata = metadata
         self._proposals = proposals
         self._by_node: dict[int, _Session] = {}
+        self.on_log_start: Callable[[PartitionLeader], None] = _nobody_waits
+        """Told when a follower's log begins at another offset."""
         # Begins anywhere, so that a session of this node's last process is not taken for one of this.
         self._session_ids = itertools.count(random.SystemRandom().randrange(1, 2**62))
         self._is_stopping = False
@@ -250,6 +255,7 @@ class ReplicaSessions:
             watched.fetch_offset = part.fetch_offset
             watched.current_leader_epoch = part.current_leader_epoch
             watched.last_fetched_leader_epoch = part.last_fetched_leader_epoch
+            watched.log_start_offset = part.log_start_offset
             watched.diverging = None
             session.dirty[watched] = None
             with contextlib.suppress(KafkaError):
@@ -273,6 +279,9 @@ class ReplicaSessions:
         state.followers[node_id].fetched(
             offset, log.log_end_offset, node_epoch, watched.session, now
         )
+        if state.followers[node_id].log_start_offset != watched.log_start_offset:
+            state.followers[node_id].log_start_offset = watched.log_start_offset
+            self.on_log_start(leader)
         if node_id in state.isr or state.pending is not None:
             leader.follow_replicas()
         elif state.may_join(node_id, leader.high_watermark) and self.is_eligible(
@@ -416,6 +425,10 @@ def _divergence(leader: PartitionLeader, watched: _Watched) -> tuple[int, int] |
     if epoch < last_epoch or end_offset < watched.fetch_offset:
         return epoch, end_offset
     return None
+
+
+def _nobody_waits(_leader: PartitionLeader) -> None:
+    return
 
 
 def _wake(future: "asyncio.Future[None]") -> None:

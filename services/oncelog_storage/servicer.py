@@ -19,6 +19,7 @@ from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.partition import PartitionLeader
 from oncelog_storage.partition_values import MarkerRequest
 from oncelog_storage.produce import ProduceHandler, refuse
+from oncelog_storage.record_deletion import RecordDeletion
 from oncelog_storage.replica_sessions import ReplicaSessions
 
 _APPEND_TIMEOUT_MS: Final = 30_000
@@ -38,6 +39,7 @@ class StorageServicer:
         self._produce = produce
         self._fetch = fetch
         self._replica_sessions = replica_sessions
+        self._deletion = RecordDeletion(hosted, replica_sessions)
         self._clock = clock
         self._feed = feed
 
@@ -211,31 +213,7 @@ class StorageServicer:
     async def DeleteRecords(
         self, request: pb.DeleteRecordsRequest, context: Any
     ) -> pb.DeleteRecordsResponse:
-        response = pb.DeleteRecordsResponse()
-        moved = []
-        for part in request.partitions:
-            answer = response.partitions.add(
-                topic=part.topic, partition=part.partition, low_watermark=-1
-            )
-            try:
-                leader = self._hosted.get(part.topic, part.partition)
-                answer.low_watermark = offsets.delete_records(leader, part.before_offset)
-                moved.append((leader, answer))
-            except KafkaError as error:
-                answer.error_code = error.error_code
-        if moved:
-            await self._keep_log_starts(moved)
-        return response
-
-    async def _keep_log_starts(
-        self,
-        moved: list[tuple[PartitionLeader, pb.DeleteRecordsResponse.Partition]],
-    ) -> None:
-        try:
-            await self._hosted.keep_log_starts([leader for leader, _ in moved])
-        except KafkaError as error:
-            for _, answer in moved:
-                answer.error_code, answer.low_watermark = error.error_code, -1
+        return await self._deletion.delete(request)
 
 
 def _coordinator_batch(records: bytes, leader: PartitionLeader) -> BatchHeader:

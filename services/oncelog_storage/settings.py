@@ -127,7 +127,7 @@ class StorageSettings(BaseSettings):
         description="Memory for the keys of one cleaning pass; a log with more of them takes several passes.",
     )
     shard_roll_bytes: int = Field(
-        default=1024 * 1024,
+        default=512 * 1024,
         ge=1024,
         description="A coordinator's shard begins a new segment at this size: the newest segment is never cleaned, so"
         " this bounds what a coordinator reads beyond what is alive.",

@@ -23,6 +23,10 @@ class OffsetWaiters:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._waiting
+
     def reached(self, offset: int) -> None:
         if not self._waiting:
             return

@@ -38,11 +38,13 @@ class FollowerProgress:
         "end_offset",
         "last_fetch",
         "liveness",
+        "log_start_offset",
         "node_epoch",
     )
 
     def __init__(self, now: float) -> None:
         self.end_offset = UNKNOWN_END
+        self.log_start_offset = UNKNOWN_END
         self.node_epoch = -1
         self.behind_since: float | None = now
         """None: it had everything when it was last heard of."""

@@ -1,0 +1,85 @@
+"""DeleteRecords: the log's start moves up here, is made durable, and is answered when the in-sync replicas have it too.
+
+Followers learn of the new start with their next fetch and tell theirs with the one after. A replica that is not in sync
+is not waited for: it can only lead again after it has caught up, and then it has heard.
+"""
+
+import asyncio
+from typing import Final
+
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog_storage import offsets
+from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.replica_sessions import ReplicaSessions
+from oncelog_storage.waiters import OffsetWaiters
+
+_TIMEOUT_MS: Final = 30_000
+
+
+class RecordDeletion:
+    def __init__(self, hosted: HostedPartitions, sessions: ReplicaSessions) -> None:
+        self._hosted = hosted
+        self._waiters: dict[PartitionLeader, OffsetWaiters] = {}
+        sessions.on_log_start = self._log_start_moved
+
+    async def delete(self, request: pb.DeleteRecordsRequest) -> pb.DeleteRecordsResponse:
+        response = pb.DeleteRecordsResponse()
+        moved: list[tuple[PartitionLeader, pb.DeleteRecordsResponse.Partition]] = []
+        for part in request.partitions:
+            answer = response.partitions.add(
+                topic=part.topic, partition=part.partition, low_watermark=-1
+            )
+            try:
+                leader = self._hosted.get(part.topic, part.partition)
+                answer.low_watermark = offsets.delete_records(leader, part.before_offset)
+                moved.append((leader, answer))
+            except KafkaError as error:
+                answer.error_code = error.error_code
+        if not moved:
+            return response
+        try:
+            await self._hosted.keep_log_starts([leader for leader, _ in moved])
+        except KafkaError as error:
+            for _, answer in moved:
+                answer.error_code, answer.low_watermark = error.error_code, -1
+            return response
+        timeout_s = (request.timeout_ms or _TIMEOUT_MS) / 1000
+        await asyncio.gather(*(self._settle(*each, timeout_s) for each in moved))
+        return response
+
+    async def _settle(
+        self,
+        leader: PartitionLeader,
+        answer: pb.DeleteRecordsResponse.Partition,
+        timeout_s: float,
+    ) -> None:
+        wanted = answer.low_watermark
+        code = ErrorCode.NONE
+        if low_watermark(leader) < wanted:
+            waiters = self._waiters.setdefault(leader, OffsetWaiters())
+            leader.tell_replicas()
+            code = await waiters.wait(wanted - 1, timeout_s)
+            if waiters.is_empty:
+                self._waiters.pop(leader, None)
+        if code is ErrorCode.NONE and not leader.leadership.is_here:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        answer.error_code = code
+        answer.low_watermark = -1 if code else low_watermark(leader)
+
+    def _log_start_moved(self, leader: PartitionLeader) -> None:
+        waiters = self._waiters.get(leader)
+        if waiters is not None:
+            waiters.reached(low_watermark(leader))
+
+
+def low_watermark(leader: PartitionLeader) -> int:
+    """The smallest log start of the in-sync replicas: below it nothing is read from any of them."""
+    state, smallest = leader.replicas, leader.log.log_start_offset
+    if state is None:
+        return smallest
+    for node_id, progress in state.followers.items():
+        if node_id in state.isr:
+            smallest = min(smallest, progress.log_start_offset)
+    return smallest
