@@ -15,9 +15,9 @@ from oncelog.record.batch import BatchHeader
 from oncelog.record.control import Marker, MarkerType, decode_marker, marker_record
 from oncelog.record.records import Record
 from oncelog.rpc.directory import Directory
-from oncelog.rpc.metadata import GROUP, MetadataFollower
-from oncelog.runtime import Clock, Driver
-from oncelog_coordinator.core.group_events import GroupConfig, GroupEvent
+from oncelog.rpc.metadata import GROUP, MetadataFollower, MetadataImage
+from oncelog.runtime import Clock, Driver, DriverStopped
+from oncelog_coordinator.core.group_events import GroupConfig, GroupEvent, TopicsDeleted
 from oncelog_coordinator.core.group_machine import GroupMachine
 from oncelog_coordinator.core.group_records import (
     GroupRecord,
@@ -120,6 +120,28 @@ class GroupShards(Reigns[Reign]):
         machine = reign.driver.machine
         assert isinstance(machine, GroupMachine), machine
         return Partition(CONSUMER_OFFSETS_TOPIC, reign.shard), machine
+
+    # ------------------------------------------------------------------------------------------------ topics
+
+    def _on_metadata(self, old: MetadataImage, new: MetadataImage) -> None:
+        super()._on_metadata(old, new)
+        if old.topics is not new.topics:
+            gone = tuple(
+                name
+                for name, topic in old.topics.items()
+                if name not in new.topics or new.topics[name].topic_id != topic.topic_id
+            )
+            if gone:
+                self._forget_topics(gone)
+
+    def _forget_topics(self, topics: tuple[str, ...]) -> None:
+        for reign in self._reigns.values():
+            if reign.driver is not None and not self._is_empty(reign.driver):
+                try:
+                    reign.driver.submit(TopicsDeleted(topics))
+                except DriverStopped:
+                    # Its offsets stay until they expire: a topic that goes while a shard loads is not heard of.
+                    continue
 
     # ------------------------------------------------------------------------------------------------ lives
 

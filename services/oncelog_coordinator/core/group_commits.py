@@ -18,6 +18,7 @@ from oncelog_coordinator.core.group_events import (
     FetchOffsets,
     FetchOffsetsAnswer,
     GroupConfig,
+    TopicsDeleted,
 )
 from oncelog_coordinator.core.group_offsets import NEVER_ENDED, CommittedOffset, GroupOffsets
 from oncelog_coordinator.core.group_records import (
@@ -210,6 +211,22 @@ def delete_group(
     partitions = dict.fromkeys((*offsets.of(group_id), *offsets.pending_partitions(group_id)))
     tombstones = tuple(OffsetTombstone(group_id, partition) for partition in partitions)
     return Decision((*tombstones, GroupTombstone(group_id)), (reply,), "group_deleted")
+
+
+def topics_deleted(
+    groups: Mapping[str, Group], offsets: GroupOffsets, event: TopicsDeleted
+) -> Decision[GroupRecord]:
+    """Pending ones too: their transaction's marker finds nothing left to decide."""
+    topics = frozenset(event.topics)
+    tombstones = tuple(
+        OffsetTombstone(group_id, partition)
+        for group_id in groups
+        for partition in dict.fromkeys(
+            (*offsets.of(group_id), *offsets.pending_partitions(group_id))
+        )
+        if partition.topic in topics
+    )
+    return Decision(tombstones, (), "offsets_of_topics_deleted" if tombstones else "")
 
 
 # ------------------------------------------------------------------------------------------------ clean up

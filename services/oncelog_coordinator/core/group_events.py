@@ -201,6 +201,13 @@ class EndTransaction:
     transaction_version: int
 
 
+@dataclass(frozen=True, slots=True)
+class TopicsDeleted:
+    """Offsets of a topic that is gone would count for its namesake."""
+
+    topics: tuple[str, ...]
+
+
 # ------------------------------------------------------------------------------------------------ views
 
 
@@ -292,6 +299,7 @@ GroupEvent = (
     | FetchOffsets
     | DeleteOffsets
     | EndTransaction
+    | TopicsDeleted
     | DescribeGroup
     | ListGroups
     | DeleteGroup

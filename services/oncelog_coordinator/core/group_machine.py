@@ -42,6 +42,7 @@ from oncelog_coordinator.core.group_events import (
     SessionCheck,
     SyncGroup,
     SyncTimeOver,
+    TopicsDeleted,
 )
 from oncelog_coordinator.core.group_offsets import NEVER_ENDED, GroupOffsets
 from oncelog_coordinator.core.group_records import (
@@ -99,6 +100,8 @@ class GroupMachine:
                 return Decision((), (Reply(event.request_id, answer),), "described")
             case ListGroups():
                 return Decision((), (Reply(event.request_id, self._list(event)),), "listed")
+            case TopicsDeleted():
+                return group_commits.topics_deleted(self._groups, self._offsets, event)
             case CleanUp():
                 return group_commits.clean_up(self._groups, self._offsets, event, config, now)
             case SessionCheck() | InitialDelayOver() | JoinTimeOver() | SyncTimeOver():

@@ -15,7 +15,9 @@ from oncelog_coordinator.core.group_rebalance import join_timer, session_timer, 
 from oncelog_coordinator.core.group_records import (
     GroupChanged,
     GroupTombstone,
+    TransactionEnded,
     encode_group,
+    encode_group_record,
 )
 from oncelog_coordinator.core.group_state import GroupState
 
@@ -263,6 +265,8 @@ class Groups(RuleBasedStateMachine):
     def the_log_tells_it_again(self):
         replayed, live = self.world.replayed(), self.world.machine
         assert replayed.offsets == live.offsets
+        cleaned = self.world.replayed(compacted(self.world.log))
+        assert cleaned.offsets.of("g") == live.offsets.of("g")
         stored = None
         for record in self.world.log:
             if isinstance(record, GroupChanged):
@@ -279,6 +283,17 @@ class Groups(RuleBasedStateMachine):
         assert not unanswered
         group = self.world.group
         assert group is None or group.state is GroupState.EMPTY
+
+
+def compacted(log):
+    """(offset, record): of each key the last one. What a transaction covers stays, and its marker (`shard_replay`)."""
+    last = {}
+    for offset, record in enumerate(log):
+        if isinstance(record, TransactionEnded) or getattr(record, "producer_id", -1) >= 0:
+            last[offset] = offset
+        else:
+            last[encode_group_record(record)[0]] = offset
+    return [(offset, log[offset]) for offset in sorted(last.values())]
 
 
 TestGroups = Groups.TestCase

@@ -85,10 +85,10 @@ class GroupWorld:
             self.submit(event)
         self.now = until
 
-    def replayed(self):
-        """A machine that knows what the log says and nothing else."""
+    def replayed(self, log=None):
+        """A machine that knows what the log says and nothing else. `log` holds (offset, record)."""
         machine = GroupMachine(self.config)
-        for offset, record in enumerate(self.log):
+        for offset, record in enumerate(self.log) if log is None else log:
             if isinstance(record, TransactionEnded):
                 machine.apply(offset, record)
                 continue

@@ -11,6 +11,7 @@ from oncelog_coordinator.core.group_events import (
     DescribeGroup,
     FetchOffsets,
     ListGroups,
+    TopicsDeleted,
 )
 from oncelog_coordinator.core.group_records import OffsetTombstone
 from oncelog_coordinator.core.group_state import GroupState
@@ -195,6 +196,19 @@ def test_a_group_is_deleted_with_all_it_has_when_nobody_is_in_it():
     assert world.fetch(require_stable=True) == -1
     assert world.answer(DescribeGroup, "g").group is None
     assert world.replayed().group("g") is None
+
+
+def test_offsets_of_a_deleted_topic_do_not_wait_for_its_namesake():
+    world = GroupWorld()
+    world.commit(5)
+    world.commit_in_transaction(6)
+    world.submit(TopicsDeleted(("refunds",)))
+    assert world.fetch() == 5
+    world.submit(TopicsDeleted(("orders", "refunds")))
+    assert world.fetch(require_stable=True) == -1
+    world.end()
+    assert world.fetch() == -1
+    assert world.replayed().offsets == world.machine.offsets
 
 
 def test_offsets_of_an_empty_group_expire_after_it_became_empty():
