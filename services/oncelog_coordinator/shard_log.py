@@ -12,8 +12,8 @@ written. Replay reads to the log's end, not to the high watermark (facts 1.1, ro
 watermark has passed what it read: markers must not go out for a decision that a lost leader takes with it.
 
 What a record looks like is the kind's business (`RecordFormat`). A group shard also writes what belongs to a client's
-transaction: offsets under the client's producer id, and markers. Those batches have no sequence of ours, so a lost
-answer to one of them ends in a refusal by the expected offset, and in a replay.
+transaction: offsets under the client's producer id, and markers. Those batches have no sequence of ours; that the log
+ends with the very same batch tells the leader that it is a repetition.
 """
 
 import asyncio

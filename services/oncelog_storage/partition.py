@@ -32,6 +32,7 @@ from oncelog_storage.partition_values import (
     MarkerRequest,
     marker_to_write,
 )
+from oncelog_storage.repeated_append import is_last_batch
 from oncelog_storage.waiters import OffsetWaiters
 
 _log = logging.getLogger(__name__)
@@ -252,7 +253,7 @@ class PartitionLeader:
         where it expects the log to end: one that has not read the newest record must not decide past it.
 
         A group's coordinator also appends for transactions: offsets under the client's producer id without sequences,
-        and the markers that end them (ADR 0015). Only the expected offset guards the retry of those.
+        and the markers that end them (ADR 0015). The log's end tells whether those are here already.
         """
         if coordinator_epoch < self.coordinator_epoch:
             raise KafkaError(
@@ -270,6 +271,9 @@ class PartitionLeader:
             if error:
                 raise _refused(error, header)
         if expected_base_offset is not None and expected_base_offset != self.log.log_end_offset:
+            if header.base_sequence < 0 and is_last_batch(self.log, header, expected_base_offset):
+                last_offset = expected_base_offset + header.last_offset_delta
+                return Appended(expected_base_offset, last_offset, -1, True)
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"{self.partition} ends at {self.log.log_end_offset}, not at {expected_base_offset}",

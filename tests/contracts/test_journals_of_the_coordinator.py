@@ -7,13 +7,21 @@ from tests.contracts.journal import JournalContract, read_all
 from tests.contracts.shard_storage import Cluster
 
 from oncelog.errors import ErrorCode
-from oncelog.ids import TRANSACTION_STATE_TOPIC, Partition, ProducerId
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Partition, ProducerId
 from oncelog.journal import AppendFailed
 from oncelog.journal.memory import MemoryJournal
 from oncelog.record.batch import iter_headers
 from oncelog.record.records import Record, decode_batch, encode_batch
 from oncelog.runtime import SystemClock
+from oncelog_coordinator.core.group_records import (
+    GroupChanged,
+    OffsetCommitted,
+    OffsetTombstone,
+    TransactionEnded,
+)
+from oncelog_coordinator.core.group_state import Group
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState, TxnTombstone
+from oncelog_coordinator.group_shards import GroupRecords
 from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_coordinator.shard_log import ReplayFailed, ShardLog, TransactionRecords
 
@@ -28,14 +36,14 @@ def transaction(number):
     return TxnMetadata(f"t{number}", number, 1, TxnState.ONGOING, 60_000, partitions, 5, 6, number)
 
 
-def shard_log(cluster, coordinator_epoch=0, settings=SETTINGS):
+def shard_log(cluster, coordinator_epoch=0, settings=SETTINGS, partition=SHARD, record_format=None):
     async def claim():
         cluster.controller.next_id += 1
         return ProducerId(cluster.controller.next_id)
 
     return ShardLog(
-        SHARD,
-        TransactionRecords(cluster.metadata),
+        partition,
+        record_format or TransactionRecords(cluster.metadata),
         coordinator_epoch,
         cluster.metadata,
         cluster.directory,
@@ -71,6 +79,58 @@ class TestShardLog(JournalContract):
 
     def record(self, number):
         return transaction(number)
+
+
+GROUP_SHARD = Partition(CONSUMER_OFFSETS_TOPIC, 1)
+
+
+def group_record(number):
+    """A transaction's offsets, markers, plain offsets, groups and tombstones, all in turn."""
+    partition = Partition("orders", number)
+    match number % 6:
+        case 0 | 1:
+            return OffsetCommitted("g", partition, number, -1, "", 5, -1, 7 + number % 3, 0)
+        case 2:
+            return TransactionEnded(7 + number % 3, 0, number % 4 == 2, 3, 5)
+        case 3:
+            return OffsetCommitted("g", partition, number, -1, "m", 5)
+        case 4:
+            return GroupChanged(Group(f"g{number}", state_timestamp=number))
+        case _:
+            return OffsetTombstone("g", partition)
+
+
+class TestGroupShardLog(JournalContract):
+    def world(self):
+        return Cluster()
+
+    def open(self, world):
+        return shard_log(world, partition=GROUP_SHARD, record_format=GroupRecords())
+
+    def record(self, number):
+        return group_record(number)
+
+
+@pytest.mark.parametrize("fault", ["lost", "cut"])
+def test_what_belongs_to_a_clients_transaction_is_written_once_too(fault):
+    async def scenario():
+        cluster = Cluster()
+        journal = TestGroupShardLog().open(cluster)
+        await read_all(journal)
+        records = [group_record(number) for number in range(6)]
+        cluster.storage.faults.extend([fault] * 3)
+        await journal.append(records)
+        again = TestGroupShardLog().open(cluster)
+        assert await read_all(again) == list(enumerate(records))
+        batches = cluster.storage.logs[GROUP_SHARD].batches
+        headers = [header for batch in batches for _, header in iter_headers(batch)]
+        assert [(h.producer_id, h.is_transactional, h.is_control) for h in headers[:3]] == [
+            (7, True, False),
+            (8, True, False),
+            (9, True, True),
+        ]
+
+    asyncio.run(scenario())
 
 
 def log_of(cluster):

@@ -56,14 +56,30 @@ def test_readers_of_a_group_shard_see_its_transactions_as_any_others(tmp_path, m
     asyncio.run(scenario())
 
 
-def test_a_repeated_marker_is_refused_by_the_offset_it_expects(tmp_path):
+@pytest.mark.parametrize("batch", [offsets(), marker(MarkerType.COMMIT)])
+def test_a_batch_whose_answer_was_lost_is_written_once(tmp_path, batch):
+    async def scenario():
+        name = CONSUMER_OFFSETS_TOPIC
+        async with running(tmp_path) as node:
+            await node.append(name, offsets(producer_epoch=2), expected_base_offset=0)
+            for _ in range(2):
+                answer = await node.append(name, batch, expected_base_offset=1)
+                assert (answer.error_code, answer.base_offset) == (0, 1)
+            assert (await node.describe(name)).log_end_offset == 2
+
+    asyncio.run(scenario())
+
+
+def test_another_batch_at_a_place_that_is_taken_is_refused(tmp_path):
     async def scenario():
         name = CONSUMER_OFFSETS_TOPIC
         async with running(tmp_path) as node:
             await node.append(name, offsets(), expected_base_offset=0)
+            other = await node.append(name, marker(MarkerType.COMMIT), expected_base_offset=0)
+            assert other.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
             await node.append(name, marker(MarkerType.COMMIT), expected_base_offset=1)
-            again = await node.append(name, marker(MarkerType.COMMIT), expected_base_offset=1)
-            assert again.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+            late = await node.append(name, offsets(), expected_base_offset=0)
+            assert late.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
             assert (await node.describe(name)).log_end_offset == 2
 
     asyncio.run(scenario())
