@@ -97,6 +97,11 @@ class ConfluentProducer:
             raise _confluent_error(error)
         return message.offset()
 
+    def send_offsets(self, offsets, group_metadata):
+        self._call(
+            self._producer.send_offsets_to_transaction, offsets, group_metadata, CALL_TIMEOUT_S
+        )
+
     def commit(self):
         self._call(self._producer.commit_transaction, CALL_TIMEOUT_S)
 
@@ -213,6 +218,9 @@ class AiokafkaProducer:
         )
         return metadata.offset
 
+    def send_offsets(self, offsets, group):
+        self._call(self._producer.send_offsets_to_transaction(offsets, group))
+
     def commit(self):
         self._call(self._producer.commit_transaction())
 
@@ -314,6 +322,9 @@ class KafkaPythonProducer:
             timestamp_ms=timestamp_ms,
         )
         return self._call(future.get, CALL_TIMEOUT_S).offset
+
+    def send_offsets(self, offsets, group_metadata):
+        self._call(self._producer.send_offsets_to_transaction, offsets, group_metadata)
 
     def commit(self):
         self._call(self._producer.commit_transaction)
