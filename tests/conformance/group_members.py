@@ -149,7 +149,9 @@ class AiokafkaConsumer:
         self._runner.run(self._consumer.commit())
 
     def close(self):
-        self._runner.run(self._consumer.stop())
+        # The cancellation of its own fetching escapes when it was waiting for a server that was away.
+        with contextlib.suppress(asyncio.CancelledError):
+            self._runner.run(self._consumer.stop())
         self._runner.close()
 
     def transaction_arguments(self):

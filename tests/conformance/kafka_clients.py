@@ -443,6 +443,9 @@ class JavaProducer:
         words += [f"{name}={_hex(content)}" for name, content in headers or []]
         return self._process.ask("send", self._name, topic, partition, *words)["offset"]
 
+    def send_offset(self, group, topic, partition, offset):
+        self._process.ask("offset", self._name, group, topic, partition, offset)
+
     def commit(self):
         self._process.ask("commit", self._name)
 
@@ -484,6 +487,11 @@ class Java:
             )
             for item in answer["records"]
         ]
+
+    def subscribe(self, bootstrap, group, topic, count):
+        """As a member of a group: the values of so many records, which are committed."""
+        answer = self._process.ask("subscribe", bootstrap, group, topic, count)
+        return [_unhex(item["value"]) for item in answer["records"]]
 
     def offset_for_time(self, bootstrap, topic, timestamp_ms):
         return self._process.ask("offset-for-time", bootstrap, topic, 0, timestamp_ms)["offset"]

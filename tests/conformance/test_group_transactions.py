@@ -150,9 +150,9 @@ def test_what_was_committed_with_its_offsets_is_not_read_again_after_a_kill(
     topic, out, group = names
     while application.squared < COUNT:
         application.one_transaction()
+    application.member.close()
     server.kill()
     server.start()
-    application.member.close()
     fill(server, topic, COUNT, 2)
     successor = join(client, group, topic)
     eventually(lambda: len(successor.records) >= 2)
@@ -197,14 +197,42 @@ def test_the_offsets_of_a_generation_that_is_over_are_refused(
     assert committed(server, names) == {}
 
 
-def committed(server, names):
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_offsets_of_the_java_clients_protocol_are_added_by_the_groups_coordinator(
+    java, server, names, make_producer, transactional_id, end
+):
+    """TV2 (KIP-890): TxnOffsetCommit 5 without an AddOffsetsToTxn before it."""
+    topic, _, group = names
+    fill(server, topic)
+    producer = make_producer(java, transactional_id)
+    producer.begin()
+    producer.send_offset(group, topic, 1, 7)
+    assert committed(server, names, isolation="read_uncommitted") == {}
+    with pytest.raises(confluent_kafka.KafkaException, match="_TIMED_OUT"):
+        committed(server, names, timeout_s=0.5)
+    getattr(producer, end)()
+    expected = {1: 7} if end == "commit" else {}
+    eventually(lambda: committed(server, names) == expected)
+    producer.begin()
+    producer.send_offset(group, topic, 1, 9)
+    producer.commit()
+    eventually(lambda: committed(server, names) == {1: 9})
+
+
+def committed(server, names, *, isolation="read_committed", timeout_s=30):
+    """A read_committed reader waits until no transaction is open that will change it (RequireStable)."""
     topic, _, group = names
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": server.bootstrap, "group.id": group, "log_level": 0}
+        {
+            "bootstrap.servers": server.bootstrap,
+            "group.id": group,
+            "isolation.level": isolation,
+            "log_level": 0,
+        }
     )
     try:
         wanted = [confluent_kafka.TopicPartition(topic, one) for one in range(PARTITIONS)]
-        found = consumer.committed(wanted, timeout=30)
+        found = consumer.committed(wanted, timeout=timeout_s)
         return {one.partition: one.offset for one in found if one.offset >= 0}
     finally:
         consumer.close()

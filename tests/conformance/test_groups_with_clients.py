@@ -199,6 +199,16 @@ def test_reading_resumes_where_it_was_committed(client, server, group, topic, jo
     assert seen(member) == list(range(3 * COUNT, 4 * COUNT))
 
 
+def test_the_java_client_reads_as_a_member_and_commits(java, server, group, topic, fill, admin):
+    fill()
+    values = java.subscribe(server.bootstrap, group, topic, COUNT)
+    assert sorted(map(int, values)) == list(range(COUNT))
+    assert committed(admin, group) == dict.fromkeys(range(PARTITIONS), COUNT // PARTITIONS)
+    fill(COUNT, PARTITIONS)
+    values = java.subscribe(server.bootstrap, group, topic, PARTITIONS)
+    assert sorted(map(int, values)) == list(range(COUNT, COUNT + PARTITIONS))
+
+
 def test_an_operator_sees_a_group_and_removes_it(server, group, topic, join, fill, admin):
     fill()
     member = join("confluent-kafka")

@@ -11,8 +11,10 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
@@ -58,6 +60,8 @@ public final class TransactionDriver {
             case "close": producers.remove(words[1]).close(Duration.ZERO); return "{}";
             case "epoch": return epoch(words);
             case "read": return read(words);
+            case "subscribe": return subscribe(words);
+            case "offset": return offset(words);
             case "offset-for-time": return offsetForTime(words);
             default: throw new IllegalArgumentException("unknown command " + words[0]);
         }
@@ -128,6 +132,35 @@ public final class TransactionDriver {
             }
         }
         return "{\"records\":[" + String.join(",", found) + "]}";
+    }
+
+    /** As a member of a group: so many records, then a commit, then it leaves. */
+    private String subscribe(String[] words) {
+        Properties config = new Properties();
+        config.put("bootstrap.servers", words[1]);
+        config.put("group.id", words[2]);
+        config.put("auto.offset.reset", "earliest");
+        config.put("enable.auto.commit", "false");
+        int count = Integer.parseInt(words[4]);
+        long deadline = System.nanoTime() + CALL_TIMEOUT_MS * 1_000_000L;
+        List<String> found = new ArrayList<>();
+        ByteArrayDeserializer bytes = new ByteArrayDeserializer();
+        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(config, bytes, bytes)) {
+            consumer.subscribe(List.of(words[3]));
+            while (found.size() < count && System.nanoTime() < deadline) {
+                consumer.poll(Duration.ofMillis(100)).forEach(record -> found.add(json(record)));
+            }
+            consumer.commitSync();
+        }
+        return "{\"records\":[" + String.join(",", found) + "]}";
+    }
+
+    /** A group's offset of one partition, as a part of the producer's transaction. */
+    private String offset(String[] words) {
+        TopicPartition partition = new TopicPartition(words[3], Integer.parseInt(words[4]));
+        OffsetAndMetadata offset = new OffsetAndMetadata(Long.parseLong(words[5]));
+        producers.get(words[1]).sendOffsetsToTransaction(Map.of(partition, offset), new ConsumerGroupMetadata(words[2]));
+        return "{}";
     }
 
     private String offsetForTime(String[] words) {
