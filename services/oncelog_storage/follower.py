@@ -117,7 +117,12 @@ class FollowedLog:
             await self._start_over(leader_end)
             return
         if offset >= log.log_end_offset:
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"nothing to truncate at {offset}")
+            # An epoch in which this node led and wrote nothing stands in the way, not a record.
+            if not log.leader_epochs.truncate_from(log.log_end_offset):
+                raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"nothing to cut at {offset}")
+            if log.exists_on_disk:
+                log.write_leader_epochs(sync=False)
+            return
         leader = self._leader
         # No checkpoint is being written and no cleaned segment is changing places.
         await log.folder_lock.acquire()
@@ -143,6 +148,12 @@ class FollowedLog:
         finally:
             leader.is_truncating = False
             log.folder_lock.release()
+
+    async def restore(self) -> None:
+        """Drop a damaged copy, to be fetched again from its beginning. Raises KafkaError."""
+        leader = self._leader
+        await self._start_over(leader.log.log_start_offset)
+        leader.offline = None
 
     async def _start_over(self, offset: int) -> None:
         """The leader's log begins behind this one's end, or knows nothing of it: begin empty where it begins."""

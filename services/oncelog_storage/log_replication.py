@@ -26,6 +26,9 @@ from oncelog_storage.segment import SUFFIXES, Segment, file_stem
 _log = logging.getLogger(__name__)
 
 
+_DERIVED_FILES = (CHECKS_FILE, LEADER_EPOCH_CHECKPOINT)
+
+
 class UnusableCopy(StorageFailed):
     """What the leader sent cannot stand at this log's end; nothing of it was written."""
 
@@ -66,16 +69,18 @@ def append_copied(log: PartitionLog, records: bytes, now: int) -> None:
 
 def _checked(log: PartitionLog, view: memoryview) -> list[_Batch]:
     batches = []
-    at, end = 0, log.log_end_offset
+    at, end, epoch = 0, log.log_end_offset, log.leader_epochs.latest
     while at < len(view):
         fields, reason = whole_batch_at(view, at, -1)
         if not reason and fields[0] < end:
             reason = f"offset {fields[0]} stands where {end} or more was expected"
+        if not reason and fields[2] < epoch:
+            reason = f"leader epoch {fields[2]} follows {epoch}"
         if reason:
             raise UnusableCopy(f"{log.partition}: the leader sent what is no copy: {reason}")
         size_bytes = fields[1] + LENGTH_PREFIX_BYTES
         batches.append(_Batch(fields, at, size_bytes))
-        end = fields[0] + fields[6] + 1
+        end, epoch = fields[0] + fields[6] + 1, fields[2]
         at += size_bytes
     return batches
 
@@ -157,12 +162,12 @@ def start_over(log: PartitionLog, offset: int) -> None:
         offset,
     )
     try:
-        for segment in log.segments:
-            _remove_files(segment)
+        log.close()
         if log.exists_on_disk:
-            _remove_snapshots(log, above=-1)
-            for name in (CHECKS_FILE, LEADER_EPOCH_CHECKPOINT):
-                (log.directory / name).unlink(missing_ok=True)
+            # By name: a log that could not be opened knows none of its segments.
+            for name in os.listdir(log.directory):
+                if name.endswith((*SUFFIXES, SNAPSHOT_SUFFIX)) or name in _DERIVED_FILES:
+                    os.unlink(log.directory / name)
     except OSError as error:
         raise StorageFailed(
             f"cannot empty {log.directory}: {error.strerror}; check the disk, then restart the node"
@@ -180,7 +185,9 @@ def _load_again(log: PartitionLog, recovery_point: int, now: int) -> None:
     log.close()
     log.forget_reads()
     log.truncation_count += 1
+    log.producers.restore(())
     log_recovery.recover(log, recovery_point, log.log_start_offset, now)
+    log.write_leader_epochs(sync=False)
     log.flushed_offset = min(log.flushed_offset, log.log_end_offset)
 
 

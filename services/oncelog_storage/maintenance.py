@@ -150,6 +150,12 @@ class Maintenance:
             self._to_checkpoint.clear()
             await self._checkpoint(wanted)
 
+    async def checkpoint_all(self) -> None:
+        """Checkpoint what has changed now instead of at the next interval."""
+        await self._checkpoint(
+            [leader for leader in self._hosted if leader.log.is_dirty and leader.offline is None]
+        )
+
     async def _checkpoint(self, leaders: list[PartitionLeader]) -> bool:
         """Checkpoint these partitions, then move their recovery points in one write. Returns whether all went well.
 

@@ -44,9 +44,9 @@ class ReplicaFetcher:
         self._directory = directory
         self._open_log = open_log
         self._followed: dict[Partition, FollowedLog] = {}
-        # Whose position the session does not know, and of those the ones that were refused the last time.
+        # Whose position the session does not know; and those that were refused, with the time to ask again.
         self._changed: dict[Partition, None] = {}
-        self._refused: set[Partition] = set()
+        self._refused: dict[Partition, float] = {}
         self._forgotten: set[Partition] = set()
         self._session_id = 0
         self._session_epoch = -1
@@ -72,6 +72,7 @@ class ReplicaFetcher:
         """Fetch this partition from now on, in the leader epoch it has now."""
         partition = leader.partition
         self._followed[partition] = self._open_log(leader)
+        self._refused.pop(partition, None)
         self._changed[partition] = None
         self._forgotten.discard(partition)
         self._interrupt()
@@ -79,7 +80,7 @@ class ReplicaFetcher:
     def unfollow(self, partition: Partition) -> None:
         if self._followed.pop(partition, None) is not None:
             self._changed.pop(partition, None)
-            self._refused.discard(partition)
+            self._refused.pop(partition, None)
             self._forgotten.add(partition)
 
     def lag(self, partition: Partition) -> int | None:
@@ -161,11 +162,16 @@ class ReplicaFetcher:
         self._session_epoch += 1
         is_new = self._session_epoch == 0
         if is_new:
-            self._changed = dict.fromkeys(self._followed)
+            self._changed = {each: None for each in self._followed if each not in self._refused}
             self._forgotten.clear()
         wait_ms = self._settings.replica_fetch_wait_max_ms
         if self._refused:
+            # Mostly one of the two nodes has not seen the newest metadata yet: ask again soon, but not at once.
             wait_ms = min(wait_ms, self._settings.replica_fetch_backoff_ms)
+            now = asyncio.get_running_loop().time()
+            for partition in [each for each, due in self._refused.items() if due <= now]:
+                del self._refused[partition]
+                self._changed[partition] = None
         request = pb.ReplicaFetchRequest(
             node_id=self._node_id,
             node_epoch=self._node_epoch(),
@@ -182,9 +188,12 @@ class ReplicaFetcher:
         for topic, index in self._forgotten:
             request.forgotten.append(types_pb2.TopicPartition(topic=topic, partition=index))
         self._changed = {}
-        self._refused.clear()
         self._forgotten.clear()
         return request
+
+    def _refuse(self, partition: Partition) -> None:
+        pause_s = self._settings.replica_fetch_backoff_ms / 1000
+        self._refused[partition] = asyncio.get_running_loop().time() + pause_s
 
     async def _take(self, part: pb.ReplicaFetchedPartition) -> None:
         partition = Partition(part.topic, part.partition)
@@ -192,9 +201,7 @@ class ReplicaFetcher:
         if followed is None:
             return
         if part.error_code and part.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
-            # Mostly one of the two has not seen the newest metadata yet.
-            self._changed[partition] = None
-            self._refused.add(partition)
+            self._refuse(partition)
             return
         before = followed.position
         waits: Awaitable[None] | None = None
@@ -204,8 +211,8 @@ class ReplicaFetcher:
                 await waits
         except KafkaError as error:
             _log.info("%s: %s", partition, error)
-            self._refused.add(partition)
-            self._changed[partition] = None
+            if self._followed.get(partition) is followed:
+                self._refuse(partition)
             return
         if self._followed.get(partition) is followed and followed.position != before:
             self._changed[partition] = None

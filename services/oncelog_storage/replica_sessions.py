@@ -43,9 +43,12 @@ class _Watched:
         "current_leader_epoch",
         "diverging",
         "fetch_offset",
+        "is_taken",
+        "is_told_to_truncate",
         "last_fetched_leader_epoch",
         "leader",
         "log_start_offset",
+        "node_epoch",
         "partition",
         "sent_high_watermark",
         "sent_log_start",
@@ -59,8 +62,12 @@ class _Watched:
         self.fetch_offset = 0
         self.current_leader_epoch = -1
         self.last_fetched_leader_epoch = -1
+        self.node_epoch = -1
+        self.is_taken = False
+        """This position was compared with the leader's history, which must come before anything else is told."""
         self.diverging: tuple[int, int] | None = None
         self.log_start_offset = -1
+        self.is_told_to_truncate = False
         self.sent_high_watermark = self.sent_log_start = _NEVER_SENT
 
     def mark(self) -> None:
@@ -244,9 +251,7 @@ class ReplicaSessions:
         for each in request.forgotten:
             watched = session.partitions.pop(Partition(each.topic, each.partition), None)
             if watched is not None:
-                watched.unwatch()
-                session.dirty.pop(watched, None)
-                session.late.pop(watched, None)
+                self._left(watched)
         for part in request.partitions:
             partition = Partition(part.topic, part.partition)
             watched = session.partitions.get(partition)
@@ -256,19 +261,31 @@ class ReplicaSessions:
             watched.current_leader_epoch = part.current_leader_epoch
             watched.last_fetched_leader_epoch = part.last_fetched_leader_epoch
             watched.log_start_offset = part.log_start_offset
+            watched.node_epoch = request.node_epoch
+            watched.is_taken = watched.is_told_to_truncate = False
             watched.diverging = None
             session.dirty[watched] = None
             with contextlib.suppress(KafkaError):
                 # A refusal is told by the answer, which looks again.
-                self._acknowledge(watched, request.node_epoch, now)
+                self._take_position(self._led(watched), watched, now)
 
-    def _acknowledge(self, watched: _Watched, node_epoch: int, now: float) -> None:
+    def _left(self, watched: _Watched) -> None:
+        state = None if watched.leader is None else watched.leader.replicas
+        if state is not None and watched.session.node_id in state.followers:
+            state.followers[watched.session.node_id].left()
+        watched.unwatch()
+        watched.session.dirty.pop(watched, None)
+        watched.session.late.pop(watched, None)
+
+    def _take_position(self, leader: PartitionLeader, watched: _Watched, now: float) -> None:
         """The follower has everything below its fetch offset, if its history is this one. Raises KafkaError."""
-        leader = self._led(watched)
         log, state = leader.log, leader.replicas
-        node_id = watched.session.node_id
+        node_id, node_epoch = watched.session.node_id, watched.node_epoch
         if state is None or node_id not in state.followers:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE)
+        if watched.is_taken:
+            return
+        watched.is_taken = True
         watched.diverging = _divergence(leader, watched)
         offset = watched.fetch_offset
         if (
@@ -374,18 +391,19 @@ class ReplicaSessions:
     ) -> bool:
         """Returns whether there is anything to say besides a new high watermark. Raises KafkaError."""
         leader = self._led(watched)
-        state, log = leader.replicas, leader.log
-        if state is None or watched.session.node_id not in state.followers:
-            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE)
+        log = leader.log
+        self._take_position(leader, watched, asyncio.get_running_loop().time())
         answer.leader_epoch = leader.leadership.leader_epoch
         answer.leader = leader.leadership.leader
         answer.high_watermark = leader.high_watermark
         answer.log_start_offset = log.log_start_offset
         if watched.diverging is not None:
+            # Told once; nothing else is, until the follower has cut its log and says where it stands then.
+            has_news, watched.is_told_to_truncate = not watched.is_told_to_truncate, True
+            watched.sent_high_watermark = answer.high_watermark
             answer.diverging = True
             answer.diverging_leader_epoch, answer.diverging_end_offset = watched.diverging
-            watched.diverging = None
-            return True
+            return has_news
         offset = watched.fetch_offset
         if not log.log_start_offset <= offset <= log.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -11,6 +11,7 @@ A partition whose only replica is here has none of this: its high watermark is i
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -20,6 +21,7 @@ from oncelog.ids import Partition
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.runtime import Clock
+from oncelog_storage import scrub
 from oncelog_storage.core.leader_state import LeaderState
 from oncelog_storage.follower import FollowedLog
 from oncelog_storage.hosted import HostedPartitions
@@ -34,6 +36,8 @@ _log = logging.getLogger(__name__)
 
 _LOOKS_PER_LAG: Final = 4
 _LOOK_S_MAX: Final = 1.0
+_SCRUB_PAUSE_S: Final = 60.0
+_SCRUB_BYTES_MAX: Final = 1 << 20
 
 
 class ReplicationFigures(NamedTuple):
@@ -44,6 +48,7 @@ class ReplicationFigures(NamedTuple):
     under_min_isr_count: int
     isr_shrink_count: int
     isr_expand_count: int
+    repair_count: int
     follower_lag: dict[tuple[str, int, int], int]
     """(topic, partition, follower's node id) → records it has not yet, of partitions led here."""
 
@@ -70,6 +75,8 @@ class Replication:
         self._node_epoch = node_epoch or self._node_epoch_of_image
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._following: dict[PartitionLeader, int] = {}
+        self._repairs: dict[PartitionLeader, asyncio.Task[None]] = {}
+        self.repair_count = 0
         self._strays: dict[PartitionLeader, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.proposals = IsrProposals(node_id, directory, self._node_epoch)
@@ -85,6 +92,7 @@ class Replication:
             ("in-sync replicas", self._look_loop),
             ("proposals", self.proposals.run),
             ("high watermarks", self._checkpoint_loop),
+            ("scrubbing", self._scrub_loop),
         ):
             self._tasks.append(asyncio.create_task(loop(), name=f"storage {name}"))
 
@@ -96,9 +104,10 @@ class Replication:
     async def kill(self) -> None:
         """No more is fetched or told."""
         self.sessions.stop()
-        for task in self._tasks:
+        ending = [*self._tasks, *self._repairs.values()]
+        for task in ending:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*ending, return_exceptions=True)
         self._tasks.clear()
         await asyncio.gather(*(fetcher.stop() for fetcher in self._fetchers.values()))
         self._fetchers.clear()
@@ -161,7 +170,7 @@ class Replication:
         leader.isr_changed()
 
     def _follow(self, leader: PartitionLeader, found: Any) -> None:
-        if found.leader < 0 or self._node_id not in found.replicas:
+        if found.leader < 0 or self._node_id not in found.replicas or leader.offline is not None:
             self._leave_fetcher(leader)
             return
         if self._following.get(leader) == found.leader_epoch:
@@ -208,7 +217,10 @@ class Replication:
         lag_max_s = self._settings.replica_lag_time_max_ms / 1000
         for leader in self._hosted:
             state = leader.replicas
-            if state is None or leader.offline is not None:
+            if leader.offline is not None:
+                self._look_after_damage(leader)
+                continue
+            if state is None:
                 continue
             late = state.out_of_sync(now, lag_max_s)
             if late:
@@ -225,6 +237,67 @@ class Replication:
                 _log.info("%s is no longer assigned to this node; it is deleted", leader.partition)
                 self._hosted.drop(leader)
         self.image_changed(MetadataImage(), self._metadata.image)
+
+    def _look_after_damage(self, leader: PartitionLeader) -> None:
+        """A damaged copy leaves the in-sync replicas, by its own word, before it is dropped and fetched again.
+
+        As a leader it hands over to another in-sync replica; alone it stays as it is: there is nothing to repair from.
+        """
+        found: Any = self._metadata.image.partition(leader.partition)
+        if found is None or len(found.replicas) <= 1 or self._node_id not in found.replicas:
+            return
+        state = leader.replicas
+        if state is not None:
+            others = [node for node in state.isr if node != self._node_id]
+            if others and state.pending is None:
+                self.proposals.propose(leader, others)
+            return
+        self._leave_fetcher(leader)
+        if self._node_id not in found.isr and found.leader >= 0 and leader not in self._repairs:
+            _log.warning(
+                "%s is damaged; it is dropped and copied again from node %d",
+                leader.partition,
+                found.leader,
+            )
+            task = asyncio.create_task(self._repair(leader), name=f"repair of {leader.partition}")
+            self._repairs[leader] = task
+            task.add_done_callback(lambda _: self._repairs.pop(leader, None))
+
+    async def _repair(self, leader: PartitionLeader) -> None:
+        try:
+            await self._open_log(leader).restore()
+        except KafkaError as error:
+            _log.warning("%s cannot be repaired: %s; it is tried again", leader.partition, error)
+            return
+        self.repair_count += 1
+        found = self._metadata.image.partition(leader.partition)
+        if found is not None and not leader.leadership.is_here:
+            self._follow(leader, found)
+
+    # Scrubbing.
+
+    async def _scrub_loop(self) -> None:
+        """Round after round over all sealed segments, at a fixed pace."""
+        pace = self._settings.scrub_bytes_per_s
+        while True:
+            await asyncio.sleep(_SCRUB_PAUSE_S)
+            for place in scrub.places(iter(self._hosted)):
+                await self._scrub(place, pace)
+
+    async def _scrub(self, place: scrub.Place, pace: int) -> None:
+        while place.is_current and place.position < place.size_bytes:
+            read_on = functools.partial(scrub.read_on, place, min(pace, _SCRUB_BYTES_MAX))
+            try:
+                position, finding = await asyncio.to_thread(read_on)
+            except OSError as error:
+                _log.info("scrubbing %s: %s", place.segment.log_path, error)
+                return
+            leader = place.leader
+            if finding is not None and place.is_current and self._hosted.holds(leader):
+                leader.take_offline(place.segment.corrupt(*finding))
+                return
+            await asyncio.sleep((position - place.position) / pace)
+            place = place._replace(position=position)
 
     # High watermarks.
 
@@ -267,5 +340,6 @@ class Replication:
             sum(not leader.has_enough_replicas for leader in led),
             self.proposals.shrink_count,
             self.proposals.expand_count,
+            self.repair_count,
             lag,
         )

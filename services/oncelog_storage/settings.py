@@ -101,6 +101,11 @@ class StorageSettings(BaseSettings):
     high_watermark_checkpoint_interval_ms: int = Field(
         default=5_000, ge=10, description="How often high watermarks of replicas are written down."
     )
+    scrub_bytes_per_s: int = Field(
+        default=2 * 1024 * 1024,
+        ge=1024,
+        description="How fast sealed segments of replicas are read again to find damage.",
+    )
     fetch_bytes_max: int = Field(
         default=55 * 1024 * 1024, ge=1024, description="Largest fetch answer, whatever is asked."
     )

@@ -115,6 +115,8 @@ class StorageRole:
             await self._warm_up
         await self.replication.kill()
         await self.maintenance.kill()
+        if self._feed is not None:
+            await self._feed.stop()
         self._hosted.close()
         self._log_directory.close()
 

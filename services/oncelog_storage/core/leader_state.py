@@ -11,6 +11,7 @@ answer is still under way, and then a new leader may be chosen among all of them
 until it is committed. Times are seconds of a monotonic clock.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -73,6 +74,10 @@ class FollowerProgress:
         self.node_epoch = node_epoch
         self.liveness = liveness
         self.last_fetch = now
+
+    def left(self) -> None:
+        """It said itself that it does not follow any more; its copy may be damaged."""
+        self.behind_since = -math.inf
 
     def is_in_sync(self, now: float, lag_max_s: float) -> bool:
         if self.behind_since is not None:

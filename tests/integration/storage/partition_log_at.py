@@ -30,7 +30,7 @@ def append(log, records, leader_epoch=0, now=NOW):
     return log.append(records, read_single_batch(records, 1 << 24), leader_epoch, now)
 
 
-def mark(log, *ends, now=NOW):
+def mark(log, *ends, leader_epoch=0, now=NOW):
     """Each end is (producer id, producer epoch, commit)."""
     markers = [
         MarkerToWrite(
@@ -47,7 +47,7 @@ def mark(log, *ends, now=NOW):
         )
         for producer_id, producer_epoch, commit in ends
     ]
-    offset = log.append_markers(markers, 0, now)
+    offset = log.append_markers(markers, leader_epoch, now)
     log.producers.high_watermark_moved(log.log_end_offset)
     return offset
 

@@ -34,6 +34,16 @@ class HandController:
         self.holds_back = None
         self.proposals = []
         self.refuses = []
+        self.fenced = set()
+        self._unheard = {}
+
+    def stop_telling(self, node_id):
+        """This node's image stays as it is until it is told again."""
+        self._unheard.setdefault(node_id, [])
+
+    def tell_again(self, node_id):
+        for update in self._unheard.pop(node_id, ()):
+            self.followers[node_id].take(update)
 
     def topic(self, name=TOPIC, replicas=(1, 2, 3), partitions=1, **configs):
         self.topics[name] = cpb.Topic(
@@ -80,6 +90,7 @@ class HandController:
 
     def fence(self, node_id):
         """Out of every ISR but one it is alone in; leaders elsewhere."""
+        self.fenced.add(node_id)
         for name, topic in self.topics.items():
             for index, found in enumerate(topic.partitions):
                 isr = [node for node in found.isr if node != node_id] or list(found.isr)
@@ -99,10 +110,15 @@ class HandController:
     def publish(self, **fields):
         self.offset += 1
         update = cpb.MetadataUpdate(metadata_offset=self.offset, delta=cpb.MetadataDelta(**fields))
-        for follower in list(self.followers.values()):
-            follower.take(update)
+        for node_id, follower in list(self.followers.items()):
+            if node_id in self._unheard:
+                self._unheard[node_id].append(update)
+            else:
+                follower.take(update)
 
     def join(self, node_id, follower):
+        self._unheard.pop(node_id, None)
+        self.fenced.discard(node_id)
         self.followers[node_id] = follower
         follower.take(
             cpb.MetadataUpdate(
@@ -131,7 +147,7 @@ class HandController:
                 code = ErrorCode.INVALID_UPDATE_VERSION
             elif self.refuses:
                 code = self.refuses.pop(0)
-            elif any(node not in self.followers for node in each.isr):
+            elif any(node not in self.followers or node in self.fenced for node in each.isr):
                 code = ErrorCode.INELIGIBLE_REPLICA
             else:
                 self.change(name, index, isr=list(each.isr))
@@ -153,6 +169,8 @@ class _Directory:
         return self._cluster.coordinator
 
     def controller(self):
+        if self._node_id in self._cluster.cut_off:
+            raise PeerUnavailable("the controller is away")
         return self._cluster.controller_stub
 
 

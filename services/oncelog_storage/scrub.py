@@ -1,0 +1,81 @@
+"""The slow look at old data: every batch of sealed segments is read and its CRC checked, a little each second.
+
+Damage to bytes that nobody reads would otherwise be found when the last sound copy is gone. Only partitions with other
+replicas are looked at: elsewhere there is nothing to repair from, and a read tells the same.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from oncelog.record.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES
+from oncelog_storage.core.replay import CUT, CUT_HEADER, whole_batch_at
+from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.segment import Segment
+
+_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+class Place(NamedTuple):
+    """What is to be read next."""
+
+    leader: PartitionLeader
+    segment: Segment
+    truncation_count: int
+    size_bytes: int
+    position: int
+
+    @property
+    def is_current(self) -> bool:
+        """The segment is still what it was when reading began; compaction and truncation replace it."""
+        log = self.leader.log
+        return (
+            log.truncation_count == self.truncation_count
+            and self.segment in log.segments[:-1]
+            and self.segment.size_bytes == self.size_bytes
+        )
+
+
+class Finding(NamedTuple):
+    position: int
+    reason: str
+
+
+def places(leaders: Iterator[PartitionLeader]) -> list[Place]:
+    """The sealed segments of replicated partitions, as they are now."""
+    return [
+        Place(leader, segment, leader.log.truncation_count, segment.size_bytes, 0)
+        for leader in leaders
+        if leader.leadership.replica_count > 1 and leader.offline is None
+        for segment in leader.log.segments[:-1]
+    ]
+
+
+def read_on(place: Place, bytes_max: int) -> tuple[int, Finding | None]:
+    """(where to go on, what is damaged) after about `bytes_max`. For a worker thread. Raises OSError."""
+    position, end = place.position, place.size_bytes
+    descriptor = os.open(place.segment.log_path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        wanted = bytes_max
+        while position < end:
+            view = memoryview(os.pread(descriptor, min(wanted, end - position), position))
+            at, reason = 0, ""
+            while at < len(view):
+                fields, reason = whole_batch_at(view, at, -1)
+                if reason:
+                    break
+                at += fields[1] + LENGTH_PREFIX_BYTES
+            if at:
+                return position + at, None
+            needed = HEADER_BYTES if reason == CUT_HEADER else fields[1] + LENGTH_PREFIX_BYTES
+            if (
+                reason not in CUT
+                or position + needed > end
+                or needed > _BATCH_BYTES_MAX
+                or not view
+            ):
+                return end, Finding(position, reason or "the file is shorter than it was")
+            wanted = needed
+        return end, None
+    finally:
+        os.close(descriptor)
