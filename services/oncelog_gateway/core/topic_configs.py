@@ -9,10 +9,18 @@ from typing import Any, Final
 from oncelog.errors import KafkaError
 from oncelog.topic_config import TOPIC_CONFIGS, ConfigKey
 
-_TYPE_OF_KIND: Final = {"int": int, "long": int, "boolean": bool, "string": str, "list": list}
+_TYPES_OF_KIND: Final[dict[str, tuple[type, ...]]] = {
+    "int": (int,),
+    "long": (int,),
+    "double": (int, float),
+    "boolean": (bool,),
+    "string": (str,),
+    "list": (list,),
+}
 _JSON_TYPE_OF_KIND: Final = {
     "int": "an integer",
     "long": "an integer",
+    "double": "a number",
     "boolean": "true or false",
     "string": "a string",
     "list": "a list of strings",
@@ -40,7 +48,7 @@ def _as_text(name: str, value: object) -> str:
         raise ValueError(
             f"{name} is {value}; JSON keeps whole numbers up to {JSON_INTEGER_MAX}: leave it out for the default"
         )
-    if type(value) is not _TYPE_OF_KIND[key.kind]:
+    if type(value) not in _TYPES_OF_KIND[key.kind]:
         raise ValueError(f"{name} must be {_JSON_TYPE_OF_KIND[key.kind]}, not {value!r}")
     if isinstance(value, list) and any(one not in key.choices for one in value):
         raise ValueError(f"{name} may name {', '.join(key.choices)}, not {value!r}")
@@ -58,6 +66,8 @@ def _schema_of(key: ConfigKey) -> dict[str, Any]:
             schema |= {"type": "integer", "maximum": largest}
             if key.minimum is not None:
                 schema["minimum"] = key.minimum
+        case "double":
+            schema |= {"type": "number", "minimum": 0, "maximum": 1}
         case "boolean":
             schema["type"] = "boolean"
         case "string":
