@@ -30,6 +30,7 @@ from oncelog.rpc.trace_context import current_traceparent
 _SESSION_PATH = SERVICES[PEER].methods["Session"].path
 _CODE_OF = {code.value[0]: code for code in grpc.StatusCode}
 _NEVER = float("inf")
+CLOSED = "this session is closed"
 
 
 class SessionStub:
@@ -70,6 +71,8 @@ class PeerSession:
         self._retry_at = 0.0
         self._last_error = ""
         self._is_closed = False
+        # A stream that broke may still be closing its connection when the next is opened.
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def call(
         self, path: str, serialize: Callable[[], bytes], timeout_s: float | None
@@ -88,24 +91,34 @@ class PeerSession:
     def end(self) -> None:
         """Fail what is in flight and end the stream, without waiting for its end."""
         self._is_closed = True
-        if self._stream is not None:
-            self._stream.end()
+        for task in self._tasks:
+            task.cancel()
 
     async def close(self) -> None:
         """`end`, and wait for it."""
         self.end()
-        if self._stream is not None:
-            await self._stream.ended()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing of it runs any more."""
+        return self._is_closed and not self._tasks
 
     def _open(self) -> "_Stream":
         if self._stream is not None and not self._stream.is_over:
             return self._stream
         if self._is_closed:
-            raise PeerUnavailable(f"{self.address}: this session is closed", was_sent=False)
+            raise PeerUnavailable(f"{self.address}: {CLOSED}", was_sent=False)
         if asyncio.get_running_loop().time() < self._retry_at:
             raise PeerUnavailable(f"{self.address}: {self._last_error}", was_sent=False)
         self._stream = _Stream(self.address, self._limits, self._backoff.reset, self._broke)
-        return self._stream
+        stream = self._stream
+        task = asyncio.create_task(stream.run(), name=f"session to {self.address}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: stream.finish(CLOSED))
+        return stream
 
     def _broke(self, reason: str) -> None:
         self._retry_at = asyncio.get_running_loop().time() + self._backoff.next_s()
@@ -159,13 +172,6 @@ class _Stream:
         self._has_work = asyncio.Event()
         self._deadlines = DeadlineTimer(self._loop, self._end_late)
         self.is_over = False
-        self._task = asyncio.create_task(self._run(), name=f"session to {address}")
-
-    def end(self) -> None:
-        self._task.cancel()
-
-    async def ended(self) -> None:
-        await asyncio.wait((self._task,))
 
     # -------------------------------------------------------------------------------------------------- calls
 
@@ -222,17 +228,24 @@ class _Stream:
 
     # ------------------------------------------------------------------------------------------------- stream
 
-    async def _run(self) -> None:
+    async def run(self) -> None:
+        """Until the stream ends; then every call on it fails."""
         channel = open_channel(self._address, self._limits)
-        reason = "this session is closed"
+        reason = CLOSED
         try:
             reason = await self._serve(channel)
         finally:
-            self.is_over = True
-            self._deadlines.stop()
-            self._on_end(reason)
-            self._fail_all(reason)
+            self.finish(reason)
             await channel.close()
+
+    def finish(self, reason: str) -> None:
+        """Fail what is in flight. Also called when `run` was cancelled before its first step; once is enough."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self._deadlines.stop()
+        self._on_end(reason)
+        self._fail_all(reason)
 
     async def _serve(self, channel: grpc.aio.Channel) -> str:
         """Returns why the stream ended."""

@@ -13,6 +13,7 @@ class SessionPool:
     def __init__(self, limits: SessionLimits) -> None:
         self.limits = limits
         self._sessions: dict[str, PeerSession] = {}
+        self._ending: list[PeerSession] = []
 
     def get(self, address: str) -> PeerSession:
         session = self._sessions.get(address)
@@ -23,10 +24,14 @@ class SessionPool:
     def keep_only(self, addresses: Collection[str]) -> None:
         """End every session to another address: the node there has left or moved."""
         for address in [address for address in self._sessions if address not in addresses]:
-            self._sessions.pop(address).end()
+            session = self._sessions.pop(address)
+            session.end()
+            self._ending.append(session)
+        self._ending = [session for session in self._ending if not session.has_ended]
 
     async def close(self) -> None:
-        sessions, self._sessions = self._sessions, {}
+        sessions = [*self._sessions.values(), *self._ending]
+        self._sessions, self._ending = {}, []
         async with asyncio.TaskGroup() as group:
-            for session in sessions.values():
+            for session in sessions:
                 group.create_task(session.close())

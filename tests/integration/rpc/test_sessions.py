@@ -335,3 +335,21 @@ def test_a_broken_caller_is_told_and_harms_nobody():
             assert length_of(await stub.Produce(produce(length=1))) == 1
 
     run(scenario)
+
+
+def test_a_session_closed_in_the_turn_of_its_first_call_fails_it():
+    async def scenario():
+        async with stub_and_server() as (_, served, _servicer):
+            session = PeerSession(served.address, SessionLimits())
+            call = asyncio.create_task(SessionStub(session, STORAGE).Produce(produce("waits")))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            session.end()
+            async with asyncio.timeout(DEADLINE_S):
+                with pytest.raises(PeerUnavailable) as failure:
+                    await call
+            assert not failure.value.was_sent
+            await session.close()
+            assert session.has_ended
+
+    run(scenario)
