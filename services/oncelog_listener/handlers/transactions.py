@@ -1,20 +1,21 @@
 """Transactions: a producer's calls to its coordinator, and the markers an operator writes (facts 1.3, 1.4, 3)."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.errors import ErrorCode, OncelogError
-from oncelog.ids import INTERNAL_TOPICS
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS
 from oncelog.protocol.versions import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID
-from oncelog.rpc.metadata import TRANSACTION
+from oncelog.rpc.metadata import GROUP, TRANSACTION
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
     NO_THROTTLE,
     PEER_FAILURES,
     Cluster,
     TopicPartition,
+    Unanswered,
     grouped,
     milliseconds,
     wire_error,
@@ -232,8 +233,23 @@ def _ended(call: Call, error_code: int, producer_id: int = -1, producer_epoch: i
     )
 
 
+async def _of_group_shard(
+    call: Call, shard: int, item: Any, ask: Callable[[Any, list[Any]], Awaitable[Sequence[Any]]]
+) -> Any:
+    """What the shard's coordinator answers, or an Unanswered."""
+    found = call.cluster.image.shards.get((GROUP, shard))
+    if found is None:
+        return Unanswered(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no group shard {shard}")
+    try:
+        (answer,) = await ask(call.cluster.group_coordinator(found.coordinator), [item])
+    except PEER_FAILURES as error:
+        return Unanswered(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
+    return answer
+
+
 async def write_txn_markers(call: Call) -> Any:
-    """An operator ends a hanging transaction: the markers go to the leaders as they are (KIP-664)."""
+    """An operator ends a hanging transaction: the markers go to the leaders as they are (KIP-664), those of group
+    shards to their coordinators (ADR 0015)."""
     codes: list[dict[TopicPartition, int]] = []
     for marker in call.request.markers:
         items = {
@@ -256,7 +272,12 @@ async def write_txn_markers(call: Call) -> Any:
             )
             return [found for result in answer.results for found in result.partitions]
 
-        answers = await call.cluster.ask_leaders(items, ask)
+        answers = await call.cluster.ask_leaders(
+            {key: item for key, item in items.items() if key[0] != CONSUMER_OFFSETS_TOPIC}, ask
+        )
+        for key, item in items.items():
+            if key[0] == CONSUMER_OFFSETS_TOPIC:
+                answers[key] = await _of_group_shard(call, key[1], item, ask)
         codes.append({key: answers[key].error_code for key in items})
     types = call.types
     return types.WriteTxnMarkersResponse(

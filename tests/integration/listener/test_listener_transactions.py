@@ -166,6 +166,36 @@ def test_an_operators_markers_reach_their_leaders_as_they_are(version):
     assert (sent.coordinator_epoch, sent.transaction_version) == (7, 2 if version == 2 else 0)
 
 
+def test_an_operators_marker_for_a_group_shard_goes_to_its_coordinator():
+    """ADR 0015: behind the coordinator's back nobody writes there."""
+    world = World(topic("orders", 1))
+    types = schema_of(27, 1).request_types
+    topics = (
+        types.WritableTxnMarkerTopic(name="orders", partition_indexes=(0,)),
+        types.WritableTxnMarkerTopic(name="__consumer_offsets", partition_indexes=(3, 999)),
+    )
+    marker = types.WritableTxnMarker(
+        producer_id=4000,
+        producer_epoch=3,
+        transaction_result=False,
+        coordinator_epoch=7,
+        topics=topics,
+    )
+    (result,) = ask(world, 27, 1, markers=(marker,)).markers
+    told = {
+        (one.name, each.partition_index): each.error_code
+        for one in result.topics
+        for each in one.partitions
+    }
+    assert told[("orders", 0)] == 0
+    assert told[("__consumer_offsets", 3)] == 0
+    assert told[("__consumer_offsets", 999)] == 3
+    (request,) = world.groups.asked("WriteTxnMarkers")
+    (sent,) = request.markers[0].partitions
+    assert (sent.topic, sent.partition) == ("__consumer_offsets", 3)
+    assert len(world.storage.asked("WriteTxnMarkers")) == 1
+
+
 def test_views_of_transactions():
     world = World(topic("orders", 2))
     (state,) = ask(world, 65, 0, transactional_ids=("pay",)).transaction_states

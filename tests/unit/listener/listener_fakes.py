@@ -236,6 +236,16 @@ class FakeGroupCoordinator(FakeRole):
         self.gate = None
         self.joins_waiting = 0
 
+    async def WriteTxnMarkers(self, request, context):
+        if (canned := self.take("WriteTxnMarkers", request)) is not None:
+            return canned
+        response = storage_pb2.WriteTxnMarkersResponse()
+        for marker in request.markers:
+            result = response.results.add(producer_id=marker.producer_id)
+            for one in marker.partitions:
+                result.partitions.add(topic=one.topic, partition=one.partition)
+        return response
+
     async def JoinGroup(self, request, context):
         canned = self.take("JoinGroup", request)
         if self.gate is not None:
