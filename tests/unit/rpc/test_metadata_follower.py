@@ -1,0 +1,68 @@
+"""The image moves forward only, and whoever waits for it is woken."""
+
+import asyncio
+
+import pytest
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.rpc.metadata import MetadataFollower
+
+
+def snapshot(offset, *node_ids, cluster_id="one"):
+    nodes = [pb.Node(node_id=node_id) for node_id in node_ids]
+    return pb.MetadataUpdate(
+        metadata_offset=offset, snapshot=pb.MetadataSnapshot(cluster_id=cluster_id, nodes=nodes)
+    )
+
+
+def delta(offset, *node_ids, removed=()):
+    nodes = [pb.Node(node_id=node_id) for node_id in node_ids]
+    return pb.MetadataUpdate(
+        metadata_offset=offset, delta=pb.MetadataDelta(nodes=nodes, removed_nodes=removed)
+    )
+
+
+def follower():
+    seen = []
+    made = MetadataFollower(1, None)
+    made.on_change(lambda old, new: seen.append((old.metadata_offset, new.metadata_offset)))
+    return made, seen
+
+
+def test_updates_are_told_with_the_image_before():
+    made, seen = follower()
+    for update in (snapshot(3, 1), delta(4, 2), delta(6, removed=[1]), snapshot(9, 5)):
+        made.take(update)
+    assert seen == [(-1, 3), (3, 4), (4, 6), (6, 9)]
+    assert list(made.image.nodes) == [5]
+
+
+@pytest.mark.parametrize("late", [snapshot(4, 1), delta(5, 1), delta(2, 1)])
+def test_what_is_behind_is_ignored(late):
+    made, seen = follower()
+    made.take(snapshot(5, 7))
+    made.take(late)
+    assert list(made.image.nodes) == [7]
+    assert len(seen) == 1
+
+
+def test_another_cluster_begins_anew():
+    made, _ = follower()
+    made.take(snapshot(5, 7))
+    made.take(snapshot(2, 8, cluster_id="two"))
+    assert list(made.image.nodes) == [8]
+
+
+def test_waiting_for_what_the_image_holds():
+    async def scenario():
+        made, _ = follower()
+        waits = asyncio.create_task(made.wait_for(lambda image: 2 in image.nodes, 20))
+        made.take(snapshot(1, 1))
+        await asyncio.sleep(0)
+        assert not waits.done()
+        made.take(delta(2, 2))
+        await waits
+        with pytest.raises(TimeoutError):
+            await made.wait_until(3, 0.01)
+
+    asyncio.run(scenario())
