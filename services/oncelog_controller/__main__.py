@@ -4,29 +4,32 @@ A controller is no node: nobody assigns anything to it, and it must start while 
 means that it has read the journal and stands by, or is active.
 """
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from oncelog.process.run import Program, Settings, run
 from oncelog.rpc.contract import CONTROLLER
 from oncelog.rpc.node_settings import NodeSettings
 from oncelog_controller.settings import ControllerSettings
 
+if TYPE_CHECKING:
+    from oncelog_controller.wiring import ControllerRole
+
 
 class RunningController:
     """A `Running`. Its drain is its stop: that releases the lease, and a standby takes over at once."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, controller: "ControllerRole", text: str) -> None:
+        self._controller = controller
         self._text = text
 
     def describe(self) -> str:
         return self._text
 
     async def failure(self) -> BaseException:
-        never: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        return await never
+        return await self._controller.failure()
 
     async def drain(self, timeout_s: float) -> None:
         return
@@ -53,7 +56,7 @@ async def _open(settings: Settings) -> AsyncIterator[RunningController]:
         server.served.add(CONTROLLER, controller.servicer)
         await server.set_ready(True)
         stack.push_async_callback(server.set_ready, False)
-        yield RunningController(f"controller {node.node_id} serves on {rpc_address}")
+        yield RunningController(controller, f"controller {node.node_id} serves on {rpc_address}")
 
 
 PROGRAM = Program(

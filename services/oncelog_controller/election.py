@@ -43,7 +43,7 @@ class Election:
     """`start` returns once this controller is active or knows that another is. Then it goes on until `stop`.
 
     `begin_term(controller_epoch)` returns the controller epoch of the last term in the journal, or raises OncelogError;
-    `end_term` is called when the lease is lost.
+    `end_term` is called when the lease is lost, `on_end` with the task that did all this, when it ends.
     """
 
     def __init__(
@@ -54,12 +54,14 @@ class Election:
         lease_ms: int,
         begin_term: Callable[[int], Awaitable[int]],
         end_term: Callable[[], Awaitable[None]],
+        on_end: Callable[[asyncio.Task[None]], None],
     ) -> None:
         self._lease = lease
         self._own = (controller_id, rpc_address)
         self._lease_s = lease_ms / 1000
         self._begin_term = begin_term
         self._end_term = end_term
+        self._on_end = on_end
         self._controller_epoch: int | None = None  # of the lease we hold
         self._is_active = False
         self._term: asyncio.Task[None] | None = None
@@ -89,6 +91,7 @@ class Election:
         if self._term is not None:
             await self._term
         self._loop = asyncio.create_task(self._run(), name="controller election")
+        self._loop.add_done_callback(self._on_end)
 
     async def stop(self) -> None:
         """Let a standby have the lease."""

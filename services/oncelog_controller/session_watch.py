@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from oncelog.ids import Millis
 from oncelog_controller.core.events import SessionsEnded
@@ -19,9 +20,15 @@ STALL_MS = 1000
 class SessionWatch:
     """`begin` with each term, `end` with it. In between, `heard`, `opened` and `closed` as it happens."""
 
-    def __init__(self, sessions: Sessions, log: MetadataLog) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        log: MetadataLog,
+        on_end: Callable[[asyncio.Task[None]], None],
+    ) -> None:
         self._sessions = sessions
         self._log = log
+        self._on_end = on_end
         self._ticker: asyncio.Task[None] | None = None
         self._group: asyncio.TaskGroup | None = None
 
@@ -35,6 +42,7 @@ class SessionWatch:
         ]
         self._sessions.expect(((node.node_id, node.node_epoch) for node in expected), now_ms())
         self._ticker = asyncio.create_task(self._run(expected), name="node sessions")
+        self._ticker.add_done_callback(self._on_end)
 
     async def end(self) -> None:
         ticker, self._ticker = self._ticker, None

@@ -1,5 +1,7 @@
 """Where a controller's parts are put together."""
 
+import asyncio
+import logging
 import uuid
 from collections import Counter
 
@@ -24,6 +26,8 @@ from oncelog_controller.settings import ControllerSettings
 from oncelog_controller.sql_journal import SqlJournal
 from oncelog_controller.watchers import Watchers
 
+_log = logging.getLogger(__name__)
+
 
 class ControllerRole:
     """A `Role`: `start` returns once this controller serves, as the active one or as a standby.
@@ -46,7 +50,9 @@ class ControllerRole:
             self._watchers,
         )
         sessions = Sessions(settings.session_timeout_ms, settings.session_grace_ms)
-        self._sessions = SessionWatch(sessions, self._log)
+        self._sessions = SessionWatch(sessions, self._log, self._ended)
+        self._failed = asyncio.Event()
+        self._failure: BaseException | None = None
         self._election: Election | None = None
         if settings.rpc_address:
             lease = Lease(
@@ -59,6 +65,7 @@ class ControllerRole:
                 settings.lease_ms,
                 self._begin_term,
                 self._end_term,
+                self._ended,
             )
             self._log.on_lost_race = self._election.suspect
         self.servicer = ControllerServicer(
@@ -98,6 +105,20 @@ class ControllerRole:
             await self._election.stop()
         await self._end_term()
         await self._database.close()
+
+    async def failure(self) -> BaseException:
+        """Returns, if it ever happens, why this controller cannot go on: a bug. Its process should end."""
+        await self._failed.wait()
+        assert self._failure is not None
+        return self._failure
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A holder that stopped renewing, or stopped looking at sessions, must not go on as if it had not."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("the controller cannot go on: %s ended", task.get_name(), exc_info=error)
+            self._failure = error
+            self._failed.set()
 
     def _standing(self) -> Standing:
         if self._election is not None:

@@ -152,6 +152,26 @@ def test_producer_id_blocks_never_repeat_over_restarts(database_url):
     asyncio.run(scenario())
 
 
+def test_a_journal_that_disagrees_with_the_blocks_given_away_is_refused(database_url):
+    async def scenario():
+        async with controller_at(database_url) as stub:
+            node_epoch = (await register(stub)).node_epoch
+            await allocate(stub, node_epoch)
+        database = Database(database_url, timeout_ms=5000)
+        await database.open()
+        await run_sql(database, "UPDATE controller_state SET next_producer_id = 9000")
+        with pytest.raises(OncelogError, match="1000 by metadata_journal and 9000") as caught:
+            async with controller_at(database_url):
+                pass
+        assert "Restore both" in str(caught.value)
+        await run_sql(database, "UPDATE controller_state SET next_producer_id = 1000")
+        async with controller_at(database_url) as stub:
+            assert (await allocate(stub, node_epoch)).first_producer_id == 1000
+        await database.close()
+
+    asyncio.run(scenario())
+
+
 def test_two_racing_controllers_never_hand_out_one_block_twice(database_url):
     async def take_blocks(stub, node_epoch, firsts):
         taken = 0
