@@ -88,6 +88,11 @@ class PeerSession:
             stream = self._open()
         return await stream.call(path, serialize, timeout_s)
 
+    @property
+    def calls_in_flight(self) -> int:
+        """Sent, or waiting for their turn."""
+        return 0 if self._stream is None else self._stream.calls_in_flight
+
     def end(self) -> None:
         """Fail what is in flight and end the stream, without waiting for its end."""
         self._is_closed = True
@@ -172,6 +177,10 @@ class _Stream:
         self._has_work = asyncio.Event()
         self._deadlines = DeadlineTimer(self._loop, self._end_late)
         self.is_over = False
+
+    @property
+    def calls_in_flight(self) -> int:
+        return len(self._calls)
 
     # -------------------------------------------------------------------------------------------------- calls
 
