@@ -29,7 +29,9 @@ def cluster(tmp_path_factory):
 
 
 def image_of(cluster):
-    return read_image([one.rpc_address for one in cluster.of_role(CONTROLLER)])
+    """As the active controller has it: a standby's may be of yesterday, and name a victim that does nothing."""
+    addresses = [one.rpc_address for one in cluster.of_role(CONTROLLER)]
+    return read_image([one for one in addresses if is_active(one)])
 
 
 def name_of(cluster, node_id):
