@@ -44,7 +44,8 @@ def brokers_for(call: Call) -> Brokers:
     itself = Broker(cluster.node_id, address.host, address.port, (node and node.rack) or None)
     if node is None or (node.kafka_host, node.kafka_port) != address:
         return Brokers((itself,))
-    others = _live_listeners(image, cluster.node_id)
+    known = live_listeners(image, cluster.node_id)
+    others = tuple(one for one in known if one.node_id not in cluster.suspects)
     if not others:
         return Brokers((itself,))
     if node.draining or cluster.ending.is_set():
@@ -52,7 +53,7 @@ def brokers_for(call: Call) -> Brokers:
     return Brokers(tuple(sorted((itself, *others))))
 
 
-def _live_listeners(image: MetadataImage, but: int) -> tuple[Broker, ...]:
+def live_listeners(image: MetadataImage, but: int) -> tuple[Broker, ...]:
     def is_live(node: Any) -> bool:
         return (
             controller_pb2.ROLE_LISTENER in node.roles

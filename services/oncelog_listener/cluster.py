@@ -60,6 +60,8 @@ class Cluster:
     unsent: UnsentAnswers = field(default_factory=UnsentAnswers)
     listener_start: int = field(default_factory=lambda: random.getrandbits(62) + 1)
     """Names this start of the listener in the stamps of requests; 0 is "no stamp"."""
+    suspects: set[int] = field(default_factory=set)
+    """Other listeners that are gone although the metadata does not say so yet; kept by `PeerWatch`."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the listener stops: what waits for a new leader is answered with what there is."""
 

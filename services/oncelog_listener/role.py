@@ -13,6 +13,7 @@ from oncelog_listener.connection import Connection
 from oncelog_listener.counters import ListenerCounters
 from oncelog_listener.dispatcher import Dispatcher
 from oncelog_listener.memory_budget import MemoryBudget
+from oncelog_listener.peer_watch import PeerWatch
 
 log = logging.getLogger("oncelog.listener")
 
@@ -26,6 +27,7 @@ class ListenerRole:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._peer_watch = PeerWatch(cluster)
         self.settings = cluster.settings
         self.counters = ListenerCounters()
         self.budget = MemoryBudget(cluster.settings.queued_bytes_max)
@@ -54,11 +56,13 @@ class ListenerRole:
                 await loop.create_server(lambda: Connection(self), sock=one, backlog=_BACKLOG)
             )
         self._sweep()
+        self._peer_watch.start()
         log.info("listening on %s:%d", self.settings.host, self.port)
 
     async def stop(self) -> None:
         """Accept nothing more, let requests in progress end for at most `stop_grace_ms`, close everything."""
         self._cluster.ending.set()
+        await self._peer_watch.stop()
         if self._sweeper is not None:
             self._sweeper.cancel()
         for server in self._servers:

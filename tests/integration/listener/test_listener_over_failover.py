@@ -296,3 +296,32 @@ def test_the_last_listener_keeps_its_clients_even_when_it_drains():
 def test_who_came_through_a_port_forward_is_told_of_this_listener_only():
     world = World(topic("orders", 2))
     assert told(world, listener(5, 9), registered_host="pod-1.oncelog")[0] == [NODE_ID]
+
+
+def test_a_listener_that_died_is_not_told_of_before_the_metadata_knows():
+    async def scenario():
+        world, other = World(topic("orders", 6)), World(topic("orders", 6))
+        async with world.listening() as role:
+            async with other.listening() as peer:
+                peer_id = 5
+                nodes = [listener(NODE_ID, role.port), listener(peer_id, peer.port)]
+                await world.metadata.wait_until(world.controller.change(nodes=nodes))
+                await eventually(lambda: peer.counters.connections_open == 1)
+                client = await WireClient.connect(role.port)
+
+                async def brokers():
+                    metadata = await client.call(3, 1, topics=None)
+                    return [one.node_id for one in metadata.brokers]
+
+                assert await brokers() == [NODE_ID, peer_id]
+                port = peer.port
+            async with asyncio.timeout(5):
+                while await brokers() != [NODE_ID]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+            back = World(topic("orders", 6), port=port)
+            async with back.listening():
+                async with asyncio.timeout(15):
+                    while await brokers() != [NODE_ID, peer_id]:  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+
+    uvloop.run(scenario())

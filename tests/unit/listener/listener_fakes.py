@@ -490,7 +490,7 @@ class World:
         self.groups = FakeGroupCoordinator()
         self.controller = FakeController(self.metadata)
         # What does not get better is not waited for, unless a test is about that.
-        self.settings = ListenerSettings(port=0, **({"repeat_max_ms": 0} | settings))
+        self.settings = ListenerSettings(**({"port": 0, "repeat_max_ms": 0} | settings))
         self.directory = LocalDirectory(
             storage=DirectStub(self.storage),
             coordinator=DirectStub(self.coordinator),

@@ -1,0 +1,88 @@
+"""Notices in a millisecond that another listener is gone, before the controller says so.
+
+A client that loses its listener asks another one for metadata at once. If that answer still names the dead one,
+librdkafka waits a whole second before it asks again. So each listener keeps an idle connection to every other one's Kafka
+port: the operating system closes it when the process ends. A peer whose connection broke is a suspect, left out of what
+clients are told, until it can be reached again or the metadata drops it. A peer that could never be reached is none:
+perhaps its address is meant for clients only.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Final
+
+from oncelog.rpc.metadata import MetadataImage
+from oncelog_listener.brokers import live_listeners
+from oncelog_listener.cluster import Address, Cluster
+
+log = logging.getLogger("oncelog.listener")
+
+CONNECT_TIMEOUT_S: Final = 1.0
+PAUSE_S: Final = 0.1
+PAUSE_MAX_S: Final = 2.0
+
+
+class PeerWatch:
+    """`suspects` are node ids; whoever builds brokers for clients reads them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._watched: dict[int, tuple[Address, asyncio.Task[None]]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._forget: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        self._forget = self._cluster.metadata.on_change(self._changed)
+        self._changed(self._cluster.image, self._cluster.image)
+
+    async def stop(self) -> None:
+        self._forget()
+        for node_id in tuple(self._watched):
+            self._end(node_id)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    def _changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        if new.nodes is old.nodes and new is not old:
+            return
+        peers = {
+            one.node_id: Address(one.host, one.port)
+            for one in live_listeners(new, self._cluster.node_id)
+        }
+        for node_id, (address, _) in tuple(self._watched.items()):
+            if peers.get(node_id) != address:
+                self._end(node_id)
+        for node_id, address in peers.items():
+            if node_id not in self._watched:
+                task = asyncio.create_task(self._watch(node_id, address), name=f"peer {node_id}")
+                self._watched[node_id] = address, task
+
+    def _end(self, node_id: int) -> None:
+        _, task = self._watched.pop(node_id)
+        self._cluster.suspects.discard(node_id)
+        task.cancel()
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _watch(self, node_id: int, address: Address) -> None:
+        suspects = self._cluster.suspects
+        pause_s = PAUSE_S
+        while True:
+            try:
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    reader, writer = await asyncio.open_connection(*address)
+            except (OSError, TimeoutError):
+                await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+                pause_s = min(pause_s * 2, PAUSE_MAX_S)
+                continue
+            pause_s = PAUSE_S
+            suspects.discard(node_id)
+            try:
+                # Nothing is ever sent, so this ends with the connection.
+                await reader.read(1)
+            except OSError as error:
+                log.info("listener %d: %r", node_id, error)
+            finally:
+                writer.close()
+            suspects.add(node_id)
