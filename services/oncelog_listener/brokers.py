@@ -21,18 +21,25 @@ class Broker(NamedTuple):
 
 
 class Brokers(NamedTuple):
-    all: tuple[Broker, ...]
+    live: tuple[Broker, ...]
     """Never empty; ascending by node id."""
+    departed: tuple[Broker, ...] = ()
+    """Gone a moment ago and perhaps soon back: told to clients, but leading nothing. A client that forgets a listener
+    does not come back to it when it loses the next one, and takes seconds to begin anew."""
+
+    @property
+    def all(self) -> tuple[Broker, ...]:
+        return self.live if not self.departed else tuple(sorted((*self.live, *self.departed)))
 
     def leader_of(self, topic: str, partition: int) -> int:
         return self.place(f"{topic}-{partition}").node_id
 
     def place(self, name: str) -> Broker:
         """Rendezvous hashing: a broker that goes takes only its own names along."""
-        if len(self.all) == 1:
-            return self.all[0]
+        if len(self.live) == 1:
+            return self.live[0]
         return max(
-            self.all, key=lambda broker: (crc32(f"{name}/{broker.node_id}".encode()), broker)
+            self.live, key=lambda broker: (crc32(f"{name}/{broker.node_id}".encode()), broker)
         )
 
 
@@ -46,11 +53,15 @@ def brokers_for(call: Call) -> Brokers:
         return Brokers((itself,))
     known = live_listeners(image, cluster.node_id)
     others = tuple(one for one in known if one.node_id not in cluster.suspects)
+    there = {one.node_id for one in others}
+    departed = tuple(
+        Broker(*one) for node_id, one in cluster.departed.items() if node_id not in there
+    )
     if not others:
-        return Brokers((itself,))
+        return Brokers((itself,), departed)
     if node.draining or cluster.ending.is_set():
-        return Brokers(others)
-    return Brokers(tuple(sorted((itself, *others))))
+        return Brokers(others, departed)
+    return Brokers(tuple(sorted((itself, *others))), departed)
 
 
 def live_listeners(image: MetadataImage, but: int) -> tuple[Broker, ...]:

@@ -62,6 +62,8 @@ class Cluster:
     """Names this start of the listener in the stamps of requests; 0 is "no stamp"."""
     suspects: set[int] = field(default_factory=set)
     """Other listeners that are gone although the metadata does not say so yet; kept by `PeerWatch`."""
+    departed: dict[int, tuple[int, str, int, str | None]] = field(default_factory=dict)
+    """Listeners that were there a moment ago, by node id: id, host, port, rack. Kept by `PeerWatch`, for a minute."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the listener stops: what waits for a new leader is answered with what there is."""
 

@@ -1,10 +1,10 @@
 """Notices in a millisecond that another listener is gone, before the controller says so.
 
 A client that loses its listener asks another one for metadata at once. If that answer still names the dead one,
-librdkafka waits a whole second before it asks again. So each listener keeps an idle connection to every other one's Kafka
-port: the operating system closes it when the process ends. A peer whose connection broke is a suspect, left out of what
-clients are told, until it can be reached again or the metadata drops it. A peer that could never be reached is none:
-perhaps its address is meant for clients only.
+librdkafka waits a whole second before it asks again. So each listener keeps an idle connection to every other one
+(to its Kafka port), which the operating system closes when the process ends. A peer whose connection broke is a
+suspect, which leads nothing until it can be reached again. A peer that could never be reached is none: perhaps its
+address is meant for clients only.
 """
 
 import asyncio
@@ -14,12 +14,14 @@ from collections.abc import Callable
 from typing import Final
 
 from oncelog.rpc.metadata import MetadataImage
-from oncelog_listener.brokers import live_listeners
+from oncelog_listener.brokers import Broker, live_listeners
 from oncelog_listener.cluster import Address, Cluster
 
 log = logging.getLogger("oncelog.listener")
 
 CONNECT_TIMEOUT_S: Final = 1.0
+DEPARTED_S: Final = 60.0
+"""Longer than a restart; a listener that was taken out of service is told of no longer than that."""
 PAUSE_S: Final = 0.1
 PAUSE_MAX_S: Final = 2.0
 
@@ -46,10 +48,11 @@ class PeerWatch:
     def _changed(self, old: MetadataImage, new: MetadataImage) -> None:
         if new.nodes is old.nodes and new is not old:
             return
-        peers = {
-            one.node_id: Address(one.host, one.port)
-            for one in live_listeners(new, self._cluster.node_id)
-        }
+        live = live_listeners(new, self._cluster.node_id)
+        peers = {one.node_id: Address(one.host, one.port) for one in live}
+        for one in live_listeners(old, self._cluster.node_id):
+            if one.node_id not in peers:
+                self._departed(one)
         for node_id, (address, _) in tuple(self._watched.items()):
             if peers.get(node_id) != address:
                 self._end(node_id)
@@ -57,6 +60,16 @@ class PeerWatch:
             if node_id not in self._watched:
                 task = asyncio.create_task(self._watch(node_id, address), name=f"peer {node_id}")
                 self._watched[node_id] = address, task
+
+    def _departed(self, broker: Broker) -> None:
+        departed = self._cluster.departed
+        departed[broker.node_id] = broker
+
+        def forget() -> None:
+            if departed.get(broker.node_id) is broker:
+                del departed[broker.node_id]
+
+        asyncio.get_running_loop().call_later(DEPARTED_S, forget)
 
     def _end(self, node_id: int) -> None:
         _, task = self._watched.pop(node_id)
@@ -86,3 +99,6 @@ class PeerWatch:
             finally:
                 writer.close()
             suspects.add(node_id)
+            for one in live_listeners(self._cluster.image, self._cluster.node_id):
+                if one.node_id == node_id:
+                    self._departed(one)
