@@ -27,7 +27,7 @@ from oncelog_storage.core.leader_epochs import (
     decode_leader_epochs,
 )
 from oncelog_storage.core.producer_snapshot import CorruptSnapshot, decode_snapshot
-from oncelog_storage.core.replay import HeaderFields, replay_batch
+from oncelog_storage.core.replay import CUT_BATCH, HeaderFields, replay_batch
 from oncelog_storage.files import TEMPORARY_SUFFIX, StorageFailed
 from oncelog_storage.log import DELETED_SUFFIX, LEADER_EPOCH_CHECKPOINT, PartitionLog
 from oncelog_storage.segment import INDEX_SUFFIXES, LOG_SUFFIX, SUFFIXES, CorruptSegment, Segment
@@ -210,6 +210,9 @@ class _Recovery:
         position, log.log_end_offset = 0, segment.base_offset
         if segment.rewind_indexes(start) and start > segment.base_offset:
             position, log.log_end_offset = segment.position_of(start)
+            if position > segment.size_bytes:
+                # Everything before `start` was synced once; the header of its last batch stands, the rest is gone.
+                raise segment.corrupt(segment.size_bytes, CUT_BATCH)
             segment.read_first_timestamp()
         end_offset = segment.end_offset
         try:

@@ -278,11 +278,14 @@ class Replication:
 
     async def _scrub_loop(self) -> None:
         """Round after round over all sealed segments, at a fixed pace."""
-        pace = self._settings.scrub_bytes_per_s
         while True:
             await asyncio.sleep(_SCRUB_PAUSE_S)
-            for place in scrub.places(iter(self._hosted)):
-                await self._scrub(place, pace)
+            await self.scrub_all(self._settings.scrub_bytes_per_s)
+
+    async def scrub_all(self, bytes_per_s: int) -> None:
+        """One round. Damage takes its partition offline."""
+        for place in scrub.places(iter(self._hosted)):
+            await self._scrub(place, bytes_per_s)
 
     async def _scrub(self, place: scrub.Place, pace: int) -> None:
         while place.is_current and place.position < place.size_bytes:

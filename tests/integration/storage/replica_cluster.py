@@ -149,6 +149,8 @@ class HandController:
                 code = self.refuses.pop(0)
             elif any(node not in self.followers or node in self.fenced for node in each.isr):
                 code = ErrorCode.INELIGIBLE_REPLICA
+            elif request.node_id not in each.isr:
+                self.change(name, index, isr=list(each.isr), leader=each.isr[0])
             else:
                 self.change(name, index, isr=list(each.isr))
             answer.partitions.add(topic=name, partition=index, error_code=code)

@@ -1,0 +1,120 @@
+"""A replica whose files are damaged finds it by CRC, leaves the ISR, and is whole again from its leader."""
+
+import asyncio
+
+from tests.integration.storage.replica_cluster import TOPIC, batch, differences, running_cluster
+from tests.integration.storage.storage_node import until
+
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.errors import ErrorCode
+from oncelog_storage import scrub
+
+FAST = {"replica_lag_time_max_ms": 400}
+
+
+async def fill(cluster, count=40):
+    for _ in range(count):
+        assert (await cluster.produce(batch(3, value=b"v" * 50))).error_code == 0
+    await cluster.caught_up()
+
+
+def flip(path, place=100):
+    data = bytearray(path.read_bytes())
+    data[place] ^= 0x40
+    path.write_bytes(data)
+
+
+def segments(tmp_path, node):
+    return sorted((tmp_path / str(node) / f"{TOPIC}-0").glob("*.log"))
+
+
+def isr(cluster):
+    return sorted(cluster.controller.partition().isr)
+
+
+async def whole_again(cluster, node):
+    await until(lambda: cluster.nodes[node].role.replication.repair_count == 1, 30)
+    await until(lambda: isr(cluster) == [1, 2, 3], 30)
+    await cluster.caught_up()
+    assert differences(cluster) == {}
+
+
+def test_a_follower_found_damaged_by_the_scrub_is_copied_again(tmp_path):
+    async def scenario():
+        async with running_cluster(tmp_path, **FAST) as cluster:
+            cluster.controller.topic(segment_bytes=1024, min_insync_replicas=2)
+            await fill(cluster)
+            flip(segments(tmp_path, 3)[1])
+            await cluster.nodes[3].role.replication.scrub_all(1 << 30)
+            assert cluster.nodes[3].held().offline is not None
+            await whole_again(cluster, 3)
+
+    asyncio.run(scenario())
+
+
+def test_a_sound_replica_is_not_found_damaged(tmp_path):
+    async def scenario():
+        async with running_cluster(tmp_path, **FAST) as cluster:
+            cluster.controller.topic(segment_bytes=1024)
+            await fill(cluster)
+            for node in cluster.nodes.values():
+                assert scrub.places(iter([node.held()]))
+                await node.role.replication.scrub_all(1 << 30)
+                assert node.held().offline is None
+
+    asyncio.run(scenario())
+
+
+def test_a_leader_that_reads_damage_hands_over_and_is_copied_again(tmp_path):
+    async def scenario():
+        async with running_cluster(tmp_path, **FAST) as cluster:
+            cluster.controller.topic(segment_bytes=1024, min_insync_replicas=2)
+            await fill(cluster)
+            flip(segments(tmp_path, 1)[0])
+            answer = await cluster.leader().storage.Fetch(
+                pb.FetchRequest(
+                    max_bytes=1 << 20,
+                    partitions=[
+                        pb.FetchPartition(topic=TOPIC, max_bytes=1 << 20, current_leader_epoch=-1)
+                    ],
+                ),
+                None,
+            )
+            assert answer.partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            await until(lambda: cluster.controller.partition().leader != 1, 30)
+            assert (await cluster.produce(batch())).error_code == 0
+            await whole_again(cluster, 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_replica_cut_short_before_its_recovery_point_is_copied_again_after_its_start(tmp_path):
+    async def scenario():
+        async with running_cluster(tmp_path, **FAST) as cluster:
+            cluster.controller.topic(segment_bytes=1024, min_insync_replicas=2)
+            await fill(cluster)
+            await cluster.stop(3)
+            path = segments(tmp_path, 3)[-1]
+            path.write_bytes(path.read_bytes()[:-20])
+            node = await cluster.start(3)
+            assert node.held().offline is not None
+            await whole_again(cluster, 3)
+
+    asyncio.run(scenario())
+
+
+def test_the_last_copy_is_not_dropped(tmp_path):
+    async def scenario():
+        async with running_cluster(tmp_path, **FAST) as cluster:
+            cluster.controller.topic(segment_bytes=1024)
+            await fill(cluster)
+            cluster.cut_off.update((2, 3))
+            await until(lambda: isr(cluster) == [1], 30)
+            flip(segments(tmp_path, 1)[1])
+            await cluster.nodes[1].role.replication.scrub_all(1 << 30)
+            held = cluster.nodes[1].held()
+            assert held.offline is not None
+            cluster.nodes[1].role.replication.look()
+            assert (isr(cluster), held.log.log_end_offset) == ([1], 120)
+
+    asyncio.run(scenario())
