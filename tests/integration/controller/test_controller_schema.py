@@ -10,7 +10,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, text
-from tests.integration.controller.controller_at import controller_at, register
+from tests.integration.controller.controller_at import allocate, controller_at, register
 
 import oncelog_controller
 from oncelog.errors import OncelogError
@@ -96,6 +96,26 @@ def test_the_tables_in_code_are_what_the_migrations_make_on_postgres(postgres_ur
 
 def test_the_revision_in_code_is_the_newest_migration():
     assert ScriptDirectory.from_config(alembic_config()).get_heads() == [SCHEMA_REVISION]
+
+
+def test_a_journal_of_the_first_revision_goes_on_where_it_was(database_url):
+    """Its blocks were given away before there was a second account of them."""
+
+    async def scenario():
+        async with controller_at(database_url) as stub:
+            node_epoch = (await register(stub)).node_epoch
+            await allocate(stub, node_epoch)
+        engine = create_engine(database_url)
+        with engine.begin() as connection:
+            connection.execute(text("DROP TABLE controller_state"))
+            connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        engine.dispose()
+        async with controller_at(database_url) as stub:
+            assert (await allocate(stub, node_epoch)).first_producer_id == 1000
+        async with controller_at(database_url) as stub:
+            assert (await allocate(stub, node_epoch)).first_producer_id == 2000
+
+    asyncio.run(scenario())
 
 
 def test_a_database_without_our_tables_is_migrated(tmp_path):

@@ -14,7 +14,13 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
-from tests.integration.controller.controller_at import allocate, create, followed, register
+from tests.integration.controller.controller_at import (
+    allocate,
+    controller_at,
+    create,
+    followed,
+    register,
+)
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
@@ -222,6 +228,24 @@ def refusing_connections(server_url, url):
         finally:
             connection.execute(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"))
     engine.dispose()
+
+
+def test_controller_epochs_go_on_from_a_journal_that_is_older_than_the_lease(postgres_url):
+    async def scenario():
+        for process in range(3):
+            async with controller_at(postgres_url) as embedded:
+                node_epoch = (await register(embedded, f"incarnation-{process}")).node_epoch
+        async with controllers(postgres_url, count=1) as (one,):
+            told = await one.describe()
+            assert (told.active, told.controller_epoch) == (True, 4)
+            block = await allocate(one.stub, node_epoch)
+            assert block.status.error_code == ErrorCode.NONE
+            async with followed(one.stub) as follower:
+                await follower.wait_until(0)
+                assert follower.image.controller_epoch == 4
+            assert one.role.labels["block_allocated"] == 1
+
+    asyncio.run(scenario())
 
 
 def test_fifty_crashes_never_give_one_block_twice(postgres_url):
