@@ -125,7 +125,9 @@ async def test_transactions_and_their_markers_are_told(redis_server, tmp_path, m
 
         async def is_told():
             events[:] = await stream(redis_server)
-            return any(event.get("state") == "CompleteCommit" for event in events)
+            # Two roles, two feeds: neither waits for the other.
+            is_complete = any(event.get("state") == "CompleteCommit" for event in events)
+            return is_complete and any(event["kind"] == "marker" for event in events)
 
         await until(is_told)
     states = [event["state"] for event in events if event["kind"] == "transaction"]
