@@ -4,7 +4,7 @@
 1  write <base>.index .timeindex .txnindex .log, each + .cleaned, synced        a crash: removed at start
 2  forget the old segments' checks in aborted-index-checkpoint
 3  rename the indexes, and last the .log, from .cleaned to .swap; sync names    the .log.swap decides: a start goes on
-4  rename the old segments' files to .deleted
+4  rename the old .log and all files of the other old segments to .deleted
 5  rename the indexes, and last the .log, from .swap to their own names
 ```
 
@@ -75,13 +75,21 @@ def commit(replacement: Replacement, step: Step = _no_step) -> None:
 def finish(replacement: Replacement, step: Step = _no_step) -> list[str]:
     """Steps 4 and 5; returns the old files, renamed, to be removed later. Raises OSError."""
     directory, deleted = replacement.directory, []
-    for base_offset in replacement.replaced[1:]:
-        for suffix in SUFFIXES:
-            path = _path(directory, base_offset, suffix)
-            if path.exists():
-                os.rename(path, f"{path}{DELETED_SUFFIX}")
-                deleted.append(f"{path}{DELETED_SUFFIX}")
-                step(f"deleted{suffix}")
+    own = _path(directory, replacement.base_offset, LOG_SUFFIX)
+    old = [own] if os.path.exists(f"{own}{SWAP_SUFFIX}") else []
+    old += [
+        _path(directory, base_offset, suffix)
+        for base_offset in replacement.replaced[1:]
+        for suffix in SUFFIXES
+    ]
+    for path in old:
+        if path.exists():
+            # To remove a large file takes milliseconds, which a worker thread has. Its number makes the name unique:
+            # what an earlier cleaning replaced may still be there.
+            target = f"{path}.{path.stat().st_ino}{DELETED_SUFFIX}"
+            os.rename(path, target)
+            deleted.append(target)
+            step(f"deleted{path.suffix}")
     for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
         path = _path(directory, replacement.base_offset, suffix)
         if os.path.exists(f"{path}{SWAP_SUFFIX}"):
