@@ -52,6 +52,7 @@ class MarkerSender:
         self._markers: dict[int, Sequence[pb.TxnMarker]] = {}
         self._waiting: dict[int, asyncio.Future[Ended]] = {}
         self._lent: dict[int, asyncio.Timeout] = {}
+        self._unanswered: dict[NodeId, tuple[NodeRequest, asyncio.Timeout]] = {}
         self._wakes: dict[NodeId, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._running = False
@@ -162,7 +163,7 @@ class MarkerSender:
         """
         message = RequestMessage(request, self._markers.__getitem__)
         try:
-            answer = await self._call(request.node_id, message.message, lender)
+            answer = await self._call(request, message.message, lender)
         except asyncio.CancelledError:
             self._give_up(request)
             raise
@@ -182,19 +183,21 @@ class MarkerSender:
             self._take_answer(request, message.codes(answer))
 
     async def _call(
-        self, node_id: NodeId, message: pb.WriteTxnMarkersRequest, lender: int | None
+        self, request: NodeRequest, message: pb.WriteTxnMarkersRequest, lender: int | None
     ) -> pb.WriteTxnMarkersResponse:
         def lend(deadline: asyncio.Timeout) -> None:
+            self._unanswered[request.node_id] = (request, deadline)
             if lender is not None:
                 self._lent[lender] = deadline
 
-        call = self._stub(node_id).WriteTxnMarkers(message)
+        call = self._stub(request.node_id).WriteTxnMarkers(message)
         try:
             answer: pb.WriteTxnMarkersResponse = await answer_within(
                 call, self._request_timeout_s, lend
             )
             return answer
         finally:
+            self._unanswered.pop(request.node_id, None)
             if lender is not None:
                 self._lent.pop(lender, None)
 
@@ -247,6 +250,11 @@ class MarkerSender:
             new.topics is old.topics and new.nodes == old.nodes and new.shards == old.shards
         ):
             return
+        for node_id, (request, deadline) in tuple(self._unanswered.items()):
+            leads_any = any(self._leader_of(one.partition) == node_id for one in request.entries)
+            if not leads_any and not deadline.expired():
+                # A node that froze does not answer; its successors can take these markers now.
+                deadline.reschedule(asyncio.get_running_loop().time())
         self._tell(self._queues.reroute(self._leader_of))
         self._wake_all()
 

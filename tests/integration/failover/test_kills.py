@@ -86,6 +86,27 @@ def test_a_killed_process_is_a_pause(cluster, victim, record_property):
     traffic.check()
 
 
+# A frozen listener is as a frozen broker is: its clients wait for their own socket timeout, a minute by default.
+FROZEN = [victim for victim in VICTIMS if victim != LISTENER.role]
+
+
+@pytest.mark.parametrize("victim", FROZEN)
+def test_a_frozen_process_is_a_pause_and_does_no_harm_when_it_wakes(cluster, victim):
+    with Traffic(cluster.bootstrap) as traffic:
+        name = VICTIMS[victim](cluster, traffic)
+        cluster.pause(name)
+        frozen_at = time.monotonic()
+        try:
+            commit = traffic.await_commit_begun_after(frozen_at)
+        finally:
+            cluster.resume(name)
+        print(told(f"frozen {victim}", [commit.acknowledged_at - frozen_at]))
+        cluster.start_dead()
+        for _ in range(20):
+            traffic.await_commit_begun_after(time.monotonic())
+    traffic.check()
+
+
 def told(victim, waits_s):
     waits_ms = sorted(int(wait * 1000) for wait in waits_s)
     p99 = waits_ms[min(len(waits_ms) - 1, int(len(waits_ms) * 0.99))]

@@ -268,6 +268,21 @@ def test_markers_follow_a_leader_that_moves():
     run(scenario)
 
 
+def test_a_leader_that_froze_is_not_waited_for_once_another_leads():
+    async def scenario():
+        cluster = Cluster()
+        cluster.tell(orders=[1, 2])
+        cluster.leaders[1].gate.clear()
+        async with marker_sender(cluster, request_timeout_ms=3_600_000) as sender:
+            delivering = asyncio.create_task(sender.DeliverMarkers(delivery((9, "orders-0"))))
+            await until(lambda: cluster.leaders[1].in_flight == 1)
+            cluster.tell(orders=[2, 2])
+            assert (await delivering).outcome == pb.DELIVERED
+            assert cluster.leaders[2].sent() == [(9, "orders-0")]
+
+    run(scenario)
+
+
 def test_markers_wait_for_a_leader_and_for_the_first_metadata():
     async def scenario():
         cluster = Cluster()
