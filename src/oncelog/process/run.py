@@ -25,6 +25,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from oncelog.errors import OncelogError
 from oncelog.process.arguments import EXIT_USED_WRONGLY, Knobs, WrongUse
 from oncelog.process.logs import LogLevel, log_to_stderr
+from oncelog.process.metrics import served_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,10 @@ class ProcessSettings(BaseSettings):
         ge=0,
         le=3_600_000,
         description="longest wait after SIGTERM for leadership and shards to move away; then it stops all the same",
+    )
+    metrics_host: str = Field("127.0.0.1", description="address that serves /metrics")
+    metrics_port: int | None = Field(
+        None, ge=1, le=65535, description="port that serves /metrics; none: it is not served"
     )
 
 
@@ -107,25 +112,39 @@ def run(program: Program, arguments: Sequence[str] | None = None) -> int:
     except OncelogError as error:
         logger.error("%s does not run: %s", program.module, error)
         return EXIT_FAILED
+    except (
+        Exception
+    ):  # The outermost edge: a bug ends the process, and its trace is a log line like any other.
+        logger.exception("%s ended by a bug", program.module)
+        return EXIT_FAILED
     return 0
 
 
 async def _serve(program: Program, settings: Settings) -> None:
     signals = _Signals()
     logger.info("%s starts", program.module)
+    process = settings[ProcessSettings]
+    metrics = served_metrics(
+        process.metrics_host, process.metrics_port, program.module, program.node_id(settings)
+    )
     try:
-        async with program.open(settings) as running:
-            signals.started()
-            logger.info("%s is ready: %s", program.module, running.describe())
-            await _told_or_failed(signals, running)
-            if signals.wants_drain:
-                logger.info("draining")
-                await running.drain(settings[ProcessSettings].drain_timeout_ms / 1000)
-            logger.info("stopping")
+        with metrics:
+            await _run_until_told(program, settings, signals)
     except asyncio.CancelledError:
         if not signals.told.is_set():
             raise
     logger.info("stopped")
+
+
+async def _run_until_told(program: Program, settings: Settings, signals: "_Signals") -> None:
+    async with program.open(settings) as running:
+        signals.started()
+        logger.info("%s is ready: %s", program.module, running.describe())
+        await _told_or_failed(signals, running)
+        if signals.wants_drain:
+            logger.info("draining")
+            await running.drain(settings[ProcessSettings].drain_timeout_ms / 1000)
+        logger.info("stopping")
 
 
 async def _told_or_failed(signals: "_Signals", running: Running) -> None:

@@ -4,6 +4,7 @@ import json
 import signal
 import uuid
 from contextlib import closing
+from urllib.request import urlopen
 
 import grpc
 import pytest
@@ -17,7 +18,7 @@ from oncelog_server.cli.rest import Rest
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.environments import environment_of
 from oncelog_server.cluster.os_process import tail_of
-from oncelog_server.cluster.plan import COORDINATOR, LISTENER, MARKER_SENDER, STORAGE
+from oncelog_server.cluster.plan import COORDINATOR, LISTENER, MARKER_SENDER, STORAGE, FreePorts
 from oncelog_server.cluster.probe import is_serving
 from oncelog_server.cluster.status import cluster_status
 
@@ -160,9 +161,14 @@ def test_a_ready_process_ends_with_code_zero_on_either_signal(cluster, run_progr
     member = cluster.of_role(MARKER_SENDER)[1]
     cluster.terminate(member.name)
     environment = environment_of(member, cluster.state, cluster.folder)
-    process = run_program(member.module, **environment)
+    metrics_port = FreePorts().take()
+    process = run_program(member.module, "--process-metrics-port", str(metrics_port), **environment)
     while "is ready" not in (line := process.stderr.readline()):
         assert line, "it ended"
+    with urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=PATIENCE_S) as answer:
+        shown = answer.read().decode()
+    assert f'oncelog_process{{module="{member.module}",node_id="{member.node_id}"' in shown
+    assert "oncelog_event_loop_lag_seconds_bucket" in shown
     process.send_signal(number)
     process.stderr.read()
     assert process.wait(PATIENCE_S) == 0
