@@ -26,6 +26,7 @@ def list_offset(
     log = leader.log
     upper = leader.last_stable_offset if is_committed_only else leader.high_watermark
     if timestamp == LATEST:
+        _require_known_high_watermark(leader)
         return -1, upper, leader.leadership.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
@@ -41,8 +42,22 @@ def list_offset(
     except OSError as error:
         raise leader.take_offline(read_failed(log.directory, error)) from error
     if found is None or found[1] >= upper:
+        _require_known_high_watermark(leader)
         return NOT_FOUND
     return found
+
+
+def _require_known_high_watermark(leader: PartitionLeader) -> None:
+    """A leader just elected may not know yet how far its predecessor had committed; a smaller end would be a lie.
+
+    Its followers' next fetches tell it (KIP-207). Raises KafkaError, which clients retry.
+    """
+    replicas = leader.replicas
+    if replicas is not None and leader.high_watermark < replicas.epoch_start_offset:
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"the leader of {leader.partition} does not know its end yet",
+        )
 
 
 def _find(leader: PartitionLeader, timestamp: int) -> tuple[int, int, int] | None:

@@ -11,6 +11,7 @@ from oncelog.protocol.versions import (
     END_TXN,
     FETCH,
     INIT_PRODUCER_ID,
+    LIST_OFFSETS,
     PRODUCE,
     TXN_OFFSET_COMMIT,
 )
@@ -28,6 +29,7 @@ _KNOWS_FROM: dict[tuple[int, ErrorCode], tuple[int, ErrorCode]] = {
         2,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ),
+    (LIST_OFFSETS, ErrorCode.OFFSET_NOT_AVAILABLE): (5, ErrorCode.LEADER_NOT_AVAILABLE),
     (TXN_OFFSET_COMMIT, ErrorCode.TRANSACTION_ABORTABLE): (4, ErrorCode.INVALID_TXN_STATE),
 }
 """(api key, error) → the first version that knows the error, and what older ones get."""

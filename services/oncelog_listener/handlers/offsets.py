@@ -7,6 +7,7 @@ from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.ids import INTERNAL_TOPICS
+from oncelog.protocol.versions import LIST_OFFSETS
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
     NO_THROTTLE,
@@ -15,6 +16,7 @@ from oncelog_listener.cluster import (
     milliseconds,
     wire_error,
 )
+from oncelog_listener.core.error_versions import error_for_version
 
 _EARLIEST: Final = -2
 _EARLIEST_LOCAL: Final = -4
@@ -67,7 +69,7 @@ async def list_offsets(call: Call) -> Any:
                 name=topic.name,
                 partitions=tuple(
                     _listed(
-                        types, wanted.partition_index, answers[topic.name, wanted.partition_index]
+                        call, wanted.partition_index, answers[topic.name, wanted.partition_index]
                     )
                     for wanted in topic.partitions
                 ),
@@ -77,11 +79,12 @@ async def list_offsets(call: Call) -> Any:
     )
 
 
-def _listed(types: Any, partition: int, answer: Any) -> Any:
+def _listed(call: Call, partition: int, answer: Any) -> Any:
     failed = answer.error_code or isinstance(answer, Unanswered)
-    return types.ListOffsetsPartitionResponse(
+    error_code = error_for_version(LIST_OFFSETS, call.version, answer.error_code)
+    return call.types.ListOffsetsPartitionResponse(
         partition_index=partition,
-        error_code=wire_error(answer.error_code),
+        error_code=wire_error(error_code),
         timestamp=-1 if failed else answer.timestamp_ms,
         offset=-1 if failed else answer.offset,
         leader_epoch=-1 if failed else answer.leader_epoch,

@@ -3,6 +3,7 @@
 import asyncio
 
 from tests.integration.storage.replica_cluster import (
+    TOPIC,
     batch,
     contents,
     differences,
@@ -10,6 +11,7 @@ from tests.integration.storage.replica_cluster import (
 )
 from tests.integration.storage.storage_node import txn_batch, until
 
+from oncelog.api.v1 import storage_pb2
 from oncelog.errors import ErrorCode
 
 
@@ -83,3 +85,39 @@ def test_the_next_leader_has_all_that_was_acknowledged_and_the_old_one_is_cut_ba
             assert contents(cluster.nodes[1].held())["epochs"] == [(0, 0), (1, 10)]
 
     asyncio.run(scenario())
+
+
+def test_a_new_leader_never_tells_an_end_below_what_was_acknowledged(tmp_path):
+    """KIP-207: until its followers have told it how far the log is committed, it says that it does not know."""
+
+    async def scenario():
+        async with running_cluster(tmp_path) as cluster:
+            cluster.controller.topic()
+
+            async def latest():
+                partition = storage_pb2.ListOffsetsPartition(
+                    topic=TOPIC, partition=0, timestamp_ms=-1, current_leader_epoch=-1
+                )
+                request = storage_pb2.ListOffsetsRequest(partitions=[partition])
+                answer = await cluster.leader().storage.ListOffsets(request, None)
+                return answer.partitions[0]
+
+            assert (await cluster.produce(batch(10))).error_code == 0
+            # What acknowledged it is the followers' own fetch; that it is committed, its answer would tell them.
+            cluster.cut_off.update((2, 3))
+            await cluster.kill(1)
+            assert cluster.controller.partition().leader == 2
+            assert cluster.leader().held().high_watermark == 0, "this test needs one that lags"
+            assert (await latest()).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+            cluster.cut_off.clear()
+            await until_answered(latest, 10)
+
+    asyncio.run(scenario())
+
+
+async def until_answered(latest, offset):
+    async with asyncio.timeout(20):
+        while (answer := await latest()).error_code:
+            assert answer.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+            await asyncio.sleep(0.005)
+    assert answer.offset == offset
