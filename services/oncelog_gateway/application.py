@@ -14,12 +14,14 @@ from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime.clock import Clock
 from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.console import console_router
+from oncelog_gateway.groups import Groups
 from oncelog_gateway.metrics import ListenerCounters, Metrics
 from oncelog_gateway.partitions import Partitions
 from oncelog_gateway.problems import Problem, install, plain_problem, respond
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.routes.cluster import cluster_router, probes_router
 from oncelog_gateway.routes.ending import ending_router
+from oncelog_gateway.routes.groups import groups_router
 from oncelog_gateway.routes.hanging import hanging_router
 from oncelog_gateway.routes.scrape import scrape_router
 from oncelog_gateway.routes.topics import (
@@ -38,7 +40,7 @@ Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _DESCRIPTION: Final = (
-    "Look at transactions, partitions and topics of an oncelog cluster, and end transactions safely. "
+    "Look at transactions, partitions, topics and groups of an oncelog cluster, and end transactions safely. "
     "Errors are RFC 9457 problems with Kafka's error name. Times are milliseconds."
 )
 
@@ -72,6 +74,7 @@ def create_app(
         partitions_router(roles, partitions),
         topics_router(roles),
         topic_changes_router(roles),
+        groups_router(Groups(roles)),
         cluster_router(roles),
         probes_router(roles),
         scrape_router(roles, transactions, partitions, metrics, settings.metrics_partitions_max),

@@ -27,6 +27,8 @@ _STATUS_OF: Final[dict[ErrorCode, HTTPStatus]] = {
     ErrorCode.UNKNOWN_TOPIC_ID: HTTPStatus.NOT_FOUND,
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: HTTPStatus.NOT_FOUND,
     ErrorCode.RESOURCE_NOT_FOUND: HTTPStatus.NOT_FOUND,
+    ErrorCode.GROUP_ID_NOT_FOUND: HTTPStatus.NOT_FOUND,
+    ErrorCode.NON_EMPTY_GROUP: HTTPStatus.CONFLICT,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING: HTTPStatus.NOT_FOUND,
     # The schema has refused what could never be right; what Kafka refuses after that, this cluster's state forbids.
     ErrorCode.TOPIC_ALREADY_EXISTS: HTTPStatus.CONFLICT,
@@ -56,7 +58,7 @@ _MEANING: Final[dict[int, str]] = {
     403: "Not allowed: a page of another site asked, or an authorization is missing",
     404: "There is no such thing",
     405: "The path does not take this method",
-    409: "The state of the transaction or topic forbids it",
+    409: "The state of the transaction, topic or group forbids it",
     413: "The request body is too large",
     415: "The body must be application/json",
     422: "A value is refused; `errors` or `detail` names it",

@@ -298,6 +298,59 @@ class CreatedTopic(Resource):
     validate_only: bool
 
 
+class Group(Resource):
+    group_id: str
+    state: str = Field(description="Kafka's name: Empty, PreparingRebalance, Stable …")
+    protocol_type: str = Field(description="`consumer` for consumers; empty: offsets only")
+    group_type: str
+
+
+class GroupPage(Resource):
+    groups: list[Group]
+    total: int = Field(description="that match the filters, over all pages")
+    incomplete: list[Failure] = Field(
+        description="coordinators that did not answer; empty: all did"
+    )
+
+
+class GroupAssignment(Resource):
+    topic: str
+    partitions: list[int]
+
+
+class GroupMember(Resource):
+    member_id: str
+    group_instance_id: str | None = Field(description="null: not a static member")
+    client_id: str
+    client_host: str
+    assignments: list[GroupAssignment] | None = Field(
+        description="null: the leader assigned in a language of its own"
+    )
+
+
+class GroupDetail(Group):
+    protocol_name: str = Field(description="the assignor the members agreed on")
+    coordinator: int = Field(description="node id")
+    members: list[GroupMember]
+
+
+class GroupOffset(Resource):
+    topic: str
+    partition: int
+    offset: int | None = Field(
+        description="the next to be read; null: a transaction that changes it is open"
+    )
+    metadata: str
+    log_end_offset: int | None = Field(description="null: the leader did not say, or it is deleted")
+    lag: int | None = Field(description="records not read yet, open and aborted ones included")
+
+
+class GroupOffsets(Resource):
+    group_id: str
+    offsets: list[GroupOffset]
+    total_lag: int
+
+
 class SinkBranch(Resource):
     task_partition: int
     task_attempt_id: int

@@ -293,6 +293,39 @@ class Roles:
             )
         return stub
 
+    # ------------------------------------------------------------------------------------------------ groups
+
+    def group_coordinators(self) -> list[int]:
+        """Nodes that own group shards; -1 stands for shards that nobody owns now."""
+        shards = self.image.shards.items()
+        return sorted({shard.coordinator for (kind, _), shard in shards if kind == GROUP})
+
+    def coordinator_of_group(self, group_id: str) -> int:
+        """Node id. Raises KafkaError while the group's shard has no coordinator."""
+        shard = self.image.shard_for(GROUP, group_id)
+        if shard is None or shard.coordinator < 0:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"the shard of group {group_id!r} has no coordinator now",
+            )
+        return shard.coordinator
+
+    async def ask_groups(self, node_id: int, method: str, request: Any) -> Any:
+        """The answer of the coordinator of groups on this node."""
+        try:
+            if node_id < 0:
+                raise KeyError(node_id)
+            stub = self._directory.group_coordinator(node_id)
+        except KeyError:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                "some group shards have no coordinator now"
+                if node_id < 0
+                else f"the coordinator on node {node_id} has no known address yet",
+            ) from None
+        whom = f"the coordinator on node {node_id}"
+        return await self._call(whom, getattr(stub, method), request)
+
     # ---------------------------------------------------------------------------------------------- controller
 
     async def create_topic(

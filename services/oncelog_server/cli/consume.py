@@ -1,4 +1,4 @@
-"""`oncelog consume`: read partitions by offset, without a consumer group."""
+"""`oncelog consume`: read partitions by offset, or as a member of a consumer group."""
 
 import base64
 import json
@@ -44,6 +44,13 @@ def consume(
     partition: Annotated[
         list[int] | None, typer.Option(min=0, help="only this one; repeatable")
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="read as a member of this group: go on where it stands, and commit what was printed",
+        ),
+    ] = None,
     max_messages: Annotated[int | None, typer.Option("--max-messages", "-n", min=1)] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="wait for new records until Ctrl-C")
@@ -62,19 +69,12 @@ def consume(
 
     from oncelog_server.cli import kafka_clients
 
+    if group is not None and (offset is not None or from_beginning or partition):
+        raise typer.BadParameter(
+            "with --group the group says where reading goes on; move it with: oncelog groups reset-offsets"
+        )
     begin = _begin(offset, from_beginning=from_beginning, follow=follow)
-    client = kafka_clients.consumer(
-        bootstrap,
-        {
-            # Never joined and never committed to: librdkafka wants a name all the same.
-            "group.id": f"oncelog-consume-{uuid4().hex}",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": isolation.value,
-            "auto.offset.reset": "error",
-            "fetch.wait.max.ms": 100,
-        },
-    )
+    client = kafka_clients.consumer(bootstrap, _reading(group, isolation))
     try:
         known = sorted(kafka_clients.existing_topic(client, topic).partitions)
         chosen = sorted(set(partition)) if partition else known
@@ -84,8 +84,12 @@ def consume(
                     f"there is no partition {one} of topic {topic!r}; its partitions are 0 to {known[-1]}"
                 )
         with kafka_clients.kafka_errors():
-            client.assign([TopicPartition(topic, one, begin) for one in chosen])
-            reader = Reader(client, len(chosen), max_messages, follow=follow)
+            reader = Reader(client, max_messages, follow=follow, is_member=group is not None)
+            if group is None:
+                reader.assigned(len(chosen))
+                client.assign([TopicPartition(topic, one, begin) for one in chosen])
+            else:
+                client.subscribe([topic], on_assign=lambda _, got: reader.assigned(len(got)))
             reader.print_all(_printer(output, values_only=values_only))
         if isolation is Isolation.READ_COMMITTED and not follow:
             _tell_what_waits(client, topic, reader.ends)
@@ -93,18 +97,46 @@ def consume(
         client.close()
 
 
+def _reading(group: str | None, isolation: Isolation) -> dict[str, Any]:
+    common = {
+        "enable.partition.eof": True,
+        "isolation.level": isolation.value,
+        "fetch.wait.max.ms": 100,
+    }
+    if group is not None:
+        return {
+            **common,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.offset.store": False,
+        }
+    return {
+        **common,
+        # Never joined and never committed to: librdkafka wants a name all the same.
+        "group.id": f"oncelog-consume-{uuid4().hex}",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+    }
+
+
 class Reader:
     """Polls until every partition is at its end, or enough was read."""
 
     def __init__(
-        self, client: "Consumer", partitions: int, max_messages: int | None, *, follow: bool
+        self, client: "Consumer", max_messages: int | None, *, follow: bool, is_member: bool
     ) -> None:
         self._client = client
-        self._partitions = partitions
+        self._partitions = 0
         self._max_messages = max_messages
         self._follow = follow
+        self._is_member = is_member
         self.ends: dict[int, int] = {}
         """By partition: the offset that could not be passed."""
+
+    def assigned(self, partitions: int) -> None:
+        """So many partitions are read from now on."""
+        self._partitions = partitions
+        self.ends.clear()
 
     def print_all(self, show: "Printer") -> None:
         """Raises OncelogError when the log stops answering before the end is reached."""
@@ -129,6 +161,9 @@ class Reader:
             if error is None:
                 self.ends.pop(_known(message.partition()), None)
                 show.record(message)
+                if self._is_member:
+                    # Printed before it counts as read: what is lost with this process is printed again.
+                    self._client.store_offsets(message)
                 count += 1
             elif error.code() == KafkaError._PARTITION_EOF:
                 self.ends[_known(message.partition())] = _known(message.offset())

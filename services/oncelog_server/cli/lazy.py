@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "produce": Entry("oncelog_server.cli.produce", "app"),
     "consume": Entry("oncelog_server.cli.consume", "app"),
     "transactions": Entry("oncelog_server.cli.transactions", "app"),
+    "groups": Entry("oncelog_server.cli.groups", "app"),
     "partitions": Entry("oncelog_server.cli.partitions", "app"),
     "cluster": Entry("oncelog_server.cli.cluster", "app"),
     "completion": Entry("oncelog_server.cli.completion", "app"),

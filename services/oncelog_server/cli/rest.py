@@ -1,5 +1,6 @@
 """A client of the gateway's REST API: the standard library's, because four kinds of request need no more."""
 
+import http
 import http.client
 import json
 import urllib.error
@@ -39,13 +40,16 @@ class Rest:
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         return self._ask("POST", path, None if body is None else json.dumps(body).encode())
 
+    def delete(self, path: str) -> None:
+        self._ask("DELETE", path, None)
+
     def _ask(self, method: str, path: str, body: bytes | None) -> Any:
         request = urllib.request.Request(self._base + path, data=body, method=method)
         if body is not None:
             request.add_header("Content-Type", "application/json")
         try:
             with self._opener.open(request, timeout=TIMEOUT_S) as answer:
-                return json.load(answer)
+                return None if answer.status == http.HTTPStatus.NO_CONTENT else json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
                 raise OncelogError(_refusal(error.code, error.read())) from None

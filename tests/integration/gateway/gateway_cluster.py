@@ -14,7 +14,7 @@ import urllib.request
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from oncelog.api.v1 import controller_pb2, coordinator_pb2, storage_pb2
+from oncelog.api.v1 import controller_pb2, coordinator_pb2, groups_pb2, storage_pb2
 from oncelog.api.v1.types_pb2 import PartitionError, TopicPartition
 from oncelog.errors import ErrorCode
 from oncelog.rpc.direct import DirectStub
@@ -212,6 +212,77 @@ class DictCoordinator:
         )
 
 
+class DictGroups:
+    """Groups by id, with offsets."""
+
+    def __init__(self):
+        self.groups = {}
+        self.offsets = {}
+        self.error_code = ErrorCode.NONE
+
+    def put(self, group_id, *, state="Empty", members=()):
+        self.groups[group_id] = groups_pb2.DescribeGroupsResponse.Group(
+            group_id=group_id,
+            state=state,
+            protocol_type="consumer",
+            protocol_name="range" if members else "",
+            members=[
+                groups_pb2.DescribeGroupsResponse.Member(
+                    member_id=name, client_id="app", client_host="/127.0.0.1", assignment=assignment
+                )
+                for name, assignment in members
+            ],
+        )
+
+    async def ListGroups(self, request, context):  # noqa: N802
+        if self.error_code:
+            return groups_pb2.ListGroupsResponse(error_code=self.error_code)
+        rows = [
+            groups_pb2.ListGroupsResponse.Group(
+                group_id=one.group_id,
+                state=one.state,
+                protocol_type=one.protocol_type,
+                group_type="classic",
+            )
+            for one in self.groups.values()
+            if not request.state_filters or one.state in request.state_filters
+        ]
+        return groups_pb2.ListGroupsResponse(groups=rows)
+
+    async def DescribeGroups(self, request, context):  # noqa: N802
+        return groups_pb2.DescribeGroupsResponse(
+            groups=[
+                self.groups.get(one)
+                or groups_pb2.DescribeGroupsResponse.Group(
+                    group_id=one, error_code=ErrorCode.GROUP_ID_NOT_FOUND
+                )
+                for one in request.group_ids
+            ]
+        )
+
+    async def OffsetFetch(self, request, context):  # noqa: N802
+        (group,) = request.groups
+        offsets = [
+            groups_pb2.OffsetFetchResponse.Offset(topic=topic, partition=partition, offset=offset)
+            for (topic, partition), offset in self.offsets.get(group.group_id, {}).items()
+        ]
+        answer = groups_pb2.OffsetFetchResponse.Group(group_id=group.group_id, offsets=offsets)
+        return groups_pb2.OffsetFetchResponse(groups=[answer])
+
+    async def DeleteGroups(self, request, context):  # noqa: N802
+        (group_id,) = request.group_ids
+        found = self.groups.get(group_id)
+        code = ErrorCode.NONE
+        if found is None:
+            code = ErrorCode.GROUP_ID_NOT_FOUND
+        elif found.members:
+            code = ErrorCode.NON_EMPTY_GROUP
+        else:
+            del self.groups[group_id]
+        result = groups_pb2.DeleteGroupsResponse.Result(group_id=group_id, error_code=code)
+        return groups_pb2.DeleteGroupsResponse(results=[result])
+
+
 @dataclass
 class Answer:
     status: int
@@ -228,6 +299,7 @@ class GatewayCluster:
     url: str
     storage: DictStorage
     coordinator: DictCoordinator
+    groups: DictGroups
     metadata: MetadataFollower
     controller: DirectStub
     audit_path: object
@@ -288,9 +360,11 @@ async def gateway_cluster(folder, **settings):
     await metadata.wait_until(0)
     storage = DictStorage()
     coordinator = DictCoordinator(storage)
+    groups = DictGroups()
     directory = LocalDirectory(
         storage=DirectStub(storage),
         coordinator=DirectStub(coordinator),
+        group_coordinator=DirectStub(groups),
         marker_sender=DirectStub(),
         controller=controller,
     )
@@ -304,6 +378,7 @@ async def gateway_cluster(folder, **settings):
             f"http://127.0.0.1:{gateway.port}",
             storage,
             coordinator,
+            groups,
             metadata,
             controller,
             audit_path,

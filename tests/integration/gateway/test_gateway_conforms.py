@@ -43,6 +43,9 @@ def test_every_answer_is_as_documented(tmp_path, capfd):
             await cluster.create_topic("orders", 2)
             cluster.coordinator.put("payments", producer_id=4, partitions=[("orders", 0)])
             cluster.coordinator.put("sink/orders/12/0", producer_id=9, state="CompleteCommit")
+            cluster.groups.put("billing", state="Stable", members=[("m-1", b"odd")])
+            cluster.groups.put("a/b")
+            cluster.groups.offsets["a/b"] = {("orders", 0): 7, ("gone", 1): 3}
             cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
             cluster.storage.open_transaction("orders", 1, producer_id=77, start_offset=0)
             return await _schemathesis(cluster.url, tmp_path)

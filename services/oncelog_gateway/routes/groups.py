@@ -1,0 +1,63 @@
+"""`/v1/groups`: list, describe, how far behind, delete."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query, Response
+
+from oncelog_gateway.groups import Groups
+from oncelog_gateway.problems import documented
+from oncelog_gateway.resources import INT32_MAX, GroupDetail, GroupOffsets, GroupPage
+
+GroupState = Literal["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"]
+
+GroupId = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=32_767,
+        description="any id; one with slashes may be written with slashes",
+        examples=["billing"],
+    ),
+]
+
+
+def groups_router(groups: Groups) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["groups"])
+
+    @router.get("/groups", summary="List groups", responses=documented())
+    async def list_groups(
+        state: Annotated[
+            list[GroupState] | None, Query(description="repeat it for several states")
+        ] = None,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
+        offset: Annotated[int, Query(ge=0, le=INT32_MAX)] = 0,
+    ) -> GroupPage:
+        """In order of id. Every coordinator is asked; who did not answer is in `incomplete`."""
+        return await groups.page(states=state or (), limit=limit, offset=offset)
+
+    @router.get(
+        "/groups/{group_id:path}/offsets",
+        summary="Offsets of a group",
+        responses=documented(404),
+    )
+    async def group_offsets(group_id: GroupId) -> GroupOffsets:
+        """What was committed, partition by partition, and how many records come after it."""
+        return await groups.offsets(group_id)
+
+    @router.get("/groups/{group_id:path}", summary="Describe a group", responses=documented(404))
+    async def describe_group(group_id: GroupId) -> GroupDetail:
+        """Its members and what each was assigned."""
+        return await groups.describe(group_id)
+
+    @router.delete(
+        "/groups/{group_id:path}",
+        status_code=204,
+        summary="Delete a group",
+        responses=documented(403, 404, 409),
+    )
+    async def delete_group(group_id: GroupId) -> Response:
+        """With its committed offsets. Refused while it has members."""
+        await groups.delete(group_id)
+        return Response(status_code=204)
+
+    return router

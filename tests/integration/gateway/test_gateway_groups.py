@@ -1,0 +1,102 @@
+"""Consumer groups over REST."""
+
+import asyncio
+import struct
+
+from tests.integration.gateway.gateway_cluster import gateway_cluster
+
+from oncelog.errors import ErrorCode
+
+
+def run(tmp_path, scenario):
+    async def go():
+        async with gateway_cluster(tmp_path) as cluster:
+            await scenario(cluster)
+
+    asyncio.run(go())
+
+
+def assignment(topic, *partitions):
+    name = topic.encode()
+    head = struct.pack(f">hih{len(name)}si", 1, 1, len(name), name, len(partitions))
+    return head + struct.pack(f">{len(partitions)}i", *partitions) + b"\xff\xff\xff\xff"
+
+
+def test_groups_are_listed_in_order_and_filtered(tmp_path):
+    async def scenario(cluster):
+        cluster.groups.put("b")
+        cluster.groups.put("a", state="Stable", members=[("m-1", b"")])
+        page = (await cluster.get("/v1/groups")).json
+        assert [one["group_id"] for one in page["groups"]] == ["a", "b"]
+        page = (await cluster.get("/v1/groups?state=Stable")).json
+        assert page["groups"] == [
+            {
+                "group_id": "a",
+                "state": "Stable",
+                "protocol_type": "consumer",
+                "group_type": "classic",
+            }
+        ]
+        page = (await cluster.get("/v1/groups?limit=1&offset=1")).json
+        assert ([one["group_id"] for one in page["groups"]], page["total"]) == (["b"], 2)
+        assert (await cluster.get("/v1/groups?state=Sleeping")).status == 422
+        cluster.groups.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (await cluster.get("/v1/groups")).status == 503
+
+    run(tmp_path, scenario)
+
+
+def test_a_group_is_described_with_what_its_members_read(tmp_path):
+    async def scenario(cluster):
+        members = [
+            ("m-1", assignment("orders", 2, 0)),
+            ("m-2", b"in Connect's words"),
+            ("m-3", b""),
+        ]
+        cluster.groups.put("team/billing", state="Stable", members=members)
+        found = (await cluster.get("/v1/groups/team/billing")).json
+        assert (found["state"], found["protocol_name"], found["coordinator"]) == (
+            "Stable",
+            "range",
+            1,
+        )
+        assert [one["assignments"] for one in found["members"]] == [
+            [{"topic": "orders", "partitions": [0, 2]}],
+            None,
+            [],
+        ]
+        answer = await cluster.get("/v1/groups/nobody")
+        assert (answer.status, answer.json["kafka_error_name"]) == (404, "GROUP_ID_NOT_FOUND")
+
+    run(tmp_path, scenario)
+
+
+def test_offsets_are_shown_with_their_lag(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders", 2)
+        cluster.groups.put("billing")
+        cluster.groups.offsets["billing"] = {
+            ("orders", 1): 100,
+            ("orders", 0): 40,
+            ("deleted", 0): 7,
+        }
+        found = (await cluster.get("/v1/groups/billing/offsets")).json
+        rows = [
+            (one["topic"], one["partition"], one["offset"], one["lag"]) for one in found["offsets"]
+        ]
+        assert rows == [("deleted", 0, 7, None), ("orders", 0, 40, 60), ("orders", 1, 100, 0)]
+        assert found["total_lag"] == 60
+        assert (await cluster.get("/v1/groups/nobody/offsets")).status == 404
+
+    run(tmp_path, scenario)
+
+
+def test_a_group_is_deleted_once_it_is_empty(tmp_path):
+    async def scenario(cluster):
+        cluster.groups.put("busy", state="Stable", members=[("m-1", b"")])
+        cluster.groups.put("old")
+        assert (await cluster.request("DELETE", "/v1/groups/busy")).status == 409
+        assert (await cluster.request("DELETE", "/v1/groups/old")).status == 204
+        assert (await cluster.request("DELETE", "/v1/groups/old")).status == 404
+
+    run(tmp_path, scenario)
