@@ -56,6 +56,7 @@ def create_app(
     roles = Roles(metadata, directory, settings.call_timeout_ms)
     transactions = Transactions(roles, AuditLog(settings.audit_path), clock)
     partitions = Partitions(roles, transactions, clock)
+    groups = Groups(roles)
     metrics = Metrics(listener)
     app = FastAPI(
         title="oncelog",
@@ -74,11 +75,11 @@ def create_app(
         partitions_router(roles, partitions),
         topics_router(roles),
         topic_changes_router(roles),
-        groups_router(Groups(roles)),
+        groups_router(groups),
         cluster_router(roles),
         probes_router(roles),
         scrape_router(roles, transactions, partitions, metrics, settings.metrics_partitions_max),
-        console_router(app, roles, transactions, partitions),
+        console_router(app, roles, transactions, partitions, groups),
     )
     for router in routers:
         app.include_router(router)

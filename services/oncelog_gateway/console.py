@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from oncelog_gateway.core.wording import duration, size
+from oncelog_gateway.groups import Groups
 from oncelog_gateway.partitions import Partitions, all_partitions
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.transactions import Transactions
@@ -18,7 +19,11 @@ _METHODS: Final = ("get", "post", "put", "patch", "delete")
 
 
 def console_router(
-    app: FastAPI, roles: Roles, transactions: Transactions, partitions: Partitions
+    app: FastAPI,
+    roles: Roles,
+    transactions: Transactions,
+    partitions: Partitions,
+    groups: Groups,
 ) -> APIRouter:
     router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
     templates = Environment(
@@ -43,6 +48,7 @@ def console_router(
         )
         rows = await partitions.statuses(visible[:PARTITIONS_READ_MAX])
         rows.sort(key=lambda row: -(row.lso_lag or 0))
+        known_groups, group_failures = await groups.known(ROWS_MAX)
         page = templates.get_template("index.html").render(
             image=image,
             version=app.version,
@@ -53,6 +59,8 @@ def console_router(
             rows=rows[:ROWS_MAX],
             partition_count=len(visible),
             hanging=[row for row in rows if row.lso_holder and row.lso_holder.hanging],
+            groups=known_groups,
+            group_failures=group_failures,
             lagging_count=sum(bool(row.lso_lag) for row in rows),
         )
         return HTMLResponse(page, headers=_HEADERS)

@@ -29,6 +29,21 @@ class Groups:
 
     async def page(self, *, states: Sequence[str], limit: int, offset: int) -> GroupPage:
         """In order of id. A silent coordinator is a failure in the page, unless all are silent."""
+        rows, failures = await self._listed(states)
+        if failures and len(failures) == len(self._roles.group_coordinators()):
+            raise failures[0]
+        return GroupPage(
+            groups=rows[offset : offset + limit],
+            total=len(rows),
+            incomplete=[failure_of(failure) for failure in failures],
+        )
+
+    async def known(self, count_max: int) -> tuple[list[Group], list[KafkaError]]:
+        """The first groups in order of id, and the failures of the coordinators that did not answer."""
+        rows, failures = await self._listed(())
+        return rows[:count_max], failures
+
+    async def _listed(self, states: Sequence[str]) -> tuple[list[Group], list[KafkaError]]:
         request = pb.ListGroupsRequest(state_filters=states)
         found: dict[str, Any] = {}
         failures: list[KafkaError] = []
@@ -42,18 +57,10 @@ class Groups:
                 return
             found.update((one.group_id, one) for one in answer.groups)
 
-        nodes = self._roles.group_coordinators()
         async with asyncio.TaskGroup() as group:
-            for node_id in nodes:
+            for node_id in self._roles.group_coordinators():
                 group.create_task(ask(node_id))
-        if failures and len(failures) == len(nodes):
-            raise failures[0]
-        ids = sorted(found)
-        return GroupPage(
-            groups=[Group(**_fields(found[one])) for one in ids[offset : offset + limit]],
-            total=len(ids),
-            incomplete=[failure_of(failure) for failure in failures],
-        )
+        return [Group(**_fields(found[one])) for one in sorted(found)], failures
 
     async def describe(self, group_id: str) -> GroupDetail:
         """With its members and what each was assigned."""

@@ -91,6 +91,19 @@ def test_offsets_are_shown_with_their_lag(tmp_path):
     run(tmp_path, scenario)
 
 
+def test_the_console_shows_groups(tmp_path):
+    async def scenario(cluster):
+        assert b"No group has read anything yet" in (await cluster.get("/")).body
+        cluster.groups.put("a<b")
+        page = (await cluster.get("/")).body
+        assert b"a&lt;b" in page
+        assert b"/v1/groups/a%3Cb/offsets" in page
+        cluster.groups.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert b"its groups are not shown" in (await cluster.get("/")).body
+
+    run(tmp_path, scenario)
+
+
 def test_a_group_is_deleted_once_it_is_empty(tmp_path):
     async def scenario(cluster):
         cluster.groups.put("busy", state="Stable", members=[("m-1", b"")])

@@ -1,0 +1,95 @@
+"""`oncelog groups` and `oncelog consume --group` against a running `oncelog up`."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from tests.conformance.group_members import Member, eventually
+
+from oncelog_server.demo.processes import OncelogServer
+
+ONCELOG = [sys.executable, "-m", "oncelog_server"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with OncelogServer(tmp_path_factory.mktemp("server") / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def oncelog(server):
+    environment = {
+        **os.environ,
+        "ONCELOG_BOOTSTRAP": server.bootstrap,
+        "ONCELOG_GATEWAY": server.gateway,
+        "COLUMNS": "80",
+    }
+
+    def call(*arguments, stdin="", code=0):
+        done = subprocess.run(
+            [*ONCELOG, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == code, (arguments, done.stdout, done.stderr)
+        return done.stdout if code == 0 else done.stderr
+
+    return call
+
+
+def offsets(oncelog, group):
+    found = json.loads(oncelog("groups", "offsets", group, "-o", "json"))
+    return {one["partition"]: (one["offset"], one["lag"]) for one in found["offsets"]}
+
+
+def test_a_group_lives_through_every_command(oncelog, server):
+    assert "No groups yet" in oncelog("groups", "list")
+    oncelog("topics", "create", "orders", "--partitions", "2")
+    oncelog("produce", "orders", "--partition", "0", stdin="a\nb\nc\n")
+
+    read = ("consume", "orders", "--group", "billing", "--values-only")
+    assert oncelog(*read, "-n", "2") == "a\nb\n"
+    assert oncelog(*read) == "c\n", "it goes on where it stood"
+    assert oncelog(*read) == ""
+    assert offsets(oncelog, "billing") == {0: (3, 0)}
+    assert "0 records behind" in oncelog("groups", "offsets", "billing")
+
+    move = ("groups", "reset-offsets", "billing", "--topic", "orders", "--to", "1")
+    assert "nothing was moved" in oncelog(*move)
+    assert offsets(oncelog, "billing") == {0: (3, 0)}
+    oncelog(*move, "--execute")
+    assert offsets(oncelog, "billing") == {0: (1, 2), 1: (0, 0)}
+    assert oncelog(*read) == "b\nc\n"
+
+    member = Member(
+        "confluent-kafka", server.bootstrap, "billing", "orders", session_timeout_ms=6_000
+    )
+    try:
+        eventually(lambda: len(member.assigned) == 2)
+        shown = oncelog("groups", "describe", "billing")
+        assert "Stable" in shown
+        assert "orders 0-1" in shown
+        assert max(map(len, shown.splitlines())) <= 80
+        assert "Stable" in oncelog("groups", "list")
+        assert "has members" in oncelog("groups", "delete", "billing", "--yes", code=1)
+        refused = oncelog(*move, "--execute", code=1)
+        assert "UNKNOWN_MEMBER_ID" in refused
+    finally:
+        member.close()
+    assert "Aborted" in oncelog("groups", "delete", "billing", code=1)
+    oncelog("groups", "delete", "billing", "--yes")
+    for command in ("describe", "offsets"):
+        assert "there is no group 'billing'" in oncelog("groups", command, "billing", code=1)
+
+
+def test_a_member_is_not_told_where_to_begin(oncelog):
+    refused = oncelog("consume", "orders", "--group", "g", "--offset", "3", code=2)
+    assert "reset-offsets" in " ".join(refused.split())
+    assert "neither" in oncelog("groups", "reset-offsets", "g", "--topic", "t", "--to", "x", code=2)
