@@ -52,6 +52,7 @@ class Election:
         controller_id: int,
         rpc_address: str,
         lease_ms: int,
+        silence_ms: int,
         begin_term: Callable[[int], Awaitable[int]],
         end_term: Callable[[], Awaitable[None]],
         on_end: Callable[[asyncio.Task[None]], None],
@@ -59,6 +60,7 @@ class Election:
         self._lease = lease
         self._own = (controller_id, rpc_address)
         self._lease_s = lease_ms / 1000
+        self._silence_s = silence_ms / 1000
         self._begin_term = begin_term
         self._end_term = end_term
         self._on_end = on_end
@@ -135,6 +137,16 @@ class Election:
                     _log.warning("%s; it is tried again", error)
                 self._reachable = False
                 self._patient_since = time.monotonic()
+                await self._step_down_if_blind()
+
+    async def _step_down_if_blind(self) -> None:
+        """Perhaps the database is away from us alone, and another controller is active by now."""
+        holds = self._controller_epoch is not None
+        if holds and time.monotonic() - self._viewed_at > self._silence_s:
+            _log.warning(
+                "no database for too long: another controller may be active, this one stands by"
+            )
+            await self._step_down()
 
     async def _step(self) -> None:
         """Raises OncelogError when the database does not answer."""
@@ -158,6 +170,9 @@ class Election:
         _log.warning(
             "controller epoch %d is over: another controller took the lease", controller_epoch
         )
+        await self._step_down()
+
+    async def _step_down(self) -> None:
         self._controller_epoch = None
         self._is_active = False
         self._view = None

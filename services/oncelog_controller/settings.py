@@ -29,6 +29,13 @@ class ControllerSettings(BaseSettings):
         description="how long a controller that fell silent stays the active one; renewed four times within it. "
         "Shorter takes over sooner, and more often without need",
     )
+    database_silence_ms: int = Field(
+        60_000,
+        ge=1000,
+        le=86_400_000,
+        description="how long the active controller goes on answering without its database, longer than a restart of "
+        "that takes; then it stands by, for perhaps only this one cannot reach it, and another is active",
+    )
     transaction_shard_count: int = Field(
         50, ge=1, le=1000, description="partitions of __transaction_state; fixed at creation"
     )

@@ -63,6 +63,7 @@ class ControllerRole:
                 settings.controller_id,
                 settings.rpc_address,
                 settings.lease_ms,
+                settings.database_silence_ms,
                 self._begin_term,
                 self._end_term,
                 self._ended,

@@ -186,7 +186,10 @@ def test_an_outage_of_the_database_is_no_failover(postgres_server, postgres_url)
     """The database refuses everything for longer than the lease; heartbeats and watchers are served all the while."""
 
     async def scenario():
-        async with controllers(postgres_url) as (one, two), followed(one.stub) as follower:
+        async with (
+            controllers(postgres_url, lease_ms=2000) as (one, two),
+            followed(one.stub) as follower,
+        ):
             node_epoch = (await register(one.stub)).node_epoch
             await follower.wait_until(0)
             with refusing_connections(postgres_server, postgres_url):
@@ -208,6 +211,27 @@ def test_an_outage_of_the_database_is_no_failover(postgres_server, postgres_url)
             told = await one.describe()
             assert (told.active, told.controller_epoch) == (True, 1)
             assert not (await two.describe()).active
+
+    asyncio.run(scenario())
+
+
+def test_a_controller_without_its_database_for_long_stands_by_until_it_is_back(
+    postgres_server, postgres_url
+):
+    async def scenario():
+        async with controllers(postgres_url, count=1, database_silence_ms=1000) as (one,):
+            node_epoch = (await register(one.stub)).node_epoch
+            request = pb.NodeHeartbeatRequest(node_id=1, node_epoch=node_epoch)
+            with refusing_connections(postgres_server, postgres_url):
+
+                async def stands_by():
+                    return (await one.stub.NodeHeartbeat(request)).status.error_code
+
+                assert await until(stands_by) == ErrorCode.NOT_CONTROLLER
+                assert not (await one.describe()).active
+            await until(lambda: active_of([one]))
+            assert (await one.describe()).controller_epoch == 2
+            assert (await one.stub.NodeHeartbeat(request)).status.error_code == ErrorCode.NONE
 
     asyncio.run(scenario())
 

@@ -16,6 +16,7 @@ SETTINGS = {
     "transaction_shard_count": 6,
     "group_shard_count": 4,
     "session_grace_ms": 100,
+    "session_timeout_ms": 600_000,
 }
 
 
