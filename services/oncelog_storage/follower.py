@@ -72,8 +72,9 @@ class FollowedLog:
         leader, log = self._leader, self._leader.log
         if part.log_start_offset > log.log_end_offset:
             return self._start_over(part.log_start_offset)
-        if part.records:
-            self._append(part.records)
+        # Each look at the field would copy it.
+        if records := part.records:
+            self._append(records)
         self._leader_end = max(part.high_watermark, log.log_end_offset)
         self._take_log_start(part.log_start_offset)
         leader.follow_high_watermark(min(part.high_watermark, log.log_end_offset))

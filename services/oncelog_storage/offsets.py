@@ -13,6 +13,7 @@ EARLIEST_LOCAL: Final = -4
 """Without tiered storage the same as EARLIEST (KIP-405)."""
 
 NOT_FOUND: Final = (-1, -1, -1)
+_INHERIT_TIMEOUT_S: Final = 1.0
 
 
 def list_offset(
@@ -58,6 +59,14 @@ def _require_known_high_watermark(leader: PartitionLeader) -> None:
             ErrorCode.OFFSET_NOT_AVAILABLE,
             f"the leader of {leader.partition} does not know its end yet",
         )
+
+
+async def await_inherited(leader: PartitionLeader) -> None:
+    """Mostly a new leader knows how far its predecessor had committed within milliseconds; wait for that a little."""
+    state = leader.replicas
+    if state is not None and leader.high_watermark < state.epoch_start_offset:
+        await leader.wait_committed(state.epoch_start_offset - 1, _INHERIT_TIMEOUT_S)
+        leader.require_leader()
 
 
 def _find(leader: PartitionLeader, timestamp: int) -> tuple[int, int, int] | None:

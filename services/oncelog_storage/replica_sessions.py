@@ -334,32 +334,30 @@ class ReplicaSessions:
             if left_bytes <= 0:
                 session.dirty[watched] = None
                 continue
-            answer = self._answer_of(watched, left_bytes, is_first=is_first)
-            if answer is not None:
-                response.partitions.append(answer)
-                left_bytes -= len(answer.records)
-                is_first = is_first and not answer.records
+            size_bytes = self._add_answer(response, watched, left_bytes, is_first=is_first)
+            left_bytes -= size_bytes
+            is_first = is_first and not size_bytes
         if response.partitions or session.is_late_due:
             for watched in session.take_late():
-                answer = self._answer_of(watched, 0, is_first=False, with_high_watermark=True)
-                if answer is not None:
-                    response.partitions.append(answer)
+                self._add_answer(response, watched, 0, is_first=False, with_high_watermark=True)
         elif session.late:
             session.tell_late(self._settings.replica_high_watermark_linger_ms / 1000)
         return response
 
-    def _answer_of(
+    def _add_answer(
         self,
+        response: pb.ReplicaFetchResponse,
         watched: _Watched,
         left_bytes: int,
         *,
         is_first: bool,
         with_high_watermark: bool = False,
-    ) -> pb.ReplicaFetchedPartition | None:
-        """None when there is nothing to say yet."""
-        answer = pb.ReplicaFetchedPartition()
+    ) -> int:
+        """Returns how many bytes of records were added. Filled in place: a message that is added later is copied."""
+        answer = response.partitions.add()
+        size_bytes = 0
         try:
-            has_news = self._fill(watched, answer, left_bytes, is_first=is_first)
+            has_news, size_bytes = self._fill(watched, answer, left_bytes, is_first=is_first)
         except KafkaError as error:
             has_news = True
             answer.error_code = error.error_code
@@ -368,18 +366,19 @@ class ReplicaSessions:
                 answer.log_start_offset = watched.leader.log.log_start_offset
         else:
             if not has_news and watched.sent_high_watermark != answer.high_watermark:
-                if not with_high_watermark:
+                if with_high_watermark:
+                    has_news = True
+                else:
                     watched.session.late[watched] = None
-                    return None
-                has_news = True
         if not has_news:
-            return None
+            del response.partitions[-1]
+            return 0
         if not answer.error_code:
             watched.sent_high_watermark = answer.high_watermark
             watched.sent_log_start = answer.log_start_offset
             watched.session.late.pop(watched, None)
         answer.topic, answer.partition = watched.partition
-        return answer
+        return size_bytes
 
     def _fill(
         self,
@@ -388,8 +387,8 @@ class ReplicaSessions:
         left_bytes: int,
         *,
         is_first: bool,
-    ) -> bool:
-        """Returns whether there is anything to say besides a new high watermark. Raises KafkaError."""
+    ) -> tuple[bool, int]:
+        """(whether there is anything to say besides a new high watermark, bytes of records). Raises KafkaError."""
         leader = self._led(watched)
         log = leader.log
         self._take_position(leader, watched, asyncio.get_running_loop().time())
@@ -403,8 +402,8 @@ class ReplicaSessions:
             watched.sent_high_watermark = answer.high_watermark
             answer.diverging = True
             answer.diverging_leader_epoch, answer.diverging_end_offset = watched.diverging
-            return has_news
-        offset = watched.fetch_offset
+            return has_news, 0
+        offset, size_bytes = watched.fetch_offset, 0
         if not log.log_start_offset <= offset <= log.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if left_bytes > 0 and offset < log.log_end_offset:
@@ -412,9 +411,9 @@ class ReplicaSessions:
             records = self._read(leader, offset, bytes_max)
             if len(records) > left_bytes and not is_first:
                 watched.session.dirty[watched] = None
-                return False
-            answer.records = records
-        return bool(answer.records) or watched.sent_log_start != log.log_start_offset
+                return False, 0
+            answer.records, size_bytes = records, len(records)
+        return size_bytes > 0 or watched.sent_log_start != log.log_start_offset, size_bytes
 
     def _read(self, leader: PartitionLeader, offset: int, bytes_max: int) -> bytes:
         """Followers mostly ask for the same: the last slice is kept for the next one."""

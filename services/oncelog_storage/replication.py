@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from oncelog.errors import KafkaError
-from oncelog.ids import Partition
+from oncelog.ids import INTERNAL_TOPICS, Partition
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.runtime import Clock
@@ -158,6 +158,7 @@ class Replication:
             state.image_moved(found.replicas, found.isr, found.partition_epoch, now)
         else:
             log.assign_leader_epoch(found.leader_epoch, log.log_end_offset)
+            _learn_coordinator_epoch(leader)
             leader.replicas = LeaderState(
                 self._node_id,
                 found.leader_epoch,
@@ -346,3 +347,15 @@ class Replication:
             self.repair_count,
             lag,
         )
+
+
+def _learn_coordinator_epoch(leader: PartitionLeader) -> None:
+    """A new leader of a shard takes the greatest coordinator epoch from the log (ADR 0016).
+
+    A coordinator's own batches carry it as producer epoch; a client's entry shows a transaction, open or ended.
+    """
+    if leader.partition.topic not in INTERNAL_TOPICS:
+        return
+    for entry in leader.log.producers.entries():
+        if entry.coordinator_epoch < 0 and entry.current_txn_first_offset < 0:
+            leader.coordinator_epoch = max(leader.coordinator_epoch, entry.producer_epoch)

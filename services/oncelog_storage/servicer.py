@@ -96,6 +96,7 @@ class StorageServicer:
             try:
                 leader = self._hosted.get(part.topic, part.partition)
                 leader.require_leader_epoch(part.current_leader_epoch)
+                await offsets.await_inherited(leader)
                 answer.timestamp_ms, answer.offset, answer.leader_epoch = offsets.list_offset(
                     leader, part.timestamp_ms, is_committed_only=is_committed_only
                 )

@@ -81,7 +81,7 @@ class StorageSettings(BaseSettings):
         default=500, ge=1, description="Longest wait of a follower's fetch for something new."
     )
     replica_fetch_bytes_max: int = Field(
-        default=8 * 1024 * 1024,
+        default=2 * 1024 * 1024,
         ge=1024,
         description="Largest answer to a follower; one batch may be larger.",
     )

@@ -11,8 +11,10 @@ from tests.integration.storage.replica_cluster import (
 )
 from tests.integration.storage.storage_node import txn_batch, until
 
-from oncelog.api.v1 import storage_pb2
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode
+from oncelog.ids import TRANSACTION_STATE_TOPIC
 
 
 def test_acks_all_is_answered_when_every_in_sync_replica_has_the_batch(tmp_path):
@@ -95,10 +97,10 @@ def test_a_new_leader_never_tells_an_end_below_what_was_acknowledged(tmp_path):
             cluster.controller.topic()
 
             async def latest():
-                partition = storage_pb2.ListOffsetsPartition(
+                partition = pb.ListOffsetsPartition(
                     topic=TOPIC, partition=0, timestamp_ms=-1, current_leader_epoch=-1
                 )
-                request = storage_pb2.ListOffsetsRequest(partitions=[partition])
+                request = pb.ListOffsetsRequest(partitions=[partition])
                 answer = await cluster.leader().storage.ListOffsets(request, None)
                 return answer.partitions[0]
 
@@ -112,6 +114,34 @@ def test_a_new_leader_never_tells_an_end_below_what_was_acknowledged(tmp_path):
             cluster.cut_off.clear()
             await until_answered(latest, 10)
 
+
+def test_a_new_leaders_end_is_told_only_when_it_is_known(tmp_path):
+    async def scenario():
+        async with running_cluster(tmp_path, replica_high_watermark_linger_ms=60_000) as cluster:
+            cluster.controller.topic()
+            for _ in range(3):
+                assert (await cluster.produce(batch())).error_code == 0
+            behind = cluster.nodes[2].held()
+            assert behind.high_watermark < 3
+            cluster.cut_off.add(3)
+            cluster.controller.change(leader=2)
+            asked = asyncio.create_task(
+                cluster.leader().storage.ListOffsets(
+                    pb.ListOffsetsRequest(
+                        partitions=[
+                            pb.ListOffsetsPartition(
+                                topic=TOPIC, timestamp_ms=-1, current_leader_epoch=-1
+                            )
+                        ]
+                    ),
+                    None,
+                )
+            )
+            await asyncio.sleep(0)
+            assert not asked.done()
+            cluster.cut_off.clear()
+            assert (await asked).partitions[0].offset == 3
+
     asyncio.run(scenario())
 
 
@@ -121,3 +151,28 @@ async def until_answered(latest, offset):
             assert answer.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
             await asyncio.sleep(0.005)
     assert answer.offset == offset
+
+
+def test_a_new_leader_of_a_shard_knows_the_greatest_coordinator_epoch(tmp_path):
+    async def append(cluster, epoch, producer_id):
+        return await cluster.leader(TRANSACTION_STATE_TOPIC).storage.Append(
+            pb.AppendRequest(
+                partition=types_pb2.TopicPartition(topic=TRANSACTION_STATE_TOPIC),
+                coordinator_epoch=epoch,
+                records=batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=0),
+                timeout_ms=5000,
+            ),
+            None,
+        )
+
+    async def scenario():
+        async with running_cluster(tmp_path) as cluster:
+            cluster.controller.topic(TRANSACTION_STATE_TOPIC)
+            assert (await append(cluster, 7, 1)).error_code == 0
+            await cluster.kill(1)
+            assert cluster.controller.partition(TRANSACTION_STATE_TOPIC).leader == 2
+            refused = await append(cluster, 6, 2)
+            assert refused.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+            assert (await append(cluster, 7, 3)).error_code == 0
+
+    asyncio.run(scenario())
