@@ -15,6 +15,8 @@ from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.ids import CoordinatorEpoch, Partition
 from oncelog.machine import Send
 from oncelog.rpc.directory import Directory
+from oncelog.rpc.metadata import MetadataFollower, MetadataImage
+from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog_coordinator.backoff import Backoff
 from oncelog_coordinator.core.markers import (
     MARKER_SENDER,
@@ -33,6 +35,9 @@ _OUTCOMES: Final = {
 }
 
 
+DELIVERY_TIMEOUT_S: Final = 3_600.0
+"""A partition may be without a leader for long; asking again then changes nothing."""
+
 SLOT_HELD_S: Final = 1.0
 """Long enough for any delivery whose partitions are well."""
 
@@ -44,6 +49,7 @@ class MarkerClient:
         self,
         shard: int,
         coordinator_epoch: CoordinatorEpoch,
+        metadata: MetadataFollower,
         directory: Directory,
         settings: CoordinatorSettings,
         slots: asyncio.Semaphore,
@@ -51,6 +57,7 @@ class MarkerClient:
     ) -> None:
         self._shard = shard
         self._coordinator_epoch = coordinator_epoch
+        self._metadata = metadata
         self._directory = directory
         self._settings = settings
         self._slots = slots
@@ -95,7 +102,7 @@ class MarkerClient:
         try:
             while True:
                 try:
-                    response: Any = await self._directory.marker_sender().DeliverMarkers(request)
+                    response: Any = await self._ask(request)
                     if response.outcome != pb.OVERLOADED:
                         break
                     await backoff.pause()
@@ -112,6 +119,19 @@ class MarkerClient:
                 tuple(Partition(gone.topic, gone.partition) for gone in response.dropped),
             )
         )
+
+    async def _ask(self, request: Any) -> Any:
+        """Given up when the metadata no longer counts on this sender: one that froze neither answers nor goes away."""
+        sender = self._directory.marker_sender()
+
+        def is_chosen(_: MetadataImage) -> bool:
+            try:
+                return self._directory.marker_sender() is sender
+            except KeyError:
+                return True  # There is no other one.
+
+        call = sender.DeliverMarkers(request)
+        return await answer_of_owner(call, DELIVERY_TIMEOUT_S, self._metadata, is_chosen)
 
     def _request(self, wanted: MarkersWanted) -> Any:
         return pb.DeliverMarkersRequest(

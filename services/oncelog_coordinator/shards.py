@@ -189,6 +189,7 @@ class Shards(Reigns[TransactionReign]):
         markers = MarkerClient(
             reign.shard,
             reign.coordinator_epoch,
+            self._metadata,
             self._directory,
             self._settings,
             self._slots,

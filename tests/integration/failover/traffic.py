@@ -1,9 +1,9 @@
 """An application that runs while the cluster is being broken, and the judge of what its readers see.
 
 One unmodified confluent-kafka producer with its default settings commits transaction after transaction, each with its
-number in every partition. Its errors are kept: none is expected, because a cluster that loses a process is slow for a
-moment and nothing else. Afterwards each number must stand in every partition once if its commit was acknowledged, in
-every partition or in none if its outcome is unknown, and in none if it was aborted.
+number in every partition, and aborts some. Its errors are kept: none is expected, because a cluster that loses a
+process is slow for a moment and nothing else. Afterwards each number must stand in every partition once if its commit
+was acknowledged, in every partition or in none if its outcome is unknown, and in none if it was aborted.
 """
 
 import threading
@@ -18,6 +18,8 @@ from confluent_kafka.cimpl import NewTopic
 
 PARTITIONS = 3
 CALL_TIMEOUT_S = 60.0
+ABORTED_EVERY = 4
+"""A marker that ends the wrong transaction shows when it commits one that is aborted."""
 QUIET = {"log_level": 0}
 
 
@@ -92,6 +94,11 @@ class Traffic:
                     partition=partition,
                     on_delivery=self._delivered,
                 )
+            if number % ABORTED_EVERY == ABORTED_EVERY - 1:
+                producer.flush(CALL_TIMEOUT_S)
+                producer.abort_transaction(CALL_TIMEOUT_S)
+                self.aborted.add(number)
+                return
             producer.commit_transaction(CALL_TIMEOUT_S)
         except KafkaException as error:
             self.errors.append(error)
@@ -112,7 +119,7 @@ class Traffic:
 
     def check(self):
         """No client error, nothing acknowledged is lost, nothing stands twice, no half of a transaction is visible."""
-        assert not self.errors
+        assert not self.errors, self.errors
         seen = self._read()
         acknowledged = {commit.number for commit in self.commits}
         for number in range(self._tried):

@@ -2,10 +2,13 @@
 
 import asyncio
 
+from oncelog.api.v1 import controller_pb2
 from oncelog.api.v1 import marker_sender_pb2 as pb
 from oncelog.ids import CoordinatorEpoch, Partition, ProducerEpoch, ProducerId
 from oncelog.machine import Send
+from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
+from oncelog.rpc.metadata import MetadataFollower
 from oncelog_coordinator.core.markers import (
     MARKER_SENDER,
     DecisionKey,
@@ -39,15 +42,21 @@ def wanted(name, topic):
     return Send(MARKER_SENDER, MarkersWanted(DecisionKey("txn", name, 1), (marker,)))
 
 
+def directory_of(sender):
+    return LocalDirectory(storage=None, coordinator=None, controller=None, marker_sender=sender)
+
+
 async def delivered(sender, sends):
     """The first answer that comes back."""
+    return await answered(MetadataFollower(1, None), directory_of(sender), sends)
+
+
+async def answered(metadata, directory, sends, meanwhile=None):
     first = asyncio.get_running_loop().create_future()
-    directory = LocalDirectory(
-        storage=None, coordinator=None, controller=None, marker_sender=sender
-    )
     client = MarkerClient(
         0,
         CoordinatorEpoch(0),
+        metadata,
         directory,
         CoordinatorSettings(),
         asyncio.Semaphore(SLOTS),
@@ -55,6 +64,8 @@ async def delivered(sender, sends):
     )
     for send in sends:
         client.send(send)
+    if meanwhile is not None:
+        await meanwhile()
     async with asyncio.timeout(20):
         answer = await first
     await client.stop()
@@ -71,3 +82,36 @@ def test_partitions_that_cannot_take_markers_do_not_hold_up_the_others():
 def test_an_overloaded_sender_is_asked_again():
     answer = asyncio.run(delivered(Sender(overloaded=2), [wanted("fine", "orders")]))
     assert answer.outcome is DeliveryOutcome.DELIVERED
+
+
+def test_a_sender_that_froze_is_left_when_the_metadata_chooses_another():
+    class Frozen:
+        def __init__(self):
+            self.was_asked = asyncio.Event()
+
+        async def DeliverMarkers(self, request, context=None):  # noqa: N802
+            self.was_asked.set()
+            await asyncio.Event().wait()
+
+    class Chosen(LocalDirectory):
+        chosen = None
+
+        def marker_sender(self):
+            return self.chosen
+
+    async def scenario():
+        metadata = MetadataFollower(1, None)
+        frozen = Frozen()
+        directory = Chosen(storage=None, coordinator=None, controller=None, marker_sender=None)
+        directory.chosen = DirectStub(frozen)
+
+        async def freeze():
+            await frozen.was_asked.wait()
+            directory.chosen = DirectStub(Sender())
+            snapshot = controller_pb2.MetadataSnapshot()
+            metadata.take(controller_pb2.MetadataUpdate(metadata_offset=0, snapshot=snapshot))
+
+        answer = await answered(metadata, directory, [wanted("fine", "orders")], freeze)
+        assert answer.outcome is DeliveryOutcome.DELIVERED
+
+    asyncio.run(scenario())
