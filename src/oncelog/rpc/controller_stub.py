@@ -237,6 +237,9 @@ class NodeSessionStream:
             raise PeerUnavailable(
                 f"{self._address}: {error.code().name}: {error.details()}"
             ) from error
+        except asyncio.InvalidStateError as error:
+            # What grpc says of a write to a call that ended before it: while this process was frozen, for example.
+            raise PeerUnavailable(f"{self._address}: the session is over: {error}") from error
         if response is grpc.aio.EOF:
             raise PeerUnavailable(f"{self._address}: the controller ended the node's session")
         answer: pb.NodeHeartbeatResponse = response
