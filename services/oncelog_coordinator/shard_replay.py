@@ -61,6 +61,8 @@ class LiveRecords:
     def __init__(self) -> None:
         self._latest: dict[bytes, tuple[int, HeaderFields, bytes | None]] = {}
         self._others: list[LiveRecord] = []
+        # Keys written by transactions that are open at this place of the log, by producer id.
+        self._open: dict[int, set[bytes]] = {}
         self.records_seen = 0
 
     def take(self, data: bytes, start: int) -> int:
@@ -102,6 +104,7 @@ class LiveRecords:
         self.records_seen += fields[12]
         attributes = fields[5]
         if attributes & CONTROL:
+            self._open.pop(fields[9], None)
             if fields[12]:
                 header = BatchHeader._make(fields)
                 self._others.append(LiveRecord(fields[0], header, None, bytes(batch)))
@@ -119,5 +122,14 @@ class LiveRecords:
             if is_covered:
                 header = BatchHeader._make(fields)
                 self._others.append(LiveRecord(record.offset, header, key, record.value))
+                self._open.setdefault(fields[9], set()).add(key)
+            elif record.value is None and self._is_pending(key):
+                # It also takes back what an open transaction wrote, so a later record does not stand for it.
+                header = BatchHeader._make(fields)
+                self._others.append(LiveRecord(record.offset, header, key, None))
+                latest.pop(key, None)
             else:
                 latest[key] = (record.offset, fields, record.value)
+
+    def _is_pending(self, key: bytes) -> bool:
+        return any(key in keys for keys in self._open.values())

@@ -4,7 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.integration.storage.cleaned_log import clean
 from tests.integration.storage.partition_log_at import append, mark, new_log
@@ -72,6 +72,14 @@ def write(log, record, now, sequences):
 
 
 @settings(deadline=None, max_examples=150)
+@example(
+    [
+        ("covered", PARTITIONS[0], 5),
+        ("forget", PARTITIONS[0]),
+        ("commit", PARTITIONS[0]),
+        ("end", 5, True),
+    ]
+)
 @given(steps)
 def test_committed_and_pending_offsets_are_the_same(actions):
     folder = Path(tempfile.mkdtemp())
