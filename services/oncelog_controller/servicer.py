@@ -296,7 +296,7 @@ class ControllerServicer:
         answer = await self._ask(
             lambda request_id: DrainNode(request_id, request.node_id, request.cancel)
         )
-        return pb.DrainNodeResponse(status=_status_of(answer))
+        return pb.DrainNodeResponse(status=_status_of(answer), metadata_offset=_offset_of(answer))
 
     async def RemoveNode(
         self, request: pb.RemoveNodeRequest, context: Any

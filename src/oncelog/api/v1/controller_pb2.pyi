@@ -465,10 +465,12 @@ class DrainNodeRequest(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., cancel: _Optional[bool] = ...) -> None: ...
 
 class DrainNodeResponse(_message.Message):
-    __slots__ = ("status",)
+    __slots__ = ("status", "metadata_offset")
     STATUS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     status: _types_pb2.Status
-    def __init__(self, status: _Optional[_Union[_types_pb2.Status, _Mapping]] = ...) -> None: ...
+    metadata_offset: int
+    def __init__(self, status: _Optional[_Union[_types_pb2.Status, _Mapping]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
 
 class RemoveNodeRequest(_message.Message):
     __slots__ = ("node_id",)
