@@ -195,13 +195,7 @@ class Roles:
             duration_filter_ms=min_duration_ms,
             transactional_id_pattern=id_pattern,
         )
-        nodes = sorted(
-            {
-                shard.coordinator
-                for (kind, _), shard in self.image.shards.items()
-                if kind == TRANSACTION
-            }
-        )
+        owners = self._transaction_owners()
         # By producer id too: two tries of one Spark task share a transactional id.
         found: dict[tuple[str, int], coordinator_pb2.TransactionDescription] = {}
         failures: list[KafkaError] = []
@@ -220,12 +214,28 @@ class Roles:
                 found[one.transactional_id, one.producer_id] = one
 
         async with asyncio.TaskGroup() as group:
-            for node_id in nodes:
+            for node_id in sorted(set(owners.values())):
                 group.create_task(ask(node_id))
         for failure in failures:
             if failure.error_code is ErrorCode.INVALID_REGULAR_EXPRESSION:
                 raise failure
+        if self._transaction_owners() != owners:
+            # Neither the old owner nor the new one may have listed what it holds.
+            failures.append(
+                KafkaError(
+                    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                    "transaction shards are moving; ask again",
+                )
+            )
         return Listing(tuple(found.values()), tuple(failures))
+
+    def _transaction_owners(self) -> dict[int, int]:
+        """Shard → node id."""
+        return {
+            number: shard.coordinator
+            for (kind, number), shard in self.image.shards.items()
+            if kind == TRANSACTION
+        }
 
     async def describe_transaction(
         self, transactional_id: str

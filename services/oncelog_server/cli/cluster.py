@@ -42,7 +42,7 @@ def up(
 ) -> None:
     """Start the cluster: 12 processes, a Postgres and a Redis. It runs until `oncelog cluster down`.
 
-    Port 0 takes free ones. A folder that had a cluster before keeps its data and its ports.
+    Port 0 takes free ones, or those of the last time. A folder that had a cluster before keeps its data.
     """
     from oncelog_server.cluster.cluster import Cluster
 

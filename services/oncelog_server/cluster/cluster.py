@@ -48,6 +48,7 @@ from oncelog_server.cluster.plan import (
     Member,
     RolePlan,
     plan_members,
+    replan_ports,
 )
 from oncelog_server.cluster.probe import HealthProbe
 from oncelog_server.cluster.state_file import ClusterState, read_state
@@ -285,12 +286,16 @@ class Cluster:
             os.close(lock)
 
     def _plan(self) -> None:
-        """The members of an earlier start, on their data and ports; new ones in a new folder."""
+        """The members of an earlier start, on their data; new ones in a new folder."""
         (self.folder / "logs").mkdir(exist_ok=True)
+        port, gateway_port = self._ports
         if self._state is None:
-            port, gateway_port = self._ports
             members = plan_members(self._shape, port=port, gateway_port=gateway_port)
             self._state = ClusterState(members, FreePorts().take())
+        else:
+            members = replan_ports(self._state.members, port=port, gateway_port=gateway_port)
+            self._state.members = members
+            self._state.redis_port = FreePorts().again(self._state.redis_port)
         self._state.environment.update(self._environment)
         self._state.running.clear()
         self._state.write(self.folder)

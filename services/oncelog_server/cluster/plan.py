@@ -8,7 +8,7 @@ is being restarted.
 import random
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from oncelog.errors import OncelogError
@@ -108,6 +108,27 @@ def plan_members(shape: ClusterShape, *, port: int, gateway_port: int) -> tuple[
     return tuple(members)
 
 
+def replan_ports(
+    members: tuple[Member, ...], *, port: int, gateway_port: int
+) -> tuple[Member, ...]:
+    """The same processes for another start: on the ports they had where those are free, on given ones where given.
+
+    Raises OncelogError for a given port that is in use.
+    """
+    ports = FreePorts()
+    given = {LISTENER.role: (LISTENER, port), GATEWAY.role: (GATEWAY, gateway_port)}
+    seen: dict[str, int] = {}
+    replanned = []
+    for member in members:
+        index = seen[member.role] = seen.get(member.role, -1) + 1
+        own = 0
+        if member.role in given:
+            role, first = given[member.role]
+            own = ports.exactly(first + index, role) if first else ports.again(member.port)
+        replanned.append(replace(member, rpc_port=ports.again(member.rpc_port), port=own))
+    return tuple(replanned)
+
+
 class FreePorts:
     """Hands out each free port once."""
 
@@ -122,6 +143,13 @@ class FreePorts:
                 self._taken.add(port)
                 return port
         raise OncelogError(f"no free port between {_FREE_PORTS.start} and {_FREE_PORTS.stop}")
+
+    def again(self, port: int) -> int:
+        """This one if it is free, another if not."""
+        if port in self._taken or not _is_free(port):
+            return self.take()
+        self._taken.add(port)
+        return port
 
     def exactly(self, port: int, role: RolePlan) -> int:
         if port in self._taken or not _is_free(port):

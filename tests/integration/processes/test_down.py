@@ -11,7 +11,7 @@ from tests.targets import cluster_folder
 from oncelog.errors import OncelogError
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.databases import POSTGRES, REDIS
-from oncelog_server.cluster.plan import ClusterShape, FreePorts, plan_members
+from oncelog_server.cluster.plan import ClusterShape, FreePorts, plan_members, replan_ports
 from oncelog_server.cluster.probe import is_serving
 
 PATIENCE_S = 90
@@ -86,3 +86,16 @@ def test_a_port_in_use_is_refused_before_anything_starts():
             plan_members(ClusterShape(), port=port, gateway_port=0)
         with pytest.raises(OncelogError, match="--gateway-port"):
             plan_members(ClusterShape(), port=0, gateway_port=port)
+
+
+def test_another_start_keeps_the_ports_that_are_free_and_takes_those_given():
+    first = plan_members(ClusterShape(), port=0, gateway_port=0)
+    assert replan_ports(first, port=0, gateway_port=0) == first
+    with socket.create_server(("127.0.0.1", first[0].rpc_port)):
+        again = replan_ports(first, port=0, gateway_port=0)
+    assert again[0].rpc_port != first[0].rpc_port
+    assert again[1:] == first[1:]
+    wanted = FreePorts().take()
+    moved = replan_ports(first, port=wanted, gateway_port=0)
+    listeners = [member.port for member in moved if member.role == "listener"]
+    assert listeners == [wanted, wanted + 1]
