@@ -134,6 +134,8 @@ class DictCoordinator:
     """Transactions by id."""
 
     def __init__(self, storage):
+        self.meanwhile = lambda: None
+        """Called while this coordinator is being asked."""
         self._storage = storage
         self.transactions = {}
         self.sinks = {}
@@ -160,6 +162,7 @@ class DictCoordinator:
         )
 
     async def _answer(self):
+        self.meanwhile()
         while self.is_silent:
             await asyncio.Event().wait()
 

@@ -5,6 +5,8 @@ import urllib.parse
 
 from tests.integration.gateway.gateway_cluster import gateway_cluster
 
+from oncelog.api.v1 import controller_pb2
+
 
 def run(tmp_path, scenario, **settings):
     async def go():
@@ -194,6 +196,34 @@ def test_nothing_is_aborted_while_a_coordinator_is_silent(tmp_path):
         assert found["incomplete"]
 
     run(tmp_path, scenario, call_timeout_ms=50)
+
+
+def test_nothing_is_aborted_while_transaction_shards_move(tmp_path):
+    """Neither the old owner of a shard nor the new one may have listed what is in it."""
+
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
+
+        def move():
+            coordinator_epoch = cluster.metadata.image.metadata_offset + 1
+            moved = controller_pb2.Shard(
+                shard=7, coordinator=1 + coordinator_epoch, coordinator_epoch=coordinator_epoch
+            )
+            cluster.metadata.take(
+                controller_pb2.MetadataUpdate(
+                    metadata_offset=coordinator_epoch,
+                    delta=controller_pb2.MetadataDelta(shards=[moved]),
+                )
+            )
+
+        cluster.coordinator.meanwhile = move
+        target = {"topic": "orders", "partition": 0, "start_offset": 42, "dry_run": False}
+        answer = await cluster.post("/v1/transactions/abort", target)
+        assert answer.status == 503
+        assert cluster.storage.markers == []
+
+    run(tmp_path, scenario)
 
 
 def test_an_abort_without_an_answer_is_unknown_in_the_audit(tmp_path):
