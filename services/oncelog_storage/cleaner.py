@@ -14,8 +14,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
-from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Partition
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.runtime import Clock
 from oncelog_storage import segment_swap
 from oncelog_storage.cleaner_pass import (
@@ -99,7 +100,8 @@ class Cleaner:
         self._remove_later = remove_later
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="storage-cleaner")
         self._is_stopping = threading.Event()
-        self._uncleanable: set[Partition] = set()
+        # With the log's truncation count: a replica that was repaired is tried again.
+        self._uncleanable: WeakKeyDictionary[PartitionLeader, int] = WeakKeyDictionary()
 
     async def run(self) -> None:
         while True:
@@ -121,11 +123,27 @@ class Cleaner:
                 _log.info("cleaning of %s ended early: %s", leader.partition, reason)
                 return
             except (CorruptSource, StorageFailed) as error:
-                self._uncleanable.add(leader.partition)
-                _log.error("%s is not cleaned any more: %s", leader.partition, error)
+                self._give_up(leader, error)
             except OSError as error:
                 _log.warning("cannot clean %s: %s; it is tried again", leader.partition, error)
                 return
+            except Exception as error:
+                # A defect that one log brings to light must not end the cleaning of all others.
+                _log.exception("cleaning of %s broke", leader.partition)
+                self._give_up(leader, error)
+
+    def _give_up(self, leader: PartitionLeader, error: Exception) -> None:
+        self._uncleanable[leader] = leader.log.truncation_count
+        _log.error("%s is not cleaned any more: %s", leader.partition, error)
+
+    def _is_cleanable(self, leader: PartitionLeader) -> bool:
+        log = leader.log
+        return (
+            leader.config.is_compacted
+            and leader.offline is None
+            and bool(log.segments)
+            and self._uncleanable.get(leader) != log.truncation_count
+        )
 
     # Choosing.
 
@@ -133,14 +151,13 @@ class Cleaner:
         found: list[_Chosen] = []
         cleanable_bytes = 0
         for leader in self._hosted:
-            if (
-                leader.config.is_compacted
-                and leader.offline is None
-                and leader.log.segments
-                and leader.partition not in self._uncleanable
-            ):
-                self._roll(leader)
-                chosen = self._look(leader, leader.last_stable_offset)
+            if self._is_cleanable(leader):
+                try:
+                    self._roll(leader)
+                    chosen = self._look(leader, leader.last_stable_offset)
+                except (StorageFailed, OSError) as error:
+                    self._give_up(leader, error)
+                    continue
                 cleanable_bytes += chosen.range.dirty_bytes
                 if chosen.range.is_wanted:
                     found.append(chosen)

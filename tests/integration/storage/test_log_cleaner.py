@@ -222,8 +222,7 @@ async def test_stopping_does_not_wait_for_a_slow_cleaning(tmp_path):
     async with running(tmp_path, compacted("c"), cleaner_io_bytes_per_s=1000) as node:
         await write(node, "c", 200)
         cleaning = asyncio.create_task(node.role.maintenance.cleaner.clean_all())
-        folder = tmp_path / "c-0"
-        await until(lambda: any(p.name.endswith(".cleaned") for p in folder.iterdir()))
+        await until(lambda: leader_of(node, "c").log.recovery_point > 0)
     await cleaning
     async with running(tmp_path, compacted("c")) as node:
         rows, end = await read_all(node, "c")
