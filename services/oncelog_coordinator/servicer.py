@@ -353,4 +353,6 @@ def _verified(
         ErrorCode.TRANSACTION_ABORTABLE if partition in missing else ErrorCode.NONE
         for partition in partitions
     )
-    return _each(transactional_id, zip(partitions, codes, strict=True))
+    result = _each(transactional_id, zip(partitions, codes, strict=True))
+    result.transaction_start_ms = max(0, answer.start_timestamp)
+    return result

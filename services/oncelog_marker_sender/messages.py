@@ -61,6 +61,7 @@ def _narrowed(marker: pb.TxnMarker, partitions: Sequence[Partition]) -> pb.TxnMa
         commit=marker.commit,
         coordinator_epoch=marker.coordinator_epoch,
         transaction_version=marker.transaction_version,
+        transaction_start_ms=marker.transaction_start_ms,
         partitions=[
             found
             for found in marker.partitions

@@ -37,6 +37,7 @@ from oncelog_storage.waiters import OffsetWaiters
 
 _log = logging.getLogger(__name__)
 
+_TV2: Final = 2
 _NEVER_MS: Final = 2**53
 """A flush.ms of this or more means never; the default is the largest i64."""
 _ANY_BYTES: Final = 2**31
@@ -317,6 +318,11 @@ class PartitionLeader:
                 # The check of a second marker of a producer needs the first one applied.
                 self._append_markers(markers, now)
                 markers, seen = [], set()
+            if request.transaction_version < _TV2 and self.verifications.is_late_marker(
+                request.producer_id, request.producer_epoch, request.transaction_start_ms
+            ):
+                codes.append(ErrorCode.NONE)
+                continue
             code = self.log.producers.check_marker(
                 request.producer_id,
                 request.producer_epoch,

@@ -31,6 +31,8 @@ class MarkerRequest(NamedTuple):
     is_commit: bool
     coordinator_epoch: int
     transaction_version: int
+    transaction_start_ms: int = 0
+    """0: unknown."""
 
 
 def marker_to_write(request: MarkerRequest, now: int) -> MarkerToWrite:

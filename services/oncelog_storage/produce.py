@@ -167,7 +167,7 @@ class ProduceHandler:
             key = (item.header.producer_id, item.header.producer_epoch)
             by_identity.setdefault(key, []).append(item)
         for (producer_id, producer_epoch), group in by_identity.items():
-            codes = await self._verifier.ask(
+            codes, start_ms = await self._verifier.ask(
                 request.transactional_id,
                 producer_id,
                 producer_epoch,
@@ -176,6 +176,10 @@ class ProduceHandler:
                 request.timeout_ms or self._settings.request_timeout_ms,
             )
             for item, code in zip(group, codes, strict=True):
+                if not code and item.guard is not None:
+                    item.leader.verifications.note_start(
+                        producer_id, producer_epoch, item.guard, start_ms, now
+                    )
                 if code:
                     item.refuse(
                         KafkaError(

@@ -136,6 +136,7 @@ class StorageServicer:
                 marker.commit,
                 marker.coordinator_epoch,
                 marker.transaction_version,
+                marker.transaction_start_ms,
             )
             for each in marker.partitions:
                 answer = result.partitions.add(topic=each.topic, partition=each.partition)

@@ -74,8 +74,9 @@ class Verifier:
         mode: int,
         partitions: Sequence[Partition],
         timeout_ms: int,
-    ) -> list[ErrorCode]:
-        """One code for each partition, as the producer is to be told it."""
+    ) -> tuple[list[ErrorCode], int]:
+        """One code for each partition, as the producer is to be told it; and when the transaction that was verified
+        began, 0 when nothing tells."""
         is_add = mode == storage_pb2.ADD_PARTITION
         request = coordinator_pb2.AddPartitionsToTxnRequest(
             transactions=[
@@ -102,7 +103,7 @@ class Verifier:
         while True:
             image = self._metadata.image
             left_s = max(0.001, asked_at + timeout_s - loop.time())
-            codes = await self._call(transactional_id, request, partitions, left_s)
+            codes, start_ms = await self._call(transactional_id, request, partitions, left_s)
             if not _COORDINATOR_AWAY.isdisjoint(codes):
                 # It is being replaced, or its new owner loads: over in a moment, and asking again is harmless.
                 left_s = coordinator_deadline - loop.time()
@@ -112,7 +113,8 @@ class Verifier:
                     continue
             is_completing = is_add and ErrorCode.CONCURRENT_TRANSACTIONS in codes
             if not is_completing or loop.time() + backoff_s > give_up:
-                return [answer_to_producer(code, mode) if code else code for code in codes]
+                told = [answer_to_producer(code, mode) if code else code for code in codes]
+                return told, 0 if is_add else start_ms
             # The previous transaction's markers are still being written: usually over in milliseconds (facts 1.2).
             await asyncio.sleep(backoff_s)
 
@@ -122,11 +124,11 @@ class Verifier:
         request: coordinator_pb2.AddPartitionsToTxnRequest,
         partitions: Sequence[Partition],
         timeout_s: float,
-    ) -> list[ErrorCode]:
+    ) -> tuple[list[ErrorCode], int]:
         image = self._metadata.image
         stub = transaction_coordinator(self._directory, image, transactional_id)
         if stub is None:
-            return [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(partitions)
+            return [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(partitions), 0
         owner = _owner(image, transactional_id)
         try:
             response = await answer_of_owner(
@@ -136,8 +138,9 @@ class Verifier:
                 lambda new: _owner(new, transactional_id) == owner,
             )
         except (TimeoutError, OSError, OncelogError):
-            return [ErrorCode.NETWORK_EXCEPTION] * len(partitions)
-        return _codes(response, partitions)
+            return [ErrorCode.NETWORK_EXCEPTION] * len(partitions), 0
+        start_ms = response.results[0].transaction_start_ms if response.results else 0
+        return _codes(response, partitions), start_ms
 
 
 def _owner(image: MetadataImage, transactional_id: str) -> int:

@@ -71,7 +71,8 @@ def verify(txn: TxnMetadata | None, event: VerifyPartitions) -> Decision[TxnReco
         return _verified(event, ErrorCode.CONCURRENT_TRANSACTIONS, "verify_while_completing")
     missing = _absent(txn.partitions, event.partitions)
     label = "partition_not_in_transaction" if missing else "verified"
-    return _verified(event, ErrorCode.NONE, label, missing)
+    answer = VerifyAnswer(ErrorCode.NONE, missing, txn.start_timestamp)
+    return Decision((), (Reply(event.request_id, answer),), label)
 
 
 def timeout_timer(ongoing: TxnMetadata, now: Millis) -> SetTimer:
@@ -98,6 +99,5 @@ def _verified(
     event: VerifyPartitions,
     error_code: ErrorCode,
     label: str,
-    missing: tuple[Partition, ...] = (),
 ) -> Decision[TxnRecord]:
-    return Decision((), (Reply(event.request_id, VerifyAnswer(error_code, missing)),), label)
+    return Decision((), (Reply(event.request_id, VerifyAnswer(error_code)),), label)

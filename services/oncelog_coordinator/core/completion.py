@@ -43,6 +43,7 @@ def markers_wanted(prepared: TxnMetadata, key: DecisionKey) -> Send:
         prepared.state is TxnState.PREPARE_COMMIT,
         prepared.client_transaction_version,
         prepared.partitions,
+        prepared.start_timestamp,
     )
     return Send(MARKER_SENDER, MarkersWanted(key, (marker,)))
 

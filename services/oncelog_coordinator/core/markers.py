@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from oncelog.ids import Partition, ProducerEpoch, ProducerId
+from oncelog.ids import Millis, Partition, ProducerEpoch, ProducerId
 
 MARKER_SENDER: Final = "marker_sender"
 """The destination of a `Send` that carries `MarkersWanted`."""
@@ -43,6 +43,8 @@ class MarkerWanted:
     transaction_version: int
     """0, 1: a leader accepts an epoch >= its own; 2: only a greater one."""
     partitions: tuple[Partition, ...]
+    start_timestamp: Millis = Millis(0)
+    """Of the transaction: tells leaders a late marker of TV1. 0: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

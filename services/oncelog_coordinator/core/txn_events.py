@@ -164,6 +164,8 @@ class VerifyAnswer:
 
     error_code: ErrorCode
     missing: tuple[Partition, ...] = ()
+    start_timestamp: Millis = Millis(0)
+    """Of the transaction that was verified; 0 when it was not."""
 
 
 @dataclass(frozen=True, slots=True)

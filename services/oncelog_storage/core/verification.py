@@ -5,6 +5,11 @@ last stable offset for good (KIP-890). For the first batch of a transaction the 
 asks the coordinator, and appends only if the very same guard still stands: a marker that came in between has removed
 it. The entry also remembers the lowest sequence seen while it stands, so that a later batch of the same producer
 cannot slip in before the first one.
+
+Under TV1 the transactions of a producer share an epoch, and a marker that was held up (by a marker sender that froze,
+and was replaced) until the next transaction runs looks like that one's own. So the coordinator tells when the
+transaction it verified began, markers tell it too, and a marker of an older transaction is known for what it is. A new
+leader does not know it until the next verification.
 """
 
 from collections.abc import Iterator
@@ -58,6 +63,8 @@ class Verifications:
 
     def __init__(self) -> None:
         self._entries: dict[int, VerificationEntry] = {}
+        self._starts: dict[int, tuple[int, int, int]] = {}
+        """Producer id → epoch, start of its transaction, and when that was noted."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -86,6 +93,28 @@ class Verifications:
             entry.saw(producer_epoch, sequence)
         return entry.guard
 
+    def note_start(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        guard: VerificationGuard,
+        transaction_start_ms: int,
+        now: int,
+    ) -> None:
+        """The coordinator verified a transaction that began then."""
+        if transaction_start_ms > 0 and self.is_verified(producer_id, guard):
+            self._starts[producer_id] = (producer_epoch, transaction_start_ms, now)
+
+    def is_late_marker(
+        self, producer_id: int, producer_epoch: int, transaction_start_ms: int
+    ) -> bool:
+        """It is of a transaction before the one that was verified here, so it must have been written long ago: the
+        coordinator lets a transaction begin only when every marker of the last one is."""
+        known = self._starts.get(producer_id)
+        return (
+            known is not None and known[0] == producer_epoch and 0 < transaction_start_ms < known[1]
+        )
+
     def is_verified(self, producer_id: int, guard: VerificationGuard | None) -> bool:
         entry = self._entries.get(producer_id)
         return entry is not None and entry.guard.verifies(guard)
@@ -111,4 +140,7 @@ class Verifications:
         ]
         for producer_id in expired:
             del self._entries[producer_id]
+        for producer_id, (_, _, noted_at) in tuple(self._starts.items()):
+            if now - noted_at >= expiration_ms:
+                del self._starts[producer_id]
         return len(expired)

@@ -33,6 +33,7 @@ class FakeCoordinator:
         self.calls = []
         self.gate = None
         self.fails = None
+        self.transaction_start_ms = 0
 
     async def AddPartitionsToTxn(self, request, context=None, timeout=None):  # noqa: N802
         self.calls.append(request.transactions[0])
@@ -43,7 +44,9 @@ class FakeCoordinator:
         code = self.codes.pop(0) if self.codes else 0
         txn = request.transactions[0]
         answer = coordinator_pb2.AddPartitionsToTxnResponse()
-        result = answer.results.add(transactional_id=txn.transactional_id)
+        result = answer.results.add(
+            transactional_id=txn.transactional_id, transaction_start_ms=self.transaction_start_ms
+        )
         for each in txn.partitions:
             result.partitions.add(topic=each.topic, partition=each.partition, error_code=code)
         return answer
@@ -162,7 +165,7 @@ class Node:
         return answer.partitions[0]
 
     async def mark(self, name, *markers, partition=0):
-        """Each marker is (producer id, epoch, commit) or more: coordinator epoch, transaction version."""
+        """Each marker is (producer id, epoch, commit) or more: coordinator epoch, transaction version, start."""
         answer = await self.storage.WriteTxnMarkers(
             storage_pb2.WriteTxnMarkersRequest(
                 markers=[
@@ -172,6 +175,7 @@ class Node:
                         commit=marker[2],
                         coordinator_epoch=marker[3] if len(marker) > 3 else 0,
                         transaction_version=marker[4] if len(marker) > 4 else 0,
+                        transaction_start_ms=marker[5] if len(marker) > 5 else 0,
                         partitions=[types_pb2.TopicPartition(topic=name, partition=partition)],
                     )
                     for marker in markers

@@ -81,14 +81,16 @@ class AddPartitionsToTxnRequest(_message.Message):
 class AddPartitionsToTxnResponse(_message.Message):
     __slots__ = ("results",)
     class Result(_message.Message):
-        __slots__ = ("transactional_id", "error_code", "partitions")
+        __slots__ = ("transactional_id", "error_code", "partitions", "transaction_start_ms")
         TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
         ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
         PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+        TRANSACTION_START_MS_FIELD_NUMBER: _ClassVar[int]
         transactional_id: str
         error_code: int
         partitions: _containers.RepeatedCompositeFieldContainer[_types_pb2.PartitionError]
-        def __init__(self, transactional_id: _Optional[str] = ..., error_code: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.PartitionError, _Mapping]]] = ...) -> None: ...
+        transaction_start_ms: int
+        def __init__(self, transactional_id: _Optional[str] = ..., error_code: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.PartitionError, _Mapping]]] = ..., transaction_start_ms: _Optional[int] = ...) -> None: ...
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[AddPartitionsToTxnResponse.Result]
     def __init__(self, results: _Optional[_Iterable[_Union[AddPartitionsToTxnResponse.Result, _Mapping]]] = ...) -> None: ...

@@ -242,7 +242,7 @@ class OffsetsForLeaderEpochResponse(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[OffsetsForLeaderEpochResponse.Partition, _Mapping]]] = ...) -> None: ...
 
 class TxnMarker(_message.Message):
-    __slots__ = ("producer_id", "producer_epoch", "commit", "coordinator_epoch", "transaction_version", "partitions", "trace")
+    __slots__ = ("producer_id", "producer_epoch", "commit", "coordinator_epoch", "transaction_version", "partitions", "trace", "transaction_start_ms")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
@@ -250,6 +250,7 @@ class TxnMarker(_message.Message):
     TRANSACTION_VERSION_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     TRACE_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_START_MS_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     producer_epoch: int
     commit: bool
@@ -257,7 +258,8 @@ class TxnMarker(_message.Message):
     transaction_version: int
     partitions: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartition]
     trace: _types_pb2.TraceContext
-    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., commit: _Optional[bool] = ..., coordinator_epoch: _Optional[int] = ..., transaction_version: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., trace: _Optional[_Union[_types_pb2.TraceContext, _Mapping]] = ...) -> None: ...
+    transaction_start_ms: int
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., commit: _Optional[bool] = ..., coordinator_epoch: _Optional[int] = ..., transaction_version: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., trace: _Optional[_Union[_types_pb2.TraceContext, _Mapping]] = ..., transaction_start_ms: _Optional[int] = ...) -> None: ...
 
 class WriteTxnMarkersRequest(_message.Message):
     __slots__ = ("markers",)
