@@ -139,8 +139,10 @@ class GroupMachine:
                 self._offsets.committed(offset, record)
             case OffsetTombstone():
                 self._offsets.removed(record)
+                self._drop_if_bare(record.group_id)
             case TransactionEnded():
-                self._offsets.ended(offset, record)
+                for group_id in self._offsets.ended(offset, record):
+                    self._drop_if_bare(group_id)
             case GroupChanged():
                 self._changed(record.group)
             case GroupTombstone():
@@ -202,6 +204,11 @@ class GroupMachine:
         self._groups[group.group_id] = group
         if before is not None:
             self._forget_silent(before, group)
+
+    def _drop_if_bare(self, group_id: str) -> None:
+        """A group that was only ever a name for offsets ends with them, as a load that finds none would have it."""
+        if self._groups.get(group_id) == Group(group_id) and not self._offsets.has_any(group_id):
+            del self._groups[group_id]
 
     def _forget_silent(self, before: Group, after: Group) -> None:
         if before.members is not after.members or before.pending is not after.pending:

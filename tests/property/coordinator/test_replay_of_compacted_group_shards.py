@@ -110,6 +110,7 @@ def test_committed_and_pending_offsets_are_the_same(actions):
             if log.segments:
                 found = loaded(log)
                 assert committed_by(found) == committed_by(full)
+                assert found.group("g") == full.group("g")
                 for producer_id in (5, 6):
                     before, after = (m.offsets.producer(producer_id) for m in (full, found))
                     assert (before is None) == (after is None)
