@@ -219,8 +219,9 @@ class GroupCoordinatorServicer:
         try:
             partition, machine = self._shards.machine(request.group_id)
             error_code, is_known, verified_at = machine.verification(producer_id, producer_epoch)
+            start_ms = 0
             if error_code is ErrorCode.NONE and not is_known:
-                error_code = await self._check.ask(
+                error_code, start_ms = await self._check.ask(
                     request.transactional_id,
                     producer_id,
                     producer_epoch,
@@ -241,6 +242,7 @@ class GroupCoordinatorServicer:
                     producer_id,
                     producer_epoch,
                     verified_at,
+                    start_ms,
                 ),
             )
         except (ShardUnavailable, DriverStopped) as unavailable:
@@ -315,6 +317,7 @@ class GroupCoordinatorServicer:
                     marker.commit,
                     CoordinatorEpoch(marker.coordinator_epoch),
                     marker.transaction_version,
+                    marker.transaction_start_ms,
                 ),
             )
             answer.error_code = ended.error_code

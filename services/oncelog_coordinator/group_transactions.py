@@ -39,12 +39,12 @@ class TransactionCheck:
         producer_epoch: int,
         transaction_version: int,
         partition: Partition,
-    ) -> ErrorCode:
-        """NONE: the partition is in this producer's open transaction."""
+    ) -> tuple[ErrorCode, int]:
+        """NONE: the partition is in this producer's open transaction; with when that began, 0 if that is not told."""
         is_add = transaction_version >= TV2
         stub = transaction_coordinator(self._directory, self._metadata.image, transactional_id)
         if stub is None:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, 0
         request = coordinator_pb2.AddPartitionsToTxnRequest(
             transactions=[
                 coordinator_pb2.AddPartitionsToTxnRequest.Transaction(
@@ -64,9 +64,10 @@ class TransactionCheck:
         try:
             response = await stub.AddPartitionsToTxn(request, timeout=TIMEOUT_S)
         except (TimeoutError, OSError, OncelogError):
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0
         error_code = _code(response)
-        return _TOLD_TO_PRODUCERS.get(error_code, error_code)
+        start_ms = response.results[0].transaction_start_ms if response.results else 0
+        return _TOLD_TO_PRODUCERS.get(error_code, error_code), start_ms
 
 
 def _code(response: Any) -> ErrorCode:

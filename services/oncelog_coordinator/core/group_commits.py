@@ -29,6 +29,7 @@ from oncelog_coordinator.core.group_records import (
     OffsetTombstone,
     ProducersForgotten,
     TransactionEnded,
+    TransactionStarted,
 )
 from oncelog_coordinator.core.group_state import CONSUMER_PROTOCOL, Group, GroupState
 
@@ -36,6 +37,7 @@ CLEAN_UP_TIMER = "clean up"
 CLEANED_AT_ONCE_MAX = 500
 """Records of one tick; what is left waits a second, so that expiry never holds up the living."""
 NEXT_CLEAN_UP_MS = Millis(1_000)
+_TV2 = 2
 
 
 # ------------------------------------------------------------------------------------------------ commit
@@ -78,7 +80,12 @@ def commit_in_transaction(
         reply = Reply(event.request_id, CommitAnswer(error_code))
         return Decision((), (reply,), "transactional_commit_refused")
     records, answer = _commit_records(event, config, now)
-    return Decision(records, (Reply(event.request_id, answer),), "offsets_pending")
+    started: tuple[GroupRecord, ...] = ()
+    if records and event.transaction_start_ms > 0:
+        started = (
+            TransactionStarted(event.producer_id, event.producer_epoch, event.transaction_start_ms),
+        )
+    return Decision(records, (Reply(event.request_id, answer),), "offsets_pending", started)
 
 
 def _commit_error(
@@ -133,8 +140,12 @@ def _commit_records(
 
 
 def end_transaction(
-    offsets: GroupOffsets, event: EndTransaction, now: Millis
+    offsets: GroupOffsets, started: TransactionStarted | None, event: EndTransaction, now: Millis
 ) -> Decision[GroupRecord]:
+    """`started`: the last transaction of this producer that was let in here, if this life of the machine did it."""
+    if event.transaction_version < _TV2 and _is_late(started, event):
+        answer = CodeAnswer(ErrorCode.NONE)
+        return Decision((), (Reply(event.request_id, answer),), "late_marker_ignored")
     error_code = offsets.marker_error(event)
     reply = Reply(event.request_id, CodeAnswer(error_code))
     if error_code is not ErrorCode.NONE:
@@ -143,6 +154,16 @@ def end_transaction(
         event.producer_id, event.producer_epoch, event.is_commit, event.coordinator_epoch, now
     )
     return Decision((record,), (reply,), "marker_written")
+
+
+def _is_late(started: TransactionStarted | None, event: EndTransaction) -> bool:
+    """It is of a transaction before the one that is open, brought by a marker sender that stood still: this one's
+    offsets are not its to decide. It was written long ago, or the next transaction could not have begun."""
+    return (
+        started is not None
+        and started.producer_epoch == event.producer_epoch
+        and 0 < event.transaction_start_ms < started.start_ms
+    )
 
 
 # ------------------------------------------------------------------------------------------------ fetch

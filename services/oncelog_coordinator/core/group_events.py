@@ -149,6 +149,8 @@ class CommitTxnOffsets:
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
     verified_at: int
+    transaction_start_ms: int = 0
+    """As the transaction's coordinator says when it is asked; 0: it was not, or does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,7 @@ class EndTransaction:
     is_commit: bool
     coordinator_epoch: CoordinatorEpoch
     transaction_version: int
+    transaction_start_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ from oncelog_coordinator.core.group_records import (
     OffsetTombstone,
     ProducersForgotten,
     TransactionEnded,
+    TransactionStarted,
 )
 from oncelog_coordinator.core.group_state import CLASSIC, Group
 
@@ -66,6 +67,7 @@ class GroupMachine:
         self._groups: dict[str, Group] = {}
         self._offsets = GroupOffsets()
         self._deadlines: dict[tuple[str, str], Millis] = {}
+        self._starts: dict[ProducerId, TransactionStarted] = {}
 
     # ------------------------------------------------------------------------------------------- the contract
 
@@ -80,7 +82,8 @@ class GroupMachine:
                 group = self._groups.get(event.group_id)
                 return group_commits.commit_in_transaction(group, self._offsets, event, config, now)
             case EndTransaction():
-                return group_commits.end_transaction(self._offsets, event, now)
+                started = self._starts.get(event.producer_id)
+                return group_commits.end_transaction(self._offsets, started, event, now)
             case FetchOffsets():
                 return group_commits.fetch(self._offsets, event)
             case JoinGroup():
@@ -151,6 +154,10 @@ class GroupMachine:
                     self._forget_silent(gone, Group(record.group_id))
             case ProducersForgotten():
                 self._offsets.forget(record.producer_ids)
+                for producer_id in record.producer_ids:
+                    self._starts.pop(producer_id, None)
+            case TransactionStarted():
+                self._starts[record.producer_id] = record
             case _:
                 assert_never(record)
 

@@ -102,6 +102,15 @@ class ProducersForgotten:
     producer_ids: tuple[ProducerId, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionStarted:
+    """Never journaled: when the transaction began whose offsets were let in, as its coordinator said."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    start_ms: int
+
+
 GroupRecord = (
     OffsetCommitted
     | OffsetTombstone
@@ -110,6 +119,7 @@ GroupRecord = (
     | TransactionEnded
     | Heard
     | ProducersForgotten
+    | TransactionStarted
 )
 
 

@@ -141,18 +141,18 @@ class GroupWorld:
         return answer.error_code or answer.partitions[0][1]
 
     def commit_in_transaction(
-        self, offset, producer=(7, 0), generation=-1, member_id="", verified_at=None
+        self, offset, producer=(7, 0), generation=-1, member_id="", verified_at=None, start_ms=0
     ):
         if verified_at is None:
             _, _, verified_at = self.machine.verification(*producer)
         offsets = (OffsetToCommit(ORDERS, offset),)
-        answer = self.answer(
-            CommitTxnOffsets, "g", generation, member_id, None, offsets, *producer, verified_at
-        )
+        whose = (*producer, verified_at, start_ms)
+        answer = self.answer(CommitTxnOffsets, "g", generation, member_id, None, offsets, *whose)
         return answer.error_code or answer.partitions[0][1]
 
-    def end(self, producer=(7, 0), *, commit=True, coordinator_epoch=0, version=0):
-        return self.answer(EndTransaction, *producer, commit, coordinator_epoch, version).error_code
+    def end(self, producer=(7, 0), *, commit=True, coordinator_epoch=0, version=0, start_ms=0):
+        marker = (*producer, commit, coordinator_epoch, version, start_ms)
+        return self.answer(EndTransaction, *marker).error_code
 
     def fetch(self, *, require_stable=False):
         answer = self.answer(FetchOffsets, "g", (ORDERS,), require_stable)

@@ -116,6 +116,27 @@ def test_a_marker_that_came_between_question_and_commit_refuses_it():
     assert world.commit_in_transaction(1, verified_at=verified_at) == ErrorCode.INVALID_TXN_STATE
 
 
+def test_a_late_marker_does_not_end_the_producers_next_transaction():
+    """A marker sender froze with the first transaction's commit, another one brought it meanwhile. Under TV1 both
+    transactions have the same epoch."""
+    world = GroupWorld()
+    world.commit_in_transaction(1, start_ms=100)
+    assert world.end(start_ms=100) == NONE
+    world.commit_in_transaction(2, start_ms=200)
+    assert world.end(start_ms=100) == NONE
+    assert (world.fetch(), world.fetch(require_stable=True)) == (1, UNSTABLE)
+    assert world.end(commit=False, start_ms=200) == NONE
+    assert world.fetch(require_stable=True) == 1
+
+
+def test_a_marker_at_another_epoch_is_not_late():
+    """Fencing a producer ends its transaction at the next epoch, whatever the clocks say."""
+    world = GroupWorld()
+    world.commit_in_transaction(1, (7, 0), start_ms=200)
+    assert world.end((7, 1), commit=False, start_ms=100) == NONE
+    assert world.fetch(require_stable=True) == -1
+
+
 def test_generations_and_members_are_checked_in_transactions():
     world = GroupWorld()
     joined = world.stable()
