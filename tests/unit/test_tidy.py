@@ -73,3 +73,12 @@ def test_every_service_has_the_same_rooms(service):
         assert re.search(rf"^#+ {heading}", readme, re.MULTILINE), heading
     assert (folder / "settings.py").exists()
     assert (folder / "wiring.py").exists()
+
+
+def test_tests_that_the_docs_cite_exist():
+    tests = {path.stem: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    everything = "".join(tests.values())
+    for page in (ROOT / "docs").rglob("*.md"):
+        for name, is_file in re.findall(r"`(test_\w+)(\.py)?`", page.read_text()):
+            found = name in tests if is_file else f"def {name}(" in everything
+            assert found, f"{relative(page)} cites {name}, which does not exist"
