@@ -34,6 +34,7 @@ class HandController:
         self.holds_back = None
         self.proposals = []
         self.refuses = []
+        self.loses_answer = lambda: False
         self.fenced = set()
         self._unheard = {}
 
@@ -154,6 +155,8 @@ class HandController:
             else:
                 self.change(name, index, isr=list(each.isr))
             answer.partitions.add(topic=name, partition=index, error_code=code)
+        if self.loses_answer():
+            raise TimeoutError
         return answer
 
 
