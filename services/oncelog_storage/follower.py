@@ -76,10 +76,10 @@ class FollowedLog:
         if records := part.records:
             self._append(records)
         self._leader_end = max(part.high_watermark, log.log_end_offset)
-        self._take_log_start(part.log_start_offset)
+        is_start_moved = self._take_log_start(part.log_start_offset)
         leader.follow_high_watermark(min(part.high_watermark, log.log_end_offset))
-        if leader.local_end < log.log_end_offset:
-            return self._synced(log.log_end_offset)
+        if is_start_moved or leader.local_end < log.log_end_offset:
+            return self._make_durable(log.log_end_offset, is_start_moved=is_start_moved)
         return None
 
     def _append(self, records: bytes) -> None:
@@ -93,16 +93,20 @@ class FollowedLog:
         if not leader.keep_up():
             leader.local_end_moved(leader.log.log_end_offset)
 
-    async def _synced(self, log_end_offset: int) -> None:
-        """With flush_policy=always a fetch offset must not tell of what a power cut can take."""
+    async def _make_durable(self, log_end_offset: int, *, is_start_moved: bool) -> None:
+        """What the next request says must outlast a crash: a log start always, the end with flush_policy=always."""
+        if is_start_moved:
+            await self._hosted.keep_log_starts([self._leader])
         await self._leader.wait_written(log_end_offset - 1, _COMMIT_TIMEOUT_S)
 
-    def _take_log_start(self, log_start_offset: int) -> None:
+    def _take_log_start(self, log_start_offset: int) -> bool:
         """Retention and DeleteRecords are the leader's to decide; the files go with the next look at retention."""
         log = self._leader.log
-        if log_start_offset > log.log_start_offset:
-            log.advance_log_start(log_start_offset)
-            log.leader_epochs.truncate_to_start(log_start_offset)
+        if log_start_offset <= log.log_start_offset:
+            return False
+        log.advance_log_start(log_start_offset)
+        log.leader_epochs.truncate_to_start(log_start_offset)
+        return True
 
     async def _truncate(self, leader_epoch: int, leader_end: int) -> None:
         """Back to where the two histories were one, as far as this answer tells (KIP-101, KIP-595)."""

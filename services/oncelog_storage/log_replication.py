@@ -46,6 +46,8 @@ class _Batch(NamedTuple):
 def append_copied(log: PartitionLog, records: bytes, now: int) -> None:
     """Append the leader's batches byte for byte. Raises UnusableCopy before, StorageFailed while writing."""
     view = memoryview(records)
+    if not log.size_bytes:
+        _begin_with(log, view)
     batches = _checked(log, view)
     latest_epoch = log.leader_epochs.latest
     run: list[_Batch] = []
@@ -65,6 +67,19 @@ def append_copied(log: PartitionLog, records: bytes, now: int) -> None:
         _write_run(log, view, run, run_bytes)
     if log.leader_epochs.latest != latest_epoch:
         log.write_leader_epochs(sync=False)
+
+
+def _begin_with(log: PartitionLog, view: memoryview) -> None:
+    """An empty log begins where its first batch does: the leader's log start may lie inside of that batch."""
+    fields, reason = whole_batch_at(view, 0, -1)
+    if reason or not fields[0] < log.log_end_offset <= fields[0] + fields[6]:
+        return
+    for segment in log.segments:
+        _remove_files(segment)
+    log.segments = []
+    log.forget_reads()
+    log.log_end_offset = fields[0]
+    log.recovery_point = min(log.recovery_point, fields[0])
 
 
 def _checked(log: PartitionLog, view: memoryview) -> list[_Batch]:

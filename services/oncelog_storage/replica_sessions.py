@@ -257,6 +257,9 @@ class ReplicaSessions:
             watched = session.partitions.get(partition)
             if watched is None:
                 watched = session.partitions[partition] = _Watched(session, partition)
+            if watched.diverging is not None or part.fetch_offset <= watched.fetch_offset:
+                # What the last answer told of high watermark and log start was not taken.
+                watched.sent_high_watermark = watched.sent_log_start = _NEVER_SENT
             watched.fetch_offset = part.fetch_offset
             watched.current_leader_epoch = part.current_leader_epoch
             watched.last_fetched_leader_epoch = part.last_fetched_leader_epoch

@@ -292,7 +292,7 @@ class Replication:
         while place.is_current and place.position < place.size_bytes:
             read_on = functools.partial(scrub.read_on, place, min(pace, _SCRUB_BYTES_MAX))
             try:
-                position, finding = await asyncio.to_thread(read_on)
+                position, expected, finding = await asyncio.to_thread(read_on)
             except OSError as error:
                 _log.info("scrubbing %s: %s", place.segment.log_path, error)
                 return
@@ -301,7 +301,7 @@ class Replication:
                 leader.take_offline(place.segment.corrupt(*finding))
                 return
             await asyncio.sleep((position - place.position) / pace)
-            place = place._replace(position=position)
+            place = place._replace(position=position, expected_offset=expected)
 
     # High watermarks.
 

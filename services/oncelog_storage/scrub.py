@@ -24,6 +24,7 @@ class Place(NamedTuple):
     truncation_count: int
     size_bytes: int
     position: int
+    expected_offset: int
 
     @property
     def is_current(self) -> bool:
@@ -44,16 +45,21 @@ class Finding(NamedTuple):
 def places(leaders: Iterator[PartitionLeader]) -> list[Place]:
     """The sealed segments of replicated partitions, as they are now."""
     return [
-        Place(leader, segment, leader.log.truncation_count, segment.size_bytes, 0)
+        Place(
+            leader, segment, leader.log.truncation_count, segment.size_bytes, 0, segment.base_offset
+        )
         for leader in leaders
         if leader.leadership.replica_count > 1 and leader.offline is None
         for segment in leader.log.segments[:-1]
     ]
 
 
-def read_on(place: Place, bytes_max: int) -> tuple[int, Finding | None]:
-    """(where to go on, what is damaged) after about `bytes_max`. For a worker thread. Raises OSError."""
-    position, end = place.position, place.size_bytes
+def read_on(place: Place, bytes_max: int) -> tuple[int, int, Finding | None]:
+    """(where to go on, the lowest offset to expect there, what is damaged) after about `bytes_max`.
+
+    Offsets, which the CRC does not cover, must rise. For a worker thread. Raises OSError.
+    """
+    position, end, expected = place.position, place.size_bytes, place.expected_offset
     descriptor = os.open(place.segment.log_path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         wanted = bytes_max
@@ -61,12 +67,16 @@ def read_on(place: Place, bytes_max: int) -> tuple[int, Finding | None]:
             view = memoryview(os.pread(descriptor, min(wanted, end - position), position))
             at, reason = 0, ""
             while at < len(view):
-                fields, reason = whole_batch_at(view, at, -1)
+                fields, reason = whole_batch_at(view, at, expected)
                 if reason:
                     break
+                expected = fields[0] + fields[6] + 1
+                if 0 <= place.segment.end_offset < expected:
+                    reason = f"offset {fields[0]} stands before {place.segment.end_offset}"
+                    break
                 at += fields[1] + LENGTH_PREFIX_BYTES
-            if at:
-                return position + at, None
+            if at and (not reason or reason in CUT):
+                return position + at, expected, None
             needed = HEADER_BYTES if reason == CUT_HEADER else fields[1] + LENGTH_PREFIX_BYTES
             if (
                 reason not in CUT
@@ -74,8 +84,12 @@ def read_on(place: Place, bytes_max: int) -> tuple[int, Finding | None]:
                 or needed > _BATCH_BYTES_MAX
                 or not view
             ):
-                return end, Finding(position, reason or "the file is shorter than it was")
+                return (
+                    end,
+                    expected,
+                    Finding(position + at, reason or "the file is shorter than it was"),
+                )
             wanted = needed
-        return end, None
+        return end, expected, None
     finally:
         os.close(descriptor)

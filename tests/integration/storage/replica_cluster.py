@@ -16,6 +16,7 @@ from oncelog.ids import Partition
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.metadata import TRANSACTION, MetadataFollower
 from oncelog.rpc.sessions import PeerUnavailable
+from oncelog_storage.core.leader_epochs import LeaderEpochs
 from oncelog_storage.core.producer_snapshot import encode_snapshot
 from oncelog_storage.settings import StorageSettings
 from oncelog_storage.wiring import build_storage
@@ -309,37 +310,61 @@ class Cluster:
         }
 
 
-def contents(held, upper=None):
-    """What a replica has, by part, below `upper` (the log's end)."""
+def contents(held, lower=None):
+    """What a replica has, by part, from `lower` (its log start) on."""
     log = held.log
-    upper = log.log_end_offset if upper is None else upper
-    parts, offset = [], log.log_start_offset
+    upper = log.log_end_offset
+    lower = log.log_start_offset if lower is None else lower
+    parts, offset = [], lower
     while offset < upper:
         records, offset = log.read(offset, upper, 1 << 20)
         parts.append(records)
+    epochs = LeaderEpochs(log.leader_epochs.entries())
+    epochs.truncate_to_start(lower)
     return {
-        "ends": (log.log_start_offset, upper),
+        "end": upper,
         "bytes": b"".join(parts),
-        "epochs": [entry for entry in log.leader_epochs.entries() if entry[1] < upper],
-        "aborted": log.aborted_transactions(log.log_start_offset, max(upper, 1)),
-        "producers": sorted(encode_snapshot([entry]) for entry in log.producers.entries()),
-        "open": log.producers.first_unstable_offset(),
+        "epochs": [entry for entry in epochs.entries() if entry[1] < upper],
+        "aborted": log.aborted_transactions(lower, max(upper, 1)),
+        "producers": sorted(_producer(entry, lower) for entry in log.producers.entries()),
     }
 
 
+def _producer(entry, lower):
+    """All of it; of what a replica that began at `lower` cannot know, nothing."""
+    if lower == 0:
+        return encode_snapshot([entry])
+    kept = entry.batches[-1] if entry.batches else None
+    if kept is None or kept.last_offset < lower:
+        return b""
+    return b"%d %d %d" % (entry.producer_id, entry.producer_epoch, kept.last_sequence)
+
+
 def differences(cluster, name=TOPIC, index=0):
-    """The parts in which running replicas differ from their leader; {} when all are equal."""
-    leader = cluster.leader(name, index)
-    expected = contents(leader.held(name, index))
+    """The parts in which running replicas differ from their leader; {} when all are equal.
+
+    Compared from the highest log start on: a deletion that was not acknowledged need not be everywhere.
+    """
+    replicas = [
+        cluster.nodes[node].held(name, index)
+        for node in cluster.controller.partition(name, index).replicas
+        if node in cluster.nodes
+    ]
+    lower = max(held.log.log_start_offset for held in replicas)
+    expected = contents(cluster.leader(name, index).held(name, index), lower)
     found = {}
-    for node_id in cluster.controller.partition(name, index).replicas:
-        node = cluster.nodes.get(node_id)
-        if node is None or node is leader:
-            continue
-        actual = contents(node.held(name, index))
+    for held in replicas:
+        actual = contents(held, lower)
         for part, value in expected.items():
-            if actual[part] != value:
-                found[node_id, part] = (actual[part], value)
+            known, wanted = actual[part], value
+            if part == "producers":
+                known, wanted = set(known) - {b""}, set(wanted) - {b""}
+            if part == "aborted" and lower:
+                # A replica that began at `lower` knows of older transactions only what lies above.
+                wanted = {entry[:3] for entry in wanted if entry.first_offset >= lower}
+                known = wanted & {entry[:3] for entry in known}
+            if known != wanted:
+                found[held.log.directory.parent.name, part] = (known, wanted)
     return found
 
 

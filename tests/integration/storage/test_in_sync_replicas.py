@@ -159,3 +159,28 @@ def test_a_restarted_replica_knows_the_high_watermark_again(tmp_path):
             assert node.held().high_watermark == 3
 
     asyncio.run(scenario())
+
+
+def test_a_replica_begins_with_the_batch_that_holds_the_leaders_log_start(tmp_path):
+    async def scenario():
+        async with running_cluster(tmp_path) as cluster:
+            cluster.controller.topic(replicas=(1, 2))
+            assert (await cluster.produce(batch(5))).error_code == 0
+            assert (await cluster.produce(batch(5))).error_code == 0
+            await cluster.leader().storage.DeleteRecords(
+                pb.DeleteRecordsRequest(
+                    partitions=[pb.DeleteRecordsRequest.Partition(topic=TOPIC, before_offset=7)]
+                ),
+                None,
+            )
+            cluster.controller.change(replicas=[1, 2, 3])
+            await until(lambda: isr(cluster) == [1, 2, 3], 20)
+            await cluster.caught_up()
+            held = cluster.nodes[3].held()
+            assert (held.log.log_start_offset, held.log.segments[0].base_offset) == (7, 5)
+            assert differences(cluster) == {}
+            await cluster.kill(3)
+            node = await cluster.start(3)
+            assert (node.held().log.log_start_offset, node.held().log.log_end_offset) == (7, 10)
+
+    asyncio.run(scenario())

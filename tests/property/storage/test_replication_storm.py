@@ -1,6 +1,6 @@
 """A seeded storm over three replicas: whatever happens to nodes, what acks=all acknowledged stays, and replicas agree.
 
-A schedule appends plain and transactional batches, ends transactions, deletes records, kills nodes without a checkpoint,
+A schedule appends plain and transactional batches, ends transactions, deletes records, kills nodes without checkpoints,
 cuts the tail off logs of nodes outside the ISR, cuts nodes off, lets images fall behind, moves leaders, flips bits in
 old segments, loses answers of the controller, and takes checkpoints.
 Then everything heals, and the replicas are compared part by part once they stand still in one leader epoch.
@@ -134,10 +134,7 @@ class Storm:
             return
         held = self.cluster.nodes[node].held()
         if len(held.log.segments) > 1 and held.offline is None:
-            path = Path(held.log.segments[0].log_path)
-            data = bytearray(path.read_bytes())
-            data[self.random.randrange(70, len(data))] ^= 1
-            path.write_bytes(data)
+            flip_a_bit(Path(held.log.segments[0].log_path), self.random)
             self.is_damaged = True
             await self.cluster.nodes[node].role.replication.scrub_all(1 << 40)
 
@@ -257,6 +254,12 @@ class Storm:
             if offset >= start and found.get(offset) != value
         }
         assert not lost
+
+
+def flip_a_bit(path, source):
+    data = bytearray(path.read_bytes())
+    data[source.randrange(len(data))] ^= 1 << source.randrange(8)
+    path.write_bytes(data)
 
 
 @pytest.mark.parametrize("seed", range(8))
