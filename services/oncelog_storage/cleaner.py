@@ -100,6 +100,7 @@ class Cleaner:
         self._remove_later = remove_later
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="storage-cleaner")
         self._is_stopping = threading.Event()
+        self._is_cleaning = asyncio.Lock()
         # With the log's truncation count: a replica that was repaired is tried again.
         self._uncleanable: WeakKeyDictionary[PartitionLeader, int] = WeakKeyDictionary()
 
@@ -115,22 +116,33 @@ class Cleaner:
 
     async def clean_all(self) -> None:
         """Clean the dirtiest log until none is dirty enough."""
-        while (chosen := await self._choose()) is not None:
-            leader = chosen.leader
-            try:
-                await self._clean(chosen)
-            except (CleaningStopped, FileNotFoundError) as reason:
-                _log.info("cleaning of %s ended early: %s", leader.partition, reason)
-                return
-            except (CorruptSource, StorageFailed) as error:
-                self._give_up(leader, error)
-            except OSError as error:
-                _log.warning("cannot clean %s: %s; it is tried again", leader.partition, error)
-                return
-            except Exception as error:
-                # A defect that one log brings to light must not end the cleaning of all others.
-                _log.exception("cleaning of %s broke", leader.partition)
-                self._give_up(leader, error)
+        async with self._is_cleaning:
+            while (chosen := await self._choose()) is not None:
+                if not await self._try_to_clean(chosen):
+                    return
+
+    async def _try_to_clean(self, chosen: _Chosen) -> bool:
+        """False: nothing more for now."""
+        leader = chosen.leader
+        count = leader.log.truncation_count
+        try:
+            await self._clean(chosen)
+        except (CleaningStopped, FileNotFoundError) as reason:
+            _log.info("cleaning of %s ended early: %s", leader.partition, reason)
+            return False
+        except (CorruptSource, StorageFailed) as error:
+            if leader.log.truncation_count != count:
+                # What the pass was reading was cut off under it.
+                return False
+            self._give_up(leader, error)
+        except OSError as error:
+            _log.warning("cannot clean %s: %s; it is tried again", leader.partition, error)
+            return False
+        except Exception as error:
+            # A defect that one log brings to light must not end the cleaning of all others.
+            _log.exception("cleaning of %s broke", leader.partition)
+            self._give_up(leader, error)
+        return True
 
     def _give_up(self, leader: PartitionLeader, error: Exception) -> None:
         self._uncleanable[leader] = leader.log.truncation_count

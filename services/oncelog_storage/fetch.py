@@ -5,18 +5,25 @@ or its deadline wakes it. It counts the bytes that appends add, so it reads agai
 """
 
 import asyncio
+import struct
 from collections.abc import Sequence
+from typing import Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
+from oncelog.record.batch import iter_headers
 from oncelog_storage.files import StorageFailed
 from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.log import LogSlice, PartitionLog
 from oncelog_storage.partition import PartitionLeader
 from oncelog_storage.settings import StorageSettings
 
 _WAIT_MS_MAX = 3_600_000
+_EMPTY_READS_MAX: Final = 100
+_RECORD_COUNT: Final = struct.Struct(">i")
+_RECORD_COUNT_AT: Final = 57
 
 
 class _Waiter:
@@ -30,6 +37,30 @@ class _Waiter:
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0 and not self.future.done():
             self.future.set_result(None)
+
+
+def _read_past_empty(log: PartitionLog, offset: int, upper: int, bytes_max: int) -> LogSlice:
+    """As `PartitionLog.read`, but batches that compaction has emptied are not all that is answered if more follows.
+
+    librdkafka takes an answer without a message for one that its limit has cut, doubles the limit, and gives up after
+    the eleventh.
+    """
+    found = log.read(offset, upper, bytes_max)
+    for _ in range(_EMPTY_READS_MAX):
+        if not found.records or not _is_empty(found.records) or found.next_offset >= upper:
+            break
+        following = log.read(found.next_offset, upper, bytes_max)
+        if not following.records:
+            break
+        found = following
+    return found
+
+
+def _is_empty(records: bytes) -> bool:
+    """Only batches without records. Most answers begin with one that has some."""
+    if _RECORD_COUNT.unpack_from(records, _RECORD_COUNT_AT)[0]:
+        return False
+    return all(header.record_count == 0 for _, header in iter_headers(records))
 
 
 class FetchHandler:
@@ -139,7 +170,7 @@ class FetchHandler:
         if offset >= upper or (bytes_max <= 0 and not is_first):
             return
         try:
-            records, next_offset = log.read(offset, upper, max(bytes_max, 1))
+            records, next_offset = _read_past_empty(log, offset, upper, max(bytes_max, 1))
             if not records or (len(records) > bytes_max and not is_first):
                 return
             answer.records = records

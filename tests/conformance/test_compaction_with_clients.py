@@ -17,6 +17,7 @@ def server(tmp_path_factory):
     """One that looks at its compacted topics often."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ONCELOG_STORAGE_CLEANER_INTERVAL_MS", "200")
+        patch.setenv("ONCELOG_STORAGE_SHARD_ROLL_BYTES", "1024")
         with open_target(tmp_path_factory.mktemp("oncelog")) as running:
             yield running
 
@@ -140,3 +141,30 @@ def test_records_are_deleted_up_to_an_offset(admin, server, client, topic, make_
     everything = confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_END)
     (future,) = admin.delete_records([everything], request_timeout=20).values()
     assert future.result(20).low_watermark == 11
+
+
+def test_transactions_go_on_over_cleaned_shards_and_kills(server, topic, make_producer):
+    """The coordinator's own log is cleaned all the time, and read again after each kill."""
+    ids = [f"{topic}-{number}" for number in range(5)]
+    expected = []
+    for life in range(3):
+        producers = [make_producer(Confluent(), name) for name in ids]
+        for turn in range(12):
+            for number, producer in enumerate(producers):
+                value = b"%d-%d-%d" % (life, turn, number)
+                producer.begin()
+                producer.send(topic, value)
+                if (turn + number) % 4:
+                    producer.commit()
+                    expected.append(value)
+                else:
+                    producer.abort()
+        # One is left open, for the next life's producer to fence.
+        producers[0].begin()
+        producers[0].send(topic, b"never seen")
+        server.kill()
+        server.start()
+    make_producer(Confluent(), ids[0])
+    make_producer(Confluent()).send(topic, b"end")
+    seen = Confluent().read(server.bootstrap, topic, until=b"end")
+    assert [record.value for record in seen] == [*expected, b"end"]

@@ -90,6 +90,24 @@ async def test_a_compacted_topic_keeps_the_last_value_of_each_key(tmp_path):
 
 
 @in_loop
+async def test_an_answer_is_not_made_of_emptied_batches_while_more_follows(tmp_path):
+    async with running(tmp_path, compacted("c")) as node:
+        for index in range(60):
+            # Each fills a segment, and all but the last are superseded.
+            record = batch(key=b"k", value=b"%d" % index * 2000)
+            assert (await node.produce("c", record)).error_code == 0
+        cleaner = node.role.maintenance.cleaner
+        await asyncio.gather(cleaner.clean_all(), cleaner.clean_all())
+        assert cleaner.figures.passes == 1, "one pass at a time"
+        log = leader_of(node, "c").log
+        assert len(log.segments) > 20
+        assert log.size_bytes < 20_000
+        for offset in (0, 1, 30, 57):
+            answer = await node.fetch("c", offset)
+            assert any(header.record_count for _, header in iter_headers(answer.records))
+
+
+@in_loop
 async def test_a_tombstone_stays_for_its_time_and_then_goes(tmp_path):
     clock = ManualClock()
     async with running(tmp_path, compacted("c", delete_retention_ms=1000), clock=clock) as node:
