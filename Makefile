@@ -111,7 +111,7 @@ clusters: setup ## whole clusters of processes: start, kills, failover, restarts
 
 .PHONY: failover
 failover: setup ## twenty kills of each kind of process; prints how long an application waited
-	ONCELOG_FAILOVER_KILLS=20 ONCELOG_FAILOVER_POSTGRES_AWAY_S=30 $(PYTEST) -q -s tests/integration/failover
+	ONCELOG_FAILOVER_FULL=1 $(PYTEST) -q -s tests/integration/failover
 
 .PHONY: conformance
 conformance: setup ## confluent-kafka, aiokafka, kafka-python and the Java client against `oncelog up`
