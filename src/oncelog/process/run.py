@@ -9,6 +9,7 @@ off, 2 settings that cannot be.
 """
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -139,6 +140,9 @@ async def _serve(program: Program, settings: Settings) -> None:
 async def _run_until_told(program: Program, settings: Settings, signals: "_Signals") -> None:
     async with program.open(settings) as running:
         signals.started()
+        # What the start allocated stays: a full collection that walks it again takes a listener 40 to 80 ms.
+        gc.collect()
+        gc.freeze()
         logger.info("%s is ready: %s", program.module, running.describe())
         await _told_or_failed(signals, running)
         if signals.wants_drain:
