@@ -29,7 +29,6 @@ class FollowedLog:
         self._hosted = hosted
         self._clock = clock
         self._leadership = leader.leadership
-        self._leader_end = -1
 
     @property
     def position(self) -> tuple[int, int, int]:
@@ -40,10 +39,6 @@ class FollowedLog:
     @property
     def is_failed(self) -> bool:
         return self._leader.offline is not None
-
-    @property
-    def lag(self) -> int | None:
-        return None if self._leader_end < 0 else max(0, self._leader_end - self.position[0])
 
     def fill(self, part: pb.ReplicaFetchPartition) -> None:
         log = self._leader.log
@@ -75,7 +70,6 @@ class FollowedLog:
         # Each look at the field would copy it.
         if records := part.records:
             self._append(records)
-        self._leader_end = max(part.high_watermark, log.log_end_offset)
         is_start_moved = self._take_log_start(part.log_start_offset)
         leader.follow_high_watermark(min(part.high_watermark, log.log_end_offset))
         if is_start_moved or leader.local_end < log.log_end_offset:

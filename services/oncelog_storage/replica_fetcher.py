@@ -55,9 +55,6 @@ class ReplicaFetcher:
         self._was_interrupted = False
         self._wanted = asyncio.Event()
 
-    def __len__(self) -> int:
-        return len(self._followed)
-
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name=f"replicas of node {self._leader_node}")
         self._task.add_done_callback(_tell_failure)
@@ -82,11 +79,6 @@ class ReplicaFetcher:
             self._changed.pop(partition, None)
             self._refused.pop(partition, None)
             self._forgotten.add(partition)
-
-    def lag(self, partition: Partition) -> int | None:
-        """Records the leader has committed and this replica has not, as of its last answer."""
-        followed = self._followed.get(partition)
-        return None if followed is None else followed.lag
 
     def _interrupt(self) -> None:
         """A new partition does not wait for the long poll of the others."""

@@ -10,7 +10,6 @@ A partition whose only replica is here has none of this: its high watermark is i
 """
 
 import asyncio
-import contextlib
 import functools
 import logging
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.runtime import Clock
 from oncelog_storage import scrub
 from oncelog_storage.core.leader_state import LeaderState
+from oncelog_storage.core.verification import Verifications
 from oncelog_storage.follower import FollowedLog
 from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.isr_proposals import IsrProposals
@@ -77,6 +77,7 @@ class Replication:
         self._following: dict[PartitionLeader, int] = {}
         self._repairs: dict[PartitionLeader, asyncio.Task[None]] = {}
         self.repair_count = 0
+        self._is_incomplete = False
         self._strays: dict[PartitionLeader, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.proposals = IsrProposals(node_id, directory, self._node_epoch)
@@ -126,9 +127,11 @@ class Replication:
             for index, found in enumerate(topic.partitions):
                 if found.leader == self._node_id or self._node_id not in found.replicas:
                     continue
-                with contextlib.suppress(KafkaError):
-                    # A folder of a deleted namesake is in the way; the next look tries again.
+                try:
                     self._hosted.ensure(Partition(name, index))
+                except KafkaError:
+                    # A folder of a deleted namesake is in the way; the next look tries again.
+                    self._is_incomplete = True
 
     def _follow_image(self, leader: PartitionLeader, found: Any) -> None:
         if found is None:
@@ -144,6 +147,7 @@ class Replication:
             self._lead(leader, found)
         else:
             leader.replicas = None
+            _forget_verifications(leader)
             self._follow(leader, found)
         leader.tell_replicas()
 
@@ -158,6 +162,7 @@ class Replication:
             state.image_moved(found.replicas, found.isr, found.partition_epoch, now)
         else:
             log.assign_leader_epoch(found.leader_epoch, log.log_end_offset)
+            _forget_verifications(leader)
             _learn_coordinator_epoch(leader)
             leader.replicas = LeaderState(
                 self._node_id,
@@ -237,7 +242,9 @@ class Replication:
             if now - since >= delay_s:
                 _log.info("%s is no longer assigned to this node; it is deleted", leader.partition)
                 self._hosted.drop(leader)
-        self.image_changed(MetadataImage(), self._metadata.image)
+        if self._is_incomplete:
+            self._is_incomplete = False
+            self.image_changed(MetadataImage(), self._metadata.image)
 
     def _look_after_damage(self, leader: PartitionLeader) -> None:
         """A damaged copy leaves the in-sync replicas, by its own word, before it is dropped and fetched again.
@@ -359,3 +366,8 @@ def _learn_coordinator_epoch(leader: PartitionLeader) -> None:
     for entry in leader.log.producers.entries():
         if entry.coordinator_epoch < 0 and entry.current_txn_first_offset < 0:
             leader.coordinator_epoch = max(leader.coordinator_epoch, entry.producer_epoch)
+
+
+def _forget_verifications(leader: PartitionLeader) -> None:
+    """Leadership was elsewhere meanwhile, and with it the marker that would have taken a guard away."""
+    leader.verifications = Verifications()

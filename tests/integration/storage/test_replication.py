@@ -176,3 +176,25 @@ def test_a_new_leader_of_a_shard_knows_the_greatest_coordinator_epoch(tmp_path):
             assert (await append(cluster, 7, 3)).error_code == 0
 
     asyncio.run(scenario())
+
+
+def test_a_verification_does_not_outlive_its_leadership(tmp_path):
+    """The marker of its transaction may have gone to the leader that was there in between."""
+
+    async def scenario():
+        async with running_cluster(tmp_path) as cluster:
+            cluster.controller.topic()
+            assert (await cluster.produce(batch())).error_code == 0
+            cluster.coordinator.gate = asyncio.Event()
+            late = asyncio.create_task(
+                cluster.produce(txn_batch(7, 0), transactional_id="t7", verification_mode=1)
+            )
+            await until(lambda: cluster.coordinator.calls)
+            cluster.controller.change(leader=2)
+            assert await cluster.mark(7, 0, commit=False) == 0
+            await cluster.caught_up()
+            cluster.controller.change(leader=1)
+            cluster.coordinator.gate.set()
+            assert (await late).error_code == ErrorCode.INVALID_TXN_STATE
+
+    asyncio.run(scenario())
