@@ -16,13 +16,16 @@ from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.console import console_router
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.metrics import ListenerCounters, Metrics
+from oncelog_gateway.nodes import Nodes
 from oncelog_gateway.partitions import Partitions
 from oncelog_gateway.problems import Problem, install, plain_problem, respond
+from oncelog_gateway.reassignments import Reassignments
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.routes.cluster import cluster_router, probes_router
 from oncelog_gateway.routes.ending import ending_router
 from oncelog_gateway.routes.groups import groups_router
 from oncelog_gateway.routes.hanging import hanging_router
+from oncelog_gateway.routes.nodes import nodes_router, reassignments_router
 from oncelog_gateway.routes.scrape import scrape_router
 from oncelog_gateway.routes.topics import (
     partitions_router,
@@ -40,7 +43,8 @@ Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _DESCRIPTION: Final = (
-    "Look at transactions, partitions, topics and groups of an oncelog cluster, and end transactions safely. "
+    "Look at transactions, partitions, topics, groups and nodes of an oncelog cluster, end transactions safely, "
+    "and move what nodes do to others. "
     "Errors are RFC 9457 problems with Kafka's error name. Times are milliseconds."
 )
 
@@ -54,7 +58,8 @@ def create_app(
 ) -> FastAPI:
     """Everything the gateway serves. Starts nothing and asks nobody."""
     roles = Roles(metadata, directory, settings.call_timeout_ms)
-    transactions = Transactions(roles, AuditLog(settings.audit_path), clock)
+    audit = AuditLog(settings.audit_path, clock)
+    transactions = Transactions(roles, audit, clock)
     partitions = Partitions(roles, transactions, clock)
     groups = Groups(roles)
     metrics = Metrics(listener)
@@ -76,6 +81,8 @@ def create_app(
         topics_router(roles),
         topic_changes_router(roles),
         groups_router(groups),
+        nodes_router(Nodes(roles, audit)),
+        reassignments_router(Reassignments(roles, audit)),
         cluster_router(roles),
         probes_router(roles),
         scrape_router(roles, transactions, partitions, metrics, settings.metrics_partitions_max),

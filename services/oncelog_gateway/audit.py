@@ -1,4 +1,5 @@
-"""Who tried to end which transaction, when, and what came of it: append-only JSON lines.
+"""Who tried to end which transaction or to move which node or partition, when, and what came of it: append-only JSON
+lines.
 
 Two lines an attempt, joined by `audit_id`: one is durable before anything is done, one follows with the outcome. An
 attempt without an outcome therefore means that the process ended in between, and the partition's log has the answer. If
@@ -10,12 +11,15 @@ import errno
 import json
 import os
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Millis
+from oncelog.runtime.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +31,34 @@ class Operator:
     """From X-Forwarded-User; only a proxy in front can vouch for it."""
 
 
+@dataclass(slots=True)
+class Attempt:
+    """An act that is under way."""
+
+    audit_id: str
+    detail: str = ""
+
+
 class AuditLog:
     """The file at `path`, created with its folder on first use."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
+        self._clock = clock
         self._lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def attempt(
+        self, operator: Operator, action: str, target: dict[str, Any]
+    ) -> AsyncIterator["Attempt"]:
+        """Both lines of an act: the block does it and sets the detail, or raises why not."""
+        attempt = Attempt(await self.attempted(self._clock.now(), operator, action, target))
+        try:
+            yield attempt
+        except BaseException as error:
+            await self.failed(self._clock.now(), attempt.audit_id, error)
+            raise
+        await self.ended(self._clock.now(), attempt.audit_id, "done", attempt.detail)
 
     async def attempted(
         self, now: Millis, operator: Operator, action: str, target: dict[str, Any]
@@ -63,6 +89,13 @@ class AuditLog:
                 "detail": detail,
             }
         )
+
+    async def failed(self, now: Millis, audit_id: str, error: BaseException) -> None:
+        """A timeout or a cancelled request may still have been done: an unanswered request is unknown, never failed."""
+        is_known = (
+            isinstance(error, KafkaError) and error.error_code is not ErrorCode.REQUEST_TIMED_OUT
+        )
+        await self.ended(now, audit_id, "refused" if is_known else "unknown", str(error))
 
     async def _append(self, line: dict[str, Any]) -> None:
         content = json.dumps(line).encode("ascii") + b"\n"

@@ -46,9 +46,13 @@ class RequestBody(BaseModel):
         if not isinstance(given, dict):
             return given
         return {
-            name: int(value) if isinstance(value, float) and value.is_integer() else value
+            name: [_whole(one) for one in value] if isinstance(value, list) else _whole(value)
             for name, value in given.items()
         }
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class Failure(Resource):

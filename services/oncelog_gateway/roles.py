@@ -7,7 +7,7 @@ becomes a failure of what it leads, and the rest is still shown.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -359,6 +359,55 @@ class Roles:
         result = _only(answer.results)
         raise_for(result.error_code, result.error_message or f"topic {name!r}")
         await self._seen(answer.metadata_offset)
+
+    async def describe_controller(self) -> controller_pb2.DescribeControllerResponse:
+        """The active one."""
+        request = controller_pb2.DescribeControllerRequest()
+        stub = self._directory.controller()
+        return await self._call("the controller", stub.DescribeController, request)  # type: ignore[no-any-return]
+
+    async def drain_node(self, node_id: int, *, cancel: bool) -> None:
+        """Returns once this process's image shows it."""
+        request = controller_pb2.DrainNodeRequest(node_id=node_id, cancel=cancel)
+        stub = self._directory.controller()
+        answer = await self._call("the controller", stub.DrainNode, request)
+        raise_for(answer.status.error_code, answer.status.error_message)
+        await self._seen(answer.metadata_offset)
+
+    async def remove_node(self, node_id: int) -> None:
+        """Returns once this process's image no longer has the node."""
+        request = controller_pb2.RemoveNodeRequest(node_id=node_id)
+        stub = self._directory.controller()
+        answer = await self._call("the controller", stub.RemoveNode, request)
+        raise_for(answer.status.error_code, answer.status.error_message)
+        await self._seen(answer.metadata_offset)
+
+    async def reassign(
+        self, wanted: Mapping[Partition, Sequence[int]]
+    ) -> dict[Partition, KafkaError]:
+        """The refusals. No replicas: cancel. Returns once this process's image shows the rest."""
+        request = controller_pb2.ReassignPartitionsRequest(
+            assignments=[
+                controller_pb2.ReassignPartitionsRequest.Assignment(
+                    partition=TopicPartition(topic=partition.topic, partition=partition.partition),
+                    replicas=replicas,
+                )
+                for partition, replicas in wanted.items()
+            ]
+        )
+        stub = self._directory.controller()
+        answer = await self._call("the controller", stub.ReassignPartitions, request)
+        failures = {
+            Partition(one.topic, one.partition): KafkaError(
+                error_code_of(one.error_code),
+                f"{one.topic}-{one.partition}: {one.error_message}",
+            )
+            for one in answer.partitions
+            if one.error_code
+        }
+        if len(failures) < len(wanted):
+            await self._seen(answer.metadata_offset)
+        return failures
 
     async def _seen(self, metadata_offset: int) -> None:
         try:

@@ -151,7 +151,7 @@ class Transactions:
             if not dry_run:
                 await self._roles.terminate(transactional_id)
         except BaseException as error:
-            await self._failed(audit_id, error)
+            await self._audit.failed(self._clock.now(), audit_id, error)
             raise
         if dry_run:
             detail = f"{transactional_id!r} is {before.state}; nothing was changed"
@@ -181,7 +181,7 @@ class Transactions:
             if not request.dry_run:
                 await self._roles.write_abort_marker(marker)
         except BaseException as error:
-            await self._failed(audit_id, error)
+            await self._audit.failed(self._clock.now(), audit_id, error)
             raise
         named = named_by(opened, known)
         detail = (
@@ -238,15 +238,6 @@ class Transactions:
         if isinstance(answer, KafkaError):
             raise answer
         return opened_in(producers)
-
-    async def _failed(self, audit_id: str, error: BaseException) -> None:
-        """A timeout or a cancelled request may still have been done: an unanswered request is unknown, never failed."""
-        is_known = (
-            isinstance(error, KafkaError) and error.error_code is not ErrorCode.REQUEST_TIMED_OUT
-        )
-        await self._audit.ended(
-            self._clock.now(), audit_id, "refused" if is_known else "unknown", str(error)
-        )
 
 
 def coordinated(description: coordinator_pb2.TransactionDescription) -> CoordinatedTransaction:

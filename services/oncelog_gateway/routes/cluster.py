@@ -1,20 +1,18 @@
 """`/v1/cluster`, `/v1/sinks`, `/health` and `/ready`."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Path
 from fastapi.responses import JSONResponse, Response
 
-from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.api.v1 import coordinator_pb2
 from oncelog.errors import KafkaError
 from oncelog.ids import Partition
-from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
+from oncelog.rpc.metadata import GROUP, TRANSACTION
+from oncelog_gateway.nodes import Duties, cluster_node
 from oncelog_gateway.problems import documented
 from oncelog_gateway.resources import (
-    ClusterNode,
     ClusterStatus,
     Health,
     Readiness,
@@ -35,7 +33,7 @@ def cluster_router(roles: Roles) -> APIRouter:
     async def describe_cluster() -> ClusterStatus:
         """Nodes with what they lead and own, features, and how new the gateway's view is."""
         image = roles.image
-        duties = _Duties(image)
+        duties = Duties(image)
         return ClusterStatus(
             cluster_id=image.cluster_id,
             controller=image.controller,
@@ -48,7 +46,7 @@ def cluster_router(roles: Roles) -> APIRouter:
             unowned_shard_count=duties.shards[TRANSACTION, -1] + duties.shards[GROUP, -1],
             features_epoch=image.features_epoch,
             features=dict(image.feature_levels),
-            nodes=[_node(image.nodes[node_id], duties) for node_id in sorted(image.nodes)],
+            nodes=[cluster_node(image.nodes[node_id], duties) for node_id in sorted(image.nodes)],
         )
 
     @router.get(
@@ -134,35 +132,6 @@ def _check(name: str, what: str, asked: int, failed: Sequence[KafkaError]) -> Re
         name=name,
         ok=answered > 0 or not failed,
         detail=f"{text}; {failed[0]}" if failed else text,
-    )
-
-
-class _Duties:
-    """What each node leads and owns, counted once for one answer; node -1 stands for nobody."""
-
-    def __init__(self, image: MetadataImage) -> None:
-        partitions = [one for topic in image.topics.values() for one in topic.partitions]
-        self.leaders = Counter(one.leader for one in partitions)
-        self.replicas = Counter(node_id for one in partitions for node_id in one.replicas)
-        self.shards = Counter(
-            (kind, shard.coordinator) for (kind, _), shard in image.shards.items()
-        )
-
-
-def _node(node: pb.Node, duties: _Duties) -> ClusterNode:
-    return ClusterNode(
-        node_id=node.node_id,
-        node_epoch=node.node_epoch,
-        roles=[pb.Role.Name(role).removeprefix("ROLE_").lower() for role in node.roles],
-        rpc_address=node.rpc_address or None,
-        kafka_address=f"{node.kafka_host}:{node.kafka_port}" if node.kafka_host else None,
-        rack=node.rack or None,
-        fenced=node.fenced,
-        draining=node.draining,
-        leader_count=duties.leaders[node.node_id],
-        replica_count=duties.replicas[node.node_id],
-        transaction_shard_count=duties.shards[TRANSACTION, node.node_id],
-        group_shard_count=duties.shards[GROUP, node.node_id],
     )
 
 

@@ -1,0 +1,101 @@
+"""What REST shows of nodes, of the controller, and of partitions that change their replicas."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from oncelog_gateway.resources import (
+    INT32_MAX,
+    ClusterNode,
+    Failure,
+    PartitionIndex,
+    RequestBody,
+    Resource,
+    TopicName,
+)
+
+REPLICAS_MAX = 32
+
+
+def _different(node_ids: list[int]) -> list[int]:
+    if len(frozenset(node_ids)) != len(node_ids):
+        raise ValueError("a node is named twice")
+    return node_ids
+
+
+ReplicaIds = Annotated[
+    list[Annotated[int, Field(ge=1, le=INT32_MAX)]],
+    AfterValidator(_different),
+    Field(
+        min_length=1,
+        max_length=REPLICAS_MAX,
+        json_schema_extra={"uniqueItems": True},
+        examples=[[1]],
+    ),
+]
+
+
+class NodeStatus(ClusterNode):
+    drained: bool = Field(
+        description="it is draining, and has nothing left that another node could take over"
+    )
+
+
+class ControllerStatus(Resource):
+    """The active controller, by its own word."""
+
+    controller_id: int
+    rpc_address: str | None = Field(description="null: it is part of this process")
+    controller_epoch: int
+    metadata_offset: int
+    lease_remaining_ms: int | None = Field(description="null: the only controller needs no lease")
+
+
+class NodeList(Resource):
+    controller: ControllerStatus | None = Field(
+        description="null: no controller answers now; `incomplete` says why"
+    )
+    nodes: list[NodeStatus]
+    incomplete: list[Failure]
+
+
+class NodeChange(Resource):
+    node: NodeStatus
+    audit_id: str
+
+
+class ReassignRequest(RequestBody):
+    topic: TopicName
+    partition: PartitionIndex | None = Field(None, description="null: every partition")
+    replicas: ReplicaIds = Field(
+        description="all of them, the preferred leader first; for a whole topic each partition "
+        "begins one further, so that leaders spread"
+    )
+
+
+class Reassignment(Resource):
+    topic: str
+    partition: int
+    leader: int | None
+    replicas: list[int] = Field(description="those to be removed are still among them")
+    isr: list[int]
+    adding_replicas: list[int]
+    removing_replicas: list[int]
+
+
+class ReassignmentList(Resource):
+    reassignments: list[Reassignment]
+    total: int
+
+
+class ReassignmentFailure(Failure):
+    topic: str
+    partition: int
+
+
+class ReassignResult(Resource):
+    partitions: list[Reassignment] = Field(
+        description="what was accepted; with nothing to add or remove, it is done"
+    )
+    failures: list[ReassignmentFailure]
+    audit_id: str

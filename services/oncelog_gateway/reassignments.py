@@ -1,0 +1,146 @@
+"""Partitions that change their replicas, as REST shows, begins and cancels it."""
+
+from collections.abc import Mapping, Sequence
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import Partition
+from oncelog_gateway.audit import AuditLog, Operator
+from oncelog_gateway.node_resources import (
+    Reassignment,
+    ReassignmentFailure,
+    ReassignmentList,
+    ReassignRequest,
+    ReassignResult,
+)
+from oncelog_gateway.roles import Roles
+from oncelog_gateway.transactions import failure_of, known_or_none
+
+
+class Reassignments:
+    """Lists from the image, changes through the controller; every change is audited. Methods raise KafkaError."""
+
+    def __init__(self, roles: Roles, audit: AuditLog) -> None:
+        self._roles = roles
+        self._audit = audit
+
+    def page(self, *, limit: int, offset: int) -> ReassignmentList:
+        """Those under way, in order of topic and partition."""
+        topics = self._roles.image.topics
+        rows = [
+            _reassignment(name, one)
+            for name in sorted(topics)
+            for one in topics[name].partitions
+            if _is_under_way(one)
+        ]
+        return ReassignmentList(reassignments=rows[offset : offset + limit], total=len(rows))
+
+    async def begin(self, operator: Operator, request: ReassignRequest) -> ReassignResult:
+        """One that is under way is replaced by this one."""
+        target = request.model_dump()
+        async with self._audit.attempt(operator, "reassign_partitions", target) as attempt:
+            wanted = {
+                Partition(request.topic, one.partition): _rotated(request.replicas, one.partition)
+                if request.partition is None
+                else request.replicas
+                for one in self._chosen(request.topic, request.partition)
+            }
+            failures = await self._ask(wanted)
+            attempt.detail = _told(f"replicas {request.replicas}", wanted, failures)
+        return self._result(wanted, failures, attempt.audit_id)
+
+    async def cancel(self, operator: Operator, topic: str, partition: int | None) -> ReassignResult:
+        """What was being added is dropped, and nothing is removed."""
+        target = {"topic": topic, "partition": partition}
+        async with self._audit.attempt(operator, "cancel_reassignment", target) as attempt:
+            wanted: dict[Partition, Sequence[int]] = {
+                Partition(topic, one.partition): ()
+                for one in self._chosen(topic, partition)
+                if _is_under_way(one)
+            }
+            if not wanted:
+                raise KafkaError(
+                    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+                    f"no reassignment of {_name(topic, partition)} is under way; "
+                    "GET /v1/reassignments lists those that are",
+                )
+            failures = await self._ask(wanted)
+            attempt.detail = _told("cancelled", wanted, failures)
+        return self._result(wanted, failures, attempt.audit_id)
+
+    def _chosen(self, topic: str, partition: int | None) -> Sequence[pb.Partition]:
+        found = self._roles.image.topics.get(topic)
+        partitions = [] if found is None else list(found.partitions)
+        chosen = [one for one in partitions if partition in (None, one.partition)]
+        if not chosen:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"there is no {_name(topic, partition)}; GET /v1/topics lists all",
+            )
+        return chosen
+
+    async def _ask(self, wanted: Mapping[Partition, Sequence[int]]) -> dict[Partition, KafkaError]:
+        """The failures. Raises the first one when there is nothing else."""
+        failures = await self._roles.reassign(wanted)
+        if len(failures) == len(wanted):
+            raise next(iter(failures.values()))
+        return failures
+
+    def _result(
+        self,
+        wanted: Mapping[Partition, Sequence[int]],
+        failures: Mapping[Partition, KafkaError],
+        audit_id: str,
+    ) -> ReassignResult:
+        image = self._roles.image
+        return ReassignResult(
+            partitions=[
+                _reassignment(partition.topic, found)
+                for partition in wanted
+                if partition not in failures and (found := image.partition(partition)) is not None
+            ],
+            failures=[
+                ReassignmentFailure(
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    **failure_of(error).model_dump(),
+                )
+                for partition, error in failures.items()
+            ],
+            audit_id=audit_id,
+        )
+
+
+def _rotated(replicas: Sequence[int], partition: int) -> Sequence[int]:
+    """Each partition has another preferred leader."""
+    first = partition % len(replicas)
+    return [*replicas[first:], *replicas[:first]]
+
+
+def _is_under_way(one: pb.Partition) -> bool:
+    return bool(one.adding_replicas or one.removing_replicas)
+
+
+def _reassignment(topic: str, one: pb.Partition) -> Reassignment:
+    return Reassignment(
+        topic=topic,
+        partition=one.partition,
+        leader=known_or_none(one.leader),
+        replicas=list(one.replicas),
+        isr=list(one.isr),
+        adding_replicas=list(one.adding_replicas),
+        removing_replicas=list(one.removing_replicas),
+    )
+
+
+def _name(topic: str, partition: int | None) -> str:
+    if partition is None:
+        return f"topic {topic!r}"
+    return f"partition {partition} of topic {topic!r}"
+
+
+def _told(
+    what: str, wanted: Mapping[Partition, object], failures: Mapping[Partition, object]
+) -> str:
+    text = f"{what}: {len(wanted) - len(failures)} partitions"
+    return f"{text}; refused: {', '.join(map(str, failures))}" if failures else text

@@ -1,0 +1,108 @@
+"""`/v1/nodes` and `/v1/reassignments`: who does what, and moving it elsewhere."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from oncelog_gateway.node_resources import (
+    NodeChange,
+    NodeList,
+    NodeStatus,
+    ReassignmentList,
+    ReassignRequest,
+    ReassignResult,
+)
+from oncelog_gateway.nodes import Nodes
+from oncelog_gateway.problems import documented
+from oncelog_gateway.reassignments import Reassignments
+from oncelog_gateway.resources import INT32_MAX
+from oncelog_gateway.routes.ending import operator_of
+
+NodeId = Annotated[int, Path(ge=1, le=INT32_MAX, examples=[1])]
+
+
+def nodes_router(nodes: Nodes) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["nodes"])
+
+    @router.get("/nodes", summary="List nodes", responses=documented())
+    async def list_nodes() -> NodeList:
+        """What each leads, hosts and owns, and which controller is active."""
+        return await nodes.list()
+
+    @router.get("/nodes/{node_id}", summary="Describe a node", responses=documented(404))
+    async def describe_node(node_id: NodeId) -> NodeStatus:
+        """`drained` says that a draining node may be stopped."""
+        return nodes.describe(node_id)
+
+    @router.post(
+        "/nodes/{node_id}/drain",
+        summary="Drain a node",
+        responses=documented(403, 404, 409, 413),
+    )
+    async def drain_node(request: Request, node_id: NodeId) -> NodeChange:
+        """Leaders and shards move to other nodes from now on, and it gets nothing new; its replicas stay. It answers
+        at once: GET the node until it is `drained`. A restart of the node ends the drain.
+        """
+        return await nodes.drain(operator_of(request), node_id)
+
+    @router.delete(
+        "/nodes/{node_id}/drain",
+        summary="Take a drain back",
+        responses=documented(403, 404),
+    )
+    async def undrain_node(request: Request, node_id: NodeId) -> NodeChange:
+        """Shards come back at once, leaders with the next balancing. Harmless when it is not draining."""
+        return await nodes.undrain(operator_of(request), node_id)
+
+    @router.delete(
+        "/nodes/{node_id}",
+        status_code=204,
+        summary="Forget a node",
+        responses=documented(403, 404, 409),
+    )
+    async def remove_node(request: Request, node_id: NodeId) -> Response:
+        """One that was stopped for good. Refused while it hosts replicas: the problem says which and how to move
+        them.
+        """
+        await nodes.remove(operator_of(request), node_id)
+        return Response(status_code=204)
+
+    return router
+
+
+def reassignments_router(reassignments: Reassignments) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["nodes"])
+
+    @router.get("/reassignments", summary="List reassignments", responses=documented())
+    async def list_reassignments(
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
+        offset: Annotated[int, Query(ge=0, le=INT32_MAX)] = 0,
+    ) -> ReassignmentList:
+        """Those under way. Each ends by itself when all that it adds are in sync."""
+        return reassignments.page(limit=limit, offset=offset)
+
+    @router.post(
+        "/reassignments",
+        summary="Reassign partitions",
+        responses=documented(400, 403, 404, 409, 413),
+    )
+    async def reassign(request: Request, body: ReassignRequest) -> ReassignResult:
+        """The new replicas copy the partition, then the others are removed. One under way is replaced."""
+        return await reassignments.begin(operator_of(request), body)
+
+    @router.delete(
+        "/reassignments/{topic}",
+        summary="Cancel reassignments of a topic",
+        responses=documented(403, 404, 409),
+    )
+    async def cancel(
+        request: Request,
+        topic: Annotated[str, Path(min_length=1, max_length=249, examples=["orders"])],
+        partition: Annotated[
+            int | None, Query(ge=0, le=INT32_MAX, description="without it: every partition")
+        ] = None,
+    ) -> ReassignResult:
+        """What was being added is dropped, and nothing is removed."""
+        return await reassignments.cancel(operator_of(request), topic, partition)
+
+    return router
