@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "transactions": Entry("oncelog_server.cli.transactions", "app"),
     "groups": Entry("oncelog_server.cli.groups", "app"),
     "partitions": Entry("oncelog_server.cli.partitions", "app"),
+    "nodes": Entry("oncelog_server.cli.nodes", "app"),
     "cluster": Entry("oncelog_server.cli.cluster", "app"),
     "completion": Entry("oncelog_server.cli.completion", "app"),
 }

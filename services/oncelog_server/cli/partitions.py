@@ -1,15 +1,38 @@
-"""`oncelog partitions`: why a read_committed consumer waits."""
+"""`oncelog partitions`: why a read_committed consumer waits, and which nodes have the replicas."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import urlencode
 
 import typer
+from typer.core import TyperGroup
 
+from oncelog.errors import OncelogError
 from oncelog_server.cli.options import AsOutput, Gateway, Output
 
-app = typer.Typer(add_completion=False)
+if TYPE_CHECKING:
+    from oncelog_server.cli.rest import Rest
+
+DEFAULT_COMMAND: Final = "show"
+PAGE: Final = 10_000
 
 
-@app.command()
+class ShowByDefault(TyperGroup):
+    """What is not a command is `show`'s: `oncelog partitions orders`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
+            args = [DEFAULT_COMMAND, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    add_completion=False,
+    cls=ShowByDefault,
+    help="See partitions and what holds them back (`show`, also without its name), move replicas.",
+)
+
+
+@app.command(DEFAULT_COMMAND)
 def partitions(
     topic: Annotated[
         str | None, typer.Argument(help="without it: every partition that is held back")
@@ -47,6 +70,111 @@ def partitions(
     for row in found:
         if row["lso_holder"]:
             say(f"{row['topic']}-{row['partition']}: {row['lso_holder']['advice']}")
+
+
+@app.command("reassign")
+def reassign(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TOPIC[-P]", help="a partition, or every partition of a topic"),
+    ],
+    replicas: Annotated[
+        str,
+        typer.Option(
+            metavar="ID,ID,…",
+            help="all nodes that shall have it, the preferred leader first; "
+            "for a whole topic each partition begins one further",
+        ),
+    ] = "",
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="drop what is being added, remove nothing")
+    ] = False,
+    gateway: Gateway = "",
+    output: AsOutput = None,
+) -> None:
+    """Give a partition other replicas: the new ones copy it, then the others are removed."""
+    from oncelog_server.cli.rest import Rest, quoted
+    from oncelog_server.cli.tables import say, show_json, warn
+
+    if cancel == bool(replicas):
+        raise typer.BadParameter("give either --replicas or --cancel")
+    node_ids = _node_ids(replicas)
+    rest = Rest(gateway)
+    topic, partition = _target(rest, target)
+    if cancel:
+        query = "" if partition is None else f"?{urlencode({'partition': partition})}"
+        result = rest.delete(f"/v1/reassignments/{quoted(topic)}{query}")
+    else:
+        body = {"topic": topic, "partition": partition, "replicas": node_ids}
+        result = rest.post("/v1/reassignments", body)
+    if output == Output.JSON:
+        show_json(result)
+    else:
+        _show_replicas(result["partitions"], empty="nothing was changed")
+        if any(one["adding_replicas"] for one in result["partitions"]):
+            say("`oncelog partitions reassignments` shows what is still being copied")
+    for failure in result["failures"]:
+        warn(f"refused: {failure['kafka_error_name']}, {failure['detail']}")
+    if result["failures"]:
+        raise typer.Exit(1)
+
+
+@app.command("reassignments")
+def reassignments(gateway: Gateway = "", output: AsOutput = None) -> None:
+    """Partitions whose replicas are being moved."""
+    from oncelog_server.cli.rest import Rest
+    from oncelog_server.cli.tables import say, show_json
+
+    page = Rest(gateway).get("/v1/reassignments", {"limit": PAGE})
+    rows = page["reassignments"]
+    if output == Output.JSON:
+        show_json(rows)
+        return
+    _show_replicas(rows, empty="No reassignment is under way")
+    if page["total"] > len(rows):
+        say(f"{len(rows)} of {page['total']}")
+
+
+def _show_replicas(rows: list[dict[str, Any]], *, empty: str) -> None:
+    from oncelog_server.cli.tables import number, show_table
+
+    show_table(
+        ["partition", ">leader", "replicas", "in sync", "adding", "removing"],
+        [
+            (
+                f"{one['topic']}-{one['partition']}",
+                number(one["leader"]),
+                *(
+                    ", ".join(map(str, one[name])) or "–"
+                    for name in ("replicas", "isr", "adding_replicas", "removing_replicas")
+                ),
+            )
+            for one in rows
+        ],
+        empty=empty,
+    )
+
+
+def _target(rest: "Rest", target: str) -> tuple[str, int | None]:
+    """A topic's own name goes first: topics may be named like partitions."""
+    names = {one["name"] for one in rest.get("/v1/topics", {"limit": PAGE})["topics"]}
+    if target in names:
+        return target, None
+    topic, _, number = target.rpartition("-")
+    if topic in names and number.isascii() and number.isdigit():
+        return topic, int(number)
+    raise OncelogError(
+        f"{target!r} is neither a topic nor a partition of one; see `oncelog topics list`"
+    )
+
+
+def _node_ids(replicas: str) -> list[int]:
+    if not replicas:
+        return []
+    parts = [part.strip() for part in replicas.split(",")]
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise typer.BadParameter(f"--replicas {replicas!r} is not a list of node ids like 11,12,13")
+    return [int(part) for part in parts]
 
 
 def held_by(row: dict[str, Any]) -> str | None:

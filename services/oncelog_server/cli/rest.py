@@ -40,8 +40,9 @@ class Rest:
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         return self._ask("POST", path, None if body is None else json.dumps(body).encode())
 
-    def delete(self, path: str) -> None:
-        self._ask("DELETE", path, None)
+    def delete(self, path: str) -> Any:
+        """None where nothing is left to be told."""
+        return self._ask("DELETE", path, None)
 
     def _ask(self, method: str, path: str, body: bytes | None) -> Any:
         request = urllib.request.Request(self._base + path, data=body, method=method)

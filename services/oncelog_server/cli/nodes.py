@@ -1,0 +1,164 @@
+"""`oncelog nodes`: who does what in the cluster, and moving it elsewhere before a node stops."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from oncelog.errors import OncelogError
+from oncelog_server.cli.options import AsOutput, Gateway, Output, Yes, confirmed
+
+if TYPE_CHECKING:
+    from oncelog_server.cli.rest import Rest
+
+app = typer.Typer(
+    add_completion=False,
+    help="See nodes; drain one before it stops, remove one that will not come back.",
+    no_args_is_help=True,
+)
+POLL_S: Final = 0.2
+
+NodeId = Annotated[int, typer.Argument(min=1, help="as `oncelog nodes list` shows it")]
+
+
+@app.command("list")
+def list_nodes(gateway: Gateway = "", output: AsOutput = None) -> None:
+    """Every node, what it leads and owns, and which controller is active."""
+    from oncelog_server.cli.rest import Rest
+    from oncelog_server.cli.tables import say, show_json, show_table, warn
+
+    found = Rest(gateway).get("/v1/nodes")
+    if output == Output.JSON:
+        show_json(found)
+    else:
+        show_table(
+            [">node", "roles", "address", "state", ">epoch", ">leads", ">replicas", ">shards"],
+            [
+                (
+                    one["node_id"],
+                    ", ".join(one["roles"]),
+                    one["rpc_address"] or one["kafka_address"],
+                    _state(one),
+                    one["node_epoch"],
+                    one["leader_count"],
+                    one["replica_count"],
+                    _shards(one),
+                )
+                for one in found["nodes"]
+            ],
+            empty="No node is registered",
+        )
+        active = found["controller"]
+        if active:
+            place = f" at {active['rpc_address']}" if active["rpc_address"] else ""
+            say(f"controller {active['controller_id']}{place}, epoch {active['controller_epoch']}")
+    for failure in found["incomplete"]:
+        warn(f"no controller: {failure['kafka_error_name']}, {failure['detail']}")
+    if found["incomplete"]:
+        raise typer.Exit(1)
+
+
+@app.command("drain")
+def drain_node(
+    node_id: NodeId,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="until nothing is left to be moved")
+    ] = True,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", min=0, help="seconds to wait at most")
+    ] = 120.0,
+    gateway: Gateway = "",
+    output: AsOutput = None,
+) -> None:
+    """Move its leaders and shards to other nodes. Its replicas stay. A restart ends the drain."""
+    from oncelog_server.cli.rest import Rest
+    from oncelog_server.cli.tables import say, show_json
+
+    rest = Rest(gateway)
+    node = rest.post(f"/v1/nodes/{node_id}/drain")["node"]
+    if wait:
+        node = _drained(rest, node, timeout_s)
+    if output == Output.JSON:
+        show_json(node)
+    elif not node["drained"]:
+        say(f"node {node_id} is draining; `oncelog nodes list` shows how far it is")
+    elif node["leader_count"] or _shards(node):
+        say(f"node {node_id} is drained but for what no other node could take: {_left(node)}")
+    else:
+        say(f"node {node_id} is drained: it leads nothing and owns no shard")
+
+
+@app.command("undrain")
+def undrain_node(node_id: NodeId, gateway: Gateway = "", output: AsOutput = None) -> None:
+    """Take a drain back. Leaders return within some ten seconds."""
+    from oncelog_server.cli.rest import Rest
+    from oncelog_server.cli.tables import say, show_json
+
+    node = Rest(gateway).delete(f"/v1/nodes/{node_id}/drain")["node"]
+    if output == Output.JSON:
+        show_json(node)
+    else:
+        say(f"node {node_id} is not draining; leaders and shards come back to it")
+
+
+@app.command("remove")
+def remove_node(node_id: NodeId, yes: Yes = False, gateway: Gateway = "") -> None:
+    """Forget a node that is stopped and hosts no replica."""
+    from oncelog_server.cli.rest import Rest
+    from oncelog_server.cli.tables import say
+
+    confirmed(f"Forget node {node_id}?", yes=yes)
+    Rest(gateway).delete(f"/v1/nodes/{node_id}")
+    say(f"node {node_id} is forgotten")
+
+
+def _drained(rest: "Rest", node: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    """The node once it is drained. A line that is rewritten on a terminal shows what is left."""
+    node_id = node["node_id"]
+    deadline = time.monotonic() + timeout_s
+    shown = ""
+    while node["draining"] and not node["drained"]:
+        if time.monotonic() >= deadline:
+            _progress(None)
+            raise OncelogError(
+                f"node {node_id} is still draining after {timeout_s:g} s ({_left(node)}) and goes on; "
+                f"`oncelog nodes undrain {node_id}` takes it back"
+            )
+        text = f"draining node {node_id}: {_left(node)}"
+        if text != shown:
+            _progress(text)
+            shown = text
+        time.sleep(POLL_S)
+        node = rest.get(f"/v1/nodes/{node_id}")
+    _progress(None)
+    if not node["draining"]:
+        raise OncelogError(
+            f"node {node_id} is not draining any more: it was restarted, or somebody took it back"
+        )
+    return node
+
+
+def _progress(text: str | None) -> None:
+    """None clears the line."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{(text or '')[:79]}")
+    elif text is not None:
+        sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def _left(node: dict[str, Any]) -> str:
+    return f"leads {node['leader_count']}, owns {_shards(node)} shards"
+
+
+def _shards(node: dict[str, Any]) -> int:
+    return int(node["transaction_shard_count"]) + int(node["group_shard_count"])
+
+
+def _state(node: dict[str, Any]) -> str:
+    if node["fenced"]:
+        return "fenced"
+    if node["drained"]:
+        return "drained"
+    return "draining" if node["draining"] else "live"

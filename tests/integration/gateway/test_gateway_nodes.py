@@ -1,0 +1,157 @@
+"""Nodes and reassignments over REST, on a real controller."""
+
+import asyncio
+
+from tests.integration.gateway.gateway_cluster import gateway_cluster
+
+from oncelog.api.v1 import controller_pb2 as pb
+
+
+def run(tmp_path, scenario):
+    async def go():
+        async with gateway_cluster(tmp_path) as cluster:
+            await scenario(cluster)
+
+    asyncio.run(go())
+
+
+async def add_node(cluster, node_id, *, rpc_address="", incarnation_id="first"):
+    """With an address it is fenced until its first heartbeat; without one it lives."""
+    node = pb.Node(
+        node_id=node_id,
+        roles=[pb.ROLE_STORAGE, pb.ROLE_COORDINATOR],
+        rpc_address=rpc_address,
+    )
+    request = pb.RegisterNodeRequest(node=node, incarnation_id=incarnation_id)
+    answer = await cluster.controller.RegisterNode(request)
+    assert not answer.status.error_code, answer
+    await cluster.metadata.wait_for(lambda image: node_id in image.nodes, 20)
+
+
+async def node(cluster, node_id):
+    return (await cluster.get(f"/v1/nodes/{node_id}")).json
+
+
+def test_nodes_are_listed_with_their_duties_and_the_controller(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders", 3)
+        found = (await cluster.get("/v1/nodes")).json
+        assert found["incomplete"] == []
+        assert found["controller"]["rpc_address"] is None
+        assert found["controller"]["controller_epoch"] == 1
+        (only,) = found["nodes"]
+        assert only["roles"] == ["storage", "coordinator", "listener"]
+        assert only["leader_count"] == only["replica_count"] > 3
+        assert only["transaction_shard_count"] > 0
+        assert not only["draining"]
+        assert (await cluster.get("/v1/nodes/7")).status == 404
+
+    run(tmp_path, scenario)
+
+
+def test_the_only_node_is_not_drained(tmp_path):
+    async def scenario(cluster):
+        answer = await cluster.post("/v1/nodes/1/drain")
+        assert answer.status == 409
+        assert "start another one first" in answer.json["detail"]
+        assert not (await node(cluster, 1))["draining"]
+        answer = await cluster.request("DELETE", "/v1/nodes/1/drain")
+        assert (answer.status, answer.json["node"]["draining"]) == (200, False)
+        assert [line["event"] for line in cluster.audit()] == ["attempted", "ended"] * 2
+        assert [one["outcome"] for one in cluster.audit()[1::2]] == ["refused", "done"]
+
+    run(tmp_path, scenario)
+
+
+def test_a_drain_moves_what_can_move_and_is_taken_back(tmp_path):
+    async def scenario(cluster):
+        await add_node(cluster, 2)
+        before = await node(cluster, 1)
+        assert before["transaction_shard_count"] > 0
+        changed = (await cluster.post("/v1/nodes/1/drain")).json
+        assert changed["node"]["draining"]
+        assert changed["node"]["drained"], "it alone has its replicas, and its shards have moved"
+        assert changed["node"]["transaction_shard_count"] == 0
+        assert (await cluster.post("/v1/nodes/1/drain")).status == 200, "again"
+        assert (await cluster.post("/v1/nodes/2/drain")).status == 409, "somebody must stay"
+        back = await cluster.request("DELETE", "/v1/nodes/1/drain")
+        assert not back.json["node"]["draining"]
+        assert back.json["audit_id"] in {line["audit_id"] for line in cluster.audit()}
+        assert (await cluster.post("/v1/nodes/9/drain")).status == 404
+
+    run(tmp_path, scenario)
+
+
+def test_a_node_is_removed_once_it_is_stopped_and_empty(tmp_path):
+    async def scenario(cluster):
+        answer = await cluster.request("DELETE", "/v1/nodes/1")
+        assert answer.status == 409
+        assert "has replicas of" in answer.json["detail"]
+        assert "no other storage node is there" in answer.json["detail"]
+        await add_node(cluster, 2)
+        answer = await cluster.request("DELETE", "/v1/nodes/1")
+        assert "oncelog partitions reassign" in answer.json["detail"]
+        assert answer.json["detail"].endswith("--replicas 2")
+        assert "is running" in (await cluster.request("DELETE", "/v1/nodes/2")).json["detail"]
+        await add_node(cluster, 3, rpc_address="127.0.0.1:1")
+        assert (await cluster.request("DELETE", "/v1/nodes/3")).status == 204
+        assert (await cluster.request("DELETE", "/v1/nodes/3")).status == 404
+        assert [one["node_id"] for one in (await cluster.get("/v1/nodes")).json["nodes"]] == [1, 2]
+
+    run(tmp_path, scenario)
+
+
+def test_a_reassignment_is_begun_listed_and_cancelled(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders", 2)
+        await add_node(cluster, 2)
+        body = {"topic": "orders", "replicas": [1, 2]}
+        found = (await cluster.post("/v1/reassignments", body)).json
+        assert [one["replicas"] for one in found["partitions"]] == [[1, 2], [2, 1]], (
+            "leaders spread"
+        )
+        assert [one["adding_replicas"] for one in found["partitions"]] == [[2], [2]]
+        listed = (await cluster.get("/v1/reassignments?limit=1")).json
+        assert (listed["total"], len(listed["reassignments"])) == (2, 1)
+        assert (
+            await cluster.request("DELETE", "/v1/reassignments/orders?partition=1")
+        ).status == 200
+        again = await cluster.request("DELETE", "/v1/reassignments/orders?partition=1")
+        assert (again.status, again.json["kafka_error_name"]) == (
+            404,
+            "NO_REASSIGNMENT_IN_PROGRESS",
+        )
+        cancelled = (await cluster.request("DELETE", "/v1/reassignments/orders")).json
+        assert [(one["partition"], one["replicas"]) for one in cancelled["partitions"]] == [
+            (0, [1])
+        ]
+        assert (await cluster.get("/v1/reassignments")).json["total"] == 0
+        assert [line["outcome"] for line in cluster.audit()[1::2]] == [
+            "done",
+            "done",
+            "refused",
+            "done",
+        ]
+
+    run(tmp_path, scenario)
+
+
+def test_a_reassignment_that_cannot_be_is_refused(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+
+        async def refused(**body):
+            answer = await cluster.post("/v1/reassignments", {"topic": "orders", **body})
+            return answer.status, answer.json["detail"]
+
+        status, detail = await refused(replicas=[1, 7])
+        assert status == 409
+        assert "known are [1]" in detail
+        status, detail = await refused(replicas=[1, 1])
+        assert status == 422
+        assert "a node is named twice" in detail
+        assert (await refused(replicas=[]))[0] == 422
+        assert (await refused(replicas=[1], partition=3))[0] == 404
+        assert (await refused(replicas=[1], topic="nothing"))[0] == 404
+
+    run(tmp_path, scenario)
