@@ -259,3 +259,23 @@ def test_ctrl_c_aborts_what_is_being_produced(oncelog, topic):
         assert process.wait(DEADLINE_S) == 130
         assert "transaction aborted" in process.stderr.read()
     assert records(oncelog, topic) == []
+
+
+def test_the_only_node_can_be_looked_at_and_not_sent_away(oncelog):
+    assert "controller 1, epoch" in oncelog("nodes", "list")
+    (node,) = json.loads(oncelog("nodes", "list", "-o", "json"))["nodes"]
+    assert node["leader_count"] == node["replica_count"] > 0
+    assert "start another one first" in oncelog("nodes", "drain", "1", code=1)
+    assert "is not draining" in oncelog("nodes", "undrain", "1")
+    assert "has replicas of" in oncelog("nodes", "remove", "1", "--yes", code=1)
+    oncelog("topics", "create", "movable-7", "--partitions", "2")
+    assert "movable-7-1" in oncelog("partitions", "reassign", "movable-7-1", "--replicas", "1")
+    shown = oncelog("partitions", "reassign", "movable-7", "--replicas", "1")
+    assert "movable-7-0" in shown
+    assert "known are [1]" in oncelog(
+        "partitions", "reassign", "movable-7", "--replicas", "1,2", code=1
+    )
+    assert "No reassignment is under way" in oncelog("partitions", "reassignments")
+    assert "is neither a topic nor" in oncelog(
+        "partitions", "reassign", "other-7", "--cancel", code=1
+    )

@@ -156,6 +156,44 @@ def test_a_drained_storage_node_leads_nothing_when_it_ends(cluster):
     assert node["leader_count"] == 0
 
 
+def test_nodes_are_drained_and_partitions_moved_from_the_command_line(
+    cluster, topic, capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("ONCELOG_GATEWAY", cluster.gateway)
+
+    def oncelog(*arguments):
+        assert run(arguments) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    rest = Rest(cluster.gateway)
+    leaving, *staying = [member.node_id for member in cluster.of_role(STORAGE)]
+    body = {"name": topic, "partitions": 1, "replication_factor": 2}
+    rest.post("/v1/topics", body)
+    try:
+        assert "leads nothing and owns no shard" in oncelog("nodes", "drain", str(leaving))
+        assert rest.get(f"/v1/nodes/{leaving}")["leader_count"] == 0
+        shown = oncelog("nodes", "list")
+        assert "drained" in shown
+        assert max(map(len, shown.splitlines())) <= 80
+    finally:
+        oncelog("nodes", "undrain", str(leaving))
+    wanted = f"{leaving},{staying[0]}"
+    assert f"{topic}-0" in oncelog("partitions", "reassign", f"{topic}-0", "--replicas", wanted)
+    eventually(lambda: not rest.get("/v1/reassignments")["total"])
+    (moved,) = rest.get(f"/v1/topics/{topic}")["partitions"]
+    assert (moved["replicas"], sorted(moved["isr"])) == (
+        [leaving, staying[0]],
+        sorted([leaving, staying[0]]),
+    )
+    eventually(lambda: rest.get(f"/v1/nodes/{leaving}")["leader_count"] > 0)
+    assert "No reassignment is under way" in oncelog("partitions", "reassignments")
+    coordinator = cluster.of_role(COORDINATOR)[0].node_id
+    oncelog("nodes", "drain", str(coordinator))
+    oncelog("nodes", "undrain", str(coordinator))
+    assert rest.get(f"/v1/nodes/{coordinator}")["transaction_shard_count"] > 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_ready_process_ends_with_code_zero_on_either_signal(cluster, run_program, number):
     member = cluster.of_role(MARKER_SENDER)[1]

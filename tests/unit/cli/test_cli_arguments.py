@@ -41,6 +41,10 @@ def test_help_lists_every_command():
         ["--output", "xml", "topics", "list"],
         ["completion", "powershell"],
         ["up", "--port", "70000"],
+        ["nodes", "drain", "0"],
+        ["partitions", "reassign", "x"],
+        ["partitions", "reassign", "x", "--replicas", "1,two"],
+        ["partitions", "reassign", "x", "--replicas", "1", "--cancel"],
         ["sing"],
     ],
 )
@@ -76,6 +80,9 @@ def test_no_listener_is_one_line_with_the_way_out(arguments, capsys):
         ["transactions", "find-hanging"],
         ["partitions"],
         ["partitions", "orders"],
+        ["partitions", "reassignments"],
+        ["nodes", "list"],
+        ["nodes", "drain", "1"],
     ],
 )
 def test_no_gateway_is_one_line_with_the_way_out(arguments, capsys):
