@@ -12,7 +12,7 @@ import uuid
 from collections import Counter
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -44,12 +44,26 @@ class Traffic:
         self._thread = threading.Thread(target=self._run, name="traffic")
 
     def __enter__(self):
-        admin = AdminClient({"bootstrap.servers": self._bootstrap, **QUIET})
-        for created in admin.create_topics([NewTopic(self.topic, PARTITIONS, 3)]).values():
-            created.result(CALL_TIMEOUT_S)
+        self._create_topic()
         self._thread.start()
         self.await_commit_begun_after(0.0)
         return self
+
+    def _create_topic(self):
+        """A controller that has just lost Postgres or its reign says that the outcome is unknown: ask again."""
+        admin = AdminClient({"bootstrap.servers": self._bootstrap, **QUIET})
+        deadline = time.monotonic() + CALL_TIMEOUT_S
+        while True:
+            (created,) = admin.create_topics([NewTopic(self.topic, PARTITIONS, 3)]).values()
+            try:
+                created.result(CALL_TIMEOUT_S)
+                return
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.TOPIC_ALREADY_EXISTS:
+                    return
+                if code != KafkaError.REQUEST_TIMED_OUT or time.monotonic() > deadline:
+                    raise
 
     def __exit__(self, *_):
         self._is_ending = True
