@@ -80,3 +80,34 @@ def test_constructors_drop_fields_of_other_versions_only():
     assert (answer.node_id, answer.host) == (1, "h")
     with pytest.raises(TypeError):
         types.FindCoordinatorResponse(node_id=1)
+
+
+HOSTILE = struct.pack(">i", 2_000_000_000)
+HOSTILE_COMPACT = b"\xff\xff\xff\xff\x07"
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "head"),
+    [
+        (8, 2, b"\0\1g" + struct.pack(">i", 3) + b"\0\1m" + struct.pack(">q", -1)),
+        (8, 10, b"\x02g" + struct.pack(">i", 3) + b"\x02m\x00"),
+        (9, 5, b"\0\1g"),
+        (9, 10, b""),
+        (11, 5, b"\0\1g" + struct.pack(">ii", 1, 1) + b"\0\0\xff\xff\0\1c"),
+        (11, 9, b"\x02g" + struct.pack(">ii", 1, 1) + b"\x01\x00\x02c"),
+        (13, 3, b"\0\1g"),
+        (14, 3, b"\0\1g" + struct.pack(">i", 3) + b"\0\1m\xff\xff"),
+        (14, 5, b"\x02g" + struct.pack(">i", 3) + b"\x02m\x00\x00\x00"),
+        (15, 4, b""),
+        (16, 5, b""),
+        (28, 2, b"\0\1t\0\1g" + struct.pack(">qh", 1, 0)),
+        (28, 5, b"\x02t\x02g" + struct.pack(">qhi", 1, 0, -1) + b"\x01\x00"),
+        (42, 1, b""),
+        (47, 0, b"\0\1g"),
+    ],
+)
+def test_no_request_about_groups_claims_more_than_it_brings(key, version, head):
+    schema = schema_of(key, version)
+    claim = HOSTILE_COMPACT if schema.request.__flexible__ else HOSTILE
+    with pytest.raises(FrameError, match="an array claims"):
+        schema.read_request(head + claim + bytes(50), 0)
