@@ -19,6 +19,7 @@ from tests.conformance.group_members import ConfluentConsumer
 PARTITIONS = 4
 INSTANCES = 2
 CALL_TIMEOUT_S = 60.0
+TRY_TIMEOUT_S = 3.0
 SESSION_MS = 30_000
 FEED_PAUSE_S = 0.01
 QUIET = {"log_level": 0}
@@ -75,7 +76,7 @@ class Instance:
                 producer.produce(self._squaring.squares, b"%d" % int(value) ** 2)
             offsets, metadata = consumer.transaction_arguments()
             self.step = "send_offsets_to_transaction"
-            producer.send_offsets_to_transaction(offsets, metadata, CALL_TIMEOUT_S)
+            _send_offsets(producer, offsets, metadata)
             self.step = "commit_transaction"
             producer.commit_transaction(CALL_TIMEOUT_S)
         except KafkaException as error:
@@ -86,6 +87,20 @@ class Instance:
             consumer.rewind()
         else:
             self.commits += 1
+
+
+def _send_offsets(producer, offsets, metadata):
+    """Asked for again when it times out, as librdkafka wants it: one call tries the coordinator it knows only once."""
+    deadline = time.monotonic() + CALL_TIMEOUT_S
+    while True:
+        try:
+            producer.send_offsets_to_transaction(offsets, metadata, TRY_TIMEOUT_S)
+        except KafkaException as error:
+            is_late = error.args[0].code() == confluent_kafka.KafkaError._TIMED_OUT
+            if not is_late or time.monotonic() > deadline:
+                raise
+        else:
+            return
 
 
 class Squaring:
