@@ -126,11 +126,13 @@ class ControllerServicer:
         opened: tuple[int, int] | None = None
         try:
             async for request in requests:
+                node = request.node_id, request.node_epoch
+                # Before the answer: a process may end while its first heartbeat is being written down, and its
+                # successor would have to wait until that heartbeat's session is over.
+                if opened is None and self._sessions.opened(*node):
+                    opened = node
                 response = await self._heartbeat(request)
                 error_code = response.status.error_code
-                if error_code == ErrorCode.NONE and opened is None:
-                    opened = request.node_id, request.node_epoch
-                    self._sessions.opened(*opened)
                 yield response
                 if error_code in _SESSION_OVER:
                     return

@@ -55,9 +55,12 @@ class SessionWatch:
         if self._keeps_session(node_id):
             self._sessions.heard(node_id, node_epoch, now_ms())
 
-    def opened(self, node_id: int, node_epoch: int) -> None:
-        if self._keeps_session(node_id):
-            self._sessions.opened(node_id, node_epoch, now_ms())
+    def opened(self, node_id: int, node_epoch: int) -> bool:
+        """False when no session is kept for this node, now or at all: then its end is not told either."""
+        if not self._keeps_session(node_id):
+            return False
+        self._sessions.opened(node_id, node_epoch, now_ms())
+        return True
 
     def closed(self, node_id: int, node_epoch: int) -> None:
         node = self._log.image.nodes.get(node_id)
