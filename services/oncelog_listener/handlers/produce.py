@@ -133,9 +133,13 @@ def _response(call: Call, answers: dict[TopicPartition, Any]) -> Any:
 
 def _partition_response(call: Call, partition: int, answer: Any) -> Any:
     if answer.error_code:
+        error_code = answer.error_code
+        if error_code == ErrorCode.NETWORK_EXCEPTION:
+            # The leader was lost with the batch. librdkafka gives up on this code but repeats a time-out.
+            error_code = ErrorCode.REQUEST_TIMED_OUT
         return call.types.PartitionProduceResponse(
             index=partition,
-            error_code=wire_error(error_for_version(PRODUCE, call.version, answer.error_code)),
+            error_code=wire_error(error_for_version(PRODUCE, call.version, error_code)),
             base_offset=-1,
             log_append_time=None,
             log_start_offset=-1,

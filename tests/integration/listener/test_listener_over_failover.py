@@ -169,7 +169,7 @@ def test_an_idempotent_batch_goes_to_the_next_leader(failure):
     assert world.directory.storages[OTHER].log("orders", 0)
 
 
-@pytest.mark.parametrize(("failure", "told"), [(PeerUnavailable("gone"), 13), (NOT_LEADER, 6)])
+@pytest.mark.parametrize(("failure", "told"), [(PeerUnavailable("gone"), 7), (NOT_LEADER, 6)])
 def test_a_batch_that_could_be_written_twice_is_left_to_its_client(failure, told):
     world = two_nodes(topic("orders", 1))
     world.storage.canned["Produce"] = failure
