@@ -1,9 +1,11 @@
 """`python -m oncelog_storage`: a storage node as a process of its own (docs/architecture/processes.md)."""
 
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.process.figures import Figure
 from oncelog.process.role_program import RoleProgram
 from oncelog.rpc.contract import STORAGE
 from oncelog.rpc.node import Node
@@ -24,6 +26,12 @@ def _services(role: "StorageRole") -> dict[str, object]:
     return {STORAGE: role.servicer}
 
 
+def _figures(role: "StorageRole") -> Iterable[Figure]:
+    from oncelog_storage.figures import storage_figures
+
+    return storage_figures(role)
+
+
 PROGRAM = RoleProgram(
     module="oncelog_storage",
     summary="A storage node: keeps partitions and copies those it does not lead.",
@@ -31,6 +39,7 @@ PROGRAM = RoleProgram(
     settings=StorageSettings,
     build=_build,
     services=_services,
+    figures=_figures,
 )
 
 if __name__ == "__main__":

@@ -1,30 +1,86 @@
-"""`/metrics` of one process: what the operating system and Python say of it, and how late its event loop is.
+"""`/metrics` of one process: what the operating system and Python say of it, how late its event loop is, its role's
+figures.
 
 A loop that is late by tens of milliseconds explains slow answers better than any count of them. What the cluster as a
 whole is doing (transactions, partitions) is the gateway's to tell.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.errors import OncelogError
+from oncelog.process.figures import Figure
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 LAG_INTERVAL_S: Final = 0.5
+FIGURES_TIMEOUT_S: Final = 2.0
+"""For a loop that does not come to it: then the rest is served, and tells why."""
+
+ReadFigures = Callable[[], Iterable[Figure]]
+
+
+class ProcessMetrics:
+    """What is served besides the process's own: the figures of a role, once it has started."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._read: ReadFigures | None = None
+
+    @contextmanager
+    def showing(self, read: ReadFigures) -> Iterator[None]:
+        """`read` is called on the loop, for each scrape, while the block runs."""
+        self._read = read
+        try:
+            yield
+        finally:
+            self._read = None
+
+    def describe(self) -> Iterable["Metric"]:
+        """Nothing: or the registry would collect to find out what there is."""
+        return ()
+
+    def collect(self) -> Iterable["Metric"]:
+        """Called by the thread that serves."""
+        asked = asyncio.run_coroutine_threadsafe(self._figures(), self._loop)
+        try:
+            figures = asked.result(FIGURES_TIMEOUT_S)
+        except TimeoutError:
+            asked.cancel()
+            return ()
+        return [_metric(figure) for figure in figures]
+
+    async def _figures(self) -> list[Figure]:
+        return [] if self._read is None else list(self._read())
+
+
+def _metric(figure: Figure) -> "Metric":
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    kind = CounterMetricFamily if figure.is_counter else GaugeMetricFamily
+    family = kind(figure.name, figure.text, labels=figure.labels)
+    for values, sample in figure.samples.items():
+        family.add_metric(values, sample)
+    return family
 
 
 @contextmanager
-def served_metrics(host: str, port: int | None, module: str, node_id: int) -> Iterator[None]:
+def served_metrics(
+    host: str, port: int | None, module: str, node_id: int
+) -> Iterator[ProcessMetrics]:
     """Serve them from a thread of their own while the block runs; None serves nothing.
 
     Raises OncelogError when the port cannot be had.
     """
+    metrics = ProcessMetrics()
     if port is None:
-        yield
+        yield metrics
         return
-    from prometheus_client import Gauge, Histogram, start_http_server
+    from prometheus_client import REGISTRY, Gauge, Histogram, start_http_server
 
     started = Gauge("oncelog_process", "1", ["module", "node_id", "version"])
     started.labels(module, str(node_id), version("oncelog")).set(1)
@@ -41,9 +97,11 @@ def served_metrics(host: str, port: int | None, module: str, node_id: int) -> It
             "choose another with --process-metrics-port"
         ) from error
     measuring = asyncio.create_task(_measure_lag(lag.observe), name="event loop lag")
+    REGISTRY.register(metrics)
     try:
-        yield
+        yield metrics
     finally:
+        REGISTRY.unregister(metrics)
         measuring.cancel()
         server.shutdown()
         server.server_close()

@@ -4,7 +4,7 @@ Ready means ready: the node has registered, its image is followed, the role has 
 recovered). Only then does the health service say SERVING. At the end it says NOT_SERVING before anything else happens.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from pydantic_settings import BaseSettings
 
 from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.process.figures import Figure
 from oncelog.process.run import Program, Settings, run
 from oncelog.rpc.node import Node
 from oncelog.rpc.node_settings import NodeSettings
@@ -40,6 +41,8 @@ class RoleProgram(Generic[RoleSettingsT]):
     services: Callable[[Any], dict[str, object]] = lambda role: {}
     """Servicers of the built role by the name of their service."""
     kafka_address: Callable[[RoleSettingsT], KafkaAddress] | None = None
+    figures: Callable[[Any], Iterable[Figure]] = lambda role: ()
+    """What the built role counts, for `/metrics` of the process."""
 
     def run(self) -> int:
         """The whole life of the process; returns its exit code."""
@@ -71,17 +74,21 @@ class RoleProgram(Generic[RoleSettingsT]):
             stack.push_async_callback(role.stop)
             await node.ready()
             stack.push_async_callback(node.server.set_ready, False)
-            yield RunningRole(node)
+            yield RunningRole(node, lambda: self.figures(role))
 
 
 class RunningRole:
     """A `Running`."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, read_figures: Callable[[], Iterable[Figure]]) -> None:
         self._node = node
+        self._read_figures = read_figures
 
     def describe(self) -> str:
         return f"node {self._node.node_id} serves on {self._node.rpc_address}"
+
+    def figures(self) -> Iterable[Figure]:
+        return self._read_figures()
 
     async def failure(self) -> BaseException:
         return await self._node.failure()

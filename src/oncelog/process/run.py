@@ -14,7 +14,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
@@ -25,8 +25,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from oncelog.errors import OncelogError
 from oncelog.process.arguments import EXIT_USED_WRONGLY, Knobs, WrongUse
+from oncelog.process.figures import Figure
 from oncelog.process.logs import LogLevel, log_to_stderr
-from oncelog.process.metrics import served_metrics
+from oncelog.process.metrics import ProcessMetrics, served_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +71,9 @@ class Running(Protocol):
 
     def describe(self) -> str:
         """Where it listens, for the line that says it is ready."""
+
+    def figures(self) -> Iterable[Figure]:
+        """What it counts, for `/metrics` of the process."""
 
     async def failure(self) -> BaseException:
         """Returns, once it happens, why the process cannot go on."""
@@ -129,26 +133,35 @@ async def _serve(program: Program, settings: Settings) -> None:
         process.metrics_host, process.metrics_port, program.module, program.node_id(settings)
     )
     try:
-        with metrics:
-            await _run_until_told(program, settings, signals)
+        with metrics as shown:
+            await _run_until_told(program, settings, signals, shown)
     except asyncio.CancelledError:
         if not signals.told.is_set():
             raise
     logger.info("stopped")
 
 
-async def _run_until_told(program: Program, settings: Settings, signals: "_Signals") -> None:
+async def _run_until_told(
+    program: Program, settings: Settings, signals: "_Signals", metrics: ProcessMetrics
+) -> None:
     async with program.open(settings) as running:
-        signals.started()
-        # What the start allocated stays: a full collection that walks it again takes a listener 40 to 80 ms.
-        gc.collect()
-        gc.freeze()
-        logger.info("%s is ready: %s", program.module, running.describe())
-        await _told_or_failed(signals, running)
-        if signals.wants_drain:
-            logger.info("draining")
-            await running.drain(settings[ProcessSettings].drain_timeout_ms / 1000)
-        logger.info("stopping")
+        with metrics.showing(running.figures):
+            await _until_told(program, settings, signals, running)
+
+
+async def _until_told(
+    program: Program, settings: Settings, signals: "_Signals", running: Running
+) -> None:
+    signals.started()
+    # What the start allocated stays: a full collection that walks it again takes a listener 40 to 80 ms.
+    gc.collect()
+    gc.freeze()
+    logger.info("%s is ready: %s", program.module, running.describe())
+    await _told_or_failed(signals, running)
+    if signals.wants_drain:
+        logger.info("draining")
+        await running.drain(settings[ProcessSettings].drain_timeout_ms / 1000)
+    logger.info("stopping")
 
 
 async def _told_or_failed(signals: "_Signals", running: Running) -> None:

@@ -18,7 +18,14 @@ from oncelog_server.cli.rest import Rest
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.environments import environment_of
 from oncelog_server.cluster.os_process import tail_of
-from oncelog_server.cluster.plan import COORDINATOR, LISTENER, MARKER_SENDER, STORAGE, FreePorts
+from oncelog_server.cluster.plan import (
+    CONTROLLER,
+    COORDINATOR,
+    LISTENER,
+    MARKER_SENDER,
+    STORAGE,
+    FreePorts,
+)
 from oncelog_server.cluster.probe import is_serving
 from oncelog_server.cluster.status import cluster_status
 
@@ -208,6 +215,32 @@ def test_a_ready_process_ends_with_code_zero_on_either_signal(cluster, run_progr
     assert f'oncelog_process{{module="{member.module}",node_id="{member.node_id}"' in shown
     assert "oncelog_event_loop_lag_seconds_bucket" in shown
     process.send_signal(number)
+    process.stderr.read()
+    assert process.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize(
+    ("role", "series"),
+    [
+        (CONTROLLER, ["oncelog_controller_active", "oncelog_controller_decisions_total"]),
+        (STORAGE, ["oncelog_storage_under_replicated_partitions", "oncelog_storage_leaders"]),
+        (COORDINATOR, ["oncelog_coordinator_transaction_decisions_total"]),
+        (LISTENER, ["oncelog_listener_connections_open", "oncelog_listener_bytes_sent_total"]),
+    ],
+)
+def test_a_process_serves_the_figures_of_its_role(cluster, run_program, role, series):
+    member = cluster.of_role(role)[1]
+    cluster.terminate(member.name)
+    environment = environment_of(member, cluster.state, cluster.folder)
+    metrics_port = FreePorts().take()
+    process = run_program(member.module, "--process-metrics-port", str(metrics_port), **environment)
+    while "is ready" not in (line := process.stderr.readline()):
+        assert line, "it ended"
+    with urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=PATIENCE_S) as answer:
+        shown = answer.read().decode()
+    for name in series:
+        assert f"# TYPE {name}" in shown, shown
+    process.send_signal(signal.SIGTERM)
     process.stderr.read()
     assert process.wait(PATIENCE_S) == 0
 

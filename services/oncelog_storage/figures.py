@@ -1,0 +1,55 @@
+"""What a storage process tells on its `/metrics`: replication and cleaning."""
+
+from collections.abc import Iterator
+
+from oncelog.process.figures import Figure, counter, gauge
+from oncelog_storage.wiring import StorageRole
+
+
+def storage_figures(role: StorageRole) -> Iterator[Figure]:
+    """Read on the loop of the process. A follower has one lag, its largest: partitions may be many thousands."""
+    found = role.replication.figures()
+    for name, text, value in (
+        ("leaders", "Partitions led here", found.leader_count),
+        (
+            "under_replicated_partitions",
+            "Led here with a replica that is not in sync",
+            found.under_replicated_count,
+        ),
+        (
+            "under_min_isr_partitions",
+            "Led here with too few in sync to take acks=all",
+            found.under_min_isr_count,
+        ),
+    ):
+        yield gauge(f"oncelog_storage_{name}", text, value)
+    for name, text, value in (
+        ("isr_shrinks", "Replicas proposed to leave the ISR", found.isr_shrink_count),
+        ("isr_expands", "Replicas proposed to join the ISR", found.isr_expand_count),
+        ("repairs", "Replicas repaired from another one", found.repair_count),
+    ):
+        yield counter(f"oncelog_storage_{name}", text, value)
+    lag: dict[tuple[str, ...], float] = {}
+    for (_, _, node_id), records in found.follower_lag.items():
+        follower = (str(node_id),)
+        lag[follower] = max(lag.get(follower, 0), records)
+    yield Figure(
+        "oncelog_storage_follower_lag_records",
+        "Records that a follower has not yet, of the partition led here where they are most",
+        lag,
+        ("follower",),
+    )
+    cleaned = role.maintenance.cleaner.figures
+    yield gauge(
+        "oncelog_storage_cleanable_bytes", "Sealed and not cleaned", cleaned.cleanable_bytes
+    )
+    yield gauge(
+        "oncelog_storage_uncleanable_partitions",
+        "Whose cleaning failed",
+        cleaned.uncleanable_partitions,
+    )
+    yield counter("oncelog_storage_cleaner_passes", "Passes over a partition", cleaned.passes)
+    yield counter("oncelog_storage_cleaner_read_bytes", "Read to clean", cleaned.bytes_read)
+    yield counter(
+        "oncelog_storage_cleaner_saved_bytes", "What cleaned logs are shorter", cleaned.bytes_saved
+    )
