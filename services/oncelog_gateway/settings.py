@@ -18,7 +18,7 @@ class GatewaySettings(BaseSettings):
     port: int = Field(8080, ge=0, le=65535, description="port to bind; 0 takes a free one")
     audit_path: Path = Field(
         Path("audit.jsonl"),
-        description="append-only JSON lines: every attempted abort or terminate",
+        description="append-only JSON lines: every attempt to end a transaction or to move what nodes do",
     )
     call_timeout_ms: int = Field(
         5_000,

@@ -25,5 +25,5 @@ def counter(name: str, text: str, value: float) -> Figure:
 
 def counters_by(name: str, text: str, label: str, values: Mapping[str, float]) -> Figure:
     """One counter for each value of a label."""
-    samples = {(key,): values[key] for key in sorted(values)}
+    samples: dict[tuple[str, ...], float] = {(key,): values[key] for key in sorted(values)}
     return Figure(name, text, samples, (label,), is_counter=True)
