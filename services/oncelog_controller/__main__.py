@@ -5,11 +5,11 @@ means that it has read the journal and stands by, or is active.
 """
 
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from oncelog.process.figures import Figure, counters_by, gauge
+from oncelog.process.figures import Figure
 from oncelog.process.run import Program, Settings, run
 from oncelog.rpc.contract import CONTROLLER
 from oncelog.rpc.node_settings import NodeSettings
@@ -29,15 +29,10 @@ class RunningController:
     def describe(self) -> str:
         return self._text
 
-    def figures(self) -> Iterator[Figure]:
-        is_active = self._controller.is_active
-        yield gauge("oncelog_controller_active", "1: this controller holds the lease", is_active)
-        yield counters_by(
-            "oncelog_controller_decisions",
-            "Decisions taken by this process",
-            "decision",
-            self._controller.labels,
-        )
+    def figures(self) -> Iterable[Figure]:
+        from oncelog_controller.figures import controller_figures
+
+        return controller_figures(self._controller)
 
     async def failure(self) -> BaseException:
         return await self._controller.failure()

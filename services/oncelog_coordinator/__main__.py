@@ -1,11 +1,11 @@
 """`python -m oncelog_coordinator`: a coordinator as a process of its own (docs/architecture/processes.md)."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.process.figures import Figure, counters_by
+from oncelog.process.figures import Figure
 from oncelog.process.role_program import RoleProgram
 from oncelog.rpc.contract import GROUP_COORDINATOR, TRANSACTION_COORDINATOR
 from oncelog.rpc.node import Node
@@ -29,14 +29,10 @@ def _services(role: "CoordinatorRole") -> dict[str, object]:
     }
 
 
-def _figures(role: "CoordinatorRole") -> Iterator[Figure]:
-    for kind, labels in (("transaction", role.shards.labels), ("group", role.group_shards.labels)):
-        yield counters_by(
-            f"oncelog_coordinator_{kind}_decisions",
-            f"Decisions of {kind} shards taken by this process",
-            "decision",
-            labels,
-        )
+def _figures(role: "CoordinatorRole") -> Iterable[Figure]:
+    from oncelog_coordinator.figures import coordinator_figures
+
+    return coordinator_figures(role)
 
 
 PROGRAM = RoleProgram(

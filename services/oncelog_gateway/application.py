@@ -15,7 +15,7 @@ from oncelog.runtime.clock import Clock
 from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.console import console_router
 from oncelog_gateway.groups import Groups
-from oncelog_gateway.metrics import ListenerCounters, Metrics
+from oncelog_gateway.metrics import Metrics, ReadFigures
 from oncelog_gateway.nodes import Nodes
 from oncelog_gateway.partitions import Partitions
 from oncelog_gateway.problems import Problem, install, plain_problem, respond
@@ -54,7 +54,7 @@ def create_app(
     metadata: MetadataFollower,
     directory: Directory,
     clock: Clock,
-    listener: ListenerCounters | None = None,
+    read_figures: ReadFigures = lambda: (),
 ) -> FastAPI:
     """Everything the gateway serves. Starts nothing and asks nobody."""
     roles = Roles(metadata, directory, settings.call_timeout_ms)
@@ -62,7 +62,7 @@ def create_app(
     transactions = Transactions(roles, audit, clock)
     partitions = Partitions(roles, transactions, clock)
     groups = Groups(roles)
-    metrics = Metrics(listener)
+    metrics = Metrics(read_figures)
     app = FastAPI(
         title="oncelog",
         description=_DESCRIPTION,

@@ -5,15 +5,20 @@ idle gateway asks nobody anything. The registry is the gateway's own: several ga
 """
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from oncelog.process.exposition import metric_of
+from oncelog.process.figures import Figure
 from oncelog_gateway.resources import PartitionStatus, Transaction
+
+ReadFigures = Callable[[], Iterable[Figure]]
+"""What other roles of the same process count; of other processes it is on their own `/metrics`."""
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _PARTITION_LABELS: Final = ["topic", "partition"]
@@ -31,29 +36,10 @@ class Snapshot:
     metadata_offset: int = -1
 
 
-class ListenerCounters(Protocol):
-    """What a listener of the same process counts."""
-
-    @property
-    def connections_open(self) -> int: ...
-    @property
-    def connections_accepted(self) -> int: ...
-    @property
-    def connections_refused(self) -> int: ...
-    @property
-    def bytes_received(self) -> int: ...
-    @property
-    def bytes_sent(self) -> int: ...
-    @property
-    def requests(self) -> Mapping[int, int]: ...
-    @property
-    def request_failures(self) -> Mapping[int, int]: ...
-
-
 class _ClusterCollector(Collector):
-    def __init__(self, listener: ListenerCounters | None) -> None:
+    def __init__(self, read_figures: ReadFigures) -> None:
         self.snapshot = Snapshot()
-        self._listener = listener
+        self._read_figures = read_figures
 
     def describe(self) -> Iterable[Metric]:
         return ()
@@ -61,8 +47,7 @@ class _ClusterCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         yield from _of_transactions(self.snapshot)
         yield from _of_partitions(self.snapshot.partitions)
-        if self._listener is not None:
-            yield from _of_listener(self._listener)
+        yield from map(metric_of, self._read_figures())
         yield GaugeMetricFamily(
             "oncelog_partitions_not_shown",
             "Partitions without series because there are too many (ONCELOG_GATEWAY_METRICS_PARTITIONS_MAX)",
@@ -78,9 +63,9 @@ class _ClusterCollector(Collector):
 class Metrics:
     """The gateway's registry."""
 
-    def __init__(self, listener: ListenerCounters | None = None) -> None:
+    def __init__(self, read_figures: ReadFigures = lambda: ()) -> None:
         self._registry = CollectorRegistry()
-        self._cluster = _ClusterCollector(listener)
+        self._cluster = _ClusterCollector(read_figures)
         self._registry.register(self._cluster)
         self._requests = Counter(
             "oncelog_gateway_requests",
@@ -150,29 +135,6 @@ def _of_partitions(partitions: list[PartitionStatus]) -> Iterable[Metric]:
             value = read(row)
             if value is not None:
                 family.add_metric([row.topic, str(row.partition)], value)
-        yield family
-
-
-def _of_listener(listener: ListenerCounters) -> Iterable[Metric]:
-    yield GaugeMetricFamily(
-        "oncelog_listener_connections_open",
-        "Kafka clients connected now",
-        value=listener.connections_open,
-    )
-    for name, text, value in (
-        ("connections_accepted", "Connections accepted", listener.connections_accepted),
-        ("connections_refused", "Connections closed at once: full", listener.connections_refused),
-        ("bytes_received", "Bytes received", listener.bytes_received),
-        ("bytes_sent", "Bytes sent", listener.bytes_sent),
-    ):
-        yield CounterMetricFamily(f"oncelog_listener_{name}", text, value=value)
-    for name, text, by_api_key in (
-        ("requests", "Requests answered, by Kafka's API key", listener.requests),
-        ("request_failures", "Requests that closed the connection", listener.request_failures),
-    ):
-        family = CounterMetricFamily(f"oncelog_listener_{name}", text, labels=["api_key"])
-        for api_key, count in sorted(by_api_key.items()):
-            family.add_metric([str(api_key)], count)
         yield family
 
 

@@ -190,7 +190,8 @@ def _fields(node: pb.Node, duties: Duties) -> dict[str, Any]:
         "node_epoch": node.node_epoch,
         "roles": [pb.Role.Name(role).removeprefix("ROLE_").lower() for role in node.roles],
         "rpc_address": node.rpc_address or None,
-        "kafka_address": f"{node.kafka_host}:{node.kafka_port}" if node.kafka_host else None,
+        # Port 0 was taken by an embedded node that registered before it knew which port it would get.
+        "kafka_address": f"{node.kafka_host}:{node.kafka_port}" if node.kafka_port else None,
         "rack": node.rack or None,
         "fenced": node.fenced,
         "draining": node.draining,

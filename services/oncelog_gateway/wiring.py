@@ -23,7 +23,7 @@ from oncelog_gateway.settings import GatewaySettings
 if TYPE_CHECKING:
     import uvicorn
 
-    from oncelog_gateway.metrics import ListenerCounters
+    from oncelog_gateway.metrics import ReadFigures
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +37,13 @@ def build_gateway(
     metadata: MetadataFollower,
     directory: Directory,
     *,
-    listener: "ListenerCounters | None" = None,
+    read_figures: "ReadFigures" = lambda: (),
 ) -> "GatewayRole":
-    """The gateway of one process; it asks other roles through `directory`. A listener's counters join its metrics."""
-    return GatewayRole(settings, metadata, directory, SystemClock(), listener)
+    """The gateway of one process; it asks other roles through `directory`.
+
+    What other roles of this process count joins its metrics by `read_figures`.
+    """
+    return GatewayRole(settings, metadata, directory, SystemClock(), read_figures)
 
 
 class GatewayRole:
@@ -52,13 +55,13 @@ class GatewayRole:
         metadata: MetadataFollower,
         directory: Directory,
         clock: Clock,
-        listener: "ListenerCounters | None" = None,
+        read_figures: "ReadFigures" = lambda: (),
     ) -> None:
         self._settings = settings
         self._metadata = metadata
         self._directory = directory
         self._clock = clock
-        self._listener = listener
+        self._read_figures = read_figures
         self._port: int | None = None
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -106,7 +109,7 @@ class GatewayRole:
                 yield
 
         settings = self._settings
-        app = create_app(settings, self._metadata, self._directory, self._clock, self._listener)
+        app = create_app(settings, self._metadata, self._directory, self._clock, self._read_figures)
         return Server(
             uvicorn.Config(
                 app,

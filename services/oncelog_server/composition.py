@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,11 @@ from oncelog_server.data_folder import DataFolder
 from oncelog_server.settings import EmbeddedSettings, read_settings
 
 if TYPE_CHECKING:
+    from oncelog.process.figures import Figure
+    from oncelog_controller.wiring import ControllerRole
+    from oncelog_coordinator.wiring import CoordinatorRole
     from oncelog_listener.role import ListenerRole
+    from oncelog_storage.wiring import StorageRole
 
 NODE_ID = 1
 STOP_TIMEOUT_S = 20.0
@@ -39,6 +43,28 @@ class Addresses:
     gateway: str
     data: Path
     pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """The roles that count something; there is one `/metrics` for all of them."""
+
+    controller: "ControllerRole"
+    storage: "StorageRole"
+    coordinator: "CoordinatorRole"
+    listener: "ListenerRole"
+
+    def figures(self) -> "Iterator[Figure]":
+        # Imported late: an `oncelog up` that nobody scrapes starts without them.
+        from oncelog_controller.figures import controller_figures
+        from oncelog_coordinator.figures import coordinator_figures
+        from oncelog_listener.figures import listener_figures
+        from oncelog_storage.figures import storage_figures
+
+        yield from controller_figures(self.controller)
+        yield from storage_figures(self.storage)
+        yield from coordinator_figures(self.coordinator)
+        yield from listener_figures(self.listener.counters)
 
 
 async def run_embedded(
@@ -61,7 +87,8 @@ async def run_embedded(
 async def embedded_roles(settings: EmbeddedSettings, data: Path) -> AsyncIterator[Addresses]:
     """The started roles of one node on a claimed data folder."""
     async with AsyncExitStack() as stack:
-        controller = await _controller(stack, settings, data)
+        controller_role = await _controller(stack, settings, data)
+        controller = DirectStub(controller_role.servicer)
         follower = MetadataFollower(NODE_ID, controller)
         await _register(controller, settings)
         await _follow(stack, follower)
@@ -74,9 +101,10 @@ async def embedded_roles(settings: EmbeddedSettings, data: Path) -> AsyncIterato
             marker_sender=marker_sender,
             controller=controller,
         )
-        await _start_log(stack, data, follower, directory)
+        storage_role, coordinator_role = await _start_log(stack, data, follower, directory)
         listener = await _start_listener(stack, settings, follower, directory)
-        gateway = await _start_gateway(stack, settings, data, follower, directory, listener)
+        counting = Counting(controller_role, storage_role, coordinator_role, listener)
+        gateway = await _start_gateway(stack, settings, data, follower, directory, counting)
         yield Addresses(
             bootstrap=f"{settings.host}:{listener.port}",
             gateway=f"http://{settings.host}:{gateway}",
@@ -95,7 +123,9 @@ async def _stop(role: Role) -> None:
         await role.stop()
 
 
-async def _controller(stack: AsyncExitStack, settings: EmbeddedSettings, data: Path) -> DirectStub:
+async def _controller(
+    stack: AsyncExitStack, settings: EmbeddedSettings, data: Path
+) -> "ControllerRole":
     from oncelog_controller.settings import ControllerSettings
     from oncelog_controller.wiring import build_controller
 
@@ -106,7 +136,7 @@ async def _controller(stack: AsyncExitStack, settings: EmbeddedSettings, data: P
         database_url = await start_postgres(stack, data / "postgres")
     controller = build_controller(read_settings(ControllerSettings, database_url=database_url))
     await _start(stack, controller)
-    return DirectStub(controller.servicer)
+    return controller
 
 
 async def _register(controller: DirectStub, settings: EmbeddedSettings) -> None:
@@ -147,7 +177,7 @@ async def _follow(stack: AsyncExitStack, follower: MetadataFollower) -> None:
 
 async def _start_log(
     stack: AsyncExitStack, data: Path, follower: MetadataFollower, directory: LocalDirectory
-) -> None:
+) -> tuple["StorageRole", "CoordinatorRole"]:
     from oncelog_coordinator.settings import CoordinatorSettings
     from oncelog_coordinator.wiring import build_coordinator
     from oncelog_marker_sender.settings import MarkerSenderSettings
@@ -168,6 +198,7 @@ async def _start_log(
     directory.group_coordinator(NODE_ID).bind(coordinator.group_servicer)
     for role in (storage, marker_sender, coordinator):
         await _start(stack, role)
+    return storage, coordinator
 
 
 async def _start_listener(
@@ -197,7 +228,7 @@ async def _start_gateway(
     data: Path,
     follower: MetadataFollower,
     directory: LocalDirectory,
-    listener: "ListenerRole",
+    counting: "Counting",
 ) -> int:
     from oncelog_gateway.settings import GatewaySettings
     from oncelog_gateway.wiring import build_gateway
@@ -208,6 +239,6 @@ async def _start_gateway(
         port=settings.gateway_port,
         audit_path=data / "audit.jsonl",
     )
-    gateway = build_gateway(gateway_settings, follower, directory, listener=listener.counters)
+    gateway = build_gateway(gateway_settings, follower, directory, read_figures=counting.figures)
     await _start(stack, gateway)
     return gateway.port

@@ -52,20 +52,12 @@ class ProcessMetrics:
         except TimeoutError:
             asked.cancel()
             return ()
-        return [_metric(figure) for figure in figures]
+        from oncelog.process.exposition import metric_of
+
+        return [metric_of(figure) for figure in figures]
 
     async def _figures(self) -> list[Figure]:
         return [] if self._read is None else list(self._read())
-
-
-def _metric(figure: Figure) -> "Metric":
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-    kind = CounterMetricFamily if figure.is_counter else GaugeMetricFamily
-    family = kind(figure.name, figure.text, labels=figure.labels)
-    for values, sample in figure.samples.items():
-        family.add_metric(values, sample)
-    return family
 
 
 @contextmanager

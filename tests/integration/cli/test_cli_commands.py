@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Producer
@@ -279,3 +280,15 @@ def test_the_only_node_can_be_looked_at_and_not_sent_away(oncelog):
     assert "is neither a topic nor" in oncelog(
         "partitions", "reassign", "other-7", "--cancel", code=1
     )
+
+
+def test_one_process_has_one_page_of_metrics_for_all_its_roles(server):
+    with urlopen(f"{server['gateway']}/metrics", timeout=DEADLINE_S) as answer:
+        shown = answer.read().decode()
+    for line in (
+        "oncelog_controller_active 1.0",
+        "oncelog_storage_under_replicated_partitions 0.0",
+    ):
+        assert line in shown.splitlines()
+    for name in ("coordinator_transaction_decisions", "listener_connections_open"):
+        assert f"# TYPE oncelog_{name}" in shown

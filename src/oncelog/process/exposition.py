@@ -1,0 +1,13 @@
+"""Figures as Prometheus takes them."""
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from oncelog.process.figures import Figure
+
+
+def metric_of(figure: Figure) -> Metric:
+    kind = CounterMetricFamily if figure.is_counter else GaugeMetricFamily
+    family = kind(figure.name, figure.text, labels=figure.labels)
+    for values, sample in figure.samples.items():
+        family.add_metric(values, sample)
+    return family

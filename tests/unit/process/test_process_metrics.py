@@ -1,0 +1,50 @@
+"""Figures of a role on `/metrics`: read on the loop, left out when the loop does not come to it."""
+
+import asyncio
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from oncelog.process import metrics as metrics_module
+from oncelog.process.figures import counter, counters_by, gauge
+from oncelog.process.metrics import ProcessMetrics
+
+
+def test_figures_are_shown_while_the_role_runs():
+    async def scenario():
+        shown = ProcessMetrics()
+        registry = CollectorRegistry()
+        registry.register(shown)
+        loop = asyncio.get_running_loop()
+
+        def read():
+            assert asyncio.get_running_loop() is loop
+            yield gauge("a_depth", "how deep", 7)
+            yield counter("a_turns", "how often", 3)
+            yield counters_by("a_decisions", "which", "decision", {"no": 2, "aye": 1})
+
+        with shown.showing(read):
+            text = (await asyncio.to_thread(generate_latest, registry)).decode()
+        after = await asyncio.to_thread(generate_latest, registry)
+        return text, after
+
+    text, after = asyncio.run(scenario())
+    for line in (
+        "a_depth 7.0",
+        "a_turns_total 3.0",
+        'a_decisions_total{decision="aye"} 1.0',
+        'a_decisions_total{decision="no"} 2.0',
+    ):
+        assert line in text.splitlines()
+    assert after == b"", "the role has stopped"
+
+
+def test_a_loop_that_does_not_come_to_it_leaves_the_figures_out(monkeypatch):
+    monkeypatch.setattr(metrics_module, "FIGURES_TIMEOUT_S", 0.01)
+
+    async def scenario():
+        shown = ProcessMetrics()
+        with shown.showing(lambda: [gauge("a_depth", "how deep", 7)]):
+            # Called by the loop's own thread, so the loop cannot come to it.
+            return list(shown.collect())
+
+    assert asyncio.run(scenario()) == []
