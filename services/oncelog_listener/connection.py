@@ -44,7 +44,7 @@ class Home(Protocol):
     dispatcher: Dispatcher
 
     def opened(self, connection: "Connection") -> bool:
-        """False: too many are open."""
+        """False: it is closed at once."""
 
     def closed(self, connection: "Connection") -> None:
         """The socket is gone; the request in progress may not be finished yet."""
@@ -86,7 +86,6 @@ class Connection(asyncio.Protocol):
             _printed(peer), _address(local), self._home.counters.connections_accepted + 1
         )
         if not self._home.opened(self):
-            log.warning("%s refused: too many connections are open", self._session.peer)
             stream.abort()
             return
         self.task = asyncio.get_running_loop().create_task(self._serve())

@@ -14,6 +14,7 @@ from oncelog_listener.counters import ListenerCounters
 from oncelog_listener.dispatcher import Dispatcher
 from oncelog_listener.memory_budget import MemoryBudget
 from oncelog_listener.peer_watch import PeerWatch
+from oncelog_listener.standstill import Standstill
 
 log = logging.getLogger("oncelog.listener")
 
@@ -40,6 +41,7 @@ class ListenerRole:
         self._serving: dict[Connection, None] = {}
         self._all_ended = asyncio.Event()
         self._sweeper: asyncio.TimerHandle | None = None
+        self._standstill = Standstill(self.settings.stood_still_max_ms / 1000, self._stood_still)
 
     @property
     def queued_bytes(self) -> int:
@@ -51,6 +53,7 @@ class ListenerRole:
         loop = asyncio.get_running_loop()
         sockets = await _bound_sockets(self.settings.host, self.settings.port)
         self.port = sockets[0].getsockname()[1]
+        self._standstill.start()
         for one in sockets:
             self._servers.append(
                 await loop.create_server(lambda: Connection(self), sock=one, backlog=_BACKLOG)
@@ -63,6 +66,7 @@ class ListenerRole:
         """Accept nothing more, let requests in progress end for at most `stop_grace_ms`, close everything."""
         self._cluster.ending.set()
         await self._peer_watch.stop()
+        self._standstill.stop()
         if self._sweeper is not None:
             self._sweeper.cancel()
         for server in self._servers:
@@ -87,9 +91,14 @@ class ListenerRole:
             return
 
     def opened(self, connection: Connection) -> bool:
+        if self._standstill.is_fresh:
+            # It may have waited to be accepted, and its client be long gone.
+            self.counters.connections_refused += 1
+            return False
         left_behind = len(self._serving) - len(self._open)
         if max(len(self._open), left_behind) >= self.settings.connections_max:
             # Requests whose clients have left are finished, a JoinGroup after minutes; so they are counted, too.
+            log.warning("%s refused: too many connections are open", connection.peer)
             self.counters.connections_refused += 1
             return False
         self._open[connection] = None
@@ -106,6 +115,14 @@ class ListenerRole:
     def ended(self, connection: Connection) -> None:
         self._serving.pop(connection, None)
         self._all_ended.set()
+
+    def _stood_still(self, span_s: float) -> None:
+        """What was read and not begun is out of date: its client may have given up, gone to another listener and
+        finished there what it asked for here. A stale EndTxn would end its next transaction (ADR 0018)."""
+        connections = {**self._open, **self._serving}
+        log.warning("stood still for %.1f s; %d connections are closed", span_s, len(connections))
+        for connection in connections:
+            connection.abort()
 
     def _sweep(self) -> None:
         """Close whoever finished no request for too long; half a frame, sent byte by byte, is not a request."""

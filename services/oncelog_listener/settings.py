@@ -62,6 +62,12 @@ class ListenerSettings(BaseSettings):
         ge=100,
         description="a connection without a finished request this long is closed (connections.max.idle.ms)",
     )
+    stood_still_max_ms: int = Field(
+        5_000,
+        ge=100,
+        description="after standing still this long all connections are closed: their clients may have gone elsewhere; "
+        "below a client's request timeout",
+    )
     request_timeout_ms: int = Field(
         30_000, ge=100, description="longest wait for a coordinator or the controller"
     )

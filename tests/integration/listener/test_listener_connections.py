@@ -1,10 +1,14 @@
 """What one connection may do to the listener, and what it may not."""
 
 import asyncio
+import contextlib
 import logging
 import random
+import socket
 import struct
+import time
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 import uvloop
@@ -491,3 +495,38 @@ def test_an_advertised_port_is_told():
             ).brokers[0].port == 19_092
 
     uvloop.run(scenario())
+
+
+@pytest.mark.parametrize("run", [uvloop.run, asyncio.run])
+def test_what_arrived_while_the_listener_stood_still_is_not_done(run):
+    """Its client may have gone to another listener with it, and be in its next transaction by now."""
+
+    async def scenario():
+        world = World(topic("orders", 1), stood_still_max_ms=200)
+        async with world.listening() as role:
+            stale = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", role.port))
+            stale.settimeout(5)
+            client = WireClient(None, SimpleNamespace(write=stale.sendall))
+            await eventually(lambda: role.counters.connections_open == 1)
+            client.send(PRODUCE, 7, request=produce_request())
+            time.sleep(1.0)  # noqa: ASYNC251 - standing still is the point
+            with contextlib.suppress(ConnectionResetError):
+                assert await asyncio.to_thread(stale.recv, 1) == b""
+            stale.close()
+            produced = await answered_again(role)
+            assert produced.responses[0].partition_responses[0].base_offset == 0
+
+    run(scenario())
+
+
+async def answered_again(role):
+    """Who connects right behind a standstill is sent away and comes again."""
+    async with asyncio.timeout(10):
+        while True:
+            client = await WireClient.connect(role.port)
+            try:
+                return await client.call(PRODUCE, 7, request=produce_request())
+            except (asyncio.IncompleteReadError, ConnectionResetError):
+                await asyncio.sleep(0.05)
+            finally:
+                client.close()

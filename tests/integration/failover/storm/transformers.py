@@ -170,10 +170,15 @@ class KafkaPythonTransformer(Transformer):
                     continue
                 producer.begin_transaction()
                 ends = {}
+                sent = []
                 for one in batch:
                     topic, value, partition = self.out(one.partition, one.offset)
-                    producer.send(topic, value, partition=partition)
+                    sent.append(producer.send(topic, value, partition=partition))
                     ends[one.partition] = one.offset + 1
+                producer.flush(timeout=CALL_TIMEOUT_S)
+                # Its commit leaves out the batches that this client gave up.
+                for future in sent:
+                    future.get(timeout=0)
                 offsets = {
                     PyPartition(INPUT, partition): OffsetAndMetadata(end, "", -1)
                     for partition, end in ends.items()
