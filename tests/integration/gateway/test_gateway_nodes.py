@@ -7,9 +7,9 @@ from tests.integration.gateway.gateway_cluster import gateway_cluster
 from oncelog.api.v1 import controller_pb2 as pb
 
 
-def run(tmp_path, scenario):
+def run(tmp_path, scenario, **settings):
     async def go():
-        async with gateway_cluster(tmp_path) as cluster:
+        async with gateway_cluster(tmp_path, **settings) as cluster:
             await scenario(cluster)
 
     asyncio.run(go())
@@ -155,3 +155,28 @@ def test_a_reassignment_that_cannot_be_is_refused(tmp_path):
         assert (await refused(replicas=[1], topic="nothing"))[0] == 404
 
     run(tmp_path, scenario)
+
+
+def test_without_a_controller_nodes_are_shown_and_changes_are_unknown(tmp_path):
+    class Silent:
+        """Takes every request and answers none."""
+
+        def __getattr__(self, name):
+            async def call(request, context):
+                await asyncio.Event().wait()
+
+            return call
+
+    async def scenario(cluster):
+        await add_node(cluster, 2)
+        cluster.controller.bind(Silent())
+        found = (await cluster.get("/v1/nodes")).json
+        assert [one["node_id"] for one in found["nodes"]] == [1, 2]
+        assert found["controller"] is None
+        assert [one["kafka_error_name"] for one in found["incomplete"]] == ["REQUEST_TIMED_OUT"]
+        answer = await cluster.post("/v1/nodes/1/drain")
+        assert answer.status == 504
+        assert "whether it acted is not known" in answer.json["detail"]
+        assert cluster.audit()[-1]["outcome"] == "unknown"
+
+    run(tmp_path, scenario, call_timeout_ms=200)
