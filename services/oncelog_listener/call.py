@@ -26,6 +26,8 @@ class Session:
     """Requests read from this connection, the one in progress included."""
     software_name: str = ""
     software_version: str = ""
+    is_gone: bool = False
+    """The connection is closed: nobody will read an answer."""
 
     def advertised(self, cluster: Cluster) -> Address:
         """Where this client finds this listener again.
@@ -49,6 +51,10 @@ class Call:
     schema: Schema
     session: Session
     cluster: Cluster
+
+    def is_wanted(self) -> bool:
+        """Whether its client still waits for the answer."""
+        return not self.session.is_gone
 
     @property
     def stamp(self) -> types_pb2.RequestStamp:

@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
             self._wake.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_closing = True
+        self._is_closing = self._session.is_gone = True
         self._drop_queue()
         self._home.closed(self)
         for future in (self._wake, self._writable):

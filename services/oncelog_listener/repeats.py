@@ -24,8 +24,12 @@ async def ask_shard(
     error_code_of: Callable[[Any], int] = lambda answer: int(answer.error_code),
     repeatable: Repeatable = Repeatable.ALWAYS,
     timeout_ms: int | None = None,
+    is_wanted: Callable[[], bool] = lambda: True,
 ) -> Any:
     """What `ask(stub)` of the shard's coordinator returns. Raises one of PEER_FAILURES when nobody answered in time.
+
+    Nothing is repeated for a client that is gone (`is_wanted`): it asks elsewhere, is answered there and goes on, and
+    then the repetition would end its next transaction, or fence it.
 
     `kind` is TRANSACTION or GROUP, `name` a transactional.id or a group id.
     """
@@ -39,11 +43,17 @@ async def ask_shard(
         except PEER_FAILURES as error:
             if not is_repeated(repeatable, ErrorCode.NETWORK_EXCEPTION, was_sent(error)):
                 raise
-            if not await patience.pause(image):
+            if not is_wanted() or not await patience.pause(image) or not is_wanted():
                 raise
             continue
         error_code = error_code_of(answer)
-        if error_code and is_repeated(repeatable, error_code) and await patience.pause(image):
+        if (
+            error_code
+            and is_repeated(repeatable, error_code)
+            and is_wanted()
+            and await patience.pause(image)
+            and is_wanted()
+        ):
             continue
         return answer
 

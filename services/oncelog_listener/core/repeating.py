@@ -1,6 +1,7 @@
 """Which requests a listener repeats when the node it asked is gone, or owns the thing no longer (ADR 0017).
 
 A repetition is safe when doing the request twice comes to the same as doing it once, or when it surely was not done.
+For a client that is gone nothing is repeated: it asks elsewhere and goes on from there.
 
 | request | done twice | why |
 | --- | --- | --- |
@@ -9,7 +10,7 @@ A repetition is safe when doing the request twice comes to the same as doing it 
 | Produce, a batch without one | UNLESS_DONE | it would be written twice |
 | InitProducerId | ALWAYS | nobody was told the identity that the first one made; the second fences only that |
 | AddPartitionsToTxn, AddOffsetsToTxn | ALWAYS | a partition that is present is present (facts 8.4) |
-| EndTxn | ALWAYS | the state tells a repetition; its client waits, so no next transaction has begun (facts 8.6, 8.7) |
+| EndTxn | ALWAYS | the state tells a repetition; while its client waits no next one has begun (facts 8.6, 8.7) |
 | TxnOffsetCommit, OffsetCommit | ALWAYS | the same offsets for the same generation |
 | WriteTxnMarkers | ALWAYS | a marker that is there is accepted again (facts 8.11) |
 | CreateTopics, DeleteTopics, CreatePartitions | UNLESS_DONE | the second answer would be "it exists already" |

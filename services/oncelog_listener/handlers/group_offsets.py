@@ -210,6 +210,7 @@ async def add_offsets_to_txn(call: Call) -> Any:
                 TRANSACTION,
                 request.transactional_id,
                 lambda coordinator: coordinator.AddOffsetsToTxn(asked),
+                is_wanted=call.is_wanted,
             )
             code = answer.error_code
         except PEER_FAILURES:

@@ -51,6 +51,7 @@ async def ask_coordinator(
             error_code_of=error_code_of,
             repeatable=repeatable,
             timeout_ms=timeout_ms,
+            is_wanted=call.is_wanted,
         )
     except PEER_FAILURES:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -79,6 +79,7 @@ async def init_producer_id(call: Call) -> Any:
                 TRANSACTION,
                 transactional_id,
                 lambda coordinator: coordinator.InitProducerId(asked),
+                is_wanted=call.is_wanted,
             )
     except PEER_FAILURES:
         return _initialised(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -176,6 +177,7 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
             transactional_id,
             lambda coordinator: coordinator.AddPartitionsToTxn(asked),
             error_code_of=_first_error,
+            is_wanted=call.is_wanted,
         )
     except PEER_FAILURES:
         return dict.fromkeys(keys, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -216,6 +218,7 @@ async def end_txn(call: Call) -> Any:
             TRANSACTION,
             request.transactional_id,
             lambda coordinator: coordinator.EndTxn(asked),
+            is_wanted=call.is_wanted,
         )
     except PEER_FAILURES:
         return _ended(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -97,6 +97,30 @@ def test_a_request_to_a_lost_coordinator_is_answered_by_the_next(failure, api_ke
     assert len(world.directory.coordinators[OTHER].asked(method)) == 1
 
 
+@pytest.mark.parametrize(
+    ("api_key", "method", "fields"), [(26, "EndTxn", END), (22, "InitProducerId", INIT)]
+)
+def test_nothing_is_repeated_for_a_client_that_is_gone(api_key, method, fields):
+    """It asks another listener, is answered there, and is in its next transaction when the repetition would arrive."""
+    world = two_nodes()
+    world.coordinator.canned[method] = PeerUnavailable("gone")
+
+    async def scenario():
+        async with world.listening() as role:
+            client = await WireClient.connect(role.port)
+            client.send(api_key, 1, **fields)
+            await eventually(lambda: world.coordinator.asked(method))
+            client.close()
+            await eventually(lambda: role.counters.connections_open == 0)
+            move(world)
+            other = await WireClient.connect(role.port)
+            await other.call(api_key, 1, **(fields | {"transactional_id": "other"}))
+
+    uvloop.run(scenario())
+    asked = world.directory.coordinators[OTHER].asked(method)
+    assert [one.transactional_id for one in asked] == ["other"]
+
+
 def test_a_frozen_coordinator_is_not_waited_for_when_its_shard_moves():
     world = two_nodes()
 
