@@ -12,6 +12,7 @@ from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.databases import POSTGRES, REDIS
 
 KILL, FREEZE, RESTART = "kill", "freeze", "restart"
+EVERYTHING = "every process"
 KILLED_S_MAX, BETWEEN_S_MAX = 4.0, 2.0
 HEAL_TIMEOUT_S = 90.0
 
@@ -42,6 +43,9 @@ class Storm:
             return [Fault(KILL, POSTGRES, self._random.uniform(0.5, 8.0))]
         if dice < 0.09 and self._cluster.process(REDIS) is not None:
             return [Fault(KILL, REDIS, self._random.uniform(0.5, 3.0))]
+        if dice < 0.13:
+            # A SIGKILL leaves to the system what was written, so even this may lose nothing.
+            return [Fault(KILL, EVERYTHING, 0.5)]
         count = self._random.choice([1, 1, 2, 2, 3])
         chosen = self._random.sample(self._names, count)
         storage = [name for name in chosen if name.startswith("storage")]
@@ -64,7 +68,9 @@ class Storm:
         idle = self._ledger.idle_s()
         print(time.strftime("%H:%M:%S"), self.log[-1], "idle:", idle, flush=True)
         for one in faults:
-            if one.kind == KILL:
+            if one.name == EVERYTHING:
+                self._cluster.kill_all()
+            elif one.kind == KILL:
                 self._cluster.kill(one.name)
             elif one.kind == FREEZE:
                 self._cluster.pause(one.name)
@@ -79,6 +85,9 @@ class Storm:
             self._cluster.resume(fault.name)
             return
         try:
+            if fault.name == EVERYTHING:
+                self._cluster.start_dead(HEAL_TIMEOUT_S)
+                return
             if fault.kind == RESTART:
                 began = time.monotonic()
                 if not self._cluster.terminate(fault.name):
