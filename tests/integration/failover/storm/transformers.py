@@ -99,6 +99,8 @@ class ConfluentTransformer(Transformer):
                 "bootstrap.servers": self.bootstrap,
                 "transactional.id": self.name,
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                # Otherwise librdkafka 2.16 hangs in send_offsets when it has found no listener for a moment.
+                "metadata.recovery.strategy": "none",
                 "socket.timeout.ms": REQUEST_TIMEOUT_MS,
                 "log_level": 0,
             }
