@@ -21,11 +21,18 @@ from oncelog.ids import (
     ProducerId,
 )
 from oncelog.runtime import DriverStopped
+from oncelog_coordinator.consumer_messages import (
+    described_group,
+    heartbeat_event,
+    heartbeat_response,
+)
+from oncelog_coordinator.core.consumer_group import ConsumerGroup
 from oncelog_coordinator.core.group_events import (
     CodeAnswer,
     CommitAnswer,
     CommitOffsets,
     CommitTxnOffsets,
+    ConsumerHeartbeatAnswer,
     DeleteGroup,
     DeleteOffsets,
     DescribeAnswer,
@@ -46,7 +53,7 @@ from oncelog_coordinator.core.group_events import (
     SyncAnswer,
     SyncGroup,
 )
-from oncelog_coordinator.core.group_state import Group, GroupState
+from oncelog_coordinator.core.group_state import CLASSIC, Group, GroupState
 from oncelog_coordinator.group_shards import GroupShards
 from oncelog_coordinator.group_transactions import TransactionCheck
 from oncelog_coordinator.reigns import ShardUnavailable
@@ -259,10 +266,17 @@ class GroupCoordinatorServicer:
         partitions = None if group.all_topics else tuple(_partitions(group.topics))
         answer: FetchOffsetsAnswer | CodeAnswer = await self._ask(
             group.group_id,
-            lambda request_id: FetchOffsets(request_id, group.group_id, partitions, require_stable),
+            lambda request_id: FetchOffsets(
+                request_id,
+                group.group_id,
+                partitions,
+                require_stable,
+                group.member_id,
+                group.member_epoch,
+            ),
             CodeAnswer,
         )
-        if isinstance(answer, CodeAnswer):
+        if isinstance(answer, CodeAnswer) or answer.error_code is not ErrorCode.NONE:
             return pb.OffsetFetchResponse.Group(
                 group_id=group.group_id, error_code=answer.error_code
             )
@@ -348,6 +362,8 @@ class GroupCoordinatorServicer:
             return pb.DescribeGroupsResponse.Group(
                 error_code=ErrorCode.GROUP_ID_NOT_FOUND, group_id=group_id, state=DEAD
             )
+        if isinstance(answer.group, ConsumerGroup):
+            return described_group(answer.group, self._shards.topic_name)
         return _description(answer.group)
 
     async def ListGroups(self, request: Any, context: Any) -> Any:
@@ -390,8 +406,18 @@ class GroupCoordinatorServicer:
         return answer.error_code
 
     async def ConsumerGroupHeartbeat(self, request: Any, context: Any) -> Any:
-        """KIP-848 is not spoken: a client that tries it is told so and may use the classic protocol."""
-        return pb.ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        shards = self._shards
+        if not shards.speaks_consumer_protocol:
+            return pb.ConsumerGroupHeartbeatResponse(
+                error_code=ErrorCode.UNSUPPORTED_VERSION,
+                error_message="the cluster's group.version is 0",
+            )
+        answer: ConsumerHeartbeatAnswer = await self._ask(
+            request.group_id,
+            lambda request_id: heartbeat_event(request_id, request, shards.shapes),
+            ConsumerHeartbeatAnswer,
+        )
+        return heartbeat_response(answer)
 
 
 def _instance_id(message: Any) -> str | None:
@@ -450,6 +476,7 @@ def _description(group: Group) -> Any:
     is_stable = group.state is GroupState.STABLE
     return pb.DescribeGroupsResponse.Group(
         group_id=group.group_id,
+        group_type=CLASSIC,
         state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_name=(group.protocol or "") if is_stable else "",

@@ -17,6 +17,7 @@ from oncelog.record.records import Record
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import GROUP, MetadataFollower, MetadataImage
 from oncelog.runtime import Clock, Driver, DriverStopped
+from oncelog_coordinator.core.consumer_group import Topics, TopicShape
 from oncelog_coordinator.core.group_events import GroupConfig, GroupEvent, TopicsDeleted
 from oncelog_coordinator.core.group_machine import GroupMachine
 from oncelog_coordinator.core.group_records import (
@@ -94,6 +95,7 @@ class GroupShards(Reigns[Reign]):
         self._directory = directory
         self._producer_ids = producer_ids
         self._clock = clock
+        self._shapes: tuple[object, Topics] = (None, {})
 
     # ------------------------------------------------------------------------------------------------ calls
 
@@ -122,6 +124,27 @@ class GroupShards(Reigns[Reign]):
         return Partition(CONSUMER_OFFSETS_TOPIC, reign.shard), machine
 
     # ------------------------------------------------------------------------------------------------ topics
+
+    @property
+    def speaks_consumer_protocol(self) -> bool:
+        """Whether the cluster's `group.version` says so."""
+        return self._metadata.image.feature_levels.get("group.version", 0) >= 1
+
+    @property
+    def shapes(self) -> Topics:
+        """What assignments are made of. Made once for each version of the topics."""
+        topics = self._metadata.image.topics
+        if self._shapes[0] is not topics:
+            found = {
+                name: TopicShape(topic.topic_id, len(topic.partitions))
+                for name, topic in topics.items()
+            }
+            self._shapes = (topics, found)
+        return self._shapes[1]
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        topic = self._metadata.image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
 
     def _on_metadata(self, old: MetadataImage, new: MetadataImage) -> None:
         super()._on_metadata(old, new)
@@ -183,6 +206,8 @@ class GroupShards(Reigns[Reign]):
             offsets_retention_ms=Millis(settings.offsets_retention_ms),
             clean_up_interval_ms=Millis(settings.offsets_clean_up_interval_ms),
             record_bytes_max=int(topic.max_message_bytes * RECORD_BYTES_SHARE),
+            consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
         )
 
 

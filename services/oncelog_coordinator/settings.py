@@ -95,6 +95,17 @@ class CoordinatorSettings(BaseSettings):
         ge=1,
         description="longest session: a silent member's partitions stand still so long",
     )
+    group_consumer_session_timeout_ms: int = Field(
+        45_000,
+        ge=100,
+        description="session of members of the consumer protocol (KIP-848), which do not choose it themselves",
+    )
+    group_consumer_heartbeat_interval_ms: int = Field(
+        5_000,
+        ge=10,
+        description="how often those members are told to send a heartbeat, and so how fast a rebalance goes: each "
+        "step of it waits for one. Several must fit into a session",
+    )
     group_members_max: int = Field(
         1_000, ge=1, le=100_000, description="members of a group; one more is refused"
     )

@@ -72,7 +72,7 @@ class Groups:
             group_id=group_id,
             state=found.state,
             protocol_type=found.protocol_type,
-            group_type="classic",
+            group_type=found.group_type or "classic",
             protocol_name=found.protocol_name,
             coordinator=coordinator,
             members=[

@@ -8,6 +8,10 @@ from oncelog.protocol.versions import APIS, Api
 from oncelog_listener.call import Call
 from oncelog_listener.handlers.api_versions import api_versions
 from oncelog_listener.handlers.configs import describe_configs, incremental_alter_configs
+from oncelog_listener.handlers.consumer_groups import (
+    consumer_group_describe,
+    consumer_group_heartbeat,
+)
 from oncelog_listener.handlers.coordinators import describe_cluster, find_coordinator
 from oncelog_listener.handlers.fetch import fetch
 from oncelog_listener.handlers.group_offsets import (
@@ -86,6 +90,8 @@ _HANDLERS: Final[Mapping[int, Handler]] = {
     versions.DESCRIBE_PRODUCERS: describe_producers,
     versions.DESCRIBE_TRANSACTIONS: describe_transactions,
     versions.LIST_TRANSACTIONS: list_transactions,
+    versions.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
+    versions.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
     versions.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
 }
 

@@ -45,10 +45,13 @@ class ConfluentConsumer:
                 "isolation.level": "read_committed",
                 "reconnect.backoff.max.ms": 300,
                 "log_level": 0,
-                **{name.replace("_", "."): value for name, value in {**SESSION, **options}.items()},
+                **{name.replace("_", "."): value for name, value in self._given(options).items()},
             }
         )
         self._consumer.subscribe([topic])
+
+    def _given(self, options):
+        return {**SESSION, **options}
 
     def poll(self):
         messages = self._consumer.consume(100, timeout=POLL_S)
@@ -77,6 +80,13 @@ class ConfluentConsumer:
             if one.offset < 0:
                 one.offset = confluent_kafka.OFFSET_BEGINNING
             self._consumer.seek(one)
+
+
+class NewProtocolConsumer(ConfluentConsumer):
+    """KIP-848: the coordinator decides how long a session is and who gets what."""
+
+    def _given(self, options):
+        return {"group_protocol": "consumer", **options}
 
 
 class KafkaPythonConsumer:
@@ -170,6 +180,7 @@ class AiokafkaConsumer:
 
 CONSUMERS = {
     "confluent-kafka": ConfluentConsumer,
+    "confluent-kafka (KIP-848)": NewProtocolConsumer,
     "kafka-python": KafkaPythonConsumer,
     "aiokafka": AiokafkaConsumer,
 }

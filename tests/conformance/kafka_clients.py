@@ -488,9 +488,9 @@ class Java:
             for item in answer["records"]
         ]
 
-    def subscribe(self, bootstrap, group, topic, count):
+    def subscribe(self, bootstrap, group, topic, count, protocol="classic"):
         """As a member of a group: the values of so many records, which are committed."""
-        answer = self._process.ask("subscribe", bootstrap, group, topic, count)
+        answer = self._process.ask("subscribe", bootstrap, group, topic, count, protocol)
         return [_unhex(item["value"]) for item in answer["records"]]
 
     def offset_for_time(self, bootstrap, topic, timestamp_ms):

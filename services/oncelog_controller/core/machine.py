@@ -70,7 +70,7 @@ __all__ = ["MetadataMachine", "MetadataRules"]
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 PRODUCER_ID_MAX: Final = 2**63 - 1
-FEATURE_LEVELS: Final = {"transaction.version": range(3)}
+FEATURE_LEVELS: Final = {"group.version": range(2), "transaction.version": range(3)}
 """Features that may be finalized, with the levels this version speaks."""
 
 LEADERS_MOVED_MAX: Final = 100

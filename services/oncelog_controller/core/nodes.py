@@ -90,7 +90,7 @@ def registered(image: ClusterImage, event: RegisterNode, rules: MetadataRules) -
     records: list[MetadataRecord] = []
     if not image.cluster_id:
         records.append(ClusterCreated(event.cluster_id))
-        levels = {"transaction.version": rules.transaction_version}
+        levels = {"group.version": 1, "transaction.version": rules.transaction_version}
         records.append(FeaturesChanged(image.features_epoch + 1, levels))
     node_epoch = image.next_node_epoch
     records.append(

@@ -1,10 +1,12 @@
 """Committing, fetching, deleting and forgetting offsets: the tables over `GroupOffsets` (facts 5.2; KIP-447)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Partition
 from oncelog.machine import Decision, Effect, Reply, SetTimer
+from oncelog_coordinator.core.consumer_group import ConsumerGroup, commit_error, epoch_error
+from oncelog_coordinator.core.consumer_heartbeat import group_removed
 from oncelog_coordinator.core.group_events import (
     CleanUp,
     CodeAnswer,
@@ -33,6 +35,8 @@ from oncelog_coordinator.core.group_records import (
 )
 from oncelog_coordinator.core.group_state import CONSUMER_PROTOCOL, Group, GroupState
 
+AnyGroup = Group | ConsumerGroup
+
 CLEAN_UP_TIMER = "clean up"
 CLEANED_AT_ONCE_MAX = 500
 """Records of one tick; what is left waits a second, so that expiry never holds up the living."""
@@ -44,7 +48,7 @@ _TV2 = 2
 
 
 def commit(
-    group: Group | None, event: CommitOffsets, config: GroupConfig, now: Millis
+    group: AnyGroup | None, event: CommitOffsets, config: GroupConfig, now: Millis
 ) -> Decision[GroupRecord]:
     error_code = _commit_error(group, event, is_transactional=False)
     if error_code is not ErrorCode.NONE:
@@ -52,7 +56,8 @@ def commit(
         return Decision((), (reply,), "commit_refused")
     records, answer = _commit_records(event, config, now)
     heard: tuple[GroupRecord, ...] = ()
-    member = group.members.get(event.member_id) if group is not None else None
+    # A member of a consumer group is heard of by its heartbeats only.
+    member = group.members.get(event.member_id) if isinstance(group, Group) else None
     if member is not None:
         deadline = Millis(now + member.session_timeout_ms)
         heard = (Heard(event.group_id, event.member_id, deadline),)
@@ -60,7 +65,7 @@ def commit(
 
 
 def commit_in_transaction(
-    group: Group | None,
+    group: AnyGroup | None,
     offsets: GroupOffsets,
     event: CommitTxnOffsets,
     config: GroupConfig,
@@ -89,9 +94,13 @@ def commit_in_transaction(
 
 
 def _commit_error(
-    group: Group | None, event: CommitOffsets | CommitTxnOffsets, *, is_transactional: bool
+    group: AnyGroup | None, event: CommitOffsets | CommitTxnOffsets, *, is_transactional: bool
 ) -> ErrorCode:
     generation, member_id, instance_id = event.generation, event.member_id, event.instance_id
+    if isinstance(group, ConsumerGroup):
+        return commit_error(
+            group, generation, member_id, instance_id, is_transactional=is_transactional
+        )
     if group is None:
         return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
     if generation < 0 and group.is_in(GroupState.EMPTY):
@@ -169,8 +178,15 @@ def _is_late(started: TransactionStarted | None, event: EndTransaction) -> bool:
 # ------------------------------------------------------------------------------------------------ fetch
 
 
-def fetch(offsets: GroupOffsets, event: FetchOffsets) -> Decision[GroupRecord]:
+def fetch(
+    group: AnyGroup | None, offsets: GroupOffsets, event: FetchOffsets
+) -> Decision[GroupRecord]:
     """Of a group that nobody knows, too: it has committed nothing."""
+    if isinstance(group, ConsumerGroup) and event.member_id:
+        error_code = epoch_error(group, event.member_epoch, event.member_id)
+        if error_code is not ErrorCode.NONE:
+            refused = FetchOffsetsAnswer((), error_code)
+            return Decision((), (Reply(event.request_id, refused),), "fetch_refused")
     committed = offsets.of(event.group_id)
     asked = tuple(committed) if event.partitions is None else event.partitions
     found = []
@@ -192,12 +208,12 @@ def fetch(offsets: GroupOffsets, event: FetchOffsets) -> Decision[GroupRecord]:
 
 
 def delete_offsets(
-    group: Group | None, offsets: GroupOffsets, event: DeleteOffsets
+    group: AnyGroup | None, offsets: GroupOffsets, event: DeleteOffsets
 ) -> Decision[GroupRecord]:
     error_code = ErrorCode.NONE
     if group is None:
         error_code = ErrorCode.GROUP_ID_NOT_FOUND
-    elif not group.is_in(GroupState.EMPTY) and group.protocol_type != CONSUMER_PROTOCOL:
+    elif isinstance(group, Group) and _is_strange(group):
         error_code = ErrorCode.NON_EMPTY_GROUP
     if group is None or error_code is not ErrorCode.NONE:
         reply = Reply(event.request_id, CommitAnswer(error_code))
@@ -216,26 +232,43 @@ def delete_offsets(
     return Decision(tuple(records), (Reply(event.request_id, answer),), "offsets_deleted")
 
 
+def _is_strange(group: Group) -> bool:
+    """Alive, and what it subscribes to cannot be read."""
+    return not group.is_in(GroupState.EMPTY) and group.protocol_type != CONSUMER_PROTOCOL
+
+
 def delete_group(
-    group: Group | None, offsets: GroupOffsets, event: DeleteGroup
+    group: AnyGroup | None, offsets: GroupOffsets, event: DeleteGroup
 ) -> Decision[GroupRecord]:
     """The group's own tombstone comes last: cut short, the group is still there to be deleted again."""
     error_code = ErrorCode.NONE
     if group is None:
         error_code = ErrorCode.GROUP_ID_NOT_FOUND
-    elif not group.is_in(GroupState.EMPTY):
+    elif not _is_vacant(group):
         error_code = ErrorCode.NON_EMPTY_GROUP
     reply = Reply(event.request_id, CodeAnswer(error_code))
-    if error_code is not ErrorCode.NONE:
+    if group is None or error_code is not ErrorCode.NONE:
         return Decision((), (reply,), "delete_refused")
     group_id = event.group_id
     partitions = dict.fromkeys((*offsets.of(group_id), *offsets.pending_partitions(group_id)))
     tombstones = tuple(OffsetTombstone(group_id, partition) for partition in partitions)
-    return Decision((*tombstones, GroupTombstone(group_id)), (reply,), "group_deleted")
+    return Decision((*tombstones, *_removed(group)), (reply,), "group_deleted")
+
+
+def _is_vacant(group: AnyGroup) -> bool:
+    if isinstance(group, ConsumerGroup):
+        return not group.members
+    return group.is_in(GroupState.EMPTY)
+
+
+def _removed(group: AnyGroup) -> tuple[GroupRecord, ...]:
+    if isinstance(group, ConsumerGroup):
+        return group_removed(group)
+    return (GroupTombstone(group.group_id),)
 
 
 def topics_deleted(
-    groups: Mapping[str, Group], offsets: GroupOffsets, event: TopicsDeleted
+    groups: Iterable[str], offsets: GroupOffsets, event: TopicsDeleted
 ) -> Decision[GroupRecord]:
     """Pending ones too: their transaction's marker finds nothing left to decide."""
     topics = frozenset(event.topics)
@@ -254,7 +287,7 @@ def topics_deleted(
 
 
 def clean_up(
-    groups: Mapping[str, Group],
+    groups: Iterable[AnyGroup],
     offsets: GroupOffsets,
     event: CleanUp,
     config: GroupConfig,
@@ -263,7 +296,8 @@ def clean_up(
     """Offsets past their retention, then groups with neither members nor offsets."""
     records: list[GroupRecord] = []
     next_ms = config.clean_up_interval_ms
-    for group_id, group in groups.items():
+    for group in groups:
+        group_id = group.group_id
         if len(records) >= CLEANED_AT_ONCE_MAX:
             next_ms = NEXT_CLEAN_UP_MS
             break
@@ -272,8 +306,8 @@ def clean_up(
         is_bare = len(expired) == len(offsets.of(group_id)) and not (
             offsets.pending_partitions(group_id)
         )
-        if is_bare and group.is_in(GroupState.EMPTY) and not group.pending:
-            records.append(GroupTombstone(group_id))
+        if is_bare and _is_vacant(group) and not (isinstance(group, Group) and group.pending):
+            records += _removed(group)
     silent = tuple(offsets.forgettable(now, config.producer_expiration_ms))
     timer: Effect = SetTimer(CLEAN_UP_TIMER, next_ms, event)
     forgotten = (ProducersForgotten(silent),) if silent else ()
@@ -281,21 +315,21 @@ def clean_up(
 
 
 def _expired(
-    group: Group, offsets: GroupOffsets, config: GroupConfig, now: Millis
+    group: AnyGroup, offsets: GroupOffsets, config: GroupConfig, now: Millis
 ) -> list[Partition]:
-    """An empty group's offsets age from the moment it became empty, others from their commit (KIP-211)."""
-    since_empty = group.protocol_type is not None and group.is_in(GroupState.EMPTY)
-    if group.protocol_type is not None and not since_empty:
-        is_known = group.is_in(GroupState.STABLE) and group.protocol_type == CONSUMER_PROTOCOL
-        if not is_known:
+    """An empty group's offsets age from the moment it became empty, others from their commit (KIP-211). The log does
+    not tell when a consumer group became empty, so its offsets age from their commit, as in Kafka."""
+    empty_since = NO_TIMESTAMP
+    if isinstance(group, Group) and group.protocol_type is not None:
+        if group.is_in(GroupState.EMPTY):
+            empty_since = group.state_timestamp
+        elif not group.is_in(GroupState.STABLE) or group.protocol_type != CONSUMER_PROTOCOL:
             return []
 
     def is_old(entry: CommittedOffset) -> bool:
         if entry.expire_timestamp >= 0:
             return now >= entry.expire_timestamp
-        since = entry.commit_timestamp
-        if since_empty and group.state_timestamp >= 0:
-            since = group.state_timestamp
+        since = empty_since if empty_since >= 0 else entry.commit_timestamp
         return now - since >= config.offsets_retention_ms
 
     return [

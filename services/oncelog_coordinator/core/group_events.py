@@ -11,6 +11,7 @@ from oncelog.ids import (
     ProducerEpoch,
     ProducerId,
 )
+from oncelog_coordinator.core.consumer_group import ConsumerGroup, Slots, Topics
 from oncelog_coordinator.core.group_state import Group, Protocols
 
 NO_OFFSET = -1
@@ -114,6 +115,47 @@ class LeaveAnswer:
     members: tuple[tuple[Leaving, ErrorCode], ...] = ()
 
 
+# ------------------------------------------------------------------------------------------------ the consumer protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeat:
+    """KIP-848. None, and a timeout of -1: as before. `shapes` are the topics of the cluster at this moment."""
+
+    request_id: int
+    group_id: str
+    member_id: str
+    member_epoch: int
+    shapes: Topics
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topics: tuple[str, ...] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: Slots | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Everything is said once more: an answer may have been lost."""
+        has_subscription = self.topics is not None or self.regex is not None
+        return self.rebalance_timeout_ms >= 0 and has_subscription and self.owned is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeatAnswer:
+    """`assigned` None: as it was told before."""
+
+    error_code: ErrorCode
+    message: str = ""
+    member_id: str = ""
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assigned: Slots | None = None
+
+
 # ------------------------------------------------------------------------------------------------ offsets
 
 
@@ -163,12 +205,14 @@ class CommitAnswer:
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsets:
-    """`partitions` None: all that the group has."""
+    """`partitions` None: all that the group has. A member of a consumer group says who it is; others need not."""
 
     request_id: int
     group_id: str
     partitions: tuple[Partition, ...] | None
     require_stable: bool
+    member_id: str = ""
+    member_epoch: int = -1
 
 
 class FetchedOffset(NamedTuple):
@@ -182,6 +226,7 @@ class FetchedOffset(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class FetchOffsetsAnswer:
     offsets: tuple[FetchedOffset, ...]
+    error_code: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +269,7 @@ class DescribeGroup:
 class DescribeAnswer:
     """None: there is no such group."""
 
-    group: Group | None
+    group: Group | ConsumerGroup | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +333,15 @@ class SyncTimeOver:
 
 
 @dataclass(frozen=True, slots=True)
+class RevokeTimeOver:
+    """Perhaps this member still has not given up what others wait for."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class CleanUp:
     """Offsets that nobody needs any more, groups without members and offsets, producers long silent."""
 
@@ -297,6 +351,7 @@ GroupEvent = (
     | SyncGroup
     | Heartbeat
     | LeaveGroup
+    | ConsumerHeartbeat
     | CommitOffsets
     | CommitTxnOffsets
     | FetchOffsets
@@ -310,6 +365,7 @@ GroupEvent = (
     | InitialDelayOver
     | JoinTimeOver
     | SyncTimeOver
+    | RevokeTimeOver
     | CleanUp
 )
 
@@ -327,3 +383,5 @@ class GroupConfig:
     clean_up_interval_ms: Millis = Millis(600_000)
     producer_expiration_ms: Millis = Millis(86_400_000)
     record_bytes_max: int = 900_000
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000

@@ -4,25 +4,41 @@
 `resume` watches the members that the log knows. What only this life of the machine knows (who waits for an answer, who
 was heard of) is applied like a record but never journaled: see `Decision.volatile` and ADR 0019.
 
-Start with `group_state`, then `group_rebalance`.
+A group speaks one of two protocols: the classic one (`group_state`, then `group_rebalance`) or the consumer protocol of
+KIP-848 (`consumer_group`, then `consumer_heartbeat`). Its offsets are the same; only an empty group changes its type.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Offset, ProducerEpoch, ProducerId
 from oncelog.machine import Decision, Effect, Reply, SetTimer
 from oncelog_coordinator.core import (
+    consumer_heartbeat,
     group_commits,
     group_join,
     group_membership,
     group_rebalance,
 )
+from oncelog_coordinator.core.consumer_group import (
+    CONSUMER,
+    ConsumerGroup,
+    ConsumerRecord,
+    GroupEpoch,
+    MemberAssigned,
+    MemberState,
+    MemberSubscribed,
+    TargetAssigned,
+    TargetEpoch,
+    applied,
+)
 from oncelog_coordinator.core.group_events import (
     CleanUp,
     CommitOffsets,
     CommitTxnOffsets,
+    ConsumerHeartbeat,
     DeleteGroup,
     DeleteOffsets,
     DescribeAnswer,
@@ -34,11 +50,13 @@ from oncelog_coordinator.core.group_events import (
     GroupRow,
     Heartbeat,
     InitialDelayOver,
+    JoinAnswer,
     JoinGroup,
     JoinTimeOver,
     LeaveGroup,
     ListAnswer,
     ListGroups,
+    RevokeTimeOver,
     SessionCheck,
     SyncGroup,
     SyncTimeOver,
@@ -65,6 +83,7 @@ class GroupMachine:
     def __init__(self, config: GroupConfig | None = None) -> None:
         self._config = config or GroupConfig()
         self._groups: dict[str, Group] = {}
+        self._consumers: dict[str, ConsumerGroup] = {}
         self._offsets = GroupOffsets()
         self._deadlines: dict[tuple[str, str], Millis] = {}
         self._starts: dict[ProducerId, TransactionStarted] = {}
@@ -77,36 +96,45 @@ class GroupMachine:
             case Heartbeat():
                 return group_membership.heartbeat(self._groups.get(event.group_id), event, now)
             case CommitOffsets():
-                return group_commits.commit(self._groups.get(event.group_id), event, config, now)
+                return group_commits.commit(self.group(event.group_id), event, config, now)
             case CommitTxnOffsets():
-                group = self._groups.get(event.group_id)
+                group = self.group(event.group_id)
                 return group_commits.commit_in_transaction(group, self._offsets, event, config, now)
             case EndTransaction():
                 started = self._starts.get(event.producer_id)
                 return group_commits.end_transaction(self._offsets, started, event, now)
             case FetchOffsets():
-                return group_commits.fetch(self._offsets, event)
+                return group_commits.fetch(self.group(event.group_id), self._offsets, event)
             case JoinGroup():
-                return group_join.decide(self._groups.get(event.group_id), event, config, now)
+                return self._join(event, now)
             case SyncGroup():
                 return group_membership.sync(self._groups.get(event.group_id), event, config, now)
             case LeaveGroup():
                 return group_membership.leave(self._groups.get(event.group_id), event, config, now)
+            case ConsumerHeartbeat():
+                consumers = self._consumers.get(event.group_id)
+                classic = self._groups.get(event.group_id)
+                return consumer_heartbeat.decide(consumers, classic, event, config, now)
             case DeleteOffsets():
-                group = self._groups.get(event.group_id)
+                group = self.group(event.group_id)
                 return group_commits.delete_offsets(group, self._offsets, event)
             case DeleteGroup():
-                group = self._groups.get(event.group_id)
+                group = self.group(event.group_id)
                 return group_commits.delete_group(group, self._offsets, event)
             case DescribeGroup():
-                answer = DescribeAnswer(self._groups.get(event.group_id))
+                answer = DescribeAnswer(self.group(event.group_id))
                 return Decision((), (Reply(event.request_id, answer),), "described")
             case ListGroups():
                 return Decision((), (Reply(event.request_id, self._list(event)),), "listed")
             case TopicsDeleted():
-                return group_commits.topics_deleted(self._groups, self._offsets, event)
+                groups = (*self._groups, *self._consumers)
+                return group_commits.topics_deleted(groups, self._offsets, event)
             case CleanUp():
-                return group_commits.clean_up(self._groups, self._offsets, event, config, now)
+                every: list[Group | ConsumerGroup] = [*self._groups.values()]
+                every += self._consumers.values()
+                return group_commits.clean_up(every, self._offsets, event, config, now)
+            case RevokeTimeOver():
+                return self._consumer_time(event, now)
             case SessionCheck() | InitialDelayOver() | JoinTimeOver() | SyncTimeOver():
                 return self._time(event, now)
             case _:
@@ -115,6 +143,8 @@ class GroupMachine:
     def _time(
         self, event: SessionCheck | InitialDelayOver | JoinTimeOver | SyncTimeOver, now: Millis
     ) -> Decision[GroupRecord]:
+        if isinstance(event, SessionCheck) and event.group_id in self._consumers:
+            return self._consumer_time(event, now)
         group = self._groups.get(event.group_id)
         if group is None:
             return Decision((), (), "timer_of_nobody")
@@ -131,12 +161,35 @@ class GroupMachine:
             case _:
                 assert_never(event)
 
+    def _consumer_time(
+        self, event: SessionCheck | RevokeTimeOver, now: Millis
+    ) -> Decision[GroupRecord]:
+        group = self._consumers.get(event.group_id)
+        if group is None:
+            return Decision((), (), "timer_of_nobody")
+        if isinstance(event, RevokeTimeOver):
+            return consumer_heartbeat.revoke_time_over(group, event, self._config, now)
+        deadline = self._deadlines.get((event.group_id, event.member_id))
+        return consumer_heartbeat.session_check(group, event, deadline, self._config, now)
+
+    def _join(self, event: JoinGroup, now: Millis) -> Decision[GroupRecord]:
+        """A living group of the other protocol refuses; an empty one is removed with the first who joins."""
+        group = self._consumers.get(event.group_id)
+        if group is not None and group.members:
+            answer = JoinAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id)
+            return Decision((), (Reply(event.request_id, answer),), "join_refused")
+        decision = group_join.decide(self._groups.get(event.group_id), event, self._config, now)
+        if group is None or not (decision.records or decision.volatile):
+            return decision
+        removed = consumer_heartbeat.group_removed(group)
+        return replace(decision, records=(*removed, *decision.records))
+
     def apply(self, offset: Offset, record: GroupRecord) -> None:
         match record:
             case Heard():
                 self._deadlines[record.group_id, record.member_id] = record.deadline
             case OffsetCommitted():
-                if record.group_id not in self._groups:
+                if self.group(record.group_id) is None:
                     # Nobody joined it: a consumer that assigns its partitions itself keeps its place here.
                     self._groups[record.group_id] = Group(record.group_id)
                 self._offsets.committed(offset, record)
@@ -159,7 +212,27 @@ class GroupMachine:
             case TransactionStarted():
                 self._starts[record.producer_id] = record
             case _:
-                assert_never(record)
+                self._apply_consumer(record)
+
+    def _apply_consumer(self, record: ConsumerRecord) -> None:
+        group_id = record.group_id
+        group = self._consumers.get(group_id)
+        if group is None:
+            if _is_tombstone(record):
+                return
+            group = ConsumerGroup(group_id)
+            if self._groups.get(group_id) == Group(group_id):
+                # It was only ever a name for offsets that a replay saw first.
+                del self._groups[group_id]
+        after = applied(group, record)
+        if isinstance(record, MemberSubscribed) and record.subscription is None:
+            self._deadlines.pop((group_id, record.member_id), None)
+        if after is not None:
+            self._consumers[group_id] = after
+            return
+        del self._consumers[group_id]
+        if self._offsets.has_any(group_id):
+            self._groups[group_id] = Group(group_id)
 
     def resume(self, now: Millis) -> Sequence[Effect]:
         """Members have a whole session to find us; until they do, their places are kept."""
@@ -176,16 +249,24 @@ class GroupMachine:
                 timer = group_rebalance.session_timer(group.group_id, member.member_id)
                 check = SessionCheck(group.group_id, member.member_id)
                 effects.append(SetTimer(timer, Millis(member.session_timeout_ms), check))
+        session_ms = Millis(self._config.consumer_session_timeout_ms)
+        for consumers in self._consumers.values():
+            for consumer in consumers.members.values():
+                timer = group_rebalance.session_timer(consumers.group_id, consumer.member_id)
+                check = SessionCheck(consumers.group_id, consumer.member_id)
+                effects.append(SetTimer(timer, session_ms, check))
+                if consumer.current.state is MemberState.UNREVOKED_PARTITIONS:
+                    effects.append(consumer_heartbeat.revocation(consumers, consumer))
         return effects
 
     # ------------------------------------------------------------------------------------------- questions
 
     @property
     def is_empty(self) -> bool:
-        return not self._groups and self._offsets.is_empty
+        return not self._groups and not self._consumers and self._offsets.is_empty
 
-    def group(self, group_id: str) -> Group | None:
-        return self._groups.get(group_id)
+    def group(self, group_id: str) -> Group | ConsumerGroup | None:
+        return self._groups.get(group_id) or self._consumers.get(group_id)
 
     @property
     def offsets(self) -> GroupOffsets:
@@ -224,12 +305,31 @@ class GroupMachine:
                     self._deadlines.pop((before.group_id, member_id), None)
 
     def _list(self, event: ListGroups) -> ListAnswer:
-        if event.types and CLASSIC not in event.types:
-            return ListAnswer(())
+        rows = [
+            GroupRow(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
+            for group in self._groups.values()
+        ]
+        rows += (
+            GroupRow(group.group_id, CONSUMER, group.state.value, CONSUMER)
+            for group in self._consumers.values()
+        )
         return ListAnswer(
             tuple(
-                GroupRow(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
-                for group in self._groups.values()
-                if not event.states or group.state.value.lower() in event.states
+                row
+                for row in rows
+                if (not event.states or row.state.lower() in event.states)
+                and (not event.types or row.group_type in event.types)
             )
         )
+
+
+def _is_tombstone(record: ConsumerRecord) -> bool:
+    match record:
+        case GroupEpoch() | TargetEpoch():
+            return record.epoch is None
+        case MemberSubscribed():
+            return record.subscription is None
+        case TargetAssigned():
+            return record.slots is None
+        case MemberAssigned():
+            return record.current is None

@@ -10,9 +10,10 @@ value  of an offset, version 3   offset i64 · leaderEpoch i32 · metadata strin
 ```
 
 Strings have an i16 length (-1: null), bytes and arrays an i32 one. We write version 3, which every Kafka since 2.3
-reads; of older versions missing fields are their defaults. Keys of another type belong to protocols we do not speak
-and are skipped, and so are values of a later version. An offset in a transactional batch counts when its
-transaction's marker says so; the marker is a record here too.
+reads; of older versions missing fields are their defaults. The records of the consumer protocol are in
+`consumer_records`. Keys of another type belong to protocols we do not speak and are skipped, and so are values of a
+later version. An offset in a transactional batch counts when its transaction's marker says so; the marker is a record
+here too.
 """
 
 import struct
@@ -28,6 +29,12 @@ from oncelog.ids import (
     Partition,
     ProducerEpoch,
     ProducerId,
+)
+from oncelog_coordinator.core.consumer_group import ConsumerRecord
+from oncelog_coordinator.core.consumer_records import (
+    CONSUMER_KEY_TYPES,
+    decode_consumer_record,
+    encode_consumer_record,
 )
 from oncelog_coordinator.core.group_state import Group, GroupState, Member
 
@@ -120,6 +127,7 @@ GroupRecord = (
     | Heard
     | ProducersForgotten
     | TransactionStarted
+    | ConsumerRecord
 )
 
 
@@ -137,8 +145,10 @@ def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
             return _group_key(record.group.group_id), encode_group(record.group)
         case GroupTombstone():
             return _group_key(record.group_id), None
-        case _:
+        case TransactionEnded() | Heard() | ProducersForgotten() | TransactionStarted():
             raise AssertionError(record)
+        case _:
+            return encode_consumer_record(record)
 
 
 def _offset_key(group_id: str, partition: Partition) -> bytes:
@@ -217,7 +227,9 @@ def decode_group_record(
         if key_type == GROUP_KEY_TYPE:
             group_id = read.text()
             return GroupTombstone(group_id) if value is None else _read_group(group_id, value)
-    except (struct.error, UnicodeDecodeError, ValueError) as error:
+        if key_type in CONSUMER_KEY_TYPES:
+            return decode_consumer_record(key, value)
+    except (struct.error, IndexError, ValueError) as error:
         raise MalformedGroupRecord(f"group record is damaged: {error}") from error
     return None
 

@@ -8,7 +8,15 @@ from oncelog_gateway.groups import Groups
 from oncelog_gateway.problems import documented
 from oncelog_gateway.resources import INT32_MAX, GroupDetail, GroupOffsets, GroupPage
 
-GroupState = Literal["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"]
+GroupState = Literal[
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "Stable",
+    "Dead",
+]
 
 GroupId = Annotated[
     str,

@@ -13,6 +13,8 @@ For a client that is gone nothing is repeated: it asks elsewhere and goes on fro
 | EndTxn | ALWAYS | the state tells a repetition; while its client waits no next one has begun (facts 8.6, 8.7) |
 | TxnOffsetCommit, OffsetCommit | ALWAYS | the same offsets for the same generation |
 | WriteTxnMarkers | ALWAYS | a marker that is there is accepted again (facts 8.11) |
+| ConsumerGroupHeartbeat that joins | ALWAYS | who joins again is who it was |
+| any other | UNLESS_DONE | its epoch may be out of date by its own doing; the client then says everything anew |
 | CreateTopics, DeleteTopics, CreatePartitions | UNLESS_DONE | the second answer would be "it exists already" |
 """
 

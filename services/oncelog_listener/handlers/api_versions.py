@@ -9,7 +9,7 @@ from oncelog.protocol.versions import API_VERSIONS_RANGE, APIS
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, wire_error
 
-SUPPORTED_FEATURES: Final = (("transaction.version", 0, 2),)
+SUPPORTED_FEATURES: Final = (("group.version", 0, 1), ("transaction.version", 0, 2))
 """(name, lowest level, highest level) that this release can work with."""
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -13,6 +13,7 @@ from oncelog_listener.handlers.groups import ask_coordinators, optional, told_co
 
 _UNKNOWN_IS_AN_ERROR_FROM: Final = 6
 _DEAD: Final = "Dead"
+CONSUMER: Final = "consumer"
 
 
 async def describe_groups(call: Call) -> Any:
@@ -36,6 +37,9 @@ async def describe_groups(call: Call) -> Any:
 def _described(call: Call, group_id: str, found: Any) -> Any:
     """A group, or why it is not shown. Until version 6 a group that does not exist is a dead one."""
     code = told_code(found)
+    if not code and found.group_type == CONSUMER:
+        # As in Kafka: who asks so speaks the classic protocol, and falls back to this when the other call is missing.
+        code = ErrorCode.GROUP_ID_NOT_FOUND
     is_unknown = code == ErrorCode.GROUP_ID_NOT_FOUND or (not code and found.state == _DEAD)
     if is_unknown and call.version < _UNKNOWN_IS_AN_ERROR_FROM:
         return _nothing(call, group_id, ErrorCode.NONE, _DEAD)

@@ -41,6 +41,8 @@ DESCRIBE_CLUSTER: Final = 60
 DESCRIBE_PRODUCERS: Final = 61
 DESCRIBE_TRANSACTIONS: Final = 65
 LIST_TRANSACTIONS: Final = 66
+CONSUMER_GROUP_HEARTBEAT: Final = 68
+CONSUMER_GROUP_DESCRIBE: Final = 69
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
 
 
@@ -128,6 +130,8 @@ APIS: Final[Mapping[int, Api]] = {
         _api(DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),
         _api(DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),
         _api(LIST_TRANSACTIONS, "ListTransactions", 0, 2, 0),
+        _api(CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, 0),
+        _api(CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, 0),
         _api(DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, 0),
     )
 }

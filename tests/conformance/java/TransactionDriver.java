@@ -141,6 +141,7 @@ public final class TransactionDriver {
         config.put("group.id", words[2]);
         config.put("auto.offset.reset", "earliest");
         config.put("enable.auto.commit", "false");
+        config.put("group.protocol", words[5]);
         int count = Integer.parseInt(words[4]);
         long deadline = System.nanoTime() + CALL_TIMEOUT_MS * 1_000_000L;
         List<String> found = new ArrayList<>();

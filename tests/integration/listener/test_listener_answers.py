@@ -67,12 +67,10 @@ def test_an_unknown_api_versions_version_is_answered_in_version_0_with_the_range
 def test_features_follow_the_image_and_hide_what_old_clients_cannot_read():
     fields = {"client_software_name": "x", "client_software_version": "1"}
     answer = ask(World(), 18, 4, **fields)
-    (supported,) = answer.supported_features
-    assert (supported.name, supported.min_version, supported.max_version) == (
-        "transaction.version",
-        0,
-        2,
-    )
+    assert [(one.name, one.min_version, one.max_version) for one in answer.supported_features] == [
+        ("group.version", 0, 1),
+        ("transaction.version", 0, 2),
+    ]
     (finalized,) = answer.finalized_features
     assert (finalized.max_version_level, finalized.min_version_level) == (2, 2)
     assert answer.finalized_features_epoch == 4

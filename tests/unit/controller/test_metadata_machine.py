@@ -42,7 +42,7 @@ def test_first_registration_creates_the_whole_cluster_in_one_decision():
     image = bench.image
     assert image.cluster_id == "cluster"
     assert (image.controller, image.controller_epoch) == (1, 1)
-    assert image.feature_levels == {"transaction.version": 2}
+    assert image.feature_levels == {"group.version": 1, "transaction.version": 2}
     assert image.features_epoch >= 0
     for name in (TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC):
         topic = image.topics[name]
@@ -219,7 +219,7 @@ def test_feature_levels(levels, error_code, named):
     changed = error_code is ErrorCode.NONE and levels["transaction.version"] != 2
     assert bench.image.features_epoch == before + changed
     if changed:
-        assert bench.image.feature_levels == levels
+        assert bench.image.feature_levels == {"group.version": 1} | levels
         assert answer.metadata_offset == bench.image.metadata_offset
 
 

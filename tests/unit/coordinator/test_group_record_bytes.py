@@ -69,7 +69,8 @@ def test_offsets_of_other_versions_are_read(value, leader_epoch, expires):
 
 
 def test_keys_and_values_of_the_future_are_skipped():
-    assert decode_group_record(bytes.fromhex("0003" + "000167"), b"\0\0") is None
+    assert decode_group_record(bytes.fromhex("0009" + "000167"), b"\0\0") is None
+    assert decode_group_record(bytes.fromhex("0003" + "000167"), b"\0\1") is None
     assert decode_group_record(bytes.fromhex(OFFSET_KEY), b"\0\x09") is None
     assert decode_group_record(bytes.fromhex("0002000167"), b"\0\x09") is None
 

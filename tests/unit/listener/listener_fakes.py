@@ -273,6 +273,18 @@ class FakeGroupCoordinator(FakeRole):
     async def GroupHeartbeat(self, request, context):
         return self.take("GroupHeartbeat", request) or groups_pb2.GroupHeartbeatResponse()
 
+    async def ConsumerGroupHeartbeat(self, request, context):
+        if (canned := self.take("ConsumerGroupHeartbeat", request)) is not None:
+            return canned
+        response = groups_pb2.ConsumerGroupHeartbeatResponse(
+            member_id=request.member_id,
+            member_epoch=3,
+            heartbeat_interval_ms=5_000,
+            assignment_present=True,
+        )
+        response.assignment.add(topic_id=topic("orders", 1).topic_id, partitions=[0])
+        return response
+
     async def LeaveGroup(self, request, context):
         if (canned := self.take("LeaveGroup", request)) is not None:
             return canned

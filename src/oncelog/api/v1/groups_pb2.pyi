@@ -296,35 +296,51 @@ class DescribeGroupsRequest(_message.Message):
 class DescribeGroupsResponse(_message.Message):
     __slots__ = ("groups",)
     class Member(_message.Message):
-        __slots__ = ("member_id", "group_instance_id", "client_id", "client_host", "metadata", "assignment")
+        __slots__ = ("member_id", "group_instance_id", "client_id", "client_host", "metadata", "assignment", "member_epoch", "rack_id", "subscribed_topic_names", "assigned", "target")
         MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
         GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
         CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
         CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
         METADATA_FIELD_NUMBER: _ClassVar[int]
         ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+        MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+        RACK_ID_FIELD_NUMBER: _ClassVar[int]
+        SUBSCRIBED_TOPIC_NAMES_FIELD_NUMBER: _ClassVar[int]
+        ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+        TARGET_FIELD_NUMBER: _ClassVar[int]
         member_id: str
         group_instance_id: str
         client_id: str
         client_host: str
         metadata: bytes
         assignment: bytes
-        def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., metadata: _Optional[bytes] = ..., assignment: _Optional[bytes] = ...) -> None: ...
+        member_epoch: int
+        rack_id: str
+        subscribed_topic_names: _containers.RepeatedScalarFieldContainer[str]
+        assigned: _containers.RepeatedCompositeFieldContainer[TopicIdPartitions]
+        target: _containers.RepeatedCompositeFieldContainer[TopicIdPartitions]
+        def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., metadata: _Optional[bytes] = ..., assignment: _Optional[bytes] = ..., member_epoch: _Optional[int] = ..., rack_id: _Optional[str] = ..., subscribed_topic_names: _Optional[_Iterable[str]] = ..., assigned: _Optional[_Iterable[_Union[TopicIdPartitions, _Mapping]]] = ..., target: _Optional[_Iterable[_Union[TopicIdPartitions, _Mapping]]] = ...) -> None: ...
     class Group(_message.Message):
-        __slots__ = ("error_code", "group_id", "state", "protocol_type", "protocol_name", "members")
+        __slots__ = ("error_code", "group_id", "state", "protocol_type", "protocol_name", "members", "group_type", "group_epoch", "assignment_epoch")
         ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
         GROUP_ID_FIELD_NUMBER: _ClassVar[int]
         STATE_FIELD_NUMBER: _ClassVar[int]
         PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
         PROTOCOL_NAME_FIELD_NUMBER: _ClassVar[int]
         MEMBERS_FIELD_NUMBER: _ClassVar[int]
+        GROUP_TYPE_FIELD_NUMBER: _ClassVar[int]
+        GROUP_EPOCH_FIELD_NUMBER: _ClassVar[int]
+        ASSIGNMENT_EPOCH_FIELD_NUMBER: _ClassVar[int]
         error_code: int
         group_id: str
         state: str
         protocol_type: str
         protocol_name: str
         members: _containers.RepeatedCompositeFieldContainer[DescribeGroupsResponse.Member]
-        def __init__(self, error_code: _Optional[int] = ..., group_id: _Optional[str] = ..., state: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., members: _Optional[_Iterable[_Union[DescribeGroupsResponse.Member, _Mapping]]] = ...) -> None: ...
+        group_type: str
+        group_epoch: int
+        assignment_epoch: int
+        def __init__(self, error_code: _Optional[int] = ..., group_id: _Optional[str] = ..., state: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., members: _Optional[_Iterable[_Union[DescribeGroupsResponse.Member, _Mapping]]] = ..., group_type: _Optional[str] = ..., group_epoch: _Optional[int] = ..., assignment_epoch: _Optional[int] = ...) -> None: ...
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedCompositeFieldContainer[DescribeGroupsResponse.Group]
     def __init__(self, groups: _Optional[_Iterable[_Union[DescribeGroupsResponse.Group, _Mapping]]] = ...) -> None: ...
@@ -375,8 +391,16 @@ class DeleteGroupsResponse(_message.Message):
     results: _containers.RepeatedCompositeFieldContainer[DeleteGroupsResponse.Result]
     def __init__(self, results: _Optional[_Iterable[_Union[DeleteGroupsResponse.Result, _Mapping]]] = ...) -> None: ...
 
+class TopicIdPartitions(_message.Message):
+    __slots__ = ("topic_id", "partitions")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class ConsumerGroupHeartbeatRequest(_message.Message):
-    __slots__ = ("group_id", "member_id", "member_epoch", "instance_id", "rack_id", "rebalance_timeout_ms", "subscribed_topic_names", "subscription_present", "subscribed_topic_regex", "server_assignor", "owned", "owned_present")
+    __slots__ = ("group_id", "member_id", "member_epoch", "instance_id", "rack_id", "rebalance_timeout_ms", "subscribed_topic_names", "subscription_present", "subscribed_topic_regex", "server_assignor", "owned", "owned_present", "client_id", "client_host")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -389,6 +413,8 @@ class ConsumerGroupHeartbeatRequest(_message.Message):
     SERVER_ASSIGNOR_FIELD_NUMBER: _ClassVar[int]
     OWNED_FIELD_NUMBER: _ClassVar[int]
     OWNED_PRESENT_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     member_id: str
     member_epoch: int
@@ -399,9 +425,11 @@ class ConsumerGroupHeartbeatRequest(_message.Message):
     subscription_present: bool
     subscribed_topic_regex: str
     server_assignor: str
-    owned: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartitions]
+    owned: _containers.RepeatedCompositeFieldContainer[TopicIdPartitions]
     owned_present: bool
-    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., instance_id: _Optional[str] = ..., rack_id: _Optional[str] = ..., rebalance_timeout_ms: _Optional[int] = ..., subscribed_topic_names: _Optional[_Iterable[str]] = ..., subscription_present: _Optional[bool] = ..., subscribed_topic_regex: _Optional[str] = ..., server_assignor: _Optional[str] = ..., owned: _Optional[_Iterable[_Union[_types_pb2.TopicPartitions, _Mapping]]] = ..., owned_present: _Optional[bool] = ...) -> None: ...
+    client_id: str
+    client_host: str
+    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., instance_id: _Optional[str] = ..., rack_id: _Optional[str] = ..., rebalance_timeout_ms: _Optional[int] = ..., subscribed_topic_names: _Optional[_Iterable[str]] = ..., subscription_present: _Optional[bool] = ..., subscribed_topic_regex: _Optional[str] = ..., server_assignor: _Optional[str] = ..., owned: _Optional[_Iterable[_Union[TopicIdPartitions, _Mapping]]] = ..., owned_present: _Optional[bool] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ...) -> None: ...
 
 class ConsumerGroupHeartbeatResponse(_message.Message):
     __slots__ = ("error_code", "error_message", "member_id", "member_epoch", "heartbeat_interval_ms", "assignment_present", "assignment")
@@ -418,5 +446,5 @@ class ConsumerGroupHeartbeatResponse(_message.Message):
     member_epoch: int
     heartbeat_interval_ms: int
     assignment_present: bool
-    assignment: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartitions]
-    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., assignment_present: _Optional[bool] = ..., assignment: _Optional[_Iterable[_Union[_types_pb2.TopicPartitions, _Mapping]]] = ...) -> None: ...
+    assignment: _containers.RepeatedCompositeFieldContainer[TopicIdPartitions]
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., assignment_present: _Optional[bool] = ..., assignment: _Optional[_Iterable[_Union[TopicIdPartitions, _Mapping]]] = ...) -> None: ...

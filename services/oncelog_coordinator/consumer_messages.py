@@ -1,0 +1,102 @@
+"""The consumer protocol (KIP-848) in protobuf: requests to events, answers and groups to messages."""
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oncelog.api.v1 import groups_pb2 as pb
+from oncelog_coordinator.core.consumer_assignors import preferred_assignor
+from oncelog_coordinator.core.consumer_group import CONSUMER, ConsumerGroup, Slots, Topics
+from oncelog_coordinator.core.group_events import ConsumerHeartbeat, ConsumerHeartbeatAnswer
+
+TopicName = Callable[[bytes], str | None]
+
+
+def heartbeat_event(request_id: int, request: Any, shapes: Topics) -> ConsumerHeartbeat:
+    def optional(field: str) -> str | None:
+        return getattr(request, field) if request.HasField(field) else None
+
+    return ConsumerHeartbeat(
+        request_id,
+        request.group_id,
+        request.member_id,
+        request.member_epoch,
+        shapes,
+        optional("instance_id"),
+        optional("rack_id"),
+        request.client_id,
+        request.client_host,
+        request.rebalance_timeout_ms,
+        tuple(request.subscribed_topic_names) if request.subscription_present else None,
+        optional("subscribed_topic_regex"),
+        optional("server_assignor"),
+        _slots(request.owned) if request.owned_present else None,
+    )
+
+
+def heartbeat_response(answer: ConsumerHeartbeatAnswer) -> Any:
+    return pb.ConsumerGroupHeartbeatResponse(
+        error_code=answer.error_code,
+        error_message=answer.message,
+        member_id=answer.member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment_present=answer.assigned is not None,
+        assignment=_topics(answer.assigned or ()),
+    )
+
+
+def described_group(group: ConsumerGroup, topic_name: TopicName) -> Any:
+    return pb.DescribeGroupsResponse.Group(
+        group_id=group.group_id,
+        group_type=CONSUMER,
+        state=group.state.value,
+        protocol_type=CONSUMER,
+        protocol_name=preferred_assignor(group),
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        members=[
+            pb.DescribeGroupsResponse.Member(
+                member_id=member.member_id,
+                group_instance_id=member.subscription.instance_id,
+                client_id=member.subscription.client_id,
+                client_host=member.subscription.client_host,
+                assignment=_classic_assignment(member.current.assigned, topic_name),
+                member_epoch=member.current.epoch,
+                rack_id=member.subscription.rack_id,
+                subscribed_topic_names=member.subscription.topics,
+                assigned=_topics(member.current.assigned),
+                target=_topics(group.targets.get(member.member_id, ())),
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def _slots(topics: Iterable[Any]) -> Slots:
+    return frozenset((each.topic_id, number) for each in topics for number in each.partitions)
+
+
+def _grouped(slots: Iterable[tuple[bytes, int]]) -> dict[bytes, list[int]]:
+    found: dict[bytes, list[int]] = {}
+    for topic_id, partition in sorted(slots):
+        found.setdefault(topic_id, []).append(partition)
+    return found
+
+
+def _topics(slots: Iterable[tuple[bytes, int]]) -> list[Any]:
+    return [
+        pb.TopicIdPartitions(topic_id=topic_id, partitions=partitions)
+        for topic_id, partitions in _grouped(slots).items()
+    ]
+
+
+def _classic_assignment(slots: Slots, topic_name: TopicName) -> bytes:
+    """Version 0 of the assignment that classic assignors write; a topic that is gone is left out."""
+    named = [(topic_name(topic_id), numbers) for topic_id, numbers in _grouped(slots).items()]
+    known = [(name.encode(), numbers) for name, numbers in named if name is not None]
+    out = bytearray(struct.pack(">hi", 0, len(known)))
+    for name, numbers in known:
+        out += struct.pack(">h", len(name)) + name
+        out += struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
+    return bytes(out + struct.pack(">i", -1))

@@ -1,0 +1,119 @@
+"""Who shall read what: the assignors `uniform` and `range` of the consumer protocol, as pure functions.
+
+Both give every partition of a topic to exactly one member that is subscribed to it, if there is one, and answer the
+same for the same question, whoever asks.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from oncelog_coordinator.core.consumer_group import (
+    ConsumerGroup,
+    ConsumerMember,
+    Slot,
+    Slots,
+    Topics,
+)
+
+UNIFORM: Final = "uniform"
+RANGE: Final = "range"
+_PASSES_MAX: Final = 16
+"""Passes of evening out; each moves what it can, and with equal subscriptions the first one does all."""
+
+
+def target_assignment(group: ConsumerGroup, topics: Topics) -> dict[str, Slots]:
+    """For every member, by the assignor that most members prefer; those without a preference take the default."""
+    assignor = ASSIGNORS[preferred_assignor(group)]
+    return {id_: frozenset(slots) for id_, slots in assignor(group, topics).items()}
+
+
+def preferred_assignor(group: ConsumerGroup) -> str:
+    votes: dict[str, int] = {}
+    for member in group.members.values():
+        name = member.subscription.assignor
+        if name is not None:
+            votes[name] = votes.get(name, 0) + 1
+    return max(sorted(votes), key=votes.__getitem__) if votes else UNIFORM
+
+
+def _subscribers(group: ConsumerGroup, topics: Topics) -> dict[str, list[str]]:
+    """Of each topic that exists, the members in an order that a restart does not change."""
+    found: dict[str, list[str]] = {}
+    for member in sorted(group.members.values(), key=_rank):
+        for topic in member.subscription.topics:
+            if topic in topics:
+                found.setdefault(topic, []).append(member.member_id)
+    return found
+
+
+def _rank(member: ConsumerMember) -> tuple[bool, str]:
+    """Static members by their instance, which outlives their ids."""
+    instance_id = member.subscription.instance_id
+    return instance_id is None, instance_id or member.member_id
+
+
+def _range(group: ConsumerGroup, topics: Topics) -> dict[str, set[Slot]]:
+    """Neighbouring partitions of each topic together; topics of as many partitions are cut at the same places."""
+    assigned: dict[str, set[Slot]] = {id_: set() for id_ in group.members}
+    for topic, members in sorted(_subscribers(group, topics).items()):
+        topic_id, count = topics[topic]
+        each, more = divmod(count, len(members))
+        at = 0
+        for number, member_id in enumerate(members):
+            end = at + each + (number < more)
+            assigned[member_id].update((topic_id, partition) for partition in range(at, end))
+            at = end
+    return assigned
+
+
+def _uniform(group: ConsumerGroup, topics: Topics) -> dict[str, set[Slot]]:
+    """As many partitions for each as subscriptions allow, and as few of them moved as that allows."""
+    members_of = {
+        (topics[topic].topic_id, partition): members
+        for topic, members in _subscribers(group, topics).items()
+        for partition in range(topics[topic].partitions)
+    }
+    assigned: dict[str, set[Slot]] = {id_: set() for id_ in group.members}
+    free = dict(members_of)
+    for member_id, slots in group.targets.items():
+        for slot in slots:
+            if slot in free and member_id in free[slot]:
+                assigned[member_id].add(slot)
+                del free[slot]
+    loads = {id_: len(slots) for id_, slots in assigned.items()}
+    for slot in sorted(free, key=lambda slot: (len(free[slot]), slot)):
+        member_id = min(free[slot], key=loads.__getitem__)
+        assigned[member_id].add(slot)
+        loads[member_id] += 1
+    for _ in range(_PASSES_MAX):
+        if not _evened(assigned, loads, members_of):
+            break
+    return assigned
+
+
+def _evened(
+    assigned: dict[str, set[Slot]],
+    loads: dict[str, int],
+    members_of: Mapping[Slot, list[str]],
+) -> bool:
+    """One pass: whoever has two partitions more than another who could read one of them hands it over."""
+    has_moved = False
+    for giver in sorted(loads, key=lambda id_: -loads[id_]):
+        if loads[giver] - min(loads.values()) < 2:
+            break
+        for slot in sorted(assigned[giver]):
+            taker = min(members_of[slot], key=loads.__getitem__)
+            if loads[giver] - loads[taker] < 2:
+                continue
+            assigned[giver].remove(slot)
+            assigned[taker].add(slot)
+            loads[giver] -= 1
+            loads[taker] += 1
+            has_moved = True
+    return has_moved
+
+
+ASSIGNORS: Final[Mapping[str, Callable[[ConsumerGroup, Topics], dict[str, set[Slot]]]]] = {
+    UNIFORM: _uniform,
+    RANGE: _range,
+}

@@ -1,0 +1,255 @@
+"""One group of the consumer protocol (KIP-848), as a value: every change makes a new one.
+
+The coordinator assigns. A change of members, subscriptions or topics raises the group's epoch; the next heartbeat
+computes the target assignment of that epoch; each member then walks towards its target at its own pace:
+
+```
+STABLE ── target takes partitions away ──▶ UNREVOKED ── the member has given them up ──┐
+  ▲                                                                                    ▼
+  └── all of its target is free ◀── UNRELEASED ◀── others have not given up all of it yet
+```
+
+A partition is added to a member only when no other member has it, assigned or still to revoke: that alone keeps two
+members from owning it. Every change is one of the five records below, and `applied` is how both the living machine and
+a replay take them, so that they cannot differ.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from oncelog.errors import ErrorCode
+
+CONSUMER: Final = "consumer"
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+STATIC_LEAVE_EPOCH: Final = -2
+
+Slot = tuple[bytes, int]
+"""Topic id and partition."""
+Slots = frozenset[Slot]
+NO_SLOTS: Final[Slots] = frozenset()
+
+
+class TopicShape(NamedTuple):
+    """What an assignment needs to know of a topic."""
+
+    topic_id: bytes
+    partitions: int
+
+
+Topics = Mapping[str, TopicShape]
+
+
+class MemberState(Enum):
+    """Kafka's numbers, as the log has them."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a member said of itself."""
+
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: tuple[str, ...] = ()
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """Where a member stands. `assigned` is what it may use, `revoking` what it must give up first."""
+
+    epoch: int = JOIN_EPOCH
+    previous_epoch: int = JOIN_EPOCH
+    state: MemberState = MemberState.STABLE
+    assigned: Slots = NO_SLOTS
+    revoking: Slots = NO_SLOTS
+
+    def moved(
+        self, member_epoch: int, state: MemberState, assigned: Slots, revoking: Slots = NO_SLOTS
+    ) -> "Current":
+        return Current(member_epoch, self.epoch, state, assigned, revoking)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    member_id: str
+    subscription: Subscription = Subscription()
+    current: Current = Current()
+
+
+# ------------------------------------------------------------------------------------------------ records
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEpoch:
+    """`topics_hash` tells topics that changed; epoch None: the group is gone."""
+
+    group_id: str
+    epoch: int | None
+    topics_hash: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSubscribed:
+    """None: the member is gone."""
+
+    group_id: str
+    member_id: str
+    subscription: Subscription | None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEpoch:
+    """The group epoch that the targets are for. Written behind them."""
+
+    group_id: str
+    epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetAssigned:
+    group_id: str
+    member_id: str
+    slots: Slots | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberAssigned:
+    group_id: str
+    member_id: str
+    current: Current | None
+
+
+ConsumerRecord = GroupEpoch | MemberSubscribed | TargetEpoch | TargetAssigned | MemberAssigned
+
+
+# ------------------------------------------------------------------------------------------------ the group
+
+
+class ConsumerGroupState(Enum):
+    """Kafka's names, as ListGroups spells them."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+@dataclass(frozen=True)
+class ConsumerGroup:
+    group_id: str
+    epoch: int = 0
+    topics_hash: int = 0
+    target_epoch: int = 0
+    targets: Mapping[str, Slots] = field(default_factory=dict)
+    members: Mapping[str, ConsumerMember] = field(default_factory=dict)
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.target_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(self.is_reconciled(member) for member in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    def is_reconciled(self, member: ConsumerMember) -> bool:
+        current = member.current
+        return current.state is MemberState.STABLE and current.epoch == self.target_epoch
+
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
+        return next(
+            (m for m in self.members.values() if m.subscription.instance_id == instance_id), None
+        )
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self.subscribed
+
+    @cached_property
+    def owners(self) -> Mapping[Slot, str]:
+        """Who has each partition, to use or still to give up."""
+        return {
+            slot: member.member_id
+            for member in self.members.values()
+            for slots in (member.current.assigned, member.current.revoking)
+            for slot in slots
+        }
+
+    @cached_property
+    def subscribed(self) -> frozenset[str]:
+        return frozenset(
+            topic for member in self.members.values() for topic in member.subscription.topics
+        )
+
+
+def applied(group: ConsumerGroup, record: ConsumerRecord) -> ConsumerGroup | None:
+    """The group behind this record; None: it is gone.
+
+    A compacted log tells each key's newest record only, in the order of these: a member may be told where it stands
+    before it is told what it said, and a tombstone may stand for something that nobody knows any more.
+    """
+    match record:
+        case GroupEpoch():
+            if record.epoch is None:
+                return None
+            return replace(group, epoch=record.epoch, topics_hash=record.topics_hash)
+        case TargetEpoch():
+            return replace(group, target_epoch=record.epoch or 0)
+        case TargetAssigned():
+            targets = {id_: s for id_, s in group.targets.items() if id_ != record.member_id}
+            if record.slots is not None:
+                targets[record.member_id] = record.slots
+            return replace(group, targets=targets)
+        case MemberSubscribed():
+            if record.subscription is None:
+                members = {id_: m for id_, m in group.members.items() if id_ != record.member_id}
+                return replace(group, members=members)
+            member = group.members.get(record.member_id, ConsumerMember(record.member_id))
+            return _with(group, replace(member, subscription=record.subscription))
+        case MemberAssigned():
+            known = group.members.get(record.member_id)
+            if record.current is None:
+                return group if known is None else _with(group, replace(known, current=Current()))
+            member = known or ConsumerMember(record.member_id)
+            return _with(group, replace(member, current=record.current))
+
+
+def _with(group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroup:
+    return replace(group, members={**group.members, member.member_id: member})
+
+
+# ------------------------------------------------------------------------------------------------ offsets
+
+
+def commit_error(
+    group: ConsumerGroup,
+    member_epoch: int,
+    member_id: str,
+    instance_id: str | None,
+    *,
+    is_transactional: bool,
+) -> ErrorCode:
+    """Whether offsets may be committed by this member at this epoch."""
+    if member_epoch < 0 and not group.members:
+        return ErrorCode.NONE
+    if is_transactional and member_epoch < 0 and not member_id and instance_id is None:
+        return ErrorCode.NONE
+    return epoch_error(group, member_epoch, member_id)
+
+
+def epoch_error(group: ConsumerGroup, member_epoch: int, member_id: str) -> ErrorCode:
+    member = group.members.get(member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE if member_epoch == member.current.epoch else ErrorCode.STALE_MEMBER_EPOCH

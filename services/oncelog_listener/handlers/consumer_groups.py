@@ -1,0 +1,174 @@
+"""Groups of the consumer protocol (KIP-848): ConsumerGroupHeartbeat and ConsumerGroupDescribe.
+
+A heartbeat is answered at once, whatever the group is doing. Topics go by their ids, which the coordinator knows too.
+"""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from oncelog.api.v1 import groups_pb2 as pb
+from oncelog.errors import ErrorCode
+from oncelog_listener.call import Call
+from oncelog_listener.cluster import NO_THROTTLE, milliseconds, wire_error
+from oncelog_listener.core.repeating import Repeatable
+from oncelog_listener.handlers.group_views import CONSUMER
+from oncelog_listener.handlers.groups import (
+    ask_coordinator,
+    ask_coordinators,
+    client_host,
+    optional,
+    told_code,
+)
+
+_MEMBER_CHOOSES_ID_FROM: Final = 1
+_JOINS: Final = 0
+_CONSUMER_MEMBER: Final = 1
+
+
+async def consumer_group_heartbeat(call: Call) -> Any:
+    request = call.request
+    if not request.group_id:
+        return _refused(call, ErrorCode.INVALID_REQUEST, "the group id is empty")
+    topics = request.subscribed_topic_names
+    named = sum(len(name.encode()) for name in topics or ())
+    if named > call.cluster.settings.group_payload_bytes_max:
+        # What a member says of itself is one record of the shard.
+        return _refused(call, ErrorCode.MESSAGE_TOO_LARGE, "too many topics for one member")
+    member_id = request.member_id
+    if not member_id and call.version < _MEMBER_CHOOSES_ID_FROM and request.member_epoch == _JOINS:
+        member_id = str(uuid.uuid4())
+    asked = pb.ConsumerGroupHeartbeatRequest(
+        group_id=request.group_id,
+        member_id=member_id,
+        member_epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=milliseconds(request.rebalance_timeout),
+        subscribed_topic_names=topics or (),
+        subscription_present=topics is not None,
+        subscribed_topic_regex=getattr(request, "subscribed_topic_regex", None),
+        server_assignor=request.server_assignor,
+        owned=[
+            pb.TopicIdPartitions(topic_id=one.topic_id.bytes, partitions=one.partitions)
+            for one in request.topic_partitions or ()
+            if one.topic_id is not None
+        ],
+        owned_present=request.topic_partitions is not None,
+        client_id=call.client_id or "",
+        client_host=client_host(call),
+    )
+    is_join = request.member_epoch == _JOINS
+    answer = await ask_coordinator(
+        call,
+        request.group_id,
+        lambda coordinator: coordinator.ConsumerGroupHeartbeat(asked),
+        repeatable=Repeatable.ALWAYS if is_join else Repeatable.UNLESS_DONE,
+    )
+    code = told_code(answer)
+    if code:
+        message = "" if isinstance(answer, ErrorCode) else answer.error_message
+        return _refused(call, code, message)
+    types = call.types
+    assignment = None
+    if answer.assignment_present:
+        assignment = types.Assignment(
+            topic_partitions=tuple(
+                types.TopicPartitions(
+                    topic_id=uuid.UUID(bytes=one.topic_id), partitions=tuple(one.partitions)
+                )
+                for one in answer.assignment
+            )
+        )
+    return types.ConsumerGroupHeartbeatResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=wire_error(0),
+        error_message=None,
+        member_id=answer.member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval=timedelta(milliseconds=answer.heartbeat_interval_ms),
+        assignment=assignment,
+    )
+
+
+def _refused(call: Call, code: int, message: str) -> Any:
+    return call.types.ConsumerGroupHeartbeatResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=wire_error(code),
+        error_message=message or None,
+        member_id=None,
+        member_epoch=0,
+        heartbeat_interval=NO_THROTTLE,
+        assignment=None,
+    )
+
+
+async def consumer_group_describe(call: Call) -> Any:
+    ids = list(dict.fromkeys(call.request.group_ids))
+
+    async def ask(coordinator: Any, positions: list[int]) -> Sequence[Any]:
+        asked = pb.DescribeGroupsRequest(group_ids=[ids[position] for position in positions])
+        answer = await call.cluster.ask(coordinator.DescribeGroups(asked))
+        found: Sequence[Any] = answer.groups
+        return found
+
+    found = await ask_coordinators(call, ids, ask)
+    return call.types.ConsumerGroupDescribeResponse(
+        throttle_time=NO_THROTTLE,
+        groups=tuple(
+            _described(call, group_id, one) for group_id, one in zip(ids, found, strict=True)
+        ),
+    )
+
+
+def _described(call: Call, group_id: str, found: Any) -> Any:
+    code, message = told_code(found), None
+    if not code and found.group_type != CONSUMER:
+        code = ErrorCode.GROUP_ID_NOT_FOUND
+    if code == ErrorCode.GROUP_ID_NOT_FOUND:
+        message = f"there is no consumer group {group_id!r}"
+    types = call.types
+    return types.DescribedGroup(
+        error_code=wire_error(code),
+        error_message=message,
+        group_id=group_id,
+        group_state="" if code else found.state,
+        group_epoch=0 if code else found.group_epoch,
+        assignment_epoch=0 if code else found.assignment_epoch,
+        assignor_name="" if code else found.protocol_name,
+        members=() if code else tuple(_member(call, one) for one in found.members),
+    )
+
+
+def _member(call: Call, member: Any) -> Any:
+    return call.types.Member(
+        member_id=member.member_id,
+        instance_id=optional(member, "group_instance_id"),
+        rack_id=optional(member, "rack_id"),
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=tuple(member.subscribed_topic_names),
+        subscribed_topic_regex=None,
+        assignment=_assignment(call, member.assigned),
+        target_assignment=_assignment(call, member.target),
+        member_type=_CONSUMER_MEMBER,
+    )
+
+
+def _assignment(call: Call, topics: Iterable[Any]) -> Any:
+    """A topic that is gone has no name, and nobody reads it any more."""
+    known = call.cluster.image.topics_by_id
+    types = call.types
+    return types.Assignment(
+        topic_partitions=tuple(
+            types.TopicPartitions(
+                topic_id=uuid.UUID(bytes=one.topic_id),
+                topic_name=known[one.topic_id].name,
+                partitions=tuple(one.partitions),
+            )
+            for one in topics
+            if one.topic_id in known
+        )
+    )

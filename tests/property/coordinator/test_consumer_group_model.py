@@ -1,0 +1,171 @@
+"""Groups of the consumer protocol under whatever order of joins, heartbeats, lost answers, silence, new partitions and
+crashes: no partition has two owners, nobody is ahead of the group, and once things calm down everything is read."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.unit.coordinator.consumer_world import SESSION_MS, ConsumerWorld, slots
+
+from oncelog.errors import ErrorCode
+from oncelog_coordinator.core.consumer_group import ConsumerGroup, TopicShape
+
+SUBSCRIPTIONS = st.sampled_from([("orders",), ("orders",), ("bills", "orders"), ("bills",), ()])
+ASSIGNORS = st.sampled_from([None, None, "uniform", "range"])
+
+
+class ConsumerGroups(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.world = ConsumerWorld(group_members_max=4)
+        self.number = 0
+        self.active = []
+
+    @rule(topics=SUBSCRIPTIONS, assignor=ASSIGNORS, instance_id=st.sampled_from([None, None, "i"]))
+    def join(self, topics, assignor, instance_id):
+        self.number += 1
+        options = {} if assignor is None else {"assignor": assignor}
+        client = self.world.client(f"m{self.number}", topics, instance_id=instance_id, **options)
+        if client.beat() == 0:
+            self.active.append(client)
+
+    @precondition(lambda self: self.active)
+    @rule(data=st.data(), loses_answer=st.booleans(), full=st.booleans())
+    def beat(self, data, loses_answer, full):
+        client = data.draw(st.sampled_from(self.active))
+        code = client.beat(loses_answer=loses_answer, full=full)
+        known = (0, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
+        refused = (ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNRELEASED_INSTANCE_ID)
+        assert code in (
+            *known,
+            *refused,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            ErrorCode.FENCED_INSTANCE_ID,
+        )
+        if code not in known:
+            client.fenced()
+
+    @precondition(lambda self: self.active)
+    @rule(data=st.data())
+    def settle(self, data):
+        data.draw(st.sampled_from(self.active)).settle()
+
+    @precondition(lambda self: self.active)
+    @rule(slow=st.integers(0, 3))
+    def everybody_goes_on(self, slow):
+        """All but one, who does not give up or take what it was told."""
+        for number, client in enumerate(self.active):
+            client.beat(full=True)
+            if number != slow:
+                client.settle()
+
+    @precondition(lambda self: self.active)
+    @rule(data=st.data(), topics=SUBSCRIPTIONS)
+    def subscribe(self, data, topics):
+        client = data.draw(st.sampled_from(self.active))
+        if client.epoch > 0:
+            client.subscribe(*topics)
+
+    @precondition(lambda self: self.active)
+    @rule(data=st.data(), for_a_while=st.booleans())
+    def leave(self, data, for_a_while):
+        client = data.draw(st.sampled_from(self.active))
+        self.active.remove(client)
+        client.leave(-2 if for_a_while and client.instance_id else -1)
+        client.fenced()
+
+    @precondition(lambda self: len(self.active) > 1)
+    @rule(data=st.data())
+    def die(self, data):
+        self.active.remove(data.draw(st.sampled_from(self.active)))
+
+    @rule(partitions=st.integers(1, 6))
+    def change_topics(self, partitions):
+        old = self.world.shapes["orders"]
+        if partitions > old.partitions:
+            self.world.shapes["orders"] = TopicShape(old.topic_id, partitions)
+
+    @precondition(lambda self: len(self.active) > 1)
+    @rule(exists=st.booleans(), generation=st.integers(0, 1))
+    def recreate(self, exists, generation):
+        if exists:
+            self.world.shapes["bills"] = TopicShape(b"b%d" % generation + b"b" * 14, 3)
+        else:
+            self.world.shapes.pop("bills", None)
+
+    @rule(span_ms=st.sampled_from([1_000, 1_000, 1_000, 20_000, SESSION_MS]))
+    def time_passes(self, span_ms):
+        before = self._members()
+        self.world.advance(span_ms)
+        for client in self.active:
+            if client.member_id in before and client.member_id not in self._members():
+                # Its own session has ended, too: a client that hears nothing stops to use what it had.
+                client.fenced()
+
+    @rule()
+    def crash(self):
+        self.world.crash()
+
+    @precondition(lambda self: not self.active)
+    @rule()
+    def clean_up(self):
+        self.world.advance(self.world.config.clean_up_interval_ms)
+
+    @precondition(lambda self: len(self.active) > 1)
+    @rule()
+    def calms_down(self):
+        """The dead expire; the living get everything that anybody subscribes to."""
+        for _ in range(4):
+            self.world.advance(SESSION_MS // 3)
+            self.world.quiesce(*self.active, rounds=2)
+        self.world.quiesce(*self.active, rounds=8)
+        members = [one for one in self.active if one.member_id in self._members()]
+        for one in members:
+            assert one.epoch == self.world.consumers.epoch
+            assert one.owned == self.world.consumers.targets[one.member_id]
+        if self._members() != {one.member_id for one in members}:
+            return
+        wanted = {name for one in members for name in one.topics if name in self.world.shapes}
+        assert {slot for one in members for slot in one.owned} == slots(self.world.shapes, *wanted)
+
+    # What always holds.
+
+    @invariant()
+    def nobody_shares_a_partition(self):
+        using = [slot for one in self.active for slot in one.owned]
+        assert len(using) == len(set(using))
+        group = self.world.consumers
+        if isinstance(group, ConsumerGroup):
+            held = [
+                slot
+                for member in group.members.values()
+                for slot in member.current.assigned | member.current.revoking
+            ]
+            assert len(held) == len(set(held))
+
+    @invariant()
+    def nobody_is_ahead(self):
+        group = self.world.consumers
+        if isinstance(group, ConsumerGroup):
+            assert group.target_epoch <= group.epoch
+            for member in group.members.values():
+                assert member.current.epoch <= group.target_epoch
+
+    @invariant()
+    def a_replay_knows_the_same(self):
+        assert self.world.replayed().group("g") == self.world.consumers
+        assert self._compacted().group("g") == self.world.consumers
+
+    def _compacted(self):
+        latest = {}
+        for offset, record in enumerate(self.world.log):
+            key = (type(record), record.group_id, getattr(record, "member_id", None))
+            latest[key] = (offset, record)
+        return self.world.replayed(sorted(latest.values(), key=lambda pair: pair[0]))
+
+    def _members(self):
+        group = self.world.consumers
+        return set(group.members) if isinstance(group, ConsumerGroup) else set()
+
+
+TestConsumerGroups = ConsumerGroups.TestCase
+TestConsumerGroups.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

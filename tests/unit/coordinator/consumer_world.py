@@ -1,0 +1,110 @@
+"""Members of consumer groups (KIP-848) over `GroupWorld`, as clients behave: they use what they are told, give up what
+they are told no more, and say so with their next heartbeat."""
+
+from tests.unit.coordinator.group_world import GroupWorld
+
+from oncelog.errors import ErrorCode
+from oncelog_coordinator.core.consumer_group import TopicShape
+from oncelog_coordinator.core.group_events import ConsumerHeartbeat
+
+TOPICS = {"orders": TopicShape(b"o" * 16, 4), "bills": TopicShape(b"b" * 16, 3)}
+SESSION_MS = 45_000
+REBALANCE_MS = 30_000
+
+
+def slots(shapes, *names):
+    return {
+        (shapes[name].topic_id, number)
+        for name in names
+        for number in range(shapes[name].partitions)
+    }
+
+
+class Client:
+    """One member. `owned` is what it uses or has not yet given up."""
+
+    def __init__(self, world, member_id, topics=("orders",), instance_id=None, **options):
+        self.world = world
+        self.member_id = member_id
+        self.topics = topics
+        self.instance_id = instance_id
+        self.options = options
+        self.epoch = 0
+        self.assigned = frozenset()
+        self.owned = frozenset()
+        self.code = None
+        self.message = ""
+
+    def beat(self, *, loses_answer=False, full=False):
+        """One heartbeat; the code of its answer."""
+        fields = {"owned": self.owned}
+        if self.epoch == 0 or full:
+            fields |= {"topics": self.topics, "rebalance_timeout_ms": REBALANCE_MS}
+        answer = self._ask(self.epoch, **fields)
+        if loses_answer:
+            return answer.error_code
+        if answer.error_code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
+            self.fenced()
+        if answer.error_code == 0:
+            self.epoch = answer.member_epoch
+            if answer.assigned is not None:
+                self.assigned = answer.assigned
+        return answer.error_code
+
+    def fenced(self):
+        self.epoch = 0
+        self.assigned = self.owned = frozenset()
+
+    def settle(self):
+        """Give up and take, as it was last told."""
+        self.owned = self.assigned
+
+    def leave(self, epoch=-1):
+        return self._ask(epoch).error_code
+
+    def subscribe(self, *topics):
+        self.topics = topics
+        return self._told(self._ask(self.epoch, topics=topics, owned=self.owned))
+
+    def _told(self, answer):
+        if answer.error_code == 0:
+            self.epoch = answer.member_epoch
+            if answer.assigned is not None:
+                self.assigned = answer.assigned
+        return answer.error_code
+
+    def _ask(self, epoch, **fields):
+        answer = self.world.answer(
+            ConsumerHeartbeat,
+            "g",
+            self.member_id,
+            epoch,
+            self.world.shapes,
+            instance_id=self.instance_id,
+            **fields,
+            **self.options,
+        )
+        self.code, self.message = answer.error_code, answer.message
+        return answer
+
+
+class ConsumerWorld(GroupWorld):
+    def __init__(self, **config):
+        super().__init__(**config)
+        self.shapes = dict(TOPICS)
+        self.clients = []
+
+    def client(self, member_id, topics=("orders",), **options):
+        self.clients.append(Client(self, member_id, topics, **options))
+        return self.clients[-1]
+
+    def quiesce(self, *clients, rounds=12):
+        """Everybody goes on, in turn, until nothing changes."""
+        for _ in range(rounds):
+            for client in clients or self.clients:
+                client.beat()
+                client.settle()
+
+    @property
+    def consumers(self):
+        return self.machine.group("g")

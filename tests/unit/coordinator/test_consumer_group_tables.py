@@ -1,0 +1,383 @@
+"""What a heartbeat of the consumer protocol is answered, row by row (KIP-848), and the bytes that are kept of it."""
+
+import pytest
+from tests.unit.coordinator.consumer_world import (
+    REBALANCE_MS,
+    SESSION_MS,
+    TOPICS,
+    ConsumerWorld,
+    slots,
+)
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import Partition
+from oncelog_coordinator.core.consumer_assignors import target_assignment
+from oncelog_coordinator.core.consumer_group import (
+    ConsumerGroup,
+    ConsumerGroupState,
+    ConsumerMember,
+    Current,
+    GroupEpoch,
+    MemberAssigned,
+    MemberState,
+    MemberSubscribed,
+    Subscription,
+    TargetAssigned,
+    TargetEpoch,
+    TopicShape,
+)
+from oncelog_coordinator.core.group_events import (
+    CommitOffsets,
+    ConsumerHeartbeat,
+    DeleteGroup,
+    FetchOffsets,
+    ListGroups,
+    OffsetToCommit,
+)
+from oncelog_coordinator.core.group_records import (
+    MalformedGroupRecord,
+    decode_group_record,
+    encode_group_record,
+)
+
+ORDERS = Partition("orders", 0)
+ALL = slots(TOPICS, "orders")
+
+
+@pytest.fixture
+def world():
+    return ConsumerWorld()
+
+
+def test_a_partition_is_given_up_before_another_member_gets_it(world):
+    first, second = world.client("a"), world.client("b")
+    first.beat()
+    first.settle()
+    assert first.owned == ALL
+    second.beat()
+    assert (second.epoch, second.assigned) == (2, frozenset())
+    assert world.consumers.members["b"].current.state is MemberState.UNRELEASED_PARTITIONS
+    first.beat()
+    assert (first.epoch, len(first.assigned)) == (1, 2), (
+        "it stays in its epoch until it has revoked"
+    )
+    assert world.consumers.state is ConsumerGroupState.RECONCILING
+    second.beat()
+    assert second.assigned == frozenset()
+    first.settle()
+    first.beat()
+    second.beat()
+    assert (first.epoch, second.epoch) == (2, 2)
+    assert first.assigned | second.assigned == ALL
+    assert not first.assigned & second.assigned
+    assert world.consumers.state is ConsumerGroupState.STABLE
+
+
+def test_who_does_not_give_up_in_its_rebalance_timeout_is_put_out(world):
+    first, second = world.client("a"), world.client("b")
+    first.beat()
+    first.settle()
+    second.beat()
+    first.beat()
+    for _ in range(4):
+        world.advance(REBALANCE_MS // 4)
+        second.beat()
+        first.beat()
+    assert "consumer_did_not_revoke" in world.labels
+    assert first.code == ErrorCode.UNKNOWN_MEMBER_ID
+    second.beat()
+    assert second.assigned == ALL
+
+
+def test_a_silent_member_is_put_out_and_a_restart_gives_a_whole_session(world):
+    first, second = world.client("a"), world.client("b")
+    world.quiesce()
+    world.advance(SESSION_MS - 1)
+    second.beat()
+    world.crash()
+    world.advance(SESSION_MS - 1)
+    assert set(world.consumers.members) == {"a", "b"}
+    second.beat()
+    world.advance(1)
+    assert set(world.consumers.members) == {"b"}
+    world.quiesce(second)
+    assert second.owned == ALL
+    assert first.beat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    ("fields", "error_code"),
+    [
+        ({"member_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"member_id": "m" * 40_000}, ErrorCode.INVALID_REQUEST),
+        ({"member_epoch": -3}, ErrorCode.INVALID_REQUEST),
+        ({"member_epoch": -2}, ErrorCode.INVALID_REQUEST),
+        ({"instance_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"rebalance_timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
+        ({"owned": None}, ErrorCode.INVALID_REQUEST),
+        ({"owned": frozenset({(b"o" * 16, 0)})}, ErrorCode.INVALID_REQUEST),
+        ({"topics": None}, ErrorCode.INVALID_REQUEST),
+        ({"topics": tuple(f"{n:0>200}" for n in range(5_000))}, ErrorCode.INVALID_REQUEST),
+        ({"assignor": "sticky"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
+        ({"regex": "o.*"}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ({"member_epoch": 3}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_epoch": -1}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"group_id": "other", "member_epoch": 3}, ErrorCode.GROUP_ID_NOT_FOUND),
+        ({"group_id": "other", "member_epoch": -1}, ErrorCode.GROUP_ID_NOT_FOUND),
+        ({"member_id": "a", "member_epoch": 9}, ErrorCode.FENCED_MEMBER_EPOCH),
+        ({"member_id": "a", "member_epoch": 1, "owned": None}, ErrorCode.NONE),
+        ({"instance_id": "unknown", "member_epoch": 1}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"regex": ""}, ErrorCode.NONE),
+        ({}, ErrorCode.NONE),
+    ],
+)
+def test_requests_that_are_refused(world, fields, error_code):
+    world.client("a").beat()
+    asked = {
+        "group_id": "g",
+        "member_id": "b",
+        "member_epoch": 0,
+        "rebalance_timeout_ms": REBALANCE_MS,
+        "topics": ("orders",),
+        "owned": frozenset(),
+    } | fields
+    before = len(world.log)
+    answer = world.answer(ConsumerHeartbeat, shapes=world.shapes, **asked)
+    assert answer.error_code == error_code
+    assert (len(world.log) == before) or error_code == 0
+
+
+def test_an_answer_that_was_lost_is_told_again(world):
+    first, second = world.client("a"), world.client("b")
+    world.quiesce()
+    second.leave()
+    first.beat(loses_answer=True)
+    assert world.consumers.members["a"].current.epoch == first.epoch + 1
+    assert first.beat() == 0
+    assert first.assigned == ALL
+
+
+def test_the_epoch_before_with_foreign_partitions_is_fenced(world):
+    first, second = world.client("a"), world.client("b")
+    world.quiesce()
+    stolen = second.owned
+    second.leave()
+    first.beat(loses_answer=True)
+    first.owned = stolen | {(b"x" * 16, 0)}
+    assert first.beat() == ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_a_full_group_refuses_one_more():
+    world = ConsumerWorld(group_members_max=1)
+    assert world.client("a").beat() == 0
+    assert world.client("b").beat() == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_a_static_member_comes_back_to_what_it_had(world):
+    first, second = world.client("a", instance_id="i"), world.client("b")
+    world.quiesce()
+    epoch, held = world.consumers.epoch, first.owned
+    back = world.client("c", instance_id="i")
+    assert back.beat() == ErrorCode.UNRELEASED_INSTANCE_ID
+    assert first.leave(-2) == 0
+    second.beat()
+    assert second.assigned == second.owned, "its partitions wait for it"
+    assert back.beat() == 0
+    assert back.assigned == held
+    assert world.consumers.epoch == epoch
+    assert first.beat() == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_static_member_that_does_not_come_back_is_put_out(world):
+    first, second = world.client("a", instance_id="i"), world.client("b")
+    world.quiesce()
+    first.leave(-2)
+    for _ in range(4):
+        world.advance(SESSION_MS // 3)
+        second.beat()
+    assert set(world.consumers.members) == {"b"}
+
+
+def test_new_partitions_and_deleted_topics_are_assigned_anew(world):
+    member = world.client("a")
+    world.quiesce()
+    world.shapes["orders"] = TopicShape(b"o" * 16, 6)
+    world.quiesce()
+    assert (len(member.owned), member.epoch) == (6, 2)
+    del world.shapes["orders"]
+    world.quiesce()
+    assert (len(member.owned), member.epoch) == (0, 3)
+
+
+def commit(world, epoch, member_id):
+    offsets = (OffsetToCommit(ORDERS, 5),)
+    return world.answer(CommitOffsets, "g", epoch, member_id, None, offsets).error_code
+
+
+def test_offsets_are_committed_and_fetched_at_the_members_epoch(world):
+    member = world.client("a")
+    member.beat()
+    assert commit(world, 1, "a") == 0
+    assert commit(world, 0, "a") == ErrorCode.STALE_MEMBER_EPOCH
+    assert commit(world, 1, "b") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(world, -1, "") == ErrorCode.UNKNOWN_MEMBER_ID
+
+    def fetched(*who):
+        return world.answer(FetchOffsets, "g", (ORDERS,), False, *who).error_code
+
+    assert fetched("a", 1) == 0
+    assert fetched("a", 2) == ErrorCode.STALE_MEMBER_EPOCH
+    assert fetched("b", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert fetched() == 0
+    member.leave()
+    assert commit(world, -1, "") == 0
+    world.crash()
+    assert world.fetch() == 5
+
+
+def test_a_living_group_refuses_the_other_protocol_and_an_empty_one_changes(world):
+    member = world.client("a")
+    member.beat()
+    commit(world, 1, "a")
+    joined = world.answers[world.join()]
+    assert joined.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert world.heartbeat("a", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    member.leave()
+    joined = world.stable()
+    assert world.group.generation == 1
+    assert world.fetch() == 5
+    again = world.client("b")
+    assert again.beat() == ErrorCode.GROUP_ID_NOT_FOUND
+    assert world.leave(joined.member_id) == [0]
+    assert again.beat() == 0
+    assert world.fetch() == 5
+    world.crash()
+    assert isinstance(world.consumers, ConsumerGroup)
+
+
+def test_an_operator_lists_and_deletes_consumer_groups(world):
+    member = world.client("a")
+    member.beat()
+    (row,) = world.answer(ListGroups, (), ("consumer",)).groups
+    assert row == ("g", "consumer", "Stable", "consumer")
+    assert world.answer(ListGroups, (), ("classic",)).groups == ()
+    assert world.answer(DeleteGroup, "g").error_code == ErrorCode.NON_EMPTY_GROUP
+    member.leave()
+    assert world.answer(DeleteGroup, "g").error_code == 0
+    assert world.machine.is_empty
+    assert world.replayed().is_empty
+
+
+def test_an_empty_group_without_offsets_is_cleaned_up(world):
+    world.client("a").beat()
+    world.advance(SESSION_MS + world.config.clean_up_interval_ms)
+    world.crash()
+    world.advance(world.config.clean_up_interval_ms)
+    assert world.machine.is_empty
+
+
+# ------------------------------------------------------------------------------------------------ assignors
+
+
+def group_of(topics_of, assignor=None, targets=()):
+    members = {
+        id_: ConsumerMember(id_, Subscription(topics=topics, assignor=assignor))
+        for id_, topics in topics_of.items()
+    }
+    return ConsumerGroup("g", members=members, targets=dict(targets))
+
+
+def test_range_gives_neighbours_and_the_same_places_of_each_topic():
+    topics = {"x": TopicShape(b"x" * 16, 3), "y": TopicShape(b"y" * 16, 3)}
+    found = target_assignment(group_of({"a": ("x", "y"), "b": ("x", "y")}, "range"), topics)
+    assert {(slot[0][:1], slot[1]) for slot in found["a"]} == {
+        *((name, number) for name in (b"x", b"y") for number in (0, 1))
+    }
+    assert {number for _, number in found["b"]} == {2}
+
+
+def test_uniform_is_even_and_moves_as_little_as_it_can():
+    topics = {"x": TopicShape(b"x" * 16, 9)}
+    alone = target_assignment(group_of({"a": ("x",)}), topics)
+    both = target_assignment(group_of({"a": ("x",), "b": ("x",)}, targets=alone.items()), topics)
+    assert sorted(map(len, both.values())) == [4, 5]
+    assert both["a"] < alone["a"]
+    three = group_of({"a": ("x",), "b": ("x",), "c": ("x",)}, targets=both.items())
+    found = target_assignment(three, topics)
+    assert set(map(len, found.values())) == {3}
+    assert found["a"] < both["a"]
+    assert found["b"] < both["b"]
+
+
+def test_uniform_with_different_subscriptions_gives_each_only_its_own():
+    topics = {"x": TopicShape(b"x" * 16, 4), "y": TopicShape(b"y" * 16, 4)}
+    found = target_assignment(group_of({"a": ("x", "y"), "b": ("y",)}), topics)
+    assert found == {"a": slots(topics, "x"), "b": slots(topics, "y")}
+
+
+# ------------------------------------------------------------------------------------------------ bytes
+
+SLOTS = frozenset({(b"t" * 16, 1), (b"t" * 16, 2)})
+SLOT_BYTES = "02" + "74" * 16 + "03" + "00000001" + "00000002" + "00"
+RECORDS = [
+    (GroupEpoch("g", 7, 9), "0003000167", "0000" + "00000007" + "0100080000000000000009"),
+    (
+        MemberSubscribed("g", "m", Subscription(None, "r", "c", "/h", ("t",), 5, "range")),
+        "0005000167" + "00016d",
+        "0000"
+        + "00"
+        + "0272"
+        + "0263"
+        + "032f68"
+        + "020274"
+        + "00"
+        + "00000005"
+        + "0672616e6765"
+        + "00",
+    ),
+    (TargetEpoch("g", 7), "0006000167", "0000" + "00000007" + "00"),
+    (TargetAssigned("g", "m", SLOTS), "0007000167" + "00016d", "0000" + SLOT_BYTES + "00"),
+    (
+        MemberAssigned(
+            "g", "m", Current(7, 6, MemberState.UNREVOKED_PARTITIONS, frozenset(), SLOTS)
+        ),
+        "0008000167" + "00016d",
+        "0000" + "00000007" + "00000006" + "01" + "01" + SLOT_BYTES + "00",
+    ),
+]
+GONE = [
+    GroupEpoch("g", None),
+    MemberSubscribed("g", "m", None),
+    TargetEpoch("g", None),
+    TargetAssigned("g", "m", None),
+    MemberAssigned("g", "m", None),
+]
+
+
+@pytest.mark.parametrize(("record", "key", "value"), RECORDS, ids=lambda each: type(each).__name__)
+def test_records_are_written_as_kafka_writes_them(record, key, value):
+    written = encode_group_record(record)
+    assert (written[0].hex(), written[1].hex()) == (key, value)
+    assert decode_group_record(*written) == record
+
+
+@pytest.mark.parametrize("record", GONE, ids=lambda each: type(each).__name__)
+def test_tombstones_are_read_again(record):
+    written = encode_group_record(record)
+    assert written[1] is None
+    assert decode_group_record(*written) == record
+
+
+@pytest.mark.parametrize(("record", "key", "value"), RECORDS, ids=lambda each: type(each).__name__)
+def test_a_cut_record_is_damage(record, key, value):
+    data = bytes.fromhex(value)
+    for cut in range(2, len(data) - 1):
+        with pytest.raises(MalformedGroupRecord):
+            decode_group_record(bytes.fromhex(key), data[:cut])
+
+
+def test_assignment_epochs_that_kafka_writes_are_skipped():
+    tagged = SLOT_BYTES[:-2] + "01" + "00" + "09" + "03" + "00000001" + "00000002"
+    value = "0000" + "00000007" + "00000006" + "00" + tagged + "01" + "00"
+    read = decode_group_record(bytes.fromhex("0008000167" + "00016d"), bytes.fromhex(value))
+    assert read.current.assigned == SLOTS
