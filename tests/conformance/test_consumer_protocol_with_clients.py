@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka
 import pytest
-from confluent_kafka import ConsumerGroupType
+from confluent_kafka import ConsumerGroupTopicPartitions, ConsumerGroupType
 from tests.conformance.group_members import SERVER_ENVIRONMENT, Member, eventually
 from tests.targets import open_target
 
@@ -141,6 +141,25 @@ def test_members_go_on_after_a_restart_and_reading_resumes_at_the_commit(server,
     third = join()
     eventually(lambda: len(third.records) >= COUNT)
     assert seen(third) == list(range(2 * COUNT, 3 * COUNT))
+
+
+def test_offsets_are_committed_in_a_transaction_at_the_members_epoch(
+    server, group, join, fill, admin
+):
+    member = join()
+    eventually(lambda: member.assigned == EVERY)
+    fill()
+    eventually(lambda: len(member.records) >= COUNT)
+    member.pause()
+    choices = {"bootstrap.servers": server.bootstrap, "transactional.id": group, "log_level": 0}
+    producer = confluent_kafka.Producer(choices)
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction(*member.call("transaction_arguments"), 30)
+    producer.commit_transaction(30)
+    wanted = ConsumerGroupTopicPartitions(group)
+    found = admin.list_consumer_group_offsets([wanted])[group].result(30).topic_partitions
+    assert {one.partition: one.offset for one in found} == dict.fromkeys(EVERY, COUNT // PARTITIONS)
 
 
 def test_new_partitions_are_read(join, topic, admin):
