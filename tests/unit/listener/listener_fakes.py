@@ -195,7 +195,7 @@ class FakeCoordinator(FakeRole):
         is_tv2 = request.client_transaction_version == 2
         return self.take("EndTxn", request) or coordinator_pb2.EndTxnResponse(
             producer_id=request.producer_id if is_tv2 else -1,
-            producer_epoch=request.producer_epoch + 1 if is_tv2 else -1,
+            producer_epoch=min(request.producer_epoch + 1, 32_767) if is_tv2 else -1,
         )
 
     async def DescribeTransactions(self, request, context):
