@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from oncelog.record.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES
+from oncelog_storage.core.leader_epochs import LeaderEpochs
 from oncelog_storage.core.replay import CUT, CUT_HEADER, whole_batch_at
 from oncelog_storage.partition import PartitionLeader
 from oncelog_storage.segment import Segment
@@ -25,6 +26,8 @@ class Place(NamedTuple):
     size_bytes: int
     position: int
     expected_offset: int
+    leader_epochs: LeaderEpochs
+    """As they were when reading began; what is old does not change."""
 
     @property
     def is_current(self) -> bool:
@@ -46,7 +49,13 @@ def places(leaders: Iterator[PartitionLeader]) -> list[Place]:
     """The sealed segments of replicated partitions, as they are now."""
     return [
         Place(
-            leader, segment, leader.log.truncation_count, segment.size_bytes, 0, segment.base_offset
+            leader,
+            segment,
+            leader.log.truncation_count,
+            segment.size_bytes,
+            0,
+            segment.base_offset,
+            LeaderEpochs(leader.log.leader_epochs.entries()),
         )
         for leader in leaders
         if leader.leadership.replica_count > 1 and leader.offline is None
@@ -57,7 +66,8 @@ def places(leaders: Iterator[PartitionLeader]) -> list[Place]:
 def read_on(place: Place, bytes_max: int) -> tuple[int, int, Finding | None]:
     """(where to go on, the lowest offset to expect there, what is damaged) after about `bytes_max`.
 
-    Offsets, which the CRC does not cover, must rise. For a worker thread. Raises OSError.
+    What the CRC does not cover is held against what else is known: offsets must rise, and the leader epoch must be the
+    one that wrote there. For a worker thread. Raises OSError.
     """
     position, end, expected = place.position, place.size_bytes, place.expected_offset
     descriptor = os.open(place.segment.log_path, os.O_RDONLY | os.O_CLOEXEC)
@@ -73,6 +83,10 @@ def read_on(place: Place, bytes_max: int) -> tuple[int, int, Finding | None]:
                 expected = fields[0] + fields[6] + 1
                 if 0 <= place.segment.end_offset < expected:
                     reason = f"offset {fields[0]} stands before {place.segment.end_offset}"
+                    break
+                leader_epoch = place.leader_epochs.leader_epoch_of(fields[0])
+                if fields[2] != leader_epoch >= 0:
+                    reason = f"leader epoch {fields[2]} stands where {leader_epoch} wrote"
                     break
                 at += fields[1] + LENGTH_PREFIX_BYTES
             if at and (not reason or reason in CUT):

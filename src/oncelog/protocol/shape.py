@@ -108,7 +108,7 @@ def _field(field: Any, flexible: bool) -> _Piece:
     if get_origin(kind) is tuple:
         element = get_args(kind)[0]
         piece = _primitive(kafka_type, flexible) if kafka_type else _entity(element)
-        return _array(piece, flexible)
+        return _array(piece, flexible, is_nullable)
     if kafka_type:
         return _primitive(kafka_type, flexible)
     assert is_dataclass(kind), (field.name, kind)
@@ -154,16 +154,21 @@ def _nullable(piece: _Piece) -> _Piece:
     return _Piece(0, 1, walk)
 
 
-def _array(piece: _Piece, flexible: bool) -> _Piece:
+def _array(piece: _Piece, flexible: bool, is_nullable: bool) -> _Piece:
     least, element = max(1, piece.least_bytes), piece.walk
 
     def walk(frame: Frame, position: int, left: list[int]) -> int:
         if flexible:
             count, position = read_uvarint(frame, position)
-            count = max(count - 1, 0)
+            count -= 1
         else:
-            count = max(_INT32.unpack_from(frame, position)[0], 0)
+            count = _INT32.unpack_from(frame, position)[0]
             position += _INT32.size
+        if count < 0:
+            if not is_nullable:
+                # kio would read None where its own class promises a tuple.
+                raise FrameError("an array is null that may not be")
+            return position
         if count > (len(frame) - position) // least:
             raise FrameError(
                 f"an array claims {count} elements; {len(frame) - position} bytes are left"

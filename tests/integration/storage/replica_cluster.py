@@ -360,8 +360,15 @@ def differences(cluster, name=TOPIC, index=0):
             if part == "producers":
                 known, wanted = set(known) - {b""}, set(wanted) - {b""}
             if part == "aborted" and lower:
-                # A replica that began at `lower` knows of older transactions only what lies above.
-                wanted = {entry[:3] for entry in wanted if entry.first_offset >= lower}
+                # A replica that began at `lower` knows of older transactions only what lies above, and takes the first
+                # offset there for their beginning.
+                older = {(one.producer_id, one.last_offset) for one in known if one[1] < lower}
+                wanted = {
+                    entry[:3]
+                    for entry in wanted
+                    if entry.first_offset >= lower
+                    and (entry.producer_id, entry.last_offset) not in older
+                }
                 known = wanted & {entry[:3] for entry in known}
             if known != wanted:
                 found[held.log.directory.parent.name, part] = (known, wanted)
