@@ -53,6 +53,7 @@ from oncelog_coordinator.core.group_events import (
     SyncAnswer,
     SyncGroup,
 )
+from oncelog_coordinator.core.group_names import MEMBER_PREFIX_MAX, fits, is_group_id
 from oncelog_coordinator.core.group_state import CLASSIC, Group, GroupState
 from oncelog_coordinator.group_shards import GroupShards
 from oncelog_coordinator.group_transactions import TransactionCheck
@@ -88,7 +89,7 @@ class GroupCoordinatorServicer:
         refused: Callable[[ErrorCode], Any],
     ) -> Any:
         """The machine's answer, or what `refused` makes of the code that stands in its place."""
-        if not group_id:
+        if not is_group_id(group_id):
             return refused(ErrorCode.INVALID_GROUP_ID)
         try:
             return await self._shards.ask(group_id, event)
@@ -106,6 +107,10 @@ class GroupCoordinatorServicer:
         if request.group_id and not shortest <= request.session_timeout_ms <= longest:
             return _joined(JoinAnswer(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         instance_id = _instance_id(request)
+        names = (instance_id or "", request.protocol_type, *(one.name for one in request.protocols))
+        if not all(map(fits, names)):
+            return _joined(JoinAnswer(ErrorCode.INVALID_REQUEST, request.member_id))
+        prefix = (request.client_id if instance_id is None else instance_id)[:MEMBER_PREFIX_MAX]
         rebalance_timeout_ms = request.rebalance_timeout_ms
         answer = await self._ask(
             request.group_id,
@@ -120,7 +125,7 @@ class GroupCoordinatorServicer:
                 rebalance_timeout_ms if rebalance_timeout_ms > 0 else request.session_timeout_ms,
                 request.protocol_type,
                 tuple((each.name, each.metadata) for each in request.protocols),
-                f"{request.client_id if instance_id is None else instance_id}-{uuid.uuid4()}",
+                f"{prefix}-{uuid.uuid4()}",
                 request.requires_known_member_id,
                 request.supports_skipping_assignment,
             ),
@@ -219,7 +224,7 @@ class GroupCoordinatorServicer:
     ) -> CommitAnswer:
         if not request.transactional_id:
             return CommitAnswer(ErrorCode.INVALID_REQUEST)
-        if not request.group_id:
+        if not is_group_id(request.group_id):
             return CommitAnswer(ErrorCode.INVALID_GROUP_ID)
         producer_id = ProducerId(request.producer_id)
         producer_epoch = ProducerEpoch(request.producer_epoch)

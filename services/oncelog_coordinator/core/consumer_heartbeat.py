@@ -8,7 +8,6 @@ asked for, what the member may read. There is nothing to wait for: a member that
 """
 
 from dataclasses import replace
-from typing import Final
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis
@@ -45,12 +44,10 @@ from oncelog_coordinator.core.group_events import (
     RevokeTimeOver,
     SessionCheck,
 )
+from oncelog_coordinator.core.group_names import NAME_BYTES_MAX
 from oncelog_coordinator.core.group_rebalance import session_timer
 from oncelog_coordinator.core.group_records import GroupRecord, GroupTombstone, Heard
 from oncelog_coordinator.core.group_state import Group, GroupState
-
-NAME_BYTES_MAX: Final = 32_767
-"""What a record's key can hold."""
 
 
 def revoke_timer(group_id: str, member_id: str) -> str:

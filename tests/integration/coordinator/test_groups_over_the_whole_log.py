@@ -5,6 +5,7 @@ import asyncio
 from tests.integration.coordinator.group_client import GroupClient
 from tests.integration.coordinator.whole_log import whole_log
 
+from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
 
 QUICK = {"group_initial_rebalance_delay_ms": 0}
@@ -43,6 +44,34 @@ def test_a_restart_keeps_members_assignments_and_offsets(tmp_path):
             client = GroupClient(log)
             assert (await client.describe()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
             assert await client.fetch() == [(-1, 0)]
+
+    run(scenario)
+
+
+def test_names_that_no_record_can_hold_are_refused_and_the_shard_goes_on(tmp_path):
+    async def scenario():
+        async with whole_log(tmp_path, **QUICK) as log:
+            client = GroupClient(log)
+            joined = await client.join()
+            servicer = client.groups
+            long_id = "g" * 32_768
+            fields = {"session_timeout_ms": 10_000, "protocol_type": "consumer"}
+            refused = await servicer.JoinGroup(
+                pb.JoinGroupRequest(group_id=long_id, **fields), None
+            )
+            assert refused.error_code == ErrorCode.INVALID_GROUP_ID
+            refused = await servicer.JoinGroup(
+                pb.JoinGroupRequest(group_id="other", group_instance_id=long_id, **fields), None
+            )
+            assert refused.error_code == ErrorCode.INVALID_REQUEST
+            named = await servicer.JoinGroup(
+                pb.JoinGroupRequest(
+                    group_id="other", client_id=long_id, requires_known_member_id=True, **fields
+                ),
+                None,
+            )
+            assert len(named.member_id) < 1_100
+            assert await client.heartbeat(joined) in (0, ErrorCode.REBALANCE_IN_PROGRESS)
 
     run(scenario)
 
