@@ -35,6 +35,8 @@ from oncelog_controller.core.records import (
 )
 
 TOPIC_NAME_LENGTH_MAX = 249
+REPLICAS_FOR_TWO_IN_SYNC = 3
+"""With so many replicas acks=all waits for two unless the topic says otherwise, and one node may still be away."""
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
@@ -97,6 +99,9 @@ class _NewTopics:
             )
         assignment = self._assignment(topic)
         configs = checked_overrides(topic.configs)
+        if len(assignment[0]) >= REPLICAS_FOR_TWO_IN_SYNC:
+            # What is acknowledged must survive the loss of any one node.
+            configs.setdefault("min.insync.replicas", "2")
         self._partition_count += len(assignment)
         self._names_by_key[collision_key(topic.name)] = topic.name
         return TopicCreated(topic.name, topic.topic_id, False, configs, assignment)
