@@ -248,7 +248,7 @@ class Roles:
             if one.transactional_id == transactional_id:
                 raise_for(
                     one.error_code,
-                    f"transactional id {transactional_id!r}: GET /v1/transactions lists those there are",
+                    f"transactional id {transactional_id!r} is not known; GET /v1/transactions lists all",
                 )
                 return one  # type: ignore[no-any-return]
         raise KafkaError(

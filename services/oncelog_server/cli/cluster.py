@@ -82,8 +82,10 @@ def status(folder: Folder = FOLDER_DEFAULT, output: AsOutput = None) -> None:
 @app.command()
 def kill(name: Name, folder: Folder = FOLDER_DEFAULT) -> None:
     """End one process as a crash would (SIGKILL). `restart` brings it back."""
-    _opened(folder).kill(name)
-    print(f"{name} was killed; `oncelog cluster restart {name}{_folder_option(folder)}` starts it")
+    cluster = _opened(folder)
+    was = "was dead already" if cluster.state_of(name) == "dead" else "was killed"
+    cluster.kill(name)
+    print(f"{name} {was}; `oncelog cluster restart {name}{_folder_option(folder)}` starts it")
 
 
 @app.command()

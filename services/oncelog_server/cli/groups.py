@@ -83,7 +83,7 @@ def describe_group(group_id: GroupId, gateway: Gateway = "", output: AsOutput = 
 
 @app.command("offsets")
 def group_offsets(group_id: GroupId, gateway: Gateway = "", output: AsOutput = None) -> None:
-    """What a group has committed, and how many records come after it."""
+    """What a group has committed, and how many offsets come after it (commit markers count)."""
     from oncelog_server.cli.rest import Rest, quoted
     from oncelog_server.cli.tables import number, say, show_json, show_table
 
@@ -106,7 +106,7 @@ def group_offsets(group_id: GroupId, gateway: Gateway = "", output: AsOutput = N
         empty=f"Group {group_id} has committed nothing",
     )
     if found["offsets"]:
-        say(f"{found['total_lag']} records behind")
+        say(f"{found['total_lag']} offsets behind (commit markers count)")
 
 
 @app.command("delete")

@@ -12,6 +12,14 @@ from typing import Any, Final
 from oncelog.errors import OncelogError
 
 TIMEOUT_S: Final = 30.0
+COMMAND_OF: Final = (
+    ("/v1/groups", "oncelog groups list"),
+    ("/v1/topics", "oncelog topics list"),
+    ("/v1/transactions", "oncelog transactions list"),
+    ("/v1/reassignments", "oncelog partitions reassignments"),
+    ("/v1/nodes", "oncelog nodes list"),
+)
+"""What the gateway tells readers of REST to ask for, as a reader of this command asks for it."""
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -77,6 +85,8 @@ def _refusal(status: int, content: bytes) -> str:
         detail = str(problem["detail"])
     except (ValueError, KeyError, TypeError):
         return f"the gateway answered {status}; is that address oncelog's?"
+    for path, command in COMMAND_OF:
+        detail = detail.replace(f"GET {path}", f"`{command}`")
     name = problem.get("kafka_error_name")
     return f"{detail} [{name}]" if name else detail
 

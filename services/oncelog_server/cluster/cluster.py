@@ -179,8 +179,8 @@ class Cluster:
             self._state = read_state(self.folder)
             if self.is_running:
                 raise OncelogError(
-                    f"a cluster runs already in {self.folder}; `oncelog cluster status` shows it, "
-                    "`oncelog cluster down` ends it, --folder takes another place"
+                    f"a cluster runs already in {self.folder}; `oncelog cluster status "
+                    f"--folder {self.folder}` shows it, `down` ends it, another --folder takes another place"
                 )
             self._plan()
             try:

@@ -59,7 +59,7 @@ def test_a_group_lives_through_every_command(oncelog, server):
     assert oncelog(*read) == "c\n", "it goes on where it stood"
     assert oncelog(*read) == ""
     assert offsets(oncelog, "billing") == {0: (3, 0)}
-    assert "0 records behind" in oncelog("groups", "offsets", "billing")
+    assert "0 offsets behind" in oncelog("groups", "offsets", "billing")
 
     move = ("groups", "reset-offsets", "billing", "--topic", "orders", "--to", "1")
     assert "nothing was moved" in oncelog(*move)
