@@ -208,7 +208,7 @@ async def test_readers_see_a_whole_log_whatever_is_cleaned_meanwhile(tmp_path):
                     last = max((i for i in range(end) if i % 20 == key), default=None)
                     if last is not None:
                         assert values[b"k%d" % key] == b"%d" % last * 50
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.01)
 
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(follow())
