@@ -4,6 +4,7 @@ All clients of a test reach the cluster through it (the cluster advertises the p
 as it is and faults happen where they happen in life: between two machines.
 """
 
+import contextlib
 import os
 import signal
 import socket
@@ -156,12 +157,19 @@ def pid_of_port(port: int) -> int:
     else:
         raise AssertionError(f"nobody owns port {port}")
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if any(str(link.readlink()) == inode for link in (folder / "fd").iterdir()):
-                return int(folder.name)
-        except OSError:
-            continue
+        if inode in _open_files(folder):
+            return int(folder.name)
     raise AssertionError(f"no process has {inode}")
+
+
+def _open_files(folder: Path) -> set[str]:
+    """What a process has open. One that ends meanwhile has nothing; a file that is closed meanwhile hides no other."""
+    found: set[str] = set()
+    with contextlib.suppress(OSError):
+        for link in (folder / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.add(str(link.readlink()))
+    return found
 
 
 def _forward(frame: bytes, server: socket.socket, answers) -> bytes:
