@@ -133,10 +133,13 @@ class CallProxy:
             plan.happened.set()
             plan.released.wait(120)
             return _forward(frame, server, answers)
+        is_kill = plan.fault in (Fault.KILL_CALLER, Fault.KILL_CALLER_AFTER)
+        # Looked up while the call is fresh: a caller that gives up meanwhile has closed its end.
+        victim = pid_of_port(client_port) if is_kill else None
         if plan.fault in (Fault.REFUSE_AFTER, Fault.CUT_AFTER, Fault.KILL_CALLER_AFTER):
             _forward(frame, server, answers)
-        if plan.fault in (Fault.KILL_CALLER, Fault.KILL_CALLER_AFTER):
-            os.kill(pid_of_port(client_port), signal.SIGKILL)
+        if victim is not None:
+            os.kill(victim, signal.SIGKILL)
         plan.happened.set()
         if plan.fault in (Fault.REFUSE, Fault.REFUSE_AFTER):
             refusal = PRIVATE_CALLS[api_key].response(
