@@ -158,8 +158,13 @@ def test_offsets_are_committed_in_a_transaction_at_the_members_epoch(
     producer.send_offsets_to_transaction(*member.call("transaction_arguments"), 30)
     producer.commit_transaction(30)
     wanted = ConsumerGroupTopicPartitions(group)
-    found = admin.list_consumer_group_offsets([wanted])[group].result(30).topic_partitions
-    assert {one.partition: one.offset for one in found} == dict.fromkeys(EVERY, COUNT // PARTITIONS)
+
+    def committed() -> dict[int, int]:
+        found = admin.list_consumer_group_offsets([wanted])[group].result(30).topic_partitions
+        return {one.partition: one.offset for one in found}
+
+    # The commit is answered when it is decided; the offsets are there when their marker is.
+    eventually(lambda: committed() == dict.fromkeys(EVERY, COUNT // PARTITIONS))
 
 
 def test_new_partitions_are_read(join, topic, admin):
