@@ -1,0 +1,249 @@
+"""What clients did and saw, in the order in which it began. Checkers read this and nothing else of a client.
+
+An operation ends in one of three ways: OK (it happened), FAIL (it did not, and never will), INFO (nobody knows). A
+request without an answer is INFO. A client that cannot be sure says INFO: a checker that is told FAIL believes it.
+
+Values are unique in a whole run, so a value names the one send that wrote it.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, TypeVar, get_args
+
+Partition = tuple[str, int]
+"""Topic and partition number."""
+
+
+class Outcome(StrEnum):
+    OK = "ok"
+    FAIL = "fail"
+    INFO = "info"
+
+
+class Ending(StrEnum):
+    """What the client asked for at the end of a transaction."""
+
+    COMMIT = "commit"
+    ABORT = "abort"
+    NONE = "none"
+    """It died before it asked, or was refused before: the coordinator decides, by timeout or by fencing."""
+
+
+class Isolation(StrEnum):
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+class Send(NamedTuple):
+    topic: str
+    partition: int
+    value: str
+    offset: int | None
+    """Where the broker said it is; None when the send was not acknowledged."""
+    key: str | None = None
+    """For compacted topics."""
+
+
+class Read(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    value: str | None
+    """None: a tombstone."""
+    key: str | None = None
+
+
+class GroupOffsets(NamedTuple):
+    group: str
+    offsets: tuple[tuple[str, int, int], ...]
+    """Topic, partition, next offset to read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """Times are milliseconds since the run began."""
+
+    client: str
+    """One incarnation of one client, `writer-2#3`."""
+    invoked_ms: int
+    completed_ms: int | None
+    """None: it never completed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction(Operation):
+    """From begin to end. OK with COMMIT: every send is there. FAIL, or OK with ABORT: none is. INFO: all or none."""
+
+    transactional_id: str
+    protocol: str
+    """`TV1` or `TV2`."""
+    ending: Ending
+    outcome: Outcome
+    """Of the ending. With Ending.NONE it is FAIL if the transaction can no longer be committed by anybody."""
+    sends: tuple[Send, ...]
+    reads: tuple[Read, ...] = ()
+    """What it read between its begin and its end, or consumed to compute its sends from."""
+    offsets: GroupOffsets | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainSend(Operation):
+    """One send of an idempotent producer outside transactions."""
+
+    send: Send
+    outcome: Outcome
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poll(Operation):
+    """What one consumer was handed by one call, in that order."""
+
+    isolation: Isolation
+    reads: tuple[Read, ...]
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Positioned(Operation):
+    """The consumer was assigned partitions or sought: from here on its next reads begin at `positions`.
+
+    A partition that is not named is not read by this consumer any more.
+    """
+
+    positions: tuple[tuple[str, int, int], ...]
+    """Topic, partition, offset."""
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsCommitted(Operation):
+    """A group's offsets committed outside a transaction."""
+
+    committed: GroupOffsets
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsFetched(Operation):
+    """What the group coordinator said is committed; -1 for none."""
+
+    fetched: GroupOffsets
+    is_final: bool = False
+    """Read after healing, with everything decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalRead(Operation):
+    """One partition read from its start to its end after healing."""
+
+    isolation: Isolation
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    """What ListOffsets called its end at this isolation level."""
+    reads: tuple[Read, ...]
+    is_complete: bool
+    """False: the reader gave up before the end; what is missing is then unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault(Operation):
+    """`client` is the nemesis; it lasts from `invoked_ms` to `completed_ms`."""
+
+    kind: str
+    target: str
+    facts: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted(Operation):
+    """What a workload tells its own checker: `facts` is JSON made by the workload."""
+
+    kind: str
+    facts: str
+
+
+AnyOperation = (
+    Transaction
+    | PlainSend
+    | Poll
+    | Positioned
+    | OffsetsCommitted
+    | OffsetsFetched
+    | FinalRead
+    | Fault
+    | Noted
+)
+
+OperationT = TypeVar("OperationT", bound=Operation)
+
+
+@dataclass(slots=True)
+class History:
+    """Grows while a run goes on; afterwards it is only read."""
+
+    facts: dict[str, str] = field(default_factory=dict)
+    """Seed, scenario, target and the like, for whoever reads a report."""
+    operations: list[AnyOperation] = field(default_factory=list)
+
+    def add(self, operation: AnyOperation) -> None:
+        """When it completed, or when nobody will hear of it any more."""
+        self.operations.append(operation)
+
+    def all(self, kind: type[OperationT]) -> list[OperationT]:
+        """The operations of one kind, by the time they began."""
+        found = [one for one in self.operations if type(one) is kind]
+        return sorted(found, key=lambda one: one.invoked_ms)
+
+    def lines(self) -> Iterator[str]:
+        """JSON lines, the first one the facts."""
+        yield json.dumps({"facts": self.facts})
+        for operation in self.operations:
+            yield json.dumps({"kind": type(operation).__name__, **asdict(operation)})
+
+    @classmethod
+    def from_lines(cls, lines: Iterable[str]) -> "History":
+        """Raises ValueError naming the line that is none of ours."""
+        history = cls()
+        for number, line in enumerate(lines, start=1):
+            content = json.loads(line)
+            if "facts" in content and "kind" not in content:
+                history.facts = dict(content["facts"])
+            else:
+                history.add(_operation(content, number))
+        return history
+
+
+def _offsets(content: Any) -> GroupOffsets:
+    group, offsets = content
+    return GroupOffsets(group, tuple((topic, number, at) for topic, number, at in offsets))
+
+
+_KINDS: Final[Mapping[str, type[Any]]] = {kind.__name__: kind for kind in get_args(AnyOperation)}
+_READERS: Final[Mapping[str, Any]] = {
+    "outcome": Outcome,
+    "ending": Ending,
+    "isolation": Isolation,
+    "send": lambda one: Send(*one),
+    "sends": lambda many: tuple(Send(*one) for one in many),
+    "reads": lambda many: tuple(Read(*one) for one in many),
+    "positions": lambda many: tuple((topic, number, at) for topic, number, at in many),
+    "offsets": lambda one: None if one is None else _offsets(one),
+    "committed": _offsets,
+    "fetched": _offsets,
+}
+
+
+def _operation(content: dict[str, Any], number: int) -> AnyOperation:
+    kind = _KINDS.get(str(content.pop("kind", "")))
+    if kind is None or set(content) != {one.name for one in fields(kind)}:
+        raise ValueError(f"line {number} is no operation of a history: {str(content)[:200]}")
+    found: AnyOperation = kind(
+        **{name: _READERS.get(name, lambda value: value)(value) for name, value in content.items()}
+    )
+    return found

@@ -1,0 +1,102 @@
+"""Which faults strike whom and when: a plan drawn from a seed, before anything runs. Hands carry it out.
+
+The plan is the same for the simulator and for processes; what a kind means there is the hands' business, and hands
+that cannot do a kind say so at once (`can`), so that no plan is half carried out in silence.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class FaultKind(StrEnum):
+    KILL = "kill"  # SIGKILL, started again after `lasts_ms`
+    POWER_CUT = "power-cut"  # the same, and what was not synced is lost or torn
+    PAUSE = "pause"  # SIGSTOP, SIGCONT after `lasts_ms`
+    RESTART = "restart"  # SIGTERM: drained, then started again
+    ROLLING_RESTART = "rolling-restart"  # each process of a role after the other
+    KILL_ALL = "kill-all"  # every process of a role at once
+    PARTITION = "partition"  # nothing passes between the target and the rest
+    PARTITION_ONE_WAY = "partition-one-way"  # nothing leaves the target
+    PARTITION_PAIR = "partition-pair"  # nothing passes between two processes
+    DELAY = "delay"  # everything to and from the target is late
+    CLOG = "clog"  # bytes are held back, then come all at once
+    RESET = "reset"  # every connection of the target breaks
+    GHOST = "ghost"  # connections break, but what was sent on them arrives later all the same
+    SLOW_DISK = "slow-disk"
+    DISK_FULL = "disk-full"
+    BIT_FLIP = "bit-flip"  # one bit of a segment that is not being written
+    CLOCK_SKEW = "clock-skew"
+    CLOCK_JUMP = "clock-jump"
+    DATABASE_OUTAGE = "database-outage"
+    REDIS_OUTAGE = "redis-outage"
+    CLIENT_KILL = "client-kill"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFault:
+    """At `at_ms` after the beginning, for `lasts_ms`. `strength` is between 0 and 1, whatever that means to a kind."""
+
+    at_ms: int
+    lasts_ms: int
+    kind: FaultKind
+    target: str
+    """A process, `storage-2`; for a role's faults the role, `storage`; for a pair `storage-2+listener-1`."""
+    strength: float = 0.5
+
+
+class Hands(Protocol):
+    """Carries a fault out in one world."""
+
+    def can(self, kind: FaultKind) -> bool: ...
+
+    async def begin(self, fault: PlannedFault) -> None: ...
+
+    async def end(self, fault: PlannedFault) -> None:
+        """Undo it, whatever else goes on; also called for every fault that is under way when the run heals."""
+        ...
+
+    async def heal(self) -> None:
+        """Nothing is broken any more, and every process runs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Storm:
+    """How much of what. A run is calm or wild by its seed: `intensity` scales the rates."""
+
+    rates: Mapping[FaultKind, float]
+    """Faults of a kind per minute at intensity 1."""
+    targets: Mapping[FaultKind, Sequence[str]]
+    lasts_ms: Mapping[FaultKind, tuple[int, int]]
+    """Shortest and longest."""
+
+
+def plan(
+    storm: Storm, duration_ms: int, intensity: float, draw: random.Random
+) -> list[PlannedFault]:
+    """In the order of their beginnings. The plan of a seed does not depend on how the run goes."""
+    faults: list[PlannedFault] = []
+    for kind in FaultKind:
+        rate = storm.rates.get(kind, 0.0) * intensity
+        if rate <= 0:
+            continue
+        targets = storm.targets[kind]
+        shortest, longest = storm.lasts_ms[kind]
+        at_ms = 0.0
+        while True:
+            at_ms += draw.expovariate(rate / 60_000)
+            if at_ms >= duration_ms:
+                break
+            faults.append(
+                PlannedFault(
+                    at_ms=int(at_ms),
+                    lasts_ms=draw.randint(shortest, longest),
+                    kind=kind,
+                    target=draw.choice(targets),
+                    strength=round(draw.random(), 3),
+                )
+            )
+    return sorted(faults, key=lambda fault: fault.at_ms)

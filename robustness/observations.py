@@ -1,0 +1,116 @@
+"""What an observer inside a cluster saw: the state of replicas, shards and decisions, for checkers of invariants.
+
+The simulator observes all of it at every step; outside it is read from the metadata, the logs and the REST interface.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    """One replica of one partition at one moment."""
+
+    at_ms: int
+    node_id: int
+    node_incarnation: int
+    topic: str
+    partition: int
+    is_leader: bool
+    leader_epoch: int
+    start_offset: int
+    high_watermark: int
+    last_stable_offset: int | None
+    """Only a leader has one."""
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSeen:
+    """A batch in the log of one replica."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    is_transactional: bool
+    is_control: bool
+    marker: str
+    """`commit`, `abort`, or empty."""
+    coordinator_epoch: int
+    """Of a marker, else -1."""
+    checksum: int
+    """Over what must be the same in every replica: all of the batch but its leader epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLog:
+    """The whole log of one replica, read after the run healed (or when a node ended)."""
+
+    node_id: int
+    topic: str
+    partition: int
+    start_offset: int
+    high_watermark: int
+    batches: tuple[BatchSeen, ...]
+    is_compacted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOwned:
+    """A coordinator made a shard active: loaded, and answering."""
+
+    at_ms: int
+    node_id: int
+    node_incarnation: int
+    topic: str
+    shard: int
+    coordinator_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateRecorded:
+    """One transaction record, read back from a shard's log after healing, in log order."""
+
+    shard: int
+    offset: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsGiven:
+    """A block that a controller answered with."""
+
+    at_ms: int
+    controller_id: int
+    first_producer_id: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """The broker acknowledged up to here with fsync on every append; a power cut may not take it back."""
+
+    at_ms: int
+    node_id: int
+    topic: str
+    partition: int
+    end_offset: int
+
+
+@dataclass(slots=True)
+class Observations:
+    replicas: list[ReplicaState] = field(default_factory=list)
+    logs: list[ReplicaLog] = field(default_factory=list)
+    shards: list[ShardOwned] = field(default_factory=list)
+    states: list[StateRecorded] = field(default_factory=list)
+    blocks: list[ProducerIdsGiven] = field(default_factory=list)
+    synced: list[Synced] = field(default_factory=list)
+    is_healed: bool = False
+    """The run was healed and given its time; what is still open then is stuck."""

@@ -1,0 +1,18 @@
+"""One seed, many streams: each source of chaos has its own, so a new fault does not reshuffle the old ones."""
+
+import random
+
+
+class Streams:
+    """`stream("network.delay")` is the same sequence for the same seed, whatever else is drawn."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._streams: dict[str, random.Random] = {}
+
+    def stream(self, name: str) -> random.Random:
+        found = self._streams.get(name)
+        if found is None:
+            # A string seed goes through SHA-512: no dependence on PYTHONHASHSEED.
+            found = self._streams[name] = random.Random(f"oncelog/{self.seed}/{name}")
+        return found

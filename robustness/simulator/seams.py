@@ -1,0 +1,52 @@
+"""Everything of the real world that is replaced under simulation, in one place: clock and randomness here, files in
+`disk`, the network in `network` and `grpc_network`. Whatever is not replaced is the production code itself.
+
+A simulated world has its operating system process for itself and never gives the real one back: a run forks.
+"""
+
+import gc
+import os
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+from robustness.simulator.process import owner
+
+if TYPE_CHECKING:
+    from robustness.simulator.world import World
+
+EPOCH_MS = 1_800_000_000_000
+"""True wall time at the beginning of every run, milliseconds since 1970."""
+
+
+def replace(target: Any, name: str, replacement: object) -> None:
+    """Put `replacement` where production code looks for `target.name`. Raises AttributeError when there is no such."""
+    getattr(target, name)
+    setattr(target, name, replacement)
+
+
+def replace_clock_and_randomness(world: "World") -> None:
+    loop = world.loop
+
+    def time_ns() -> int:
+        process = owner()
+        skew_ms = 0 if process is None else process.clock_skew_ms
+        return (EPOCH_MS + skew_ms) * 1_000_000 + int(loop.time() * 1e9)
+
+    replace(time, "time_ns", time_ns)
+    replace(time, "time", lambda: time_ns() / 1e9)
+    for name in ("monotonic", "perf_counter", "process_time", "thread_time"):
+        replace(time, name, loop.time)
+        replace(time, f"{name}_ns", lambda: int(loop.time() * 1e9))
+    replace(time, "sleep", _never_sleeps)
+
+    entropy = world.streams.stream("entropy")
+    replace(os, "urandom", entropy.randbytes)
+    replace(random, "_urandom", entropy.randbytes)
+    random.seed(f"oncelog/{world.seed}/random")
+    # A collection at a moment of its own choosing would run finalizers there.
+    gc.disable()
+
+
+def _never_sleeps(seconds: float) -> None:
+    raise AssertionError(f"time.sleep({seconds}) under simulation: await something instead")
