@@ -73,6 +73,11 @@ class Consumer(Protocol):
         """After a rebalance since the last call: every partition it has now with where it reads on; else None."""
         ...
 
+    async def position(self, partition: Partition) -> int:
+        """The offset it reads next, behind the markers and the aborted records that it passed over: at the end of a
+        partition it is what ListOffsets calls the end at this isolation level. No request is made for it."""
+        ...
+
     async def commit(self, offsets: Mapping[Partition, int]) -> None: ...
 
     async def close(self) -> None: ...
@@ -95,6 +100,18 @@ class Admin(Protocol):
         self, group: str, partitions: Sequence[Partition]
     ) -> Mapping[Partition, int]:
         """-1 for none. Stable ones only (RequireStable)."""
+        ...
+
+    async def add_partitions(self, topic: str, partitions: int) -> None:
+        """Done when it has as many, also when it had before."""
+        ...
+
+    async def delete_topic(self, topic: str) -> None:
+        """Done when it is gone, also when it was before."""
+        ...
+
+    async def delete_records(self, before: Mapping[Partition, int]) -> None:
+        """No partition begins below that offset any more."""
         ...
 
     async def close(self) -> None: ...
