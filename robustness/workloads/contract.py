@@ -57,7 +57,11 @@ class Lab(Protocol):
     def spawn(
         self, name: str, work: Callable[["ClientProcess"], Coroutine[Any, Any, None]]
     ) -> ClientProcess:
-        """Run `work` as the next incarnation of client `name`."""
+        """Run `work` as the next incarnation of client `name`.
+
+        Outside the simulator it is a process of the operating system, forked here: `work` sees what there was before,
+        keeps what it changes to itself, draws from a `random` of its own, and tells others by `record` alone.
+        """
         ...
 
     async def sleep(self, ms: int) -> None:
