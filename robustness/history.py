@@ -83,9 +83,12 @@ class Transaction(Operation):
     outcome: Outcome
     """Of the ending. With Ending.NONE it is FAIL if the transaction can no longer be committed by anybody."""
     sends: tuple[Send, ...]
+    """In the order of the calls."""
     reads: tuple[Read, ...] = ()
-    """What it read between its begin and its end, or consumed to compute its sends from."""
+    """What it read between its begin and its end, or consumed to compute its sends from, at read_committed."""
     offsets: GroupOffsets | None = None
+    asked_ms: int | None = None
+    """When it asked for its ending, just before the call; None: it never did, or nobody wrote it down."""
     error: str = ""
 
 
@@ -204,7 +207,7 @@ class History:
         """JSON lines, the first one the facts."""
         yield json.dumps({"facts": self.facts})
         for operation in self.operations:
-            yield json.dumps({"kind": type(operation).__name__, **asdict(operation)})
+            yield json.dumps({"operation": type(operation).__name__, **asdict(operation)})
 
     @classmethod
     def from_lines(cls, lines: Iterable[str]) -> "History":
@@ -212,7 +215,7 @@ class History:
         history = cls()
         for number, line in enumerate(lines, start=1):
             content = json.loads(line)
-            if "facts" in content and "kind" not in content:
+            if "operation" not in content and "facts" in content:
                 history.facts = dict(content["facts"])
             else:
                 history.add(_operation(content, number))
@@ -240,7 +243,7 @@ _READERS: Final[Mapping[str, Any]] = {
 
 
 def _operation(content: dict[str, Any], number: int) -> AnyOperation:
-    kind = _KINDS.get(str(content.pop("kind", "")))
+    kind = _KINDS.get(str(content.pop("operation", "")))
     if kind is None or set(content) != {one.name for one in fields(kind)}:
         raise ValueError(f"line {number} is no operation of a history: {str(content)[:200]}")
     found: AnyOperation = kind(
