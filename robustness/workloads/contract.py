@@ -17,7 +17,8 @@ from robustness.history import AnyOperation
 
 
 class ClientProcess(Protocol):
-    """A client as a process of its own: it can die in the middle of everything."""
+    """A client as a process of its own: it can die in the middle of everything. It exits when its code returns, and
+    then nothing of it runs any more either, closed or not."""
 
     name: str
     """With its incarnation: `writer-2#3`."""
@@ -26,11 +27,23 @@ class ClientProcess(Protocol):
     def is_running(self) -> bool: ...
 
     def kill(self) -> None:
-        """As by SIGKILL: nothing of it runs any more. What it had not recorded never will be."""
+        """As by SIGKILL: nothing of it runs any more, and nothing is recorded but its last words."""
+        ...
+
+    def last_word(self, key: str, operation: AnyOperation) -> None:
+        """Called by the process itself: `operation` stands in the history if the process ends before `settle(key)`.
+
+        So what it began is told of, whatever becomes of it. A second word for a key replaces the first one.
+        """
+        ...
+
+    def settle(self, key: str, operation: AnyOperation) -> None:
+        """Called by the process itself: `operation` goes into the history instead of the last word, in one step."""
         ...
 
     async def ended(self) -> None:
-        """Returns when its code returned, was killed, or raised (which fails the run)."""
+        """Returns when its code returned, was killed, or raised (which fails the run). To give up waiting (a timeout)
+        does the process no harm."""
         ...
 
 
@@ -65,7 +78,7 @@ class Lab(Protocol):
         ...
 
     async def sleep(self, ms: int) -> None:
-        """At most `ms`, less when the run is over."""
+        """`ms`; less when the run becomes over meanwhile. Begun after that, in `check`, it lasts its whole time."""
         ...
 
 
