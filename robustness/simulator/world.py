@@ -1,5 +1,6 @@
 """The world of one run: its seed, its time, its processes, and the account of what happened."""
 
+import contextvars
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TextIO
@@ -22,6 +23,8 @@ class World:
         self.loop = SimLoop(lambda executor: self.executor_delay_s(executor))  # noqa: PLW0108
         self.processes: dict[str, SimProcess] = {}
         """The newest incarnation by name."""
+        self.own_context = contextvars.copy_context()
+        """Of nobody's process: the world itself."""
         self._graveyard: list[object] = []
 
     def trace(self, kind: str, *facts: object) -> None:

@@ -23,7 +23,7 @@ class RunningController:
     """A `Running`. Its drain is its stop: that releases the lease, and a standby takes over at once."""
 
     def __init__(self, controller: "ControllerRole", text: str) -> None:
-        self._controller = controller
+        self.role = controller
         self._text = text
 
     def describe(self) -> str:
@@ -32,10 +32,10 @@ class RunningController:
     def figures(self) -> Iterable[Figure]:
         from oncelog_controller.figures import controller_figures
 
-        return controller_figures(self._controller)
+        return controller_figures(self.role)
 
     async def failure(self) -> BaseException:
-        return await self._controller.failure()
+        return await self.role.failure()
 
     async def drain(self, timeout_s: float) -> None:
         return

@@ -46,14 +46,17 @@ class RoleProgram(Generic[RoleSettingsT]):
 
     def run(self) -> int:
         """The whole life of the process; returns its exit code."""
-        return run(
-            Program(
-                module=self.module,
-                summary=self.summary,
-                settings=(NodeSettings, self.settings),
-                node_id=lambda settings: settings[NodeSettings].node_id,
-                open=self._open,
-            )
+        return run(self.program)
+
+    @property
+    def program(self) -> Program:
+        """What `run` runs."""
+        return Program(
+            module=self.module,
+            summary=self.summary,
+            settings=(NodeSettings, self.settings),
+            node_id=lambda settings: settings[NodeSettings].node_id,
+            open=self._open,
         )
 
     @asynccontextmanager
@@ -74,13 +77,16 @@ class RoleProgram(Generic[RoleSettingsT]):
             stack.push_async_callback(role.stop)
             await node.ready()
             stack.push_async_callback(node.server.set_ready, False)
-            yield RunningRole(node, lambda: self.figures(role))
+            yield RunningRole(node, role, lambda: self.figures(role))
 
 
 class RunningRole:
     """A `Running`."""
 
-    def __init__(self, node: Node, read_figures: Callable[[], Iterable[Figure]]) -> None:
+    def __init__(
+        self, node: Node, role: Role, read_figures: Callable[[], Iterable[Figure]]
+    ) -> None:
+        self.role = role
         self._node = node
         self._read_figures = read_figures
 
