@@ -22,6 +22,10 @@ class ReplicaState:
     last_stable_offset: int | None
     """Only a leader has one."""
     end_offset: int
+    topic_id: str = ""
+    """Tells a topic from a deleted one of the same name; empty where the observer does not know it."""
+    start_over_count: int = 0
+    """How often this replica was emptied since its process began: damaged, or overtaken by the leader's log start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,12 @@ class BatchSeen:
     coordinator_epoch: int
     """Of a marker, else -1."""
     checksum: int
-    """Over what must be the same in every replica: all of the batch but its leader epoch."""
+    """Over the bytes as they stand there, without the leader epoch: the same in every replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLog:
-    """The whole log of one replica, read after the run healed (or when a node ended)."""
+    """The whole log of one replica, read after the run healed, or behind a power cut before the node starts again."""
 
     node_id: int
     topic: str
@@ -56,6 +60,12 @@ class ReplicaLog:
     high_watermark: int
     batches: tuple[BatchSeen, ...]
     is_compacted: bool = False
+    topic_id: str = ""
+    at_ms: int = 0
+
+    @property
+    def end_offset(self) -> int:
+        return max(self.start_offset, self.batches[-1].last_offset + 1 if self.batches else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +82,10 @@ class ShardOwned:
 
 @dataclass(frozen=True, slots=True)
 class StateRecorded:
-    """One transaction record, read back from a shard's log after healing, in log order."""
+    """One transaction record, read back from a shard's log after healing, in log order.
+
+    A tombstone has the state `Dead`, the producer id -1 and the epoch -1.
+    """
 
     shard: int
     offset: int
@@ -95,7 +108,10 @@ class ProducerIdsGiven:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """The broker acknowledged up to here with fsync on every append; a power cut may not take it back."""
+    """With fsync on every append, this replica told of all below as written, and it was committed.
+
+    A power cut may not take it back, nor may a truncation.
+    """
 
     at_ms: int
     node_id: int
