@@ -1,0 +1,199 @@
+"""Bugs of whoever decides: coordinators of transactions, groups and sinks, marker senders, controllers."""
+
+from typing import Final
+
+from robustness.planted.bug import Bug, Edit
+
+COORDINATOR_BUGS: Final = (
+    Bug(
+        name="older-producer-epoch-may-end",
+        promise="Only the newest incarnation of a producer may end its transaction.",
+        source="facts 8.6; KIP-98",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.core.end_txn",
+                old="""    if event.producer_epoch != txn.producer_epoch:
+        return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
+    if txn.state is not TxnState.ONGOING:
+""",
+                new="""    if event.producer_epoch > txn.producer_epoch:
+        return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
+    if txn.state is not TxnState.ONGOING:
+""",
+            ),
+        ),
+        caught_by=("zombie-write", "lost-write", "torn-transaction"),
+        scenario="storm",
+    ),
+    Bug(
+        name="init-producer-id-does-not-fence",
+        promise="InitProducerId raises the epoch, and every earlier incarnation is fenced by it.",
+        source="facts 8.3; KIP-98",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.core.init_producer_id",
+                old="        bumped, last = ProducerEpoch(stored + 1), NO_PRODUCER_EPOCH\n",
+                new="        bumped, last = ProducerEpoch(max(stored, 0)), NO_PRODUCER_EPOCH\n",
+            ),
+        ),
+        caught_by=("zombie-write", "lost-write", "torn-transaction"),
+        scenario="storm",
+    ),
+    Bug(
+        name="reply-before-commit",
+        promise="No reply leaves before its records are committed.",
+        source="ADR 0004; STYLE 3, rule 5",
+        edits=(
+            Edit(
+                module="oncelog.runtime.driver",
+                old="            self._queue.append(_Waiting(decision.records, decision.effects))\n",
+                new=(
+                    "            self._queue.append(_Waiting(decision.records, decision.effects))\n"
+                    "            for effect in decision.effects:\n"
+                    "                if isinstance(effect, Reply):\n"
+                    "                    self._release(effect)\n"
+                ),
+            ),
+        ),
+        caught_by=("lost-write",),
+        scenario="storm",
+    ),
+    Bug(
+        name="resume-forgotten",
+        promise="Whoever loads a shard sends the markers of every prepared transaction again.",
+        source="facts 1.1, row 2; STYLE 3, rule 5",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.core.txn",
+                old="                effects.append(completion.markers_wanted(txn, key))\n",
+                new="",
+            ),
+        ),
+        caught_by=("stuck",),
+        scenario="storm",
+    ),
+    Bug(
+        name="producer-id-block-used-twice",
+        promise="A producer id is handed out once.",
+        source="facts 9; architecture/coordinator",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.producer_ids",
+                old="            self._install(self._next)\n            self._next = None\n",
+                new="            self._install(self._next)\n",
+            ),
+            # Blocks of a thousand would last a whole run.
+            Edit(
+                module="oncelog_controller.core.machine",
+                old="PRODUCER_ID_BLOCK_SIZE: Final = 1000\n",
+                new="PRODUCER_ID_BLOCK_SIZE: Final = 5\n",
+            ),
+        ),
+        caught_by=("pid-reuse",),
+        scenario="storm",
+    ),
+    Bug(
+        name="offsets-committed-outside-the-transaction",
+        promise="Offsets sent to a transaction become the group's when it commits, and never when it aborts.",
+        source="facts 5.2; KIP-98; KIP-447",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.core.group_commits",
+                old="        producer_id, producer_epoch = event.producer_id, event.producer_epoch\n",
+                new="        pass\n",
+            ),
+        ),
+        caught_by=("inconsistent-offsets",),
+        scenario="storm",
+    ),
+    Bug(
+        name="group-offsets-lost-at-failover",
+        promise="A group's next coordinator knows every offset that the one before had committed.",
+        source="ADR 0005; architecture/group-coordinator",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.shard_replay",
+                old="""                self._others.append(LiveRecord(record.offset, header, key, record.value))
+                self._open.setdefault(fields[9], set()).add(key)
+""",
+                new="                self._open.setdefault(fields[9], set()).add(key)\n",
+            ),
+        ),
+        caught_by=("inconsistent-offsets", "duplicate"),
+        scenario="storm",
+    ),
+    Bug(
+        name="two-decisions-for-one-batch",
+        promise="A batch of a sink is decided once, whatever driver runs it again.",
+        source="ADR 0008; SPARK 3",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.core.sink_state",
+                old="        return batches[-1].batch_id if batches else NO_BATCH\n",
+                new="        return batches[-1].batch_id - 1 if batches else NO_BATCH\n",
+            ),
+        ),
+        caught_by=("spark-batch", "duplicate"),
+        scenario="storm",
+    ),
+    Bug(
+        name="stamp-ignored",
+        promise="An EndTxn that was held up on an older connection does not end the transaction that runs now.",
+        source="ADR 0018",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.core.stamp",
+                old="        and asked.connection < known.connection\n",
+                new="        and asked.connection < 0\n",
+            ),
+        ),
+        caught_by=("delayed-end",),
+        scenario="storm",
+    ),
+    Bug(
+        name="narrowed-marker-forgets-its-outcome",
+        promise="Every partition of a transaction gets the same outcome.",
+        source="facts 8.11; DESIGN rule 1",
+        edits=(
+            Edit(
+                module="oncelog_marker_sender.messages",
+                old="        commit=marker.commit,\n",
+                new="",
+            ),
+        ),
+        caught_by=("lost-write", "torn-transaction", "outcomes"),
+        scenario="storm",
+    ),
+    Bug(
+        name="marker-dropped-without-a-leader",
+        promise="A marker for a partition whose leader is unknown waits until there is one.",
+        source="facts 8.11; architecture/marker-sender",
+        edits=(
+            Edit(
+                module="oncelog_marker_sender.core.queues",
+                old="""        if leader is None:
+            self._drop(entry)
+""",
+                new="""        if leader is None or leader == HOLDING:
+            self._drop(entry)
+""",
+            ),
+        ),
+        caught_by=("stuck", "hanging-transaction"),
+        scenario="storm",
+    ),
+    Bug(
+        name="election-outside-the-isr",
+        promise="Without unclean election only an in-sync replica becomes leader.",
+        source="ADR 0006; architecture/controller",
+        edits=(
+            Edit(
+                module="oncelog_controller.core.leadership",
+                old="in partition.replicas if node_id in isr and node_id in self._live\n",
+                new="in partition.replicas if node_id in self._live\n",
+            ),
+        ),
+        caught_by=("lost-write",),
+        scenario="storm",
+    ),
+)

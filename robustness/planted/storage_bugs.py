@@ -1,0 +1,258 @@
+"""Bugs of partitions: who may write, what is committed, what a reader is shown, and what survives a restart."""
+
+from typing import Final
+
+from robustness.planted.bug import Bug, Edit
+
+STORAGE_BUGS: Final = (
+    Bug(
+        name="hw-without-followers",
+        promise="The high watermark passes a record only when every in-sync replica has it.",
+        source="facts 9; KIP-101; architecture/storage",
+        edits=(
+            Edit(
+                module="oncelog_storage.core.leader_state",
+                old="""            if end_offset < smallest:
+                smallest = end_offset
+""",
+                new="""            if end_offset > smallest:
+                smallest = end_offset
+""",
+            ),
+        ),
+        caught_by=("lost-write", "divergent-replicas"),
+        scenario="storm",
+    ),
+    Bug(
+        name="acks-all-answered-by-the-leader-alone",
+        promise="With acks=all a batch is acknowledged when it is committed, not when the leader has written it.",
+        source="DESIGN rule 7; architecture/storage",
+        edits=(
+            Edit(
+                module="oncelog_storage.produce",
+                old="                code = await item.leader.wait_committed(last_offset, timeout_s)\n",
+                new="                code = await item.leader.wait_written(last_offset, timeout_s)\n",
+            ),
+        ),
+        caught_by=("lost-write",),
+        scenario="storm",
+    ),
+    Bug(
+        name="lso-passes-an-unreplicated-marker",
+        promise="A marker that is not replicated leaves its transaction undecided: the LSO stays before it.",
+        source="facts 9; DESIGN rule 4",
+        edits=(
+            Edit(
+                module="oncelog_storage.core.producer_state",
+                old="        self._unreplicated[first_offset] = marker_offset\n",
+                new="",
+            ),
+        ),
+        caught_by=("lso-order",),
+        scenario="storm",
+    ),
+    Bug(
+        name="truncation-by-high-watermark",
+        promise="Where two histories part is decided by leader epochs, never by offsets or high watermarks.",
+        source="KIP-101; KIP-595; ADR 0006",
+        edits=(
+            Edit(
+                module="oncelog_storage.replica_sessions",
+                old="""    if epoch < last_epoch or end_offset < watched.fetch_offset:
+        return epoch, end_offset
+    return None
+""",
+                new="""    if log.log_end_offset < watched.fetch_offset:
+        return epoch, leader.high_watermark
+    return None
+""",
+            ),
+        ),
+        caught_by=("divergent-replicas",),
+        scenario="storm",
+    ),
+    Bug(
+        name="aborted-index-lost-on-roll",
+        promise="Aborted transactions of a sealed segment stay known until its index file has them.",
+        source="facts 5.3; architecture/storage",
+        edits=(
+            Edit(
+                module="oncelog_storage.log",
+                old="        self.segments[-1].end_offset = self.log_end_offset\n",
+                new=(
+                    "        self.segments[-1].end_offset = self.log_end_offset\n"
+                    "        self.segments[-1].unload()\n"
+                ),
+            ),
+            Edit(
+                module="oncelog_storage.segment",
+                old="""        if self.is_written:
+            self._indexes = None
+""",
+                new="        self._indexes = None\n",
+            ),
+        ),
+        caught_by=("aborted-read",),
+        scenario="storm",
+    ),
+    Bug(
+        name="snapshot-drops-open-transactions",
+        promise="A producer snapshot taken in mid-transaction says where that transaction begins.",
+        source="facts 5.4",
+        edits=(
+            Edit(
+                module="oncelog_storage.core.producer_snapshot",
+                old="                entry.current_txn_first_offset,\n            )\n",
+                new="                -1,\n            )\n",
+            ),
+        ),
+        caught_by=("aborted-read", "pre-committed-read"),
+        scenario="storm",
+    ),
+    Bug(
+        name="new-leader-forgets-producers",
+        promise="Producer state survives the failover of the leader that keeps it.",
+        source="DESIGN rule 2; facts 9",
+        edits=(
+            Edit(
+                module="oncelog_storage.replication",
+                old="            _learn_coordinator_epoch(leader)\n",
+                new="            _learn_coordinator_epoch(leader)\n            log.producers.restore(())\n",
+            ),
+        ),
+        caught_by=("aborted-read", "duplicate", "pre-committed-read"),
+        scenario="storm",
+    ),
+    Bug(
+        name="repeated-batch-appended-again",
+        promise="A batch that is sent again is answered with its first offset and not appended again.",
+        source="facts 9, rule 5; KIP-98",
+        edits=(
+            Edit(
+                module="oncelog_storage.core.producer_state",
+                old="        for kept in entry.batches:\n",
+                new="        for kept in ():\n",
+            ),
+            Edit(
+                module="oncelog_storage.core.producer_state",
+                old="    return sequence == last + 1 or (sequence == 0 and last == SEQUENCE_MAX)\n",
+                new="    return sequence <= last + 1 or (sequence == 0 and last == SEQUENCE_MAX)\n",
+            ),
+        ),
+        caught_by=("duplicate",),
+        scenario="storm",
+    ),
+    Bug(
+        name="late-marker-ends-the-next-transaction",
+        promise="A marker that was held up until the producer's next transaction runs does not end that one.",
+        source="facts 9; architecture/storage (verification)",
+        edits=(
+            Edit(
+                module="oncelog_storage.core.verification",
+                old="and 0 < transaction_start_ms < known[1]\n",
+                new="and known[1] < 0\n",
+            ),
+        ),
+        caught_by=("lost-write", "torn-transaction", "aborted-read"),
+        scenario="storm",
+    ),
+    Bug(
+        name="marker-of-an-older-coordinator-accepted",
+        promise="A partition refuses markers of a coordinator epoch below the last one it has seen for a producer.",
+        source="facts 9, Markers; DESIGN rule 2",
+        edits=(
+            Edit(
+                module="oncelog_storage.core.producer_state",
+                old="        if coordinator_epoch < entry.coordinator_epoch:\n",
+                new="        if coordinator_epoch < NO_COORDINATOR_EPOCH:\n",
+            ),
+            Edit(
+                module="oncelog_storage.core.verification",
+                old="and 0 < transaction_start_ms < known[1]\n",
+                new="and known[1] < 0\n",
+            ),
+        ),
+        caught_by=("lost-write", "torn-transaction", "aborted-read"),
+        scenario="storm",
+    ),
+    Bug(
+        name="coordinator-append-not-fenced",
+        promise="An append of a coordinator that was succeeded is refused, by its epoch and by the log's end.",
+        source="ADR 0016",
+        edits=(
+            Edit(
+                module="oncelog_storage.hosted",
+                old="        if coordinator_epoch < newest:\n",
+                new="        if coordinator_epoch < -newest:\n",
+            ),
+            Edit(
+                module="oncelog_storage.partition",
+                old="        if coordinator_epoch < self.coordinator_epoch:\n",
+                new="        if coordinator_epoch < -1:\n",
+            ),
+            Edit(
+                module="oncelog_storage.partition",
+                old="is not None and expected_base_offset != self.log.log_end_offset:\n",
+                new="is not None and expected_base_offset > self.log.log_end_offset:\n",
+            ),
+        ),
+        caught_by=("shard-owners", "outcomes"),
+        scenario="storm",
+    ),
+    Bug(
+        name="fsync-skipped",
+        promise="With flush_policy=always nothing is acknowledged before it is synced.",
+        source="ADR 0011",
+        edits=(
+            Edit(
+                module="oncelog_storage.partition",
+                old="        if self._flushes_always or log.unflushed_records >= log.config.flush_messages:\n",
+                new="        if log.unflushed_records >= log.config.flush_messages:\n",
+            ),
+        ),
+        caught_by=("fsync-lie", "lost-write"),
+        scenario="power",
+    ),
+    Bug(
+        name="aborted-index-ignored-behind-the-first-batch",
+        promise="A read_committed fetch names every aborted transaction that touches what it answers.",
+        source="facts 5.3",
+        edits=(
+            Edit(
+                module="oncelog_storage.fetch",
+                old="                for entry in log.aborted_transactions(offset, next_offset):\n",
+                new="                for entry in log.aborted_transactions(offset, offset + 1):\n",
+            ),
+        ),
+        caught_by=("aborted-read",),
+        scenario="storm",
+    ),
+    Bug(
+        name="read-committed-up-to-the-high-watermark",
+        promise="A read_committed fetch ends at the LSO.",
+        source="facts 9",
+        edits=(
+            Edit(
+                module="oncelog_storage.fetch",
+                old="            upper = last_stable_offset if is_committed_only else leader.high_watermark\n",
+                new="            upper = leader.high_watermark\n",
+            ),
+        ),
+        caught_by=("pre-committed-read", "aborted-read"),
+        scenario="storm",
+    ),
+    Bug(
+        name="compaction-counts-aborted-records",
+        promise="A record of an aborted transaction never takes an older record of its key away.",
+        source="facts 5.3; architecture/storage (compaction)",
+        edits=(
+            Edit(
+                module="oncelog_storage.core.cleaning",
+                old="    elif not transactions.is_aborted_data(fields) and fields[12]:\n",
+                new="    elif fields[12]:\n",
+            ),
+        ),
+        caught_by=("lost-write",),
+        scenario="compaction",
+    ),
+)
