@@ -1,0 +1,168 @@
+"""What a history says about a value: who wrote it, who saw it, and whether it is there at the end."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from robustness.history import (
+    Ending,
+    FinalRead,
+    History,
+    Isolation,
+    Operation,
+    Outcome,
+    Partition,
+    PlainSend,
+    Poll,
+    Read,
+    Send,
+    Transaction,
+)
+
+
+class Written(NamedTuple):
+    send: Send
+    by: Transaction | PlainSend
+
+
+class Seen(NamedTuple):
+    read: Read
+    by: Operation
+    is_committed: bool
+    """At read_committed."""
+
+
+def writes(history: History) -> Iterator[Written]:
+    """Every send, acknowledged or not, by the time its operation began."""
+    writers: list[Transaction | PlainSend] = [*history.all(Transaction), *history.all(PlainSend)]
+    for by in sorted(writers, key=lambda one: one.invoked_ms):
+        for send in by.sends if isinstance(by, Transaction) else (by.send,):
+            yield Written(send, by)
+
+
+def writer_of(history: History) -> dict[str, Written]:
+    return {one.send.value: one for one in writes(history)}
+
+
+def all_reads(history: History) -> Iterator[Seen]:
+    """Everything that anybody was handed."""
+    for poll in history.all(Poll):
+        is_committed = poll.isolation is Isolation.READ_COMMITTED
+        yield from (Seen(read, poll, is_committed) for read in poll.reads)
+    for transaction in history.all(Transaction):
+        yield from (Seen(read, transaction, True) for read in transaction.reads)
+    for final in history.all(FinalRead):
+        is_committed = final.isolation is Isolation.READ_COMMITTED
+        yield from (Seen(read, final, is_committed) for read in final.reads)
+
+
+def committed_reads(history: History) -> Iterator[Seen]:
+    return (one for one in all_reads(history) if one.is_committed)
+
+
+def must_be_there(by: Transaction | PlainSend) -> bool:
+    if isinstance(by, PlainSend):
+        return by.outcome is Outcome.OK
+    return by.ending is Ending.COMMIT and by.outcome is Outcome.OK
+
+
+def must_not_be_there(by: Transaction | PlainSend) -> bool:
+    if isinstance(by, PlainSend):
+        return by.outcome is Outcome.FAIL
+    is_aborted = by.ending is Ending.ABORT and by.outcome is Outcome.OK
+    return is_aborted or by.outcome is Outcome.FAIL
+
+
+class Presence(StrEnum):
+    """Of a value that was sent, in a final read."""
+
+    PRESENT = "present"
+    ABSENT = "absent"
+    SUPERSEDED = "superseded"
+    """A newer value of its key is there: compaction may have taken it."""
+    DELETED = "deleted"
+    """It was, or may have been, below the start of the log."""
+    BEYOND = "beyond"
+    """At or above the end that was read to."""
+    UNREAD = "unread"
+    """The read was not complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinalLog:
+    """One partition as it was at the end, at one isolation level."""
+
+    read: FinalRead
+    offsets: dict[str, int]
+    """Of each value, the first one."""
+    newest: dict[str, int]
+    """The highest offset of each key."""
+
+    def presence(self, send: Send) -> Presence:
+        if send.value in self.offsets:
+            return Presence.PRESENT
+        if self.read.start_offset > (0 if send.offset is None else send.offset):
+            return Presence.DELETED
+        newer_than = -1 if send.offset is None else send.offset
+        if send.key is not None and self.newest.get(send.key, -1) > newer_than:
+            return Presence.SUPERSEDED
+        if send.offset is not None and send.offset >= self.read.end_offset:
+            return Presence.BEYOND
+        return Presence.ABSENT if self.read.is_complete else Presence.UNREAD
+
+    def is_after(self, by: Operation) -> bool:
+        """Whether it could see all that `by` did: it began when that was over, or given up for good."""
+        return by.completed_ms is None or by.completed_ms <= self.read.invoked_ms
+
+
+def final_logs(history: History, isolation: Isolation) -> dict[Partition, FinalLog]:
+    """The last complete final read of each partition, or the last one if none is complete."""
+    chosen: dict[Partition, FinalRead] = {}
+    for final in history.all(FinalRead):
+        if final.isolation is not isolation:
+            continue
+        before = chosen.get((final.topic, final.partition))
+        if before is None or final.is_complete or not before.is_complete:
+            chosen[(final.topic, final.partition)] = final
+    return {partition: _log(chosen[partition]) for partition in sorted(chosen)}
+
+
+def _log(final: FinalRead) -> FinalLog:
+    offsets: dict[str, int] = {}
+    newest: dict[str, int] = {}
+    for read in final.reads:
+        if read.value is not None:
+            offsets.setdefault(read.value, read.offset)
+        if read.key is not None:
+            newest[read.key] = max(read.offset, newest.get(read.key, -1))
+    return FinalLog(final, offsets, newest)
+
+
+@dataclass(frozen=True, slots=True)
+class FinalState:
+    """All partitions at the end, at both isolation levels."""
+
+    committed: dict[Partition, FinalLog]
+    uncommitted: dict[Partition, FinalLog]
+
+    @classmethod
+    def of(cls, history: History) -> "FinalState":
+        return cls(
+            committed=final_logs(history, Isolation.READ_COMMITTED),
+            uncommitted=final_logs(history, Isolation.READ_UNCOMMITTED),
+        )
+
+    def committed_presence(self, written: Written) -> Presence | None:
+        """None: its partition was not read at the end, or was read before the writer had ended."""
+        send, by = written
+        log = self.committed.get((send.topic, send.partition))
+        if log is None or not log.is_after(by):
+            return None
+        found = log.presence(send)
+        if found is not Presence.ABSENT or send.offset is not None:
+            return found
+        # Nobody was told its offset: it may lie above the end that read_committed reached.
+        below = self.uncommitted.get((send.topic, send.partition))
+        at = -1 if below is None else below.offsets.get(send.value, -1)
+        return Presence.BEYOND if at >= log.read.end_offset else Presence.ABSENT

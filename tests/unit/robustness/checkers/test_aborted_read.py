@@ -1,0 +1,74 @@
+"""What was aborted or refused is never seen."""
+
+from robustness.checkers.aborted_read import check
+from robustness.history import Ending, Outcome
+from tests.unit.robustness.checkers.story import RU, Story, assert_broken, assert_ok, assert_unknown
+
+
+def aborted_and_committed() -> Story:
+    story = Story()
+    story.txn("t-0@0 a", ending=Ending.ABORT, client="w#2")
+    story.txn("t-0@2 b")
+    return story
+
+
+def test_aborted_values_that_nobody_saw_are_fine():
+    story = aborted_and_committed()
+    story.poll("t-0@2 b")
+    story.final("t-0", "2 b")
+    assert_ok(story.judged_by(check), judged=1)
+
+
+def test_a_read_uncommitted_reader_may_see_them():
+    story = aborted_and_committed()
+    story.poll("t-0@0 a", isolation=RU)
+    story.final("t-0", "0 a", "2 b", isolation=RU)
+    story.final("t-0", "2 b")
+    assert_ok(story.judged_by(check), judged=1)
+
+
+def test_a_poll_of_an_aborted_value_is_named():
+    story = aborted_and_committed()
+    story.poll("t-0@0 a", "t-0@2 b", client="c#4")
+    assert_broken(story.judged_by(check), "'a'", "t-0@0", "w#2", "c#4", "abort ok")
+
+
+def test_a_final_read_of_an_aborted_value_is_named():
+    story = aborted_and_committed()
+    story.final("t-0", "0 a", "2 b")
+    assert_broken(story.judged_by(check), "'a'", "final read_committed read")
+
+
+def test_a_transaction_that_read_an_aborted_value_is_named():
+    story = aborted_and_committed()
+    story.txn("out-0@0 c", reads=("t-0@0 a",), client="m#1")
+    assert_broken(story.judged_by(check), "'a'", "m#1")
+
+
+def test_a_refused_commit_is_an_abort():
+    story = Story()
+    story.txn("t-0@0 a", outcome=Outcome.FAIL)
+    story.final("t-0", "0 a")
+    assert_broken(story.judged_by(check), "commit fail")
+
+
+def test_a_refused_plain_send_may_not_be_seen_at_any_level():
+    story = Story()
+    story.plain("t-0@? a", outcome=Outcome.FAIL)
+    story.final("t-0", end=1)
+    assert_ok(story.judged_by(check))
+    story.final("t-0", "0 a", isolation=RU)
+    assert_broken(story.judged_by(check), "'a'", "read_uncommitted")
+
+
+def test_nobody_knows_of_info_and_of_a_client_that_died():
+    story = Story()
+    story.txn("t-0@0 a", ending=Ending.ABORT, outcome=Outcome.INFO)
+    story.txn("t-0@1 b", outcome=Outcome.INFO)
+    story.txn("t-0@2 c", ending=Ending.NONE, outcome=Outcome.INFO)
+    story.final("t-0", "0 a", "1 b", "2 c")
+    assert_unknown(story.judged_by(check), "nothing refused or aborted")
+
+
+def test_aborted_values_that_nobody_looked_for_are_not_judged():
+    assert_unknown(aborted_and_committed().judged_by(check))

@@ -1,0 +1,146 @@
+"""What was acknowledged is there at the end, unless it was deleted or compacted away."""
+
+from robustness.checkers.lost_write import check
+from robustness.history import Ending, Outcome
+from tests.unit.robustness.checkers.story import (
+    RC,
+    RU,
+    Story,
+    assert_broken,
+    assert_ok,
+    assert_unknown,
+)
+
+
+def test_acknowledged_values_that_are_there_are_fine():
+    story = Story()
+    story.plain("t-0@0 a")
+    story.txn("t-0@1 b", "t-1@0 c")
+    story.finals("t-0", "0 a", "1 b")
+    story.finals("t-1", "0 c")
+    assert_ok(story.judged_by(check), judged=3)
+
+
+def test_a_lost_plain_send_is_named():
+    story = Story()
+    story.plain("t-0@0 a")
+    story.plain("t-0@1 b", client="p#7")
+    story.finals("t-0", "0 a", end=2)
+    assert_broken(story.judged_by(check), "p#7", "'b'", "t-0@1", "ms")
+
+
+def test_a_lost_send_of_a_committed_transaction_is_named():
+    story = Story()
+    story.txn("t-0@0 a", "t-1@0 b", client="w#3", tid="pay")
+    story.finals("t-0", "0 a")
+    story.finals("t-1", end=2)
+    assert_broken(story.judged_by(check), "w#3", "pay", "'b'", "t-1@0")
+
+
+def test_a_send_without_offset_of_a_committed_transaction_can_be_lost():
+    story = Story()
+    story.txn("t-0@? a")
+    story.finals("t-0", end=2)
+    assert_broken(story.judged_by(check), "'a'")
+
+
+def test_a_log_that_ends_below_an_acknowledged_offset_lost_it():
+    story = Story()
+    story.plain("t-0@9 a")
+    story.finals("t-0", end=5)
+    assert_broken(story.judged_by(check), "t-0@9", "0 to 5")
+
+
+def test_what_was_not_acknowledged_may_be_missing():
+    story = Story()
+    story.plain("t-0@0 a")
+    story.plain("t-0@? b", outcome=Outcome.INFO)
+    story.plain("t-0@? c", outcome=Outcome.FAIL)
+    story.txn("t-0@3 d", outcome=Outcome.INFO)
+    story.txn("t-0@4 e", ending=Ending.ABORT)
+    story.txn("t-0@5 f", ending=Ending.NONE, outcome=Outcome.FAIL)
+    story.finals("t-0", "0 a", end=9)
+    assert_ok(story.judged_by(check), judged=1)
+
+
+def test_what_lies_below_a_moved_start_may_be_gone_and_what_lies_above_may_not():
+    story = Story()
+    story.plain("t-0@0 a")
+    story.plain("t-0@5 b")
+    story.finals("t-0", "5 b", start=3)
+    assert_ok(story.judged_by(check))
+    story.plain("t-0@7 c")
+    story.finals("t-0", "5 b", start=3, end=8)
+    assert_broken(story.judged_by(check), "'c'")
+
+
+def test_compaction_may_take_all_but_the_newest_value_of_a_key():
+    story = Story()
+    story.plain("t-0@0 a k")
+    story.plain("t-0@1 b k")
+    story.finals("t-0", "1 b k")
+    assert_ok(story.judged_by(check), judged=2)
+
+
+def test_compaction_may_not_take_the_newest_value_of_a_key():
+    story = Story()
+    story.plain("t-0@0 a k")
+    story.plain("t-0@1 b k")
+    story.finals("t-0", "0 a k", end=2)
+    assert_broken(story.judged_by(check), "'b'")
+
+
+def test_a_newer_value_of_an_aborted_transaction_supersedes_nothing():
+    story = Story()
+    story.plain("t-0@0 a k")
+    story.txn("t-0@1 b k", ending=Ending.ABORT)
+    story.final("t-0", "1 b k", isolation=RU)
+    story.final("t-0", end=3)
+    assert_broken(story.judged_by(check), "'a'")
+
+
+def test_a_tombstone_supersedes():
+    story = Story()
+    story.plain("t-0@0 a k")
+    story.finals("t-0", "1 - k")
+    assert_ok(story.judged_by(check))
+
+
+def test_what_lies_above_the_stable_end_but_in_the_log_is_not_lost():
+    story = Story()
+    story.plain("t-0@0 a")
+    story.txn("t-0@1 b")
+    story.final("t-0", "0 a", "1 b", isolation=RU)
+    story.final("t-0", "0 a", end=1)
+    assert_ok(story.judged_by(check), judged=2)
+
+
+def test_what_lies_above_the_stable_end_and_is_not_in_the_log_is_lost():
+    story = Story()
+    story.txn("t-0@1 b")
+    story.final("t-0", "0 a", isolation=RU, end=2)
+    story.final("t-0", "0 a", end=1)
+    assert_broken(story.judged_by(check), "'b'")
+
+
+def test_an_incomplete_final_read_says_nothing_of_what_is_missing():
+    story = Story()
+    story.plain("t-0@0 a")
+    story.plain("t-0@1 b")
+    story.final("t-0", "0 a", end=2, complete=False)
+    assert_unknown(story.judged_by(check), "not complete", "'b'")
+
+
+def test_an_incomplete_final_read_does_not_hide_what_a_complete_one_lacks():
+    story = Story()
+    story.plain("t-0@0 a")
+    story.final("t-0", end=1)
+    story.final("t-0", end=1, complete=False)
+    assert_broken(story.judged_by(check), "'a'")
+
+
+def test_a_send_that_ended_after_the_final_read_is_not_judged():
+    story = Story()
+    story.plain("t-0@0 a", at=(1, 50))
+    story.final("t-0", end=0, isolation=RC, at=(20, 30))
+    assert_unknown(story.judged_by(check), "nothing acknowledged")

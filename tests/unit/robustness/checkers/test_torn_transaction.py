@@ -1,0 +1,93 @@
+"""At the end a transaction is there as a whole or not at all."""
+
+import pytest
+from robustness.checkers.torn_transaction import check
+from robustness.history import Ending, Outcome
+from tests.unit.robustness.checkers.story import (
+    RC,
+    RU,
+    Story,
+    assert_broken,
+    assert_ok,
+    assert_unknown,
+)
+
+
+def two_partitions(first: str | None, second: str | None, **how) -> Story:
+    story = Story()
+    story.txn("t-0@0 a", "t-1@0 b", client="w#5", **how)
+    story.finals("t-0", *([first] if first else []), end=2)
+    story.finals("t-1", *([second] if second else []), end=2)
+    return story
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_all_and_nothing_are_both_whole(outcome):
+    assert_ok(two_partitions("0 a", "0 b", outcome=outcome).judged_by(check), judged=1)
+    assert_ok(two_partitions(None, None, outcome=outcome).judged_by(check), judged=1)
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+@pytest.mark.parametrize("ending", list(Ending))
+def test_half_of_it_is_torn_whatever_the_client_heard(outcome, ending):
+    verdict = two_partitions("0 a", None, outcome=outcome, ending=ending).judged_by(check)
+    assert_broken(verdict, "w#5", "1 of 2", "'a' to t-0@0 is", "'b' to t-1@0 is not")
+
+
+def test_half_of_one_partition_is_torn():
+    story = Story()
+    story.txn("t-0@0 a", "t-0@1 b", outcome=Outcome.INFO)
+    story.finals("t-0", "1 b")
+    assert_broken(story.judged_by(check), "'b' to t-0@1 is")
+
+
+def test_an_unacknowledged_send_counts_if_a_commit_was_asked_for():
+    story = Story()
+    story.txn("t-0@0 a", "t-1@? b", outcome=Outcome.INFO)
+    story.finals("t-0", "0 a")
+    story.finals("t-1", end=2)
+    assert_broken(story.judged_by(check), "'b'")
+
+
+def test_an_unacknowledged_send_of_a_dead_client_may_never_have_arrived():
+    story = Story()
+    story.txn("t-0@0 a", "t-1@? b", ending=Ending.NONE, outcome=Outcome.INFO)
+    story.finals("t-0", "0 a")
+    story.finals("t-1", end=0)
+    assert_unknown(story.judged_by(check), "no transaction")
+
+
+def test_compacted_and_deleted_values_are_not_missing():
+    story = Story()
+    story.txn("t-0@0 a k", "t-1@0 b", "t-2@0 c")
+    story.plain("t-0@2 d k")
+    story.finals("t-0", "2 d k")
+    story.finals("t-1", start=1, end=2)
+    story.finals("t-2", "0 c")
+    assert_unknown(story.judged_by(check))
+
+
+def test_an_undecided_half_is_not_torn():
+    story = Story()
+    story.txn("t-0@0 a", "t-1@0 b", "t-2@? c", outcome=Outcome.INFO)
+    story.finals("t-0", "0 a")
+    for partition, value in (("t-1", "0 b"), ("t-2", "0 c")):
+        story.final(partition, value, isolation=RU)
+        story.final(partition, isolation=RC, end=0)
+    assert_unknown(story.judged_by(check))
+
+
+def test_an_incomplete_final_read_leaves_it_open():
+    story = Story()
+    story.txn("t-0@0 a", "t-1@0 b")
+    story.finals("t-0", "0 a")
+    story.final("t-1", end=2, complete=False)
+    assert_unknown(story.judged_by(check), "not complete", "t-1")
+
+
+def test_a_transaction_that_goes_on_during_the_final_reads_is_not_judged():
+    story = Story()
+    story.txn("t-0@0 a", "t-1@0 b", at=(1, 100))
+    story.final("t-0", end=0, at=(50, 51))
+    story.final("t-1", "0 b", at=(98, 99))
+    assert_unknown(story.judged_by(check))
