@@ -1,0 +1,29 @@
+"""The `kind` of a workload in a scenario file, and what it makes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from robustness.workloads.contract import Workload
+from robustness.workloads.parameters import Parameters
+from robustness.workloads.transactions import Transactions, TransactionsParameters
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    parameters: type[Parameters]
+    make: Callable[[str, Any], Workload]
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "transactions": Kind(TransactionsParameters, Transactions),
+}
+
+
+def make_workload(kind: str, name: str, parameters: Mapping[str, object]) -> Workload:
+    """`name` begins its topics, groups and transactional ids. Raises ValueError for an unknown kind, and for a
+    parameter that is unknown or out of bounds."""
+    found = KINDS.get(kind)
+    if found is None:
+        raise ValueError(f"no workload {kind!r}; there are {', '.join(KINDS)}")
+    return found.make(name, found.parameters.model_validate(dict(parameters)))

@@ -1,0 +1,21 @@
+"""Parameters of workloads come from scenario files and from seeds: each has a default and its bounds."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Share = Annotated[float, Field(ge=0, le=1)]
+ClientCount = Annotated[int, Field(ge=0, le=64)]
+Partitions = Annotated[int, Field(ge=1, le=64)]
+Sends = Annotated[int, Field(ge=1, le=1_000)]
+Pause = Annotated[int, Field(ge=0, le=60_000)]
+"""The longest one, in milliseconds; each is drawn."""
+Lifetime = Annotated[int, Field(ge=0, le=3_600_000)]
+"""The mean, in milliseconds, after which a client is killed; 0: never."""
+Timeout = Annotated[int, Field(ge=500, le=900_000)]
+
+
+class Parameters(BaseModel):
+    """Refuses what it does not know and what is out of bounds, with pydantic's ValidationError."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,0 +1,193 @@
+"""Readers that write down what they were handed and where they began; the last reads of a run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from robustness.clients.contract import Admin, ClientError, Clients, Consumer
+from robustness.history import FinalRead, Isolation, Partition, Poll, Positioned, Read
+from robustness.workloads.contract import ClientProcess, Lab
+from robustness.workloads.lives import patiently
+
+POLL_MS: Final = 100
+FINAL_READ_LIMIT_MS: Final = 60_000
+"""For one partition, with a new consumer whenever one fails."""
+PATIENCE_MS: Final = 120_000
+"""For the requests of `setup` and `check`."""
+
+
+class WrittenReader:
+    """A consumer with an account of all it was handed."""
+
+    def __init__(self, lab: Lab, client: str, consumer: Consumer) -> None:
+        self._lab = lab
+        self._client = client
+        self._consumer = consumer
+        self.next: dict[Partition, int] = {}
+        """Where it reads on, as far as its own reads tell."""
+
+    async def assign(self, positions: Mapping[Partition, int]) -> None:
+        invoked_ms = self._lab.now_ms()
+        await self._consumer.assign(positions)
+        self.next = dict(positions)
+        self._lab.record(
+            Positioned(
+                client=self._client,
+                invoked_ms=invoked_ms,
+                completed_ms=self._lab.now_ms(),
+                positions=tuple((topic, number, at) for (topic, number), at in positions.items()),
+            )
+        )
+
+    async def poll(self) -> Sequence[Read]:
+        invoked_ms = self._lab.now_ms()
+        reads = await self._consumer.poll(POLL_MS)
+        if reads:
+            self._lab.record(
+                Poll(
+                    client=self._client,
+                    invoked_ms=invoked_ms,
+                    completed_ms=self._lab.now_ms(),
+                    isolation=self._consumer.isolation,
+                    reads=tuple(reads),
+                )
+            )
+        for read in reads:
+            self.next[read.topic, read.partition] = read.offset + 1
+        return reads
+
+    async def close(self) -> None:
+        await self._consumer.close()
+
+
+async def read_on(
+    lab: Lab,
+    process: ClientProcess,
+    clients: Clients,
+    isolation: Isolation,
+    partitions: Sequence[Partition],
+    *,
+    seek_share: float,
+    pause_ms: int,
+) -> None:
+    """One life of a reader: from the beginning or from somewhere, on and on, now and then back or ahead."""
+    try:
+        starts, ends = await _bounds(clients, process.name, partitions, isolation)
+        consumer = await clients.consumer(process.name, isolation, None)
+        reader = WrittenReader(lab, process.name, consumer)
+        begins = {
+            one: lab.random.choice((starts[one], lab.random.randint(starts[one], ends[one])))
+            for one in partitions
+        }
+        await reader.assign(begins)
+        while not lab.is_over:
+            for read in await reader.poll():
+                place = read.topic, read.partition
+                ends[place] = max(ends[place], read.offset + 1)
+            if lab.random.random() < seek_share:
+                place = lab.random.choice(partitions)
+                target = lab.random.randint(starts[place], ends[place])
+                await reader.assign({**reader.next, place: target})
+            await lab.sleep(lab.random.randint(0, pause_ms))
+        await reader.close()
+    except ClientError:
+        return
+
+
+async def _bounds(
+    clients: Clients, client: str, partitions: Sequence[Partition], isolation: Isolation
+) -> tuple[dict[Partition, int], dict[Partition, int]]:
+    admin = await clients.admin(client)
+    try:
+        found = await admin.bounds(partitions, isolation)
+    finally:
+        await admin.close()
+    return (
+        {one: bounds[0] for one, bounds in found.items()},
+        {one: bounds[1] for one, bounds in found.items()},
+    )
+
+
+async def make_topic(
+    lab: Lab, topic: str, partitions: int, config: Mapping[str, str] | None = None
+) -> None:
+    admin = await patiently(lab, PATIENCE_MS, lambda: lab.clients[0].admin("setup"))
+    await patiently(
+        lab,
+        PATIENCE_MS,
+        lambda: admin.create_topic(topic, partitions, lab.replicas, config or {}),
+    )
+    await admin.close()
+
+
+async def await_decided(
+    lab: Lab, admin: Admin, partitions: Sequence[Partition], limit_ms: int
+) -> bool:
+    """Until no transaction is open: the last stable offset is the high watermark. False after `limit_ms`."""
+    deadline_ms = lab.now_ms() + limit_ms
+    while True:
+        try:
+            high = await admin.bounds(partitions, Isolation.READ_UNCOMMITTED)
+            stable = await admin.bounds(partitions, Isolation.READ_COMMITTED)
+            if all(stable[one][1] >= high[one][1] for one in partitions):
+                return True
+        except ClientError:
+            pass
+        if lab.now_ms() >= deadline_ms:
+            return False
+        await lab.sleep(200)
+
+
+async def final_reads(
+    lab: Lab, client: str, partitions: Sequence[Partition], decided_limit_ms: int
+) -> list[FinalRead]:
+    """Every partition from its start to its end at both isolation levels, by each library in turn."""
+    admin = await patiently(lab, PATIENCE_MS, lambda: lab.clients[0].admin(client))
+    await await_decided(lab, admin, partitions, decided_limit_ms)
+    found: list[FinalRead] = []
+    for number, partition in enumerate(partitions):
+        clients = lab.clients[number % len(lab.clients)]
+        for isolation in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
+            read = await read_to_end(lab, client, clients, admin, partition, isolation)
+            lab.record(read)
+            found.append(read)
+    await admin.close()
+    return found
+
+
+async def read_to_end(
+    lab: Lab,
+    client: str,
+    clients: Clients,
+    admin: Admin,
+    partition: Partition,
+    isolation: Isolation,
+) -> FinalRead:
+    invoked_ms = lab.now_ms()
+    bounds = await patiently(lab, PATIENCE_MS, lambda: admin.bounds([partition], isolation))
+    start, end = bounds[partition]
+    deadline_ms = lab.now_ms() + FINAL_READ_LIMIT_MS
+    reads: list[Read] = []
+    is_complete = start >= end
+    while not is_complete and lab.now_ms() < deadline_ms:
+        reads = []
+        try:
+            consumer = await clients.consumer(client, isolation, None)
+            await consumer.assign({partition: start})
+            while not is_complete and lab.now_ms() < deadline_ms:
+                reads += [one for one in await consumer.poll(POLL_MS) if one.offset < end]
+                is_complete = await consumer.position(partition) >= end
+            await consumer.close()
+        except ClientError:
+            await lab.sleep(200)
+    return FinalRead(
+        client=client,
+        invoked_ms=invoked_ms,
+        completed_ms=lab.now_ms(),
+        isolation=isolation,
+        topic=partition[0],
+        partition=partition[1],
+        start_offset=start,
+        end_offset=end,
+        reads=tuple(reads),
+        is_complete=is_complete,
+    )

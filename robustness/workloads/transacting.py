@@ -1,0 +1,202 @@
+"""One transaction, from its begin to its end, with every answer a client can get, and the account of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from robustness.clients.contract import (
+    ClientError,
+    Clients,
+    Consumer,
+    Fenced,
+    Producer,
+    Refused,
+    Unanswered,
+)
+from robustness.history import (
+    Ending,
+    GroupOffsets,
+    Outcome,
+    Partition,
+    Read,
+    Send,
+    Transaction,
+)
+from robustness.noted import ProducerReady, note
+from robustness.workloads.contract import ClientProcess, Lab
+
+_WORD: Final = "transaction"
+
+
+class Planned(NamedTuple):
+    partition: Partition
+    value: str
+    key: str | None = None
+
+
+class OpenTransaction:
+    """What a producer has begun. From `tells` on it is in the history, whatever becomes of the process."""
+
+    def __init__(
+        self, lab: Lab, process: ClientProcess, producer: Producer, transactional_id: str
+    ) -> None:
+        self._lab = lab
+        self._process = process
+        self._producer = producer
+        self._transactional_id = transactional_id
+        self._invoked_ms = lab.now_ms()
+        self._asked_ms: int | None = None
+        self._ending = Ending.NONE
+        self.sends: list[Send] = []
+        self.reads: list[Read] = []
+        self.offsets: GroupOffsets | None = None
+
+    async def send_all(self, planned: Sequence[Planned]) -> None:
+        """All under way at once, in this order. Raises the worst of what they were answered."""
+        first = len(self.sends)
+        self.sends += [Send(*one.partition, one.value, None, one.key) for one in planned]
+        self.tells()
+        answers = await asyncio.gather(
+            *[self._producer.send(one.partition, one.value, one.key) for one in planned],
+            return_exceptions=True,
+        )
+        errors: list[BaseException] = []
+        for number, answer in enumerate(answers, start=first):
+            if isinstance(answer, BaseException):
+                errors.append(answer)
+            else:
+                self.sends[number] = self.sends[number]._replace(offset=answer)
+        if errors:
+            raise min(errors, key=_gravity)
+
+    async def send_offsets(
+        self, group: str, offsets: Mapping[Partition, int], member: Consumer | None
+    ) -> None:
+        """`member` is whoever read them, None when the group has no members."""
+        self.offsets = GroupOffsets(
+            group, tuple((topic, number, at) for (topic, number), at in offsets.items())
+        )
+        self.tells()
+        await self._producer.send_offsets(offsets, group if member is None else member)
+
+    def tells(self) -> None:
+        """What the history says if the process dies now. Nobody can commit what nobody asked to commit."""
+        outcome = Outcome.INFO if self._ending is Ending.COMMIT else Outcome.FAIL
+        self._process.last_word(_WORD, self._told(outcome, "the process ended", None))
+
+    def asks(self, ending: Ending) -> None:
+        self._ending = ending
+        self._asked_ms = self._lab.now_ms()
+        self.tells()
+
+    def settle(self, outcome: Outcome, error: str = "") -> None:
+        self._process.settle(_WORD, self._told(outcome, error, self._lab.now_ms()))
+
+    def _told(self, outcome: Outcome, error: str, completed_ms: int | None) -> Transaction:
+        return Transaction(
+            client=self._process.name,
+            invoked_ms=self._invoked_ms,
+            completed_ms=completed_ms,
+            transactional_id=self._transactional_id,
+            protocol=self._producer.protocol,
+            ending=self._ending,
+            outcome=outcome,
+            sends=tuple(self.sends),
+            reads=tuple(self.reads),
+            offsets=self.offsets,
+            asked_ms=self._asked_ms,
+            error=error,
+        )
+
+
+def _gravity(error: BaseException) -> int:
+    """What is no answer of a broker is a bug and comes first."""
+    order = (Fenced, Unanswered, Refused)
+    return next((at for at, kind in enumerate(order, start=1) if isinstance(error, kind)), 0)
+
+
+async def open_producer(
+    lab: Lab,
+    process: ClientProcess,
+    clients: Clients,
+    transactional_id: str,
+    timeout_ms: int,
+) -> Producer:
+    """Initialised, which fences its predecessor; the history knows since when."""
+    producer = await clients.producer(process.name, transactional_id, timeout_ms)
+    invoked_ms = lab.now_ms()
+    await producer.init_transactions()
+    ready = ProducerReady(transactional_id=transactional_id, protocol=producer.protocol)
+    lab.record(note(ready, client=process.name, invoked_ms=invoked_ms, completed_ms=lab.now_ms()))
+    return producer
+
+
+async def transact(
+    lab: Lab,
+    process: ClientProcess,
+    producer: Producer,
+    transactional_id: str,
+    body: Callable[[OpenTransaction], Awaitable[None]],
+    ending: Ending,
+) -> bool:
+    """Begin, `body`, and `ending`, or an abort if something of it was refused.
+
+    False: nobody can tell what this producer would do next. Its successor, with the same id, begins afresh.
+    """
+    try:
+        await producer.begin()
+    except ClientError:
+        return False
+    opened = OpenTransaction(lab, process, producer, transactional_id)
+    opened.tells()
+    try:
+        await body(opened)
+    except Fenced as error:
+        opened.settle(Outcome.FAIL, repr(error))
+        return False
+    except ClientError as error:
+        return await _abort(opened, producer, repr(error))
+    if ending is Ending.NONE:
+        opened.settle(Outcome.FAIL, "left open")
+        return False
+    if ending is Ending.ABORT:
+        return await _abort(opened, producer, "")
+    return await _commit(opened, producer)
+
+
+async def _abort(opened: OpenTransaction, producer: Producer, reason: str) -> bool:
+    opened.asks(Ending.ABORT)
+    try:
+        await producer.abort()
+    except ClientError as error:
+        # It may still be open, but nobody ever asked to commit it.
+        opened.settle(Outcome.FAIL, f"{reason} {error!r}".strip())
+        return False
+    opened.settle(Outcome.OK, reason)
+    return True
+
+
+async def _commit(opened: OpenTransaction, producer: Producer) -> bool:
+    opened.asks(Ending.COMMIT)
+    try:
+        await producer.commit()
+    except Fenced as error:
+        opened.settle(Outcome.FAIL, repr(error))
+        return False
+    except Unanswered as error:
+        opened.settle(Outcome.INFO, repr(error))
+        return False
+    except Refused as error:
+        opened.settle(Outcome.FAIL, repr(error))
+        return await _aborts(producer)
+    opened.settle(Outcome.OK)
+    return True
+
+
+async def _aborts(producer: Producer) -> bool:
+    """After a refused commit: the application goes on with the same producer if this works."""
+    try:
+        await producer.abort()
+    except ClientError:
+        return False
+    return True
