@@ -37,12 +37,18 @@ def run_on_killing_loop(main: Coroutine[Any, Any, None]) -> None:
     try:
         loop.run_until_complete(main)
     finally:
-        left = [task for task in asyncio.all_tasks(loop) if not _is_dead(task)]
-        for task in left:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(_cancel_all())
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
+
+
+async def _cancel_all() -> None:
+    """But for the tasks of dead clients, which would never end."""
+    current = asyncio.current_task()
+    left = [one for one in asyncio.all_tasks() if one is not current and not _is_dead(one)]
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 class ClientTask:
