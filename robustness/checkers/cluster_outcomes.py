@@ -1,0 +1,210 @@
+"""One outcome per transaction everywhere: what the coordinator recorded, in every partition, once.
+
+A coordinator decides the transactions of a producer id one after the other, and a partition has their markers in the
+same order. So for each producer id and partition the markers must be explained by the decisions:
+
+```
+decisions about this partition   commit 7      abort 7      commit 8
+markers in its log          data commit 7 | data abort 7 abort 7 | commit 8
+```
+
+A marker may be written again (its answer was lost) as long as no data stands between. A transaction may have left no data
+here, but it has its marker. Every decision that is recorded complete has one, except where the log's beginning is gone,
+and in shards of groups, whose coordinator writes none where no offsets are pending. Where compaction took the older
+states, markers at the beginning explain themselves.
+
+Branches of Spark sinks have no states of this kind; each has a producer id and epoch of its own, so that all markers of
+one such pair must be the same.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from robustness.checkers.cluster_case import (
+    SHARD_TOPICS,
+    Case,
+    fullest_logs,
+    key_of,
+    named,
+    whole_shards,
+    with_producer,
+)
+from robustness.checkers.verdict import Verdict
+from robustness.history import History
+from robustness.observations import BatchSeen, Observations, ReplicaLog, StateRecorded
+
+MARKER_OF = {"PrepareCommit": "commit", "PrepareAbort": "abort"}
+COMPLETE = ("CompleteCommit", "CompleteAbort")
+
+
+@dataclass(slots=True)
+class Decided:
+    record: StateRecorded
+    is_complete: bool = False
+
+    @property
+    def marker(self) -> str:
+        return MARKER_OF[self.record.state]
+
+    def told(self) -> str:
+        at = f"{self.record.shard}/{self.record.offset}"
+        return f"{self.record.transactional_id}'s {self.record.state} of epoch {self.record.producer_epoch} at {at}"
+
+
+class Written(NamedTuple):
+    batch: BatchSeen
+    ends_data: bool
+    """Data of this producer stands between it and the marker before."""
+
+
+@dataclass(slots=True)
+class Decisions:
+    """Of one producer id, in order."""
+
+    decided: list[Decided]
+    begins_known: bool
+    """False: compaction may have taken earlier ones."""
+
+
+def check(_history: History, observations: Observations) -> Verdict:
+    case = Case("two-outcomes")
+    if not observations.states:
+        case.cannot("no recorded state of a transaction was read")
+        return case.verdict()
+    decisions = _decisions(observations)
+    are_all_known = all(whole_shards(observations).values())
+    unnamed: dict[tuple[int, int], dict[str, str]] = {}
+    for log in fullest_logs(observations):
+        if log.topic == SHARD_TOPICS[0]:
+            continue
+        markers = _markers(log)
+        for producer_id in sorted(decisions):
+            _explain(case, log, markers.get(producer_id, []), decisions[producer_id])
+        for producer_id in sorted(set(markers) - set(decisions)):
+            for batch, _ in markers[producer_id]:
+                outcomes = unnamed.setdefault((producer_id, batch.producer_epoch), {})
+                outcomes.setdefault(batch.marker, f"{named(key_of(log))} at {batch.base_offset}")
+    if are_all_known:
+        _judge_unnamed(case, unnamed)
+    return case.verdict()
+
+
+def _decisions(observations: Observations) -> dict[int, Decisions]:
+    whole = whole_shards(observations)
+    found: dict[int, Decisions] = {}
+    latest: dict[str, Decided | None] = {}
+    for record in sorted(observations.states, key=lambda state: (state.shard, state.offset)):
+        if record.state in COMPLETE:
+            decided = latest.get(record.transactional_id)
+            if decided is not None:
+                decided.is_complete = True
+            continue
+        if record.producer_id < 0:
+            continue
+        known = found.get(record.producer_id)
+        if known is None:
+            begins_known = record.state == "Empty" or whole.get(record.shard, False)
+            known = found[record.producer_id] = Decisions([], begins_known)
+        if record.state in MARKER_OF:
+            latest[record.transactional_id] = Decided(record)
+            known.decided.append(latest[record.transactional_id])  # type: ignore[arg-type]
+    return found
+
+
+def _markers(log: ReplicaLog) -> dict[int, list[Written]]:
+    found: dict[int, list[Written]] = {}
+    with_data: dict[int, bool] = {}
+    for batch in with_producer(log):
+        if batch.marker:
+            ends_data = with_data.pop(batch.producer_id, False)
+            found.setdefault(batch.producer_id, []).append(Written(batch, ends_data))
+        elif batch.is_transactional:
+            with_data[batch.producer_id] = True
+    return found
+
+
+def _explain(case: Case, log: ReplicaLog, markers: list[Written], decisions: Decisions) -> None:
+    place = (log.topic, log.partition)
+    decided = [one for one in decisions.decided if place in one.record.partitions]
+    if not decided and not markers:
+        return
+    case.judge(max(len(markers), 1))
+    may_lack_all = log.topic in SHARD_TOPICS
+    may_lack_first = may_lack_all or log.start_offset > 0 or log.is_compacted
+    # Which decision the last marker may have been of; -1: of none that is known.
+    reached = [-1]
+    for marker in markers:
+        follows = _follow(
+            reached,
+            marker,
+            decided,
+            decisions,
+            may_lack_all=may_lack_all,
+            may_lack_first=may_lack_first,
+        )
+        if not follows:
+            case.broken(_unexplained(log, marker, decided, reached))
+            return
+        reached = follows
+    missing = [
+        [one for one in decided[last + 1 :] if one.is_complete]
+        for last in reached
+        if not (may_lack_all or (may_lack_first and last < 0))
+    ]
+    if len(missing) == len(reached) and all(missing):
+        first = min(missing, key=len)[0]
+        case.broken(
+            f"{named(key_of(log))} has no marker for {first.told()}, which is recorded as complete"
+        )
+
+
+def _follow(
+    reached: list[int],
+    marker: Written,
+    decided: list[Decided],
+    decisions: Decisions,
+    *,
+    may_lack_all: bool,
+    may_lack_first: bool,
+) -> list[int]:
+    follows: list[int] = []
+    for last in reached:
+        if last < 0 and not decisions.begins_known:
+            follows.append(-1)
+        if last >= 0 and not marker.ends_data and _fits(marker, decided[last]):
+            follows.append(last)
+        for number in range(last + 1, len(decided)):
+            if _fits(marker, decided[number]):
+                follows.append(number)
+            may_pass = may_lack_all or (may_lack_first and last < 0)
+            if decided[number].is_complete and not may_pass:
+                break
+    return sorted(set(follows))
+
+
+def _fits(marker: Written, decided: Decided) -> bool:
+    batch = marker.batch
+    return batch.marker == decided.marker and batch.producer_epoch == decided.record.producer_epoch
+
+
+def _unexplained(
+    log: ReplicaLog, marker: Written, decided: list[Decided], reached: list[int]
+) -> str:
+    batch = marker.batch
+    behind = decided[max(reached)].told() if max(reached) >= 0 else "nothing"
+    following = [one.told() for one in decided[max(reached) + 1 :]][:3]
+    data = "ends records" if marker.ends_data else "ends no records"
+    return (
+        f"{named(key_of(log))} at {batch.base_offset}: a {batch.marker} marker of producer"
+        f" {batch.producer_id} epoch {batch.producer_epoch} {data}; before it the coordinator's decisions are"
+        f" used up to {behind}, and then come {', '.join(following) or 'none'} about this partition"
+    )
+
+
+def _judge_unnamed(case: Case, unnamed: dict[tuple[int, int], dict[str, str]]) -> None:
+    for producer_id, producer_epoch in sorted(unnamed):
+        outcomes = unnamed[producer_id, producer_epoch]
+        case.judge()
+        if len(outcomes) > 1:
+            told = ", ".join(f"{marker} in {outcomes[marker]}" for marker in sorted(outcomes))
+            case.broken(f"producer {producer_id} epoch {producer_epoch} has two outcomes: {told}")

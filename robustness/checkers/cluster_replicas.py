@@ -1,0 +1,125 @@
+"""Replicas of a partition are equal below the high watermark.
+
+Two verdicts. `replicas-differ`: not the same batches (offsets, leader epochs, producers) stand there, so two histories
+were both called committed, or a copy lacks what it must have. `corrupt-minority`: the same batches, but not the same
+bytes; the majority tells which copy is damaged.
+
+What only some replicas removed (log start, compaction) cannot be compared. Replicas are compared below the smaller of
+their high watermarks; after healing below the greatest of all, because every replica must have caught up by then.
+"""
+
+from collections import Counter
+
+from robustness.checkers.cluster_case import Case, PartitionKey, named, newest_logs
+from robustness.checkers.verdict import Verdict
+from robustness.history import History
+from robustness.observations import BatchSeen, Observations, ReplicaLog
+
+
+def check_same_batches(_history: History, observations: Observations) -> Verdict:
+    case = Case("replicas-differ")
+    for key, logs in newest_logs(observations).items():
+        if len(logs) < 2:
+            case.cannot(f"{named(key)} was read on one node only")
+            continue
+        reference = max(logs, key=lambda log: (log.high_watermark, log.end_offset))
+        for other in logs:
+            if other is not reference:
+                _compare(case, key, reference, other, is_healed=observations.is_healed)
+    return case.verdict()
+
+
+def _compare(
+    case: Case, key: PartitionKey, reference: ReplicaLog, other: ReplicaLog, *, is_healed: bool
+) -> None:
+    start = max(reference.start_offset, other.start_offset)
+    committed = reference.high_watermark if is_healed else other.high_watermark
+    if is_healed and other.end_offset < committed:
+        case.broken(
+            f"{named(key)}: node {reference.node_id} has committed up to {committed}, the log of node"
+            f" {other.node_id} ends at {other.end_offset}"
+        )
+    ours, theirs = _by_offset(reference, start, committed), _by_offset(other, start, committed)
+    may_lack = reference.is_compacted or other.is_compacted
+    for offset in sorted({*ours, *theirs}):
+        ours_there, theirs_there = ours.get(offset), theirs.get(offset)
+        if ours_there is None or theirs_there is None:
+            if may_lack or (ours_there is not None and ours_there.base_offset >= other.end_offset):
+                continue
+            has, lacks = (other, reference) if ours_there is None else (reference, other)
+            case.judge()
+            case.broken(
+                f"{named(key)}: node {has.node_id} has a batch at {offset}, node {lacks.node_id} has not"
+            )
+            continue
+        case.judge()
+        if _identity(ours_there) != _identity(theirs_there):
+            case.broken(
+                f"{named(key)} at {offset}: node {reference.node_id} has {_told(ours_there)}, node"
+                f" {other.node_id} has {_told(theirs_there)}"
+            )
+
+
+def check_same_bytes(_history: History, observations: Observations) -> Verdict:
+    case = Case("corrupt-minority")
+    for key, logs in newest_logs(observations).items():
+        if any(log.is_compacted for log in logs):
+            case.cannot(f"{named(key)} is compacted, on each node by itself")
+            continue
+        if len(logs) < 2:
+            case.cannot(f"{named(key)} was read on one node only")
+            continue
+        copies: dict[int, list[tuple[ReplicaLog, BatchSeen]]] = {}
+        for log in logs:
+            for batch in log.batches:
+                if batch.last_offset < log.high_watermark:
+                    copies.setdefault(batch.base_offset, []).append((log, batch))
+        for offset in sorted(copies):
+            _compare_bytes(case, key, copies[offset])
+    return case.verdict()
+
+
+def _compare_bytes(
+    case: Case, key: PartitionKey, copies: list[tuple[ReplicaLog, BatchSeen]]
+) -> None:
+    if len(copies) < 2 or len({_identity(batch) for _, batch in copies}) > 1:
+        return
+    case.judge()
+    count = Counter(batch.checksum for _, batch in copies)
+    checksum, most = count.most_common(1)[0]
+    if most == len(copies):
+        return
+    told = ", ".join(f"node {log.node_id} {batch.checksum:08x}" for log, batch in copies)
+    odd = [str(log.node_id) for log, batch in copies if batch.checksum != checksum]
+    blame = f"node {' and '.join(odd)} against {most}" if most > 1 else "no majority"
+    case.broken(f"{named(key)} at {copies[0][1].base_offset}: {told} ({blame})")
+
+
+def _by_offset(log: ReplicaLog, start: int, committed: int) -> dict[int, BatchSeen]:
+    """Its committed batches that begin at `start` or behind, by the offset at which they begin."""
+    return {
+        batch.base_offset: batch
+        for batch in log.batches
+        if batch.base_offset >= start and batch.last_offset < committed
+    }
+
+
+def _identity(batch: BatchSeen) -> tuple[object, ...]:
+    return (
+        batch.last_offset,
+        batch.leader_epoch,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        batch.is_transactional,
+        batch.is_control,
+        batch.marker,
+    )
+
+
+def _told(batch: BatchSeen) -> str:
+    what = batch.marker or "records"
+    return (
+        f"{what} {batch.base_offset}..{batch.last_offset} of leader epoch {batch.leader_epoch},"
+        f" producer {batch.producer_id}/{batch.producer_epoch}, sequence {batch.base_sequence}"
+    )
