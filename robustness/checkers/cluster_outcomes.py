@@ -8,10 +8,10 @@ decisions about this partition   commit 7      abort 7      commit 8
 markers in its log          data commit 7 | data abort 7 abort 7 | commit 8
 ```
 
-A marker may be written again (its answer was lost) as long as no data stands between. A transaction may have left no data
-here, but it has its marker. Every decision that is recorded complete has one, except where the log's beginning is gone,
-and in shards of groups, whose coordinator writes none where no offsets are pending. Where compaction took the older
-states, markers at the beginning explain themselves.
+A marker may be written again (its answer was lost) as long as no data stands between. A transaction may have left no
+data here, but it has its marker. Every decision that is recorded complete has one, except where the log's beginning is
+gone, and in shards of groups, whose coordinator writes none where no offsets are pending. Where compaction took the
+older states, markers at the beginning explain themselves.
 
 Branches of Spark sinks have no states of this kind; each has a producer id and epoch of its own, so that all markers of
 one such pair must be the same.

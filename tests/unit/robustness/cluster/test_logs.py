@@ -1,0 +1,220 @@
+"""Checkers over the logs of replicas: producers, sequences, markers, copies."""
+
+from dataclasses import replace
+
+import pytest
+from robustness.checkers import (
+    cluster_coordinator_epochs,
+    cluster_fsync,
+    cluster_replicas,
+    cluster_sequences,
+)
+from robustness.checkers.verdict import Answer, Checker
+from robustness.observations import BatchSeen, Observations, ReplicaLog, Synced
+from tests.unit.robustness.cluster.seen import answer, data, judged, log, marker
+
+
+@pytest.mark.parametrize(
+    "checker",
+    [
+        cluster_coordinator_epochs.check,
+        cluster_fsync.check,
+        cluster_replicas.check_same_batches,
+        cluster_replicas.check_same_bytes,
+        cluster_sequences.check_sequences,
+        cluster_sequences.check_producer_epochs,
+    ],
+)
+def test_nothing_seen_is_unknown(checker: Checker) -> None:
+    verdict = judged(checker, Observations())
+    assert verdict.answer is Answer.UNKNOWN
+    assert verdict.proof
+
+
+class TestSequences:
+    @pytest.mark.parametrize(
+        "batches",
+        [
+            (data(0, 7, 0, 0, count=3), data(3, 7, 0, 3), marker(4, 7, 0), data(5, 7, 0, 4)),
+            (data(0, 7, 0, 0), data(1, 7, 1, 0), data(2, 7, 1, 1)),
+            (data(0, 7, 0, 0), marker(1, 7, 1), data(2, 7, 1, 0)),
+            (data(0, 7, 0, 4), data(1, 8, 0, 0), data(2, 7, 0, 5)),
+            (data(0, 7, 0, 2**31 - 2, count=2), data(2, 7, 0, 0)),
+            (data(0, 7, 0, 2**31 - 1, count=3), data(3, 7, 0, 2)),
+            (data(0, 7, 0, -1), marker(1, 7, 0), data(2, 7, 0, -1)),
+            (marker(0, 7, 3), data(1, 7, 3, 0)),
+        ],
+    )
+    def test_gapless(self, batches: tuple[BatchSeen, ...]) -> None:
+        seen = Observations(logs=[log(*batches)])
+        checked = [answer(cluster_sequences.check_sequences, seen)]
+        only_unsequenced = batches[0].base_sequence < 0 and not batches[0].is_control
+        assert checked == [Answer.UNKNOWN if only_unsequenced else Answer.OK]
+
+    @pytest.mark.parametrize(
+        "batches",
+        [
+            (data(0, 7, 0, 0), data(1, 7, 0, 2)),
+            (data(0, 7, 0, 0), data(1, 7, 0, 0)),
+            (data(0, 7, 0, 5, count=2), marker(2, 7, 0), data(3, 7, 0, 5)),
+            (data(0, 7, 0, 0), data(1, 7, 1, 1)),
+            (data(0, 7, 0, 0), marker(1, 7, 1), data(2, 7, 1, 1)),
+            (data(0, 7, 0, 2**31 - 1), data(1, 7, 0, 1)),
+            (marker(0, 7, 3), data(1, 7, 3, 2)),
+        ],
+    )
+    def test_broken(self, batches: tuple[BatchSeen, ...]) -> None:
+        verdict = judged(cluster_sequences.check_sequences, Observations(logs=[log(*batches)]))
+        assert verdict.answer is Answer.BROKEN
+        assert f"at {batches[-1].base_offset};" in verdict.proof[0]
+
+    def test_what_retention_took_is_not_missed(self) -> None:
+        seen = Observations(logs=[log(marker(9, 7, 3), data(10, 7, 3, 40), start=9)])
+        assert answer(cluster_sequences.check_sequences, seen) is Answer.OK
+
+    def test_compaction_makes_gaps_but_no_repetitions(self) -> None:
+        gap = log(data(0, 7, 0, 0), data(5, 7, 0, 5), compacted=True)
+        again = log(data(0, 7, 0, 0), data(5, 7, 0, 5), data(6, 7, 0, 5), compacted=True)
+        checker = cluster_sequences.check_sequences
+        assert answer(checker, Observations(logs=[gap])) is Answer.OK
+        assert answer(checker, Observations(logs=[again])) is Answer.BROKEN
+
+
+class TestProducerEpochs:
+    def test_growing(self) -> None:
+        seen = log(data(0, 7, 0), marker(1, 7, 1), data(2, 7, 1), data(3, 8, 0))
+        checker = cluster_sequences.check_producer_epochs
+        assert answer(checker, Observations(logs=[seen])) is Answer.OK
+
+    @pytest.mark.parametrize("late", [data(2, 7, 0), marker(2, 7, 0)])
+    def test_a_zombie(self, late: BatchSeen) -> None:
+        seen = Observations(logs=[log(data(0, 7, 0), marker(1, 7, 1), late)])
+        verdict = judged(cluster_sequences.check_producer_epochs, seen)
+        assert verdict.answer is Answer.BROKEN
+        assert "epoch 0 at 2, behind epoch 1 at 1" in verdict.proof[0]
+
+
+class TestCoordinatorEpochs:
+    def test_growing(self) -> None:
+        logs = [
+            log(marker(0, 7, 0), marker(1, 8, 0, coordinator_epoch=4), marker(2, 7, 0)),
+            log(
+                data(0, 900, 0, plain=True), data(1, 901, 2, plain=True), topic="__consumer_offsets"
+            ),
+        ]
+        assert answer(cluster_coordinator_epochs.check, Observations(logs=logs)) is Answer.OK
+
+    def test_a_marker_of_an_old_coordinator(self) -> None:
+        seen = log(marker(0, 7, 0, coordinator_epoch=2), marker(1, 7, 0, coordinator_epoch=1))
+        verdict = judged(cluster_coordinator_epochs.check, Observations(logs=[seen]))
+        assert verdict.answer is Answer.BROKEN
+        assert "the one at 1 of 1" in verdict.proof[0]
+
+    def test_an_old_coordinator_that_wrote_to_its_shard(self) -> None:
+        seen = log(
+            data(0, 901, 2, plain=True), data(1, 900, 1, plain=True), topic="__transaction_state"
+        )
+        verdict = judged(cluster_coordinator_epochs.check, Observations(logs=[seen]))
+        assert verdict.answer is Answer.BROKEN
+        assert "a coordinator of epoch 1 wrote at 1" in verdict.proof[0]
+
+    def test_clients_in_a_shard_of_groups_are_no_coordinators(self) -> None:
+        seen = log(
+            data(0, 901, 2, plain=True),
+            data(1, 7, 0, -1),
+            data(2, 901, 2, 1, plain=True),
+            topic="__consumer_offsets",
+        )
+        assert answer(cluster_coordinator_epochs.check, Observations(logs=[seen])) is Answer.OK
+
+
+BATCHES = (data(0, 7, 0, 0, count=3), marker(3, 7, 0), data(4, 8, 0, 0))
+
+
+class TestReplicas:
+    def logs(self, *others: ReplicaLog) -> list[ReplicaLog]:
+        return [log(*BATCHES, node_id=1), *others]
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            log(*BATCHES, node_id=2),
+            log(*BATCHES[1:], node_id=2, start=3),
+            log(*BATCHES, data(5, 9, 0), node_id=2, high=5),
+            log(*BATCHES[1:], node_id=2, compacted=True),
+        ],
+        ids=["equal", "retention", "an uncommitted tail", "compaction"],
+    )
+    @pytest.mark.parametrize("is_healed", [False, True])
+    def test_equal(self, other: ReplicaLog, is_healed: bool) -> None:
+        seen = Observations(logs=self.logs(other), is_healed=is_healed)
+        assert answer(cluster_replicas.check_same_batches, seen) is Answer.OK
+        expected = Answer.UNKNOWN if other.is_compacted else Answer.OK
+        assert answer(cluster_replicas.check_same_bytes, seen) is expected
+
+    def test_one_that_is_behind_is_broken_only_after_healing(self) -> None:
+        behind = self.logs(log(BATCHES[0], node_id=2))
+        checker = cluster_replicas.check_same_batches
+        assert answer(checker, Observations(logs=behind)) is Answer.OK
+        verdict = judged(checker, Observations(logs=behind, is_healed=True))
+        assert verdict.answer is Answer.BROKEN
+        assert "the log of node 2 ends at 3" in verdict.proof[0]
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            log(BATCHES[0], BATCHES[2], node_id=2),
+            log(BATCHES[0], marker(3, 7, 0, "abort"), BATCHES[2], node_id=2),
+            log(BATCHES[0], BATCHES[1], data(4, 8, 0, 0, leader_epoch=1), node_id=2),
+            log(data(0, 7, 0, 0), data(1, 7, 0, 1, count=2), *BATCHES[1:], node_id=2),
+        ],
+        ids=["a batch is missing", "another marker", "another leader's batch", "other batches"],
+    )
+    def test_different(self, other: ReplicaLog) -> None:
+        verdict = judged(cluster_replicas.check_same_batches, Observations(logs=self.logs(other)))
+        assert verdict.answer is Answer.BROKEN
+        assert "node 2" in verdict.proof[0]
+
+    def test_the_newest_log_of_a_node_counts(self) -> None:
+        before = log(data(0, 9, 0), node_id=2, at_ms=1)
+        seen = Observations(logs=[*self.logs(log(*BATCHES, node_id=2, at_ms=5)), before])
+        assert answer(cluster_replicas.check_same_batches, seen) is Answer.OK
+
+    def test_one_copy_alone_is_unknown(self) -> None:
+        verdict = judged(cluster_replicas.check_same_bytes, Observations(logs=self.logs()))
+        assert verdict.answer is Answer.UNKNOWN
+        assert "one node only" in verdict.proof[0]
+
+    def test_the_minority_is_named(self) -> None:
+        flipped = (replace(BATCHES[0], checksum=9), *BATCHES[1:])
+        logs = self.logs(log(*flipped, node_id=2), log(*BATCHES, node_id=3))
+        seen = Observations(logs=logs)
+        verdict = judged(cluster_replicas.check_same_bytes, seen)
+        assert verdict.answer is Answer.BROKEN
+        assert "(node 2 against 2)" in verdict.proof[0]
+        assert answer(cluster_replicas.check_same_batches, seen) is Answer.OK
+
+
+class TestFsync:
+    def test_it_is_there(self) -> None:
+        seen = Observations(
+            logs=[log(data(0), data(1), data(2), at_ms=9)],
+            synced=[Synced(3, 1, "orders", 0, 2), Synced(9, 1, "orders", 0, 3)],
+        )
+        assert answer(cluster_fsync.check, seen) is Answer.OK
+
+    def test_what_was_synced_later_or_elsewhere_is_not_asked_for(self) -> None:
+        seen = Observations(
+            logs=[log(data(0), at_ms=9)],
+            synced=[Synced(10, 1, "orders", 0, 2), Synced(3, 2, "orders", 0, 2)],
+        )
+        assert answer(cluster_fsync.check, seen) is Answer.UNKNOWN
+
+    def test_it_is_gone(self) -> None:
+        seen = Observations(
+            logs=[log(data(0), at_ms=9), log(data(0), data(1), at_ms=20)],
+            synced=[Synced(3, 1, "orders", 0, 2)],
+        )
+        verdict = judged(cluster_fsync.check, seen)
+        assert verdict.answer is Answer.BROKEN
+        assert "at 9 ms the log ends at 1" in verdict.proof[0]

@@ -1,0 +1,337 @@
+"""Checkers that hold logs against what the coordinators recorded."""
+
+from dataclasses import replace
+
+import pytest
+from robustness.checkers import (
+    cluster_open_transactions,
+    cluster_outcomes,
+    cluster_producer_ids,
+    cluster_transitions,
+)
+from robustness.checkers.verdict import Answer, Checker
+from robustness.observations import (
+    BatchSeen,
+    Observations,
+    ProducerIdsGiven,
+    ReplicaLog,
+    StateRecorded,
+)
+from tests.unit.robustness.cluster.seen import (
+    answer,
+    data,
+    judged,
+    log,
+    marker,
+    replica,
+    shard_log,
+    states,
+)
+
+TWO_OF_TV1 = (
+    ("Empty", 0),
+    ("Ongoing", 0),
+    ("PrepareCommit", 0),
+    ("CompleteCommit", 0),
+    ("Ongoing", 0),
+    ("PrepareAbort", 0),
+    ("CompleteAbort", 0),
+)
+TWO_OF_TV2 = (
+    ("Empty", 0),
+    ("Ongoing", 0),
+    ("PrepareCommit", 1),
+    ("CompleteCommit", 1),
+    ("Ongoing", 1),
+    ("PrepareAbort", 2),
+    ("CompleteAbort", 2),
+)
+
+
+@pytest.mark.parametrize(
+    "checker",
+    [
+        cluster_open_transactions.check,
+        cluster_outcomes.check,
+        cluster_producer_ids.check,
+        cluster_transitions.check,
+    ],
+)
+def test_nothing_seen_is_unknown(checker: Checker) -> None:
+    verdict = judged(checker, Observations())
+    assert verdict.answer is Answer.UNKNOWN
+    assert verdict.proof
+
+
+class TestTransitions:
+    def seen(self, recorded: list[StateRecorded], *, compacted: bool = False) -> Observations:
+        return Observations(states=recorded, logs=[shard_log(len(recorded), compacted=compacted)])
+
+    @pytest.mark.parametrize(
+        "told",
+        [
+            TWO_OF_TV1,
+            TWO_OF_TV2,
+            (("Empty", 0), ("Empty", 1), ("Ongoing", 1), ("Ongoing", 1), ("PrepareAbort", 2)),
+            (("Empty", 0), ("PrepareAbort", 1), ("CompleteAbort", 1), ("Empty", 2), ("Dead", -1)),
+            (("Empty", 0), ("Dead", -1), ("Empty", 0)),
+        ],
+    )
+    def test_legal(self, told: tuple[tuple[str, int], ...]) -> None:
+        recorded = [
+            replace(one, producer_id=-1) if one.state == "Dead" else one for one in states(*told)
+        ]
+        if told[1] == ("PrepareAbort", 1):
+            recorded[1] = replace(recorded[1], partitions=())
+        assert answer(cluster_transitions.check, self.seen(recorded)) is Answer.OK
+
+    @pytest.mark.parametrize(
+        "told",
+        [
+            (("Ongoing", 0),),
+            (("Empty", 0), ("PrepareCommit", 0)),
+            (("Empty", 0), ("Ongoing", 0), ("PrepareCommit", 0), ("PrepareAbort", 0)),
+            (("Empty", 0), ("Ongoing", 0), ("PrepareCommit", 0), ("CompleteAbort", 0)),
+            (("Empty", 0), ("Ongoing", 0), ("PrepareCommit", 0), ("PrepareCommit", 0)),
+            (("Empty", 0), ("Ongoing", 0), ("Empty", 1)),
+            (("Empty", 0), ("Ongoing", 0), ("Dead", -1)),
+            (("Empty", 1), ("Empty", 0)),
+            (("Empty", 0), ("Empty", 2)),
+            (("Empty", 0), ("Ongoing", 1)),
+            (("Empty", 0), ("Ongoing", 0), ("PrepareCommit", 0), ("CompleteCommit", 1)),
+            (("Empty", 0), ("Nowhere", 0)),
+        ],
+    )
+    def test_illegal(self, told: tuple[tuple[str, int], ...]) -> None:
+        verdict = judged(cluster_transitions.check, self.seen(states(*told)))
+        assert verdict.answer is Answer.BROKEN
+        assert f"{told[-1][0]} of producer 7 epoch {told[-1][1]}" in verdict.proof[0]
+
+    def test_a_decision_about_other_partitions(self) -> None:
+        recorded = states(("Empty", 0), ("Ongoing", 0), ("PrepareCommit", 0))
+        recorded[2] = replace(recorded[2], partitions=(("orders", 0), ("orders", 1)))
+        assert answer(cluster_transitions.check, self.seen(recorded)) is Answer.BROKEN
+
+    def test_a_transaction_that_loses_a_partition(self) -> None:
+        recorded = states(("Empty", 0), ("Ongoing", 0), ("Ongoing", 0))
+        recorded[2] = replace(recorded[2], partitions=(("orders", 1),))
+        assert answer(cluster_transitions.check, self.seen(recorded)) is Answer.BROKEN
+
+    def test_another_producer_id_only_between_transactions(self) -> None:
+        recorded = states(("Empty", 0), ("Empty", 0), ("Ongoing", 0), ("PrepareCommit", 0))
+        recorded[1] = replace(recorded[1], producer_id=6)
+        recorded[0] = replace(recorded[0], producer_id=5)
+        recorded[2] = replace(recorded[2], producer_id=6)
+        assert answer(cluster_transitions.check, self.seen(recorded[:3])) is Answer.OK
+        assert answer(cluster_transitions.check, self.seen(recorded)) is Answer.BROKEN
+
+    def test_after_compaction_an_id_may_begin_anywhere(self) -> None:
+        recorded = states(("PrepareCommit", 0), ("CompleteCommit", 0))
+        seen = self.seen(recorded, compacted=True)
+        assert answer(cluster_transitions.check, seen) is Answer.OK
+        assert answer(cluster_transitions.check, self.seen(recorded)) is Answer.BROKEN
+
+
+class TestOutcomes:
+    def seen(
+        self, recorded: list[StateRecorded], *logs: ReplicaLog, compacted: bool = False
+    ) -> Observations:
+        shard = shard_log(len(recorded), compacted=compacted)
+        return Observations(states=recorded, logs=[shard, *logs])
+
+    @pytest.mark.parametrize(
+        ("told", "batches"),
+        [
+            (
+                TWO_OF_TV1,
+                (data(0, 7), marker(1, 7, 0), data(2, 7, 0, 1), marker(3, 7, 0, "abort")),
+            ),
+            (
+                TWO_OF_TV2,
+                (data(0, 7), marker(1, 7, 1), data(2, 7, 1), marker(3, 7, 2, "abort")),
+            ),
+            (TWO_OF_TV1, (marker(0, 7, 0), marker(1, 7, 0), marker(2, 7, 0, "abort"))),
+            (
+                TWO_OF_TV1,
+                (data(0, 7), marker(1, 7, 0), marker(2, 7, 0), marker(3, 7, 0, "abort")),
+            ),
+            (TWO_OF_TV1[:3], (data(0, 7),)),
+            (TWO_OF_TV1[:3], (data(0, 7), marker(1, 7, 0))),
+        ],
+        ids=["TV1", "TV2", "no data", "a marker twice", "not written yet", "not completed yet"],
+    )
+    def test_one_outcome(
+        self, told: tuple[tuple[str, int], ...], batches: tuple[BatchSeen, ...]
+    ) -> None:
+        seen = self.seen(states(*told), log(*batches))
+        assert answer(cluster_outcomes.check, seen) is Answer.OK
+
+    @pytest.mark.parametrize(
+        ("told", "batches", "about"),
+        [
+            (TWO_OF_TV1[:4], (data(0, 7), marker(1, 7, 0, "abort")), "abort marker"),
+            (TWO_OF_TV2[:4], (data(0, 7), marker(1, 7, 0)), "epoch 0 ends records"),
+            (
+                TWO_OF_TV1[:4],
+                (data(0, 7), marker(1, 7, 0), data(2, 7, 0, 1), marker(3, 7, 0)),
+                "at 3: a commit marker",
+            ),
+            (
+                TWO_OF_TV1,
+                (data(0, 7), marker(1, 7, 0, "abort"), data(2, 7, 0, 1), marker(3, 7, 0)),
+                "at 1: a abort marker",
+            ),
+            (TWO_OF_TV1[:4], (data(0, 7),), "no marker for pay's PrepareCommit"),
+            (TWO_OF_TV1, (data(0, 7), marker(1, 7, 0)), "no marker for pay's PrepareAbort"),
+            (TWO_OF_TV1[:2], (data(0, 7), marker(1, 7, 0)), "commit marker"),
+            (TWO_OF_TV1, (data(0, 7), marker(1, 7, 0, "abort")), "at 1: a abort marker"),
+        ],
+        ids=[
+            "the other outcome",
+            "another epoch",
+            "data ended by a late marker",
+            "the other order",
+            "no marker",
+            "no second marker",
+            "a marker without a decision",
+            "the first decision passed over",
+        ],
+    )
+    def test_two_outcomes(
+        self, told: tuple[tuple[str, int], ...], batches: tuple[BatchSeen, ...], about: str
+    ) -> None:
+        verdict = judged(cluster_outcomes.check, self.seen(states(*told), log(*batches)))
+        assert verdict.answer is Answer.BROKEN
+        assert about in verdict.proof[0]
+
+    def test_partitions_that_disagree(self) -> None:
+        both = (("orders", 0), ("orders", 1))
+        recorded = states(*TWO_OF_TV2[:4], partitions=both)
+        good = log(data(0, 7), marker(1, 7, 1))
+        bad = log(data(0, 7), marker(1, 7, 1, "abort"), partition=1)
+        same = replace(good, partition=1)
+        assert answer(cluster_outcomes.check, self.seen(recorded, good, same)) is Answer.OK
+        verdict = judged(cluster_outcomes.check, self.seen(recorded, good, bad))
+        assert verdict.answer is Answer.BROKEN
+        assert "orders-1 at 1" in verdict.proof[0]
+
+    def test_a_log_without_its_beginning_may_lack_markers(self) -> None:
+        rest = log(data(2, 7, 0, 1), marker(3, 7, 0, "abort"), start=2)
+        assert answer(cluster_outcomes.check, self.seen(states(*TWO_OF_TV1), rest)) is Answer.OK
+
+    def test_a_shard_of_groups_may_lack_markers_but_has_no_others(self) -> None:
+        offsets = (("__consumer_offsets", 0),)
+        recorded = states(*TWO_OF_TV1, partitions=offsets)
+        empty = log(topic="__consumer_offsets")
+        wrong = log(data(0, 7, 0, -1), marker(1, 7, 3), topic="__consumer_offsets")
+        assert answer(cluster_outcomes.check, self.seen(recorded, empty)) is Answer.OK
+        assert answer(cluster_outcomes.check, self.seen(recorded, wrong)) is Answer.BROKEN
+
+    def test_states_without_their_beginning_explain_the_end(self) -> None:
+        recorded = states(*TWO_OF_TV1[4:])
+        both = log(data(0, 7), marker(1, 7, 0), data(2, 7, 0, 1), marker(3, 7, 0, "abort"))
+        wrong = log(data(0, 7), marker(1, 7, 0), data(2, 7, 0, 1), marker(3, 7, 0, "commit"))
+        check = cluster_outcomes.check
+        assert answer(check, self.seen(recorded, both, compacted=True)) is Answer.OK
+        assert answer(check, self.seen(recorded, both)) is Answer.BROKEN
+        assert answer(check, self.seen(recorded, wrong, compacted=True)) is Answer.BROKEN
+
+    def test_branches_of_a_sink_agree(self) -> None:
+        recorded = states(("Empty", 0))
+        one = log(data(0, 50), marker(1, 50, 1))
+        same = log(data(0, 50), marker(1, 50, 1), partition=1)
+        other = log(data(0, 50), marker(1, 50, 1, "abort"), partition=1)
+        assert answer(cluster_outcomes.check, self.seen(recorded, one, same)) is Answer.OK
+        verdict = judged(cluster_outcomes.check, self.seen(recorded, one, other))
+        assert verdict.answer is Answer.BROKEN
+        assert "abort in orders-1 at 1, commit in orders-0 at 1" in verdict.proof[0]
+
+
+class TestOpenTransactions:
+    def test_nothing_is_open(self) -> None:
+        seen = Observations(
+            replicas=[replica(stable=1, high=2), replica(stable=2, high=2, end=2)],
+            logs=[log(data(0, 7), marker(1, 7, 1))],
+            states=states(*TWO_OF_TV2[:4]),
+            is_healed=True,
+        )
+        assert answer(cluster_open_transactions.check, seen) is Answer.OK
+
+    def test_before_healing_nobody_knows(self) -> None:
+        seen = Observations(logs=[log(data(0, 7))], states=states(*TWO_OF_TV2[:4]))
+        verdict = judged(cluster_open_transactions.check, seen)
+        assert verdict.answer is Answer.UNKNOWN
+        assert "not healed" in verdict.proof[0]
+
+    @pytest.mark.parametrize(
+        ("seen", "about"),
+        [
+            (
+                Observations(logs=[log(data(0, 7))], states=states(*TWO_OF_TV2[:4])),
+                "open since offset 0; its coordinator says pay is CompleteCommit",
+            ),
+            (
+                Observations(logs=[log(data(0, 7), marker(1, 7, 1), data(2, 7, 1))]),
+                "open since offset 2; no coordinator",
+            ),
+            (Observations(states=states(*TWO_OF_TV2[:3])), "pay is still PrepareCommit"),
+            (Observations(replicas=[replica(stable=1, high=2)]), "LSO 1 below HW 2"),
+        ],
+        ids=["in a partition", "data behind its end", "at its coordinator", "the LSO"],
+    )
+    def test_stuck(self, seen: Observations, about: str) -> None:
+        seen.is_healed = True
+        verdict = judged(cluster_open_transactions.check, seen)
+        assert verdict.answer is Answer.BROKEN
+        assert about in verdict.proof[0]
+
+    def test_an_old_leaders_last_words_do_not_count(self) -> None:
+        seen = Observations(
+            replicas=[replica(2, epoch=1, high=2), replica(1, epoch=0, stable=1, high=2)],
+            is_healed=True,
+        )
+        assert answer(cluster_open_transactions.check, seen) is Answer.OK
+
+
+class TestProducerIds:
+    def block(self, first: int, count: int = 10) -> ProducerIdsGiven:
+        return ProducerIdsGiven(4, 1, first, count)
+
+    def test_each_once(self) -> None:
+        seen = Observations(
+            blocks=[self.block(900), self.block(0)],
+            states=states(("Empty", 0)),
+            logs=[log(data(0, 7), data(1, 8, plain=True)), shard_log(2)],
+        )
+        assert answer(cluster_producer_ids.check, seen) is Answer.OK
+
+    def test_blocks_that_overlap(self) -> None:
+        seen = Observations(blocks=[self.block(0), self.block(9)])
+        verdict = judged(cluster_producer_ids.check, seen)
+        assert verdict.answer is Answer.BROKEN
+        assert "0..9" in verdict.proof[0]
+        assert "9..18" in verdict.proof[0]
+
+    def test_two_transactional_ids(self) -> None:
+        other = replace(states(("Empty", 0))[0], transactional_id="refund", offset=1)
+        verdict = judged(
+            cluster_producer_ids.check, Observations(states=[*states(("Empty", 0)), other])
+        )
+        assert verdict.answer is Answer.BROKEN
+        assert "transactional id pay" in verdict.proof[0]
+        assert "transactional id refund" in verdict.proof[0]
+
+    @pytest.mark.parametrize(
+        "other",
+        [log(data(0, 7, plain=True)), log(data(0, 7, plain=True), topic="__consumer_offsets")],
+        ids=["an idempotent producer", "a coordinator"],
+    )
+    def test_a_transactional_id_and(self, other: ReplicaLog) -> None:
+        seen = Observations(states=states(("Empty", 0)), logs=[other])
+        assert answer(cluster_producer_ids.check, seen) is Answer.BROKEN
+
+    def test_an_id_from_no_block(self) -> None:
+        seen = Observations(blocks=[self.block(0, 5), self.block(20)], states=states(("Empty", 0)))
+        verdict = judged(cluster_producer_ids.check, seen)
+        assert verdict.answer is Answer.BROKEN
+        assert "in no block" in verdict.proof[0]
