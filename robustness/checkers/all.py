@@ -5,6 +5,7 @@ from typing import Final
 
 from robustness.checkers import (
     aborted_read,
+    cluster,
     duplicate,
     lost_write,
     torn_transaction,
@@ -18,6 +19,7 @@ ALL: Final[tuple[Checker, ...]] = (
     aborted_read.check,
     torn_transaction.check,
     duplicate.check,
+    *cluster.CHECKERS,
 )
 """One entry a line."""
 

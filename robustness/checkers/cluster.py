@@ -1,0 +1,39 @@
+"""The checkers over what an observer inside the cluster saw, in the order of a report."""
+
+from typing import Final
+
+from robustness.checkers import (
+    cluster_committed,
+    cluster_coordinator_epochs,
+    cluster_fsync,
+    cluster_high_watermark,
+    cluster_leaders,
+    cluster_offsets_order,
+    cluster_open_transactions,
+    cluster_outcomes,
+    cluster_producer_ids,
+    cluster_replicas,
+    cluster_sequences,
+    cluster_shard_owners,
+    cluster_transitions,
+)
+from robustness.checkers.verdict import Checker
+
+CHECKERS: Final[tuple[Checker, ...]] = (
+    cluster_offsets_order.check,
+    cluster_high_watermark.check,
+    cluster_committed.check,
+    cluster_leaders.check_one_leader,
+    cluster_leaders.check_epochs,
+    cluster_shard_owners.check,
+    cluster_coordinator_epochs.check,
+    cluster_sequences.check_sequences,
+    cluster_sequences.check_producer_epochs,
+    cluster_producer_ids.check,
+    cluster_transitions.check,
+    cluster_outcomes.check,
+    cluster_open_transactions.check,
+    cluster_replicas.check_same_batches,
+    cluster_replicas.check_same_bytes,
+    cluster_fsync.check,
+)
