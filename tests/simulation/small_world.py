@@ -1,0 +1,50 @@
+"""A world with disks and a database and nobody in it, in a forked child: for tests of the simulator's parts."""
+
+import inspect
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robustness.simulator import seams
+from robustness.simulator.database import SimDatabase
+from robustness.simulator.disk import SimDisks
+from robustness.simulator.world import World
+from tests.simulation.forked import run_forked
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+@dataclass
+class SmallWorld:
+    world: World
+    disks: SimDisks
+    database: SimDatabase
+
+    @property
+    def digest(self):
+        return self.world.trace_log.digest
+
+
+def in_small_world(seed: int, story: Callable[[SmallWorld], Any]) -> Any:
+    """What `story(small_world)` returns; a coroutine function runs on the simulated loop."""
+    parent = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
+    root = Path(tempfile.mkdtemp(prefix="oncelog-test-", dir=parent))
+    try:
+        return run_forked(_tell, seed, root, story)
+    finally:
+        shutil.rmtree(root)
+
+
+def _tell(seed: int, root: Path, story: Callable[[SmallWorld], Any]) -> Any:
+    world = World(seed)
+    seams.replace_clock_and_randomness(world)
+    small = SmallWorld(world, SimDisks(world, root), SimDatabase(world, root))
+    small.disks.install()
+    small.database.install()
+    result = story(small)
+    if inspect.iscoroutine(result):
+        result = world.loop.run_until_complete(result)
+    return result
