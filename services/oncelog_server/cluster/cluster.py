@@ -10,6 +10,7 @@ import fcntl
 import os
 import signal
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -88,14 +89,21 @@ class Cluster:
         gateway_port: int = 0,
         environment: Mapping[str, str] | None = None,
         on_progress: Progress | None = None,
+        on_plan: Callable[[ClusterState], None] | None = None,
     ) -> None:
-        """Nothing is started yet. Port 0 takes free ones; `environment` is added to every process's."""
+        """Nothing is started yet. Port 0 takes free ones; `environment` is added to every process's.
+
+        `on_plan` sees names and ports before anything starts, and may set what single processes are told.
+        """
         self.folder = folder.absolute()
         self._shape = shape or ClusterShape()
         self._ports = (port, gateway_port)
         self._environment = dict(environment or {})
         self._on_progress = on_progress or (lambda name, state: None)
+        self._on_plan = on_plan or (lambda state: None)
         self._state: ClusterState | None = None
+        self._writing = threading.Lock()
+        """Threads may break and start different processes at a time; the state file is one."""
 
     @classmethod
     def open(cls, folder: Path, on_progress: Progress | None = None) -> Self:
@@ -298,6 +306,7 @@ class Cluster:
             self._state.redis_port = FreePorts().again(self._state.redis_port)
         self._state.environment.update(self._environment)
         self._state.running.clear()
+        self._on_plan(self._state)
         self._state.write(self.folder)
 
     def _start_databases(self) -> None:
@@ -405,12 +414,14 @@ class Cluster:
         return process
 
     def _remember(self, name: str, process: ProcessRef) -> None:
-        self.state.running[name] = process
-        self.state.write(self.folder)
+        with self._writing:
+            self.state.running[name] = process
+            self.state.write(self.folder)
 
     def _forget(self, name: str) -> None:
-        self.state.running.pop(name, None)
-        self.state.write(self.folder)
+        with self._writing:
+            self.state.running.pop(name, None)
+            self.state.write(self.folder)
 
     def _account_of(self, name: str, what: str) -> str:
         log = self.log_of(name)

@@ -18,7 +18,7 @@ REPLICAS = 3
 
 
 def environment_of(member: Member, state: ClusterState, folder: Path) -> dict[str, str]:
-    """The cluster's own settings of every process come last: who set them meant them."""
+    """What was set for every process, then for this one, comes last: who set it meant it."""
     controllers = [one for one in state.members if one.role == CONTROLLER.role]
     node = {
         "ONCELOG_NODE_NODE_ID": str(member.node_id),
@@ -26,7 +26,8 @@ def environment_of(member: Member, state: ClusterState, folder: Path) -> dict[st
         "ONCELOG_NODE_PORT": str(member.rpc_port),
         "ONCELOG_NODE_CONTROLLERS": ",".join(one.rpc_address for one in controllers),
     }
-    return node | _of_role(member, state, folder) | state.environment
+    own = state.environments.get(member.name, {})
+    return node | _of_role(member, state, folder) | state.environment | own
 
 
 def _of_role(member: Member, state: ClusterState, folder: Path) -> dict[str, str]:

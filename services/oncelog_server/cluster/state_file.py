@@ -19,6 +19,9 @@ class ClusterState:
     members: tuple[Member, ...]
     redis_port: int
     environment: dict[str, str] = field(default_factory=dict)
+    """Of every process."""
+    environments: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Of one process, by its name; it wins over that of all."""
     postgres_url: str = ""
     running: dict[str, ProcessRef] = field(default_factory=dict)
     """By name, `postgres` and `redis` among them. A process stays here until it is stopped, dead or not."""

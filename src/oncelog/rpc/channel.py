@@ -20,7 +20,7 @@ def _client_options(limits: SessionLimits) -> ChannelOptions:
         *_keepalive(limits),
         # Channels to one address would otherwise share a connection and the backoff of its last failure.
         ("grpc.use_local_subchannel_pool", 1),
-        ("grpc.enable_http_proxy", 0),
+        _proxy(limits),
         # Repeating is the caller's business, who knows what is safe.
         ("grpc.enable_retries", 0),
         ("grpc.service_config_disable_resolution", 1),
@@ -36,6 +36,13 @@ def server_options(limits: SessionLimits) -> ChannelOptions:
         ("grpc.http2.min_recv_ping_interval_without_data_ms", min(1000, limits.keepalive_ms // 2)),
         ("grpc.http2.max_ping_strikes", 0),
     ]
+
+
+def _proxy(limits: SessionLimits) -> tuple[str, Any]:
+    if limits.http_proxy:
+        return "grpc.http_proxy", f"http://{limits.http_proxy}"
+    # A proxy that the environment names for the web is none for this.
+    return "grpc.enable_http_proxy", 0
 
 
 def _message_sizes(limits: SessionLimits) -> ChannelOptions:

@@ -57,6 +57,11 @@ class NodeSettings(BaseSettings):
         _DEFAULTS.keepalive_timeout_ms, ge=100, le=600_000, description="for the answer to a ping"
     )
 
+    http_proxy: str = Field(
+        "",
+        description="host:port of an HTTP CONNECT proxy through which every other node is called; default: none",
+    )
+
     @property
     def controller_addresses(self) -> tuple[str, ...]:
         return tuple(part.strip() for part in self.controllers.split(",") if part.strip())
@@ -69,6 +74,7 @@ class NodeSettings(BaseSettings):
             connect_timeout_ms=self.connect_timeout_ms,
             keepalive_ms=self.keepalive_ms,
             keepalive_timeout_ms=self.keepalive_timeout_ms,
+            http_proxy=self.http_proxy,
         )
 
     def address(self, port: int) -> str:

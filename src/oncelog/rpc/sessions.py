@@ -36,6 +36,9 @@ class SessionLimits:
 
     backoff_max_ms: int = 1000
 
+    http_proxy: str = ""
+    """`host:port` of an HTTP CONNECT proxy that every connection goes through; empty for none."""
+
 
 class PeerUnavailable(OncelogError):
     """The other process could not be reached, went away, or refused to serve: the outcome of the call is unknown.

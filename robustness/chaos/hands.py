@@ -1,0 +1,299 @@
+"""Faults on real processes: signals, resource limits, a fake clock, and the network between them.
+
+What each kind means here, where it is not what its name says:
+
+- A partition outlasts TCP's patience: when it ends, connections on which anything waited break. CLOG is the same
+  without that: what waited arrives, all at once.
+- DISK_FULL is a limit on the size of files (RLIMIT_FSIZE of the running process): every write that would make a file
+  longer than the limit is refused or cut short, with EFBIG where a full disk says ENOSPC. It needs no root.
+- CLOCK_SKEW needs libfaketime; the wall clock of one process is wrong, its monotonic clock is not.
+- POWER_CUT, SLOW_DISK and BIT_FLIP are the simulator's: a killed process leaves to the system what it wrote.
+"""
+
+import asyncio
+import contextlib
+import resource
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+import psutil
+
+from oncelog.errors import OncelogError
+from oncelog_server.cluster.cluster import Cluster
+from oncelog_server.cluster.databases import POSTGRES, REDIS
+from robustness.chaos.links import ANYBODY, CLIENTS, AfterHold, Effect, Rule, both_ways
+from robustness.chaos.network import ProxyProcess
+from robustness.chaos.plan import role_of
+from robustness.nemesis import FaultKind, PlannedFault
+
+START_TIMEOUT_S: Final = 60.0
+HEAL_TIMEOUT_S: Final = 120.0
+DISK_LIMIT_BYTES_MAX: Final = 1024 * 1024
+DELAY_MS: Final = (20, 300)
+SKEW_S_MAX: Final = 600
+_RETRY_S: Final = 0.5
+_FAKETIME: Final = ("/usr/lib", "/usr/local/lib", "/usr/lib64")
+
+ResultT = TypeVar("ResultT")
+
+_PROCESS: Final = frozenset(
+    (
+        FaultKind.KILL,
+        FaultKind.PAUSE,
+        FaultKind.RESTART,
+        FaultKind.ROLLING_RESTART,
+        FaultKind.KILL_ALL,
+        FaultKind.DISK_FULL,
+        FaultKind.DATABASE_OUTAGE,
+        FaultKind.REDIS_OUTAGE,
+    )
+)
+_NETWORK: Final = frozenset(
+    (
+        FaultKind.PARTITION,
+        FaultKind.PARTITION_ONE_WAY,
+        FaultKind.PARTITION_PAIR,
+        FaultKind.DELAY,
+        FaultKind.CLOG,
+        FaultKind.RESET,
+        FaultKind.GHOST,
+    )
+)
+
+
+def find_faketime() -> Path | None:
+    """libfaketime's library, if this machine has it."""
+    for folder in _FAKETIME:
+        for found in sorted(Path(folder).glob("**/faketime/libfaketime.so.1")):
+            return found
+    return None
+
+
+class Clocks:
+    """What each process believes the time is, in a file that libfaketime reads."""
+
+    def __init__(self, folder: Path, library: Path) -> None:
+        self._folder = folder
+        self._library = library
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def environment(self, name: str) -> dict[str, str]:
+        """For the process; its clock is right until it is set."""
+        self.set(name, 0)
+        return {
+            "LD_PRELOAD": str(self._library),
+            "FAKETIME_TIMESTAMP_FILE": str(self._folder / name),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_DISABLE_SHM": "1",
+        }
+
+    def set(self, name: str, seconds: int) -> None:
+        partial = self._folder / f".{name}"
+        partial.write_text(f"{seconds:+d}\n")
+        partial.replace(self._folder / name)
+
+
+class ProcessHands:
+    """A `Hands` on a cluster behind a proxy. Faults of different targets may overlap, of one target not."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        proxy: ProxyProcess,
+        clocks: Clocks | None,
+        kill_client: Callable[[float], str],
+    ) -> None:
+        """`kill_client` kills one of those that run, chosen by a number between 0 and 1, and tells which."""
+        self._cluster = cluster
+        self._proxy = proxy
+        self._clocks = clocks
+        self._kill_client = kill_client
+        self._threads = ThreadPoolExecutor(16, thread_name_prefix="hands")
+        self._under_way: dict[str, PlannedFault] = {}
+        self.findings: list[str] = []
+        """What a fault must not bring about: a process that did not come back, or ended by itself."""
+        self.facts: dict[str, str] = {}
+        """What was done, by the name of the fault, when its plan does not say it."""
+
+    def can(self, kind: FaultKind) -> bool:
+        if kind is FaultKind.CLOCK_SKEW:
+            return self._clocks is not None
+        if kind is FaultKind.REDIS_OUTAGE:
+            return self._cluster.process(REDIS) is not None
+        return kind in _PROCESS or kind in _NETWORK or kind is FaultKind.CLIENT_KILL
+
+    async def begin(self, fault: PlannedFault) -> None:
+        self._under_way[name_of(fault)] = fault
+        if fault.kind in _NETWORK:
+            await self._call(self._begin_network, fault)
+        else:
+            await self._call(self._begin_process, fault)
+
+    async def end(self, fault: PlannedFault) -> None:
+        try:
+            if fault.kind in _NETWORK:
+                await self._call(self._proxy.lift, name_of(fault))
+            else:
+                await self._call(self._end_process, fault)
+        finally:
+            self._under_way.pop(name_of(fault), None)
+
+    async def heal(self) -> None:
+        for fault in list(self._under_way.values()):
+            await self.end(fault)
+        await self._call(self._revive)
+
+    async def look_for_dead(self) -> None:
+        """Whoever ended although no fault was upon it has something to tell; it is started again."""
+        struck = {role_of(fault.target) for fault in self._under_way.values()}
+        await self._call(self._report_dead, struck)
+
+    def close(self) -> None:
+        self._threads.shutdown(cancel_futures=True)
+
+    async def _call(self, work: Callable[..., ResultT], *arguments: object) -> ResultT:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: work(*arguments))
+
+    # ------------------------------------------------------------------------------------------------- network
+
+    def _begin_network(self, fault: PlannedFault) -> None:
+        if fault.kind is FaultKind.RESET:
+            broken = self._proxy.reset(fault.target)
+            self.facts[name_of(fault)] = f"{broken} connections"
+        else:
+            self._proxy.put(name_of(fault), network_rules(fault))
+
+    # ------------------------------------------------------------------------------------------------- processes
+
+    def _begin_process(self, fault: PlannedFault) -> None:
+        cluster, target = self._cluster, fault.target
+        match fault.kind:
+            case FaultKind.KILL:
+                cluster.kill(target)
+            case FaultKind.KILL_ALL:
+                for name in self._of_role(target):
+                    cluster.kill(name)
+            case FaultKind.PAUSE:
+                cluster.pause(target)
+            case FaultKind.RESTART:
+                self._terminate(target)
+            case FaultKind.ROLLING_RESTART:
+                for name in self._of_role(target):
+                    self._terminate(name)
+                    self._start(name)
+            case FaultKind.DISK_FULL:
+                self._limit_files(target, max(1, int(fault.strength * DISK_LIMIT_BYTES_MAX)))
+            case FaultKind.CLOCK_SKEW:
+                assert self._clocks is not None
+                self._clocks.set(target, int((fault.strength * 2 - 1) * SKEW_S_MAX))
+            case FaultKind.DATABASE_OUTAGE | FaultKind.REDIS_OUTAGE:
+                (cluster.kill if fault.strength < 0.5 else cluster.pause)(target)
+                self.facts[name_of(fault)] = "killed" if fault.strength < 0.5 else "paused"
+            case FaultKind.CLIENT_KILL:
+                self.facts[name_of(fault)] = self._kill_client(fault.strength)
+
+    def _end_process(self, fault: PlannedFault) -> None:
+        target = fault.target
+        match fault.kind:
+            case FaultKind.KILL | FaultKind.RESTART:
+                self._start(target)
+            case FaultKind.KILL_ALL:
+                for name in self._of_role(target):
+                    self._start(name)
+            case FaultKind.PAUSE:
+                self._cluster.resume(target)
+            case FaultKind.DISK_FULL:
+                if self._cluster.state_of(target) == "dead":
+                    # As Kafka does: a node whose only disk refuses writes may end.
+                    self.facts[name_of(fault)] = "it ended"
+                    self._start(target)
+                else:
+                    self._limit_files(target, resource.RLIM_INFINITY)
+            case FaultKind.CLOCK_SKEW:
+                assert self._clocks is not None
+                self._clocks.set(target, 0)
+            case FaultKind.DATABASE_OUTAGE | FaultKind.REDIS_OUTAGE:
+                if self._cluster.state_of(target) == "paused":
+                    self._cluster.resume(target)
+                else:
+                    self._start(target)
+
+    def _of_role(self, role: str) -> Sequence[str]:
+        return [one.name for one in self._cluster.members if one.role == role]
+
+    def _terminate(self, name: str) -> None:
+        began = time.monotonic()
+        if not self._cluster.terminate(name):
+            took_s = time.monotonic() - began
+            self.findings.append(f"{name} did not end in {took_s:.0f} s of SIGTERM")
+
+    def _start(self, name: str) -> None:
+        """Again and again, as a supervisor does: it may need somebody whom another fault has taken away."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while self._cluster.state_of(name) in ("dead", "stopped"):
+            try:
+                self._cluster.start_one(name, max(1.0, deadline - time.monotonic()))
+            except OncelogError as error:
+                if time.monotonic() > deadline:
+                    self.findings.append(f"{name} does not come back: {error}")
+                    return
+                time.sleep(_RETRY_S)
+
+    def _limit_files(self, name: str, limit: int) -> None:
+        process = self._cluster.process(name)
+        assert process is not None, f"{name} was stopped by another fault"
+        with contextlib.suppress(psutil.NoSuchProcess):
+            psutil.Process(process.pid).rlimit(
+                resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY)
+            )
+
+    def _report_dead(self, struck: set[str]) -> None:
+        for name in [*(one.name for one in self._cluster.members), POSTGRES, REDIS]:
+            if role_of(name) in struck or self._cluster.process(name) is None:
+                continue
+            if self._cluster.state_of(name) == "dead":
+                self.findings.append(f"{name} ended by itself; see {self._cluster.log_of(name)}")
+                self._start(name)
+
+    def _revive(self) -> None:
+        for name in [POSTGRES, REDIS, *(one.name for one in self._cluster.members)]:
+            state = self._cluster.state_of(name)
+            if state == "paused":
+                self._cluster.resume(name)
+            elif state == "dead":
+                self._start(name)
+        try:
+            self._cluster.start_dead(HEAL_TIMEOUT_S)
+        except OncelogError as error:
+            self.findings.append(f"the cluster does not heal: {error}")
+
+
+def name_of(fault: PlannedFault) -> str:
+    """Unique in a plan."""
+    return f"{fault.kind} {fault.target} at {fault.at_ms}"
+
+
+def network_rules(fault: PlannedFault) -> tuple[Rule, ...]:
+    target, other = fault.target, ANYBODY
+    if fault.kind is FaultKind.PARTITION_PAIR:
+        target, _, other = fault.target.partition("+")
+    match fault.kind:
+        case FaultKind.PARTITION | FaultKind.PARTITION_PAIR:
+            return both_ways(target, other, Effect.HOLD, after=AfterHold.BREAK)
+        case FaultKind.PARTITION_ONE_WAY:
+            return (Rule(target, ANYBODY, Effect.HOLD, after=AfterHold.BREAK),)
+        case FaultKind.CLOG:
+            return both_ways(target, other, Effect.HOLD)
+        case FaultKind.DELAY:
+            shortest, longest = DELAY_MS
+            delay_ms = shortest + int(fault.strength * (longest - shortest))
+            return both_ways(target, other, Effect.DELAY, delay_ms=delay_ms)
+        case FaultKind.GHOST:
+            return (Rule(CLIENTS, target, Effect.HOLD, after=AfterHold.GHOST),)
+        case _:
+            raise ValueError(f"{fault.kind} has no rules")

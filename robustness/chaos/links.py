@@ -1,0 +1,100 @@
+"""Who may send to whom right now: rules of faults, looked up by the two ends of a flow of bytes.
+
+A flow has a sender and a receiver, each a party: a process of the cluster by its name, `clients`, `postgres`, `redis`.
+A connection is two flows. Rules are put in force whole, by the name of the fault they belong to, and lifted by it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+ANYBODY = "*"
+CLIENTS = "clients"
+
+
+class Effect(StrEnum):
+    HOLD = "hold"
+    """Nothing passes. What waits goes on when the rule is lifted."""
+    DELAY = "delay"
+
+
+class AfterHold(StrEnum):
+    """What becomes of bytes that were held when the rule is lifted."""
+
+    DELIVER = "deliver"
+    BREAK = "break"
+    """Lost, and their connection with them: the partition outlasted TCP's patience."""
+    GHOST = "ghost"
+    """Their sender's connection breaks, and yet they arrive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    sender: str
+    receiver: str
+    effect: Effect
+    delay_ms: int = 0
+    after: AfterHold = AfterHold.DELIVER
+
+    def concerns(self, sender: str, receiver: str) -> bool:
+        return self.sender in (ANYBODY, sender) and self.receiver in (ANYBODY, receiver)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    is_held: bool
+    delay_ms: int
+
+
+OPEN = LinkState(is_held=False, delay_ms=0)
+
+
+class Rules:
+    """Those in force, by the name of their fault."""
+
+    def __init__(self) -> None:
+        self._by_fault: dict[str, tuple[Rule, ...]] = {}
+
+    def put(self, fault: str, rules: tuple[Rule, ...]) -> None:
+        self._by_fault[fault] = rules
+
+    def lift(self, fault: str) -> tuple[Rule, ...]:
+        """Those that are no longer in force."""
+        return self._by_fault.pop(fault, ())
+
+    def faults(self) -> tuple[str, ...]:
+        return tuple(self._by_fault)
+
+    def state(self, sender: str, receiver: str) -> LinkState:
+        found = list(self._concerning(sender, receiver))
+        if not found:
+            return OPEN
+        return LinkState(
+            is_held=any(rule.effect is Effect.HOLD for rule in found),
+            delay_ms=max(rule.delay_ms for rule in found),
+        )
+
+    def _concerning(self, sender: str, receiver: str) -> Iterator[Rule]:
+        for rules in self._by_fault.values():
+            for rule in rules:
+                if rule.concerns(sender, receiver):
+                    yield rule
+
+
+def both_ways(party: str, other: str, effect: Effect, **more: object) -> tuple[Rule, ...]:
+    """Between a party and another one, or anybody."""
+    return (
+        Rule(party, other, effect, **more),  # type: ignore[arg-type]
+        Rule(other, party, effect, **more),  # type: ignore[arg-type]
+    )
+
+
+def rule_from(content: Mapping[str, object]) -> Rule:
+    """The reverse of `asdict`, after JSON."""
+    return Rule(
+        sender=str(content["sender"]),
+        receiver=str(content["receiver"]),
+        effect=Effect(str(content["effect"])),
+        delay_ms=int(str(content["delay_ms"])),
+        after=AfterHold(str(content["after"])),
+    )

@@ -1,0 +1,161 @@
+"""The runner's end of the proxy process, and how a cluster is put behind it."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, Self
+
+from oncelog.errors import OncelogError
+from oncelog_server.cluster.databases import POSTGRES, REDIS
+from oncelog_server.cluster.plan import (
+    CONTROLLER,
+    COORDINATOR,
+    GATEWAY,
+    HOST,
+    LISTENER,
+    STORAGE,
+    FreePorts,
+    Member,
+)
+from oncelog_server.cluster.state_file import ClusterState
+from robustness.chaos.links import CLIENTS, Rule
+from robustness.chaos.proxy import Door
+
+HOME: Final = Path(__file__).parents[2]
+"""From where `robustness` is found: it is never installed."""
+PROXY_LOG: Final = "proxy.log"
+_POSTGRES_SOCKET: Final = ".s.PGSQL.5432"
+_STOP_TIMEOUT_S: Final = 5.0
+
+
+class ProxyProcess:
+    """Asked from any thread, one question at a time."""
+
+    def __init__(self, log: Path) -> None:
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "robustness.chaos.proxy"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                text=True,
+                cwd=HOME,
+                # A Ctrl-C is the runner's affair: without its network no cluster drains.
+                start_new_session=True,
+            )
+        self._log = log
+        self._lock = threading.Lock()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, do: str, **facts: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with self._lock:
+            try:
+                print(json.dumps({"do": do, **facts}), file=self._process.stdin, flush=True)
+                line = self._process.stdout.readline()
+            except OSError as error:
+                raise OncelogError(f"the proxy is gone: {error}; see {self._log}") from error
+        if not line:
+            raise OncelogError(f"the proxy has ended; see {self._log}")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise OncelogError(f"the proxy cannot {do}: {answer['error']}")
+        return answer
+
+    def open(self, doors: Sequence[Door], names: Mapping[str, str]) -> None:
+        self.ask("open", doors=[asdict(door) for door in doors], names=dict(names))
+
+    def put(self, fault: str, rules: Iterable[Rule]) -> None:
+        self.ask("put", fault=fault, rules=[asdict(rule) for rule in rules])
+
+    def lift(self, fault: str) -> None:
+        self.ask("lift", fault=fault)
+
+    def reset(self, party: str) -> int:
+        return int(self.ask("reset", party=party)["broken"])
+
+    def counts(self) -> dict[str, int]:
+        return self.ask("count")
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class ClusterNetwork:
+    """Every connection of a cluster through the proxy: from its processes, to its databases, from its clients."""
+
+    def __init__(self, folder: Path, proxy: ProxyProcess) -> None:
+        self._folder = folder
+        self._proxy = proxy
+        self._ports = FreePorts()
+        self.bootstrap = ""
+        """For clients: the doors of the listeners."""
+
+    def take_in(self, state: ClusterState) -> None:
+        """Open the doors of a planned cluster and tell each process its own; for `Cluster(on_plan=...)`."""
+        doors: list[Door] = []
+        kafka: list[str] = []
+        for member in state.members:
+            environment = state.environments.setdefault(member.name, {})
+            environment.update(self._calls(member, doors))
+            environment.update(self._databases(member, state, doors))
+            if member.role == LISTENER.role:
+                door = Door(CLIENTS, self._address(), member.name, member.address)
+                doors.append(door)
+                kafka.append(door.listen)
+                host, _, port = door.listen.rpartition(":")
+                environment["ONCELOG_LISTENER_ADVERTISED_HOST"] = host
+                environment["ONCELOG_LISTENER_ADVERTISED_PORT"] = port
+            if member.role == GATEWAY.role:
+                doors.append(Door(CLIENTS, self._address(), member.name, member.address))
+        names = {member.rpc_address: member.name for member in state.members}
+        self._proxy.open(doors, names)
+        self.bootstrap = ",".join(kafka)
+
+    def _address(self) -> str:
+        return f"{HOST}:{self._ports.take()}"
+
+    def _calls(self, member: Member, doors: list[Door]) -> dict[str, str]:
+        door = Door(member.name, self._address())
+        doors.append(door)
+        # gRPC would leave the proxy out for hosts that the environment excepts for the web.
+        return {"ONCELOG_NODE_HTTP_PROXY": door.listen, "no_grpc_proxy": "none.invalid"}
+
+    def _databases(self, member: Member, state: ClusterState, doors: list[Door]) -> dict[str, str]:
+        if member.role == CONTROLLER.role:
+            folder = self._folder / "doors" / member.name
+            folder.mkdir(parents=True, exist_ok=True)
+            listen = folder / _POSTGRES_SOCKET
+            listen.unlink(missing_ok=True)
+            target = self._folder / POSTGRES / _POSTGRES_SOCKET
+            doors.append(Door(member.name, str(listen), POSTGRES, str(target)))
+            url = f"postgresql+psycopg://postgres:@/postgres?host={folder}"
+            return {"ONCELOG_CONTROLLER_DATABASE_URL": url}
+        if member.role in (STORAGE.role, COORDINATOR.role):
+            door = Door(member.name, self._address(), REDIS, f"{HOST}:{state.redis_port}")
+            doors.append(door)
+            name = member.role.upper()
+            return {f"ONCELOG_{name}_REDIS_URL": f"redis://{door.listen}/0"}
+        return {}
