@@ -15,6 +15,7 @@ from robustness.checkers import (
     cluster_replicas,
     cluster_sequences,
     cluster_shard_owners,
+    cluster_stable_offset,
     cluster_transitions,
 )
 from robustness.checkers.verdict import Checker
@@ -33,6 +34,7 @@ CHECKERS: Final[tuple[Checker, ...]] = (
     cluster_transitions.check,
     cluster_outcomes.check,
     cluster_open_transactions.check,
+    cluster_stable_offset.check,
     cluster_replicas.check_same_batches,
     cluster_replicas.check_same_bytes,
     cluster_fsync.check,

@@ -69,7 +69,7 @@ COORDINATOR_BUGS: Final = (
                 new="",
             ),
         ),
-        caught_by=("stuck",),
+        caught_by=("transaction-left-open",),
         scenario="storm",
     ),
     Bug(
@@ -89,7 +89,7 @@ COORDINATOR_BUGS: Final = (
                 new="PRODUCER_ID_BLOCK_SIZE: Final = 5\n",
             ),
         ),
-        caught_by=("pid-reuse",),
+        caught_by=("producer-id-reused",),
         scenario="storm",
     ),
     Bug(
@@ -161,7 +161,7 @@ COORDINATOR_BUGS: Final = (
                 new="",
             ),
         ),
-        caught_by=("lost-write", "torn-transaction", "outcomes"),
+        caught_by=("lost-write", "torn-transaction", "two-outcomes"),
         scenario="storm",
     ),
     Bug(
@@ -179,7 +179,7 @@ COORDINATOR_BUGS: Final = (
 """,
             ),
         ),
-        caught_by=("stuck", "hanging-transaction"),
+        caught_by=("transaction-left-open",),
         scenario="storm",
     ),
     Bug(

@@ -20,7 +20,7 @@ STORAGE_BUGS: Final = (
 """,
             ),
         ),
-        caught_by=("lost-write", "divergent-replicas"),
+        caught_by=("lost-write", "replicas-differ"),
         scenario="storm",
     ),
     Bug(
@@ -48,7 +48,7 @@ STORAGE_BUGS: Final = (
                 new="",
             ),
         ),
-        caught_by=("lso-order",),
+        caught_by=("lso-passed-undecided",),
         scenario="storm",
     ),
     Bug(
@@ -68,7 +68,7 @@ STORAGE_BUGS: Final = (
 """,
             ),
         ),
-        caught_by=("divergent-replicas",),
+        caught_by=("replicas-differ",),
         scenario="storm",
     ),
     Bug(
@@ -196,7 +196,7 @@ STORAGE_BUGS: Final = (
                 new="is not None and expected_base_offset > self.log.log_end_offset:\n",
             ),
         ),
-        caught_by=("shard-owners", "outcomes"),
+        caught_by=("coordinator-epoch-went-back", "two-outcomes"),
         scenario="storm",
     ),
     Bug(

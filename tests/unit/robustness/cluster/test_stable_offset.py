@@ -1,0 +1,43 @@
+"""The LSO and markers that the high watermark has not passed."""
+
+import pytest
+from robustness.checkers import cluster_stable_offset
+from robustness.checkers.verdict import Answer
+from robustness.observations import Observations
+from tests.unit.robustness.cluster.seen import answer, data, judged, log, marker, replica
+
+CHECK = cluster_stable_offset.check
+LOG = log(data(0, 7), data(1), data(2, 8), marker(3, 8, 0, "abort"), marker(4, 7, 0))
+
+
+def test_nothing_seen_is_unknown() -> None:
+    assert answer(CHECK, Observations()) is Answer.UNKNOWN
+    assert answer(CHECK, Observations([replica(stable=0)], [LOG])) is Answer.UNKNOWN
+
+
+@pytest.mark.parametrize(("stable", "high"), [(1, 5), (3, 5), (5, 5)])
+def test_behind_a_committed_marker_is_right(stable: int, high: int) -> None:
+    assert answer(CHECK, Observations([replica(stable=stable, high=high)], [LOG])) is Answer.OK
+
+
+@pytest.mark.parametrize(
+    ("stable", "high"), [(1, 1), (2, 4), (4, 4)], ids=["nothing", "no marker", "its marker"]
+)
+def test_before_the_marker_is_committed_is_wrong(stable: int, high: int) -> None:
+    verdict = judged(CHECK, Observations([replica(stable=stable, high=high)], [LOG]))
+    assert verdict.answer is Answer.BROKEN
+    assert "producer 7 that begins at 0 ends at 4" in verdict.proof[0]
+
+
+def test_a_transaction_without_end_is_never_passed() -> None:
+    verdict = judged(CHECK, Observations([replica(stable=2, high=3)], [log(data(0, 7), data(1))]))
+    assert verdict.answer is Answer.BROKEN
+    assert "never ends" in verdict.proof[0]
+
+
+def test_followers_deleted_beginnings_and_compacted_logs_are_not_judged() -> None:
+    follower = replica(leads=False, high=4)
+    deleted = replica(start=1, stable=2, high=4)
+    assert answer(CHECK, Observations([follower, deleted], [LOG])) is Answer.UNKNOWN
+    compacted = log(*LOG.batches, compacted=True)
+    assert answer(CHECK, Observations([replica(stable=2, high=4)], [compacted])) is Answer.UNKNOWN
