@@ -3,8 +3,8 @@
 Both sides import this and nothing of each other. A fact is a frozen dataclass of strings, numbers, booleans and tuples
 of them; `note` makes the operation, `facts_of` finds all facts of one kind again.
 
-Two kinds of value carry a meaning: a token on its way round a ring, and a booking of a bank. Values are unique in a
-run, so both end with something that is: `unique` is whatever the client likes, for example `mover-2#3/17`.
+Three kinds of value carry a meaning: a token on its way round a ring, a booking of a bank, and a copy. Values are
+unique in a run, so each has something that is: `unique` is whatever the client likes, for example `mover-2#3/17`.
 """
 
 import json
@@ -71,6 +71,30 @@ class BankRead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Copier:
+    """Members of a group copy each committed record of one topic into another, each copy in one transaction with the
+    group's offsets. The value of a copy names its original (`copy_value`). Noted once, in setup."""
+
+    kind: ClassVar[str] = "copier"
+    input_topic: str
+    output_topic: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyDeleted:
+    """A tombstone was sent. It shares the fate of `with_value`, which the same transaction sent before."""
+
+    kind: ClassVar[str] = "key-deleted"
+    topic: str
+    partition: int
+    key: str
+    offset: int
+    """-1: it was not acknowledged."""
+    with_value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkTask:
     """One try of one task of an attempt at a micro-batch, sealed or not, with all that it may have written.
 
@@ -122,6 +146,11 @@ class GroupProgress:
     """Topic, partition, the offset it has committed (-1 for none), the least offset that means it read everything."""
 
 
+class Copy(NamedTuple):
+    unique: str
+    original: str
+
+
 class Token(NamedTuple):
     token: int
     hop: int
@@ -135,7 +164,15 @@ class Booking(NamedTuple):
 
 
 Fact = (
-    ProducerReady | TokenRing | BankOpened | BankRead | SparkTask | SparkBatchEnded | GroupProgress
+    ProducerReady
+    | TokenRing
+    | BankOpened
+    | BankRead
+    | Copier
+    | KeyDeleted
+    | SparkTask
+    | SparkBatchEnded
+    | GroupProgress
 )
 FactT = TypeVar(
     "FactT",
@@ -143,6 +180,8 @@ FactT = TypeVar(
     TokenRing,
     BankOpened,
     BankRead,
+    Copier,
+    KeyDeleted,
     SparkTask,
     SparkBatchEnded,
     GroupProgress,
@@ -199,3 +238,15 @@ def booking_of(value: str) -> Booking | None:
     if len(parts) != 4 or parts[0] != "booking":
         return None
     return Booking(parts[1], int(parts[2]), parts[3])
+
+
+def copy_value(unique: str, original: str) -> str:
+    return SEPARATOR.join(("copy", unique, original))
+
+
+def copy_of(value: str) -> Copy | None:
+    """None for a value that is no copy."""
+    parts = value.split(SEPARATOR, 2)
+    if len(parts) != 3 or parts[0] != "copy":
+        return None
+    return Copy(parts[1], parts[2])

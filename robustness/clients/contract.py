@@ -36,8 +36,8 @@ class Producer(Protocol):
 
     async def begin(self) -> None: ...
 
-    async def send(self, partition: Partition, value: str, key: str | None = None) -> int:
-        """The offset, once acknowledged. Several may be under way at a time."""
+    async def send(self, partition: Partition, value: str | None, key: str | None = None) -> int:
+        """The offset, once acknowledged. Several may be under way at a time. No value: a tombstone of the key."""
         ...
 
     async def send_offsets(
