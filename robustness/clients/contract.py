@@ -32,9 +32,15 @@ class Producer(Protocol):
     protocol: str
     """`TV1` or `TV2`."""
 
+    sends_generation: bool
+    """`send_offsets` tells the member's generation (KIP-447). Without it members of one group are not fenced from one
+    another: exactly once takes one transactional id per input partition, or a group of one."""
+
     async def init_transactions(self) -> None: ...
 
-    async def begin(self) -> None: ...
+    async def begin(self) -> None:
+        """Whatever it raises, this producer is of no more use: make a new one. So it is after an abort that raises."""
+        ...
 
     async def send(self, partition: Partition, value: str | None, key: str | None = None) -> int:
         """The offset, once acknowledged. Several may be under way at a time. No value: a tombstone of the key."""

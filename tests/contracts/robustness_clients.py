@@ -1,0 +1,407 @@
+"""What every adapter in `robustness/clients` must do, against a real server or a simulated one.
+
+A test module subclasses `ClientContract` and says with `run` where a scenario takes place. A scenario gets a `Place`:
+the library's clients, names of its own, and a way to lose answers.
+"""
+
+import asyncio
+import itertools
+
+import pytest
+from robustness.clients.contract import Fenced, Refused, Unanswered
+from robustness.history import Isolation
+
+TIMEOUT_MS = 30_000
+PRODUCE, END_TXN = 0, 26
+POLL_MS = 500
+PATIENCE_S = 40.0
+
+COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
+
+
+class Place:
+    """Where one scenario takes place. Subclasses lose answers."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, clients, prefix):
+        self.clients = clients
+        self.prefix = f"{prefix}-{next(self._numbers)}"
+
+    def lose_answers(self, api_key, times):
+        """The next `times` answers to this request are lost on their way."""
+        raise AssertionError("a subclass loses answers")
+
+    @property
+    def topic(self):
+        return f"{self.prefix}-topic"
+
+    async def make_topic(self, partitions=1):
+        admin = await self.clients.admin("admin")
+        await admin.create_topic(self.topic, partitions, 1, {})
+        return admin
+
+    async def producer(self, name="id", timeout_ms=TIMEOUT_MS):
+        producer = await self.clients.producer(name, f"{self.prefix}-{name}", timeout_ms)
+        await producer.init_transactions()
+        return producer
+
+    async def values(self, isolation=COMMITTED, partition=0):
+        """What a reader finds between the start and the end of a partition, and that its position gets to the end."""
+        admin = await self.clients.admin("admin")
+        place = (self.topic, partition)
+        start, end = (await admin.bounds([place], isolation))[place]
+        consumer = await self.clients.consumer("reader", isolation, None)
+        await consumer.assign({place: start})
+        found = []
+        async with asyncio.timeout(PATIENCE_S):
+            while await consumer.position(place) < end:
+                found += [read.value for read in await consumer.poll(POLL_MS)]
+        await consumer.close()
+        await admin.close()
+        return found
+
+
+class ClientContract:
+    def run(self, scenario):
+        """Run `scenario(place)` to its end."""
+        raise AssertionError("a subclass runs the scenario")
+
+    def test_what_was_committed_is_read(self):
+        async def scenario(place):
+            admin = await place.make_topic(partitions=2)
+            producer = await place.producer()
+            await producer.begin()
+            offsets = await asyncio.gather(
+                producer.send((place.topic, 0), "a"),
+                producer.send((place.topic, 0), "b"),
+                producer.send((place.topic, 1), "c"),
+            )
+            assert offsets == [0, 1, 0]
+            assert await place.values() == []
+            await producer.commit()
+            assert await place.values() == ["a", "b"]
+            assert await place.values(partition=1) == ["c"]
+            await producer.close()
+            await admin.close()
+
+        self.run(scenario)
+
+    def test_what_was_aborted_is_read_by_none_that_ask_for_committed(self):
+        async def scenario(place):
+            await place.make_topic()
+            producer = await place.producer()
+            for value, ending in (("a", producer.abort), ("b", producer.commit)):
+                await producer.begin()
+                await producer.send((place.topic, 0), value)
+                await ending()
+            assert await place.values() == ["b"]
+            assert await place.values(UNCOMMITTED) == ["a", "b"]
+            await producer.close()
+
+        self.run(scenario)
+
+    def test_a_transaction_of_nothing_commits(self):
+        async def scenario(place):
+            await place.make_topic()
+            producer = await place.producer()
+            await producer.begin()
+            await producer.commit()
+            await producer.begin()
+            await producer.abort()
+            await producer.begin()
+            await producer.send((place.topic, 0), "a")
+            await producer.commit()
+            assert await place.values() == ["a"]
+            await producer.close()
+
+        self.run(scenario)
+
+    def test_a_zombie_is_fenced_and_its_transaction_is_gone(self):
+        async def scenario(place):
+            await place.make_topic()
+            zombie = await place.producer()
+            await zombie.begin()
+            await zombie.send((place.topic, 0), "zombie")
+            successor = await place.producer()
+            with pytest.raises(Fenced):
+                await zombie.commit()
+            with pytest.raises(Fenced):
+                await zombie.begin()
+            await successor.begin()
+            await successor.send((place.topic, 0), "successor")
+            await successor.commit()
+            assert await place.values() == ["successor"]
+            await zombie.close()
+            await successor.close()
+
+        self.run(scenario)
+
+    def test_a_zombie_that_writes_is_refused_and_hears_by_its_abort_that_it_is_fenced(self):
+        async def scenario(place):
+            await place.make_topic()
+            zombie = await place.producer()
+            await zombie.begin()
+            await zombie.send((place.topic, 0), "before")
+            successor = await place.producer()
+            with pytest.raises(Refused):
+                await zombie.send((place.topic, 0), "after")
+            with pytest.raises(Fenced):
+                await zombie.abort()
+            assert await place.values() == []
+            await zombie.close()
+            await successor.close()
+
+        self.run(scenario)
+
+    def test_a_commit_whose_answer_is_lost_once_is_repeated(self):
+        async def scenario(place):
+            await place.make_topic()
+            producer = await place.producer()
+            await producer.begin()
+            await producer.send((place.topic, 0), "a")
+            place.lose_answers(END_TXN, 1)
+            await producer.commit()
+            await producer.begin()
+            await producer.send((place.topic, 0), "b")
+            await producer.commit()
+            assert await place.values() == ["a", "b"]
+            await producer.close()
+
+        self.run(scenario)
+
+    def test_a_commit_that_is_never_answered_is_unanswered_and_not_refused(self):
+        async def scenario(place):
+            await place.make_topic()
+            producer = await place.producer()
+            await producer.begin()
+            await producer.send((place.topic, 0), "a")
+            place.lose_answers(END_TXN, 1000)
+            with pytest.raises(Unanswered):
+                await producer.commit()
+            with pytest.raises((Refused, Unanswered)):
+                await producer.begin()
+            place.lose_answers(END_TXN, 0)
+            await producer.close()
+            # It had happened at the first try.
+            assert await place.values() == ["a"]
+
+        self.run(scenario)
+
+    def test_a_commit_that_is_fenced_at_its_second_try_is_unanswered(self):
+        """The first try decided it, and then a successor came."""
+
+        async def scenario(place):
+            await place.make_topic()
+            producer = await place.producer()
+            await producer.begin()
+            await producer.send((place.topic, 0), "a")
+            place.lose_answers(END_TXN, 1000)
+            commit = asyncio.create_task(producer.commit())
+            async with asyncio.timeout(PATIENCE_S):
+                while not await place.values():
+                    pass
+            successor = await place.producer()
+            place.lose_answers(END_TXN, 0)
+            with pytest.raises(Unanswered):
+                await commit
+            await producer.close()
+            await successor.close()
+
+        self.run(scenario)
+
+    def test_a_send_whose_answer_is_lost_is_in_the_log_once(self):
+        async def scenario(place):
+            await place.make_topic()
+            producer = await place.producer()
+            await producer.begin()
+            place.lose_answers(PRODUCE, 1)
+            assert await producer.send((place.topic, 0), "a") == 0
+            assert await producer.send((place.topic, 0), "b") == 1
+            await producer.commit()
+            assert await place.values() == ["a", "b"]
+            await producer.close()
+
+        self.run(scenario)
+
+    def test_an_idempotent_send_is_in_the_log_once(self):
+        async def scenario(place):
+            await place.make_topic()
+            producer = await place.clients.producer("plain", None, TIMEOUT_MS)
+            place.lose_answers(PRODUCE, 1)
+            assert await producer.send((place.topic, 0), "a", "key") == 0
+            assert await producer.send((place.topic, 0), "b") == 1
+            assert await place.values() == ["a", "b"]
+            await producer.close()
+
+        self.run(scenario)
+
+    def test_offsets_are_committed_with_their_transaction(self):
+        async def scenario(place):
+            admin = await place.make_topic()
+            group, partition = f"{place.prefix}-group", (place.topic, 0)
+            assert await admin.committed(group, [partition]) == {partition: -1}
+            producer = await place.producer()
+            for offset, ending in ((7, producer.commit), (9, producer.abort)):
+                await producer.begin()
+                await producer.send_offsets({partition: offset}, group)
+                await ending()
+            assert await admin.committed(group, [partition]) == {partition: 7}
+            await producer.close()
+            await admin.close()
+
+        self.run(scenario)
+
+    def test_members_of_a_group_share_and_take_over(self):
+        async def scenario(place):
+            admin = await place.make_topic(partitions=2)
+            group = f"{place.prefix}-group"
+            both = {(place.topic, 0), (place.topic, 1)}
+            producer = await place.producer()
+            await producer.begin()
+            for partition in sorted(both):
+                for value in ("a", "b"):
+                    await producer.send(partition, f"{value}{partition[1]}")
+            await producer.commit()
+
+            one = await place.clients.consumer("one", COMMITTED, group)
+            await one.subscribe([place.topic])
+            assert await _next_positions(one) == dict.fromkeys(both, 0)
+            found = []
+            async with asyncio.timeout(PATIENCE_S):
+                while len(found) < 4:
+                    found += [read.value for read in await one.poll(POLL_MS)]
+            assert sorted(found) == ["a0", "a1", "b0", "b1"]
+            await one.commit({(place.topic, 0): 1, (place.topic, 1): 2})
+
+            other = await place.clients.consumer("other", COMMITTED, group)
+            await other.subscribe([place.topic])
+            owned, taken = {}, {}
+            async with asyncio.timeout(PATIENCE_S):
+                while len(owned) != 1 or len(taken) != 1:
+                    owned, taken = await asyncio.gather(
+                        _positions(one, owned), _positions(other, taken)
+                    )
+            assert owned | taken == {(place.topic, 0): 1, (place.topic, 1): 2}
+
+            await one.close()
+            assert await _next_positions(other) == {(place.topic, 0): 1, (place.topic, 1): 2}
+            await other.close()
+            await producer.close()
+            await admin.close()
+
+        self.run(scenario)
+
+    def test_a_consumer_may_not_commit_what_it_was_not_given(self):
+        async def scenario(place):
+            await place.make_topic()
+            group = f"{place.prefix}-group"
+            member = await place.clients.consumer("member", COMMITTED, group)
+            await member.subscribe([place.topic])
+            await _next_positions(member)
+            with pytest.raises(Refused):
+                await member.commit({(f"{place.topic}-other", 0): 1})
+            await member.close()
+
+        self.run(scenario)
+
+    def test_offsets_of_a_generation_that_is_over_are_refused(self):
+        """KIP-447; a library that sends no generation notices by itself."""
+
+        async def scenario(place):
+            admin = await place.make_topic(partitions=2)
+            group, partition = f"{place.prefix}-group", (place.topic, 0)
+            member = await place.clients.consumer("member", COMMITTED, group)
+            await member.subscribe([place.topic])
+            await _next_positions(member)
+            other = await place.clients.consumer("other", COMMITTED, group)
+            await other.subscribe([place.topic])
+            await _next_positions(other)
+            producer = await place.producer()
+            await producer.begin()
+            with pytest.raises(Refused):
+                await producer.send_offsets({partition: 1}, member)
+            await producer.abort()
+            with pytest.raises(Refused):
+                await member.commit({partition: 1})
+            await _next_positions(member)
+            await producer.begin()
+            await producer.send_offsets({partition: 2}, member)
+            await producer.commit()
+            assert await admin.committed(group, [partition]) == {partition: 2}
+            for one in (member, other, producer, admin):
+                await one.close()
+
+        self.run(scenario)
+
+    def test_bounds_are_those_of_the_isolation_level(self):
+        async def scenario(place):
+            admin = await place.make_topic()
+            partition = (place.topic, 0)
+            producer = await place.producer()
+            await producer.begin()
+            await producer.send(partition, "a")
+            assert (await admin.bounds([partition], UNCOMMITTED))[partition] == (0, 1)
+            assert (await admin.bounds([partition], COMMITTED))[partition] == (0, 0)
+            await producer.commit()
+            assert (await admin.bounds([partition], COMMITTED))[partition] == (0, 2)
+            await admin.delete_records({partition: 1})
+            assert (await admin.bounds([partition], COMMITTED))[partition] == (1, 2)
+            await producer.close()
+            await admin.close()
+
+        self.run(scenario)
+
+    def test_a_reader_does_not_jump_over_what_is_gone(self):
+        async def scenario(place):
+            admin = await place.make_topic()
+            partition = (place.topic, 0)
+            producer = await place.producer()
+            await producer.begin()
+            await producer.send(partition, "a")
+            await producer.commit()
+            await admin.delete_records({partition: 1})
+            consumer = await place.clients.consumer("reader", COMMITTED, None)
+            await consumer.assign({partition: 0})
+            with pytest.raises(Refused):
+                await _first_reads(consumer)
+            await consumer.close()
+            await producer.close()
+            await admin.close()
+
+        self.run(scenario)
+
+    def test_topics_are_made_grow_and_go_however_often_one_asks(self):
+        async def scenario(place):
+            admin = await place.make_topic()
+            await admin.create_topic(place.topic, 1, 1, {})
+            await admin.add_partitions(place.topic, 3)
+            await admin.add_partitions(place.topic, 3)
+            assert len(await admin.bounds([(place.topic, 2)], COMMITTED)) == 1
+            await admin.delete_topic(place.topic)
+            await admin.delete_topic(place.topic)
+            await admin.close()
+
+        self.run(scenario)
+
+
+async def _next_positions(consumer):
+    """What the next rebalance that gives it something gives it."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (positions := await _positions(consumer, {})):
+            pass
+    return positions
+
+
+async def _positions(consumer, positions):
+    """What it has after another poll, which reads nothing."""
+    assert await consumer.poll(POLL_MS) == ()
+    taken = consumer.take_new_positions()
+    return positions if taken is None else dict(taken)
+
+
+async def _first_reads(consumer):
+    async with asyncio.timeout(PATIENCE_S):
+        while not (reads := await consumer.poll(POLL_MS)):
+            pass
+    return reads
