@@ -9,6 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from oncelog_gateway.core.wording import duration, size
 from oncelog_gateway.groups import Groups
+from oncelog_gateway.nodes import Duties, cluster_node
 from oncelog_gateway.partitions import Partitions, all_partitions
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.transactions import Transactions
@@ -47,8 +48,9 @@ def console_router(
             (one for one in listed if one.age_ms is not None), key=lambda one: -(one.age_ms or 0)
         )
         rows = await partitions.statuses(visible[:PARTITIONS_READ_MAX])
-        rows.sort(key=lambda row: -(row.lso_lag or 0))
+        rows.sort(key=lambda row: (-(row.lso_lag or 0), not row.under_replicated))
         known_groups, group_failures = await groups.known(ROWS_MAX)
+        duties = Duties(image)
         page = templates.get_template("index.html").render(
             image=image,
             version=app.version,
@@ -62,6 +64,8 @@ def console_router(
             groups=known_groups,
             group_failures=group_failures,
             lagging_count=sum(bool(row.lso_lag) for row in rows),
+            under_replicated_count=sum(row.under_replicated for row in rows),
+            nodes=[cluster_node(image.nodes[one], duties) for one in sorted(image.nodes)],
         )
         return HTMLResponse(page, headers=_HEADERS)
 

@@ -230,6 +230,7 @@ def _status(
         "leader_epoch": found.leader_epoch if found else -1,
         "replicas": list(found.replicas) if found else [],
         "isr": list(found.isr) if found else [],
+        "under_replicated": found is not None and len(found.isr) < len(found.replicas),
     }
     if isinstance(answer, KafkaError):
         return PartitionStatus.model_validate({**leadership, "failure": failure_of(answer)})

@@ -135,6 +135,7 @@ class PartitionStatus(Resource):
     leader_epoch: int
     replicas: list[int]
     isr: list[int]
+    under_replicated: bool = Field(description="some replica is not in sync")
     log_start_offset: int | None = None
     log_end_offset: int | None = None
     high_watermark: int | None = None
@@ -148,6 +149,11 @@ class PartitionStatus(Resource):
     open_transaction_count: int | None = None
     lso_holder: LsoHolder | None = None
     failure: Failure | None = Field(None, description="why the offsets are missing")
+
+    @property
+    def is_troubled(self) -> bool:
+        """Something an operator may have to look at."""
+        return bool(self.lso_lag) or self.under_replicated or self.failure is not None
 
 
 class PartitionList(Resource):

@@ -139,12 +139,17 @@ def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
         min_lso_lag: Annotated[
             int, Query(ge=0, le=2**63 - 1, description="only with at least this lag, in offsets")
         ] = 0,
+        troubled: Annotated[
+            bool, Query(description="only held back, under-replicated, or without an answer")
+        ] = False,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
     ) -> PartitionList:
         """In order of LSO lag, then topic and partition."""
         asked = all_partitions(roles.image, topic)[:PARTITIONS_READ_MAX]
         rows = [
-            row for row in await partitions.statuses(asked) if (row.lso_lag or 0) >= min_lso_lag
+            row
+            for row in await partitions.statuses(asked)
+            if (row.lso_lag or 0) >= min_lso_lag and (row.is_troubled or not troubled)
         ]
         rows.sort(key=lambda row: -(row.lso_lag or 0))
         return PartitionList(partitions=rows[:limit], total=len(rows))

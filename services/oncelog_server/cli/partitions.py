@@ -35,29 +35,31 @@ app = typer.Typer(
 @app.command(DEFAULT_COMMAND)
 def partitions(
     topic: Annotated[
-        str | None, typer.Argument(help="without it: every partition that is held back")
+        str | None,
+        typer.Argument(help="without it: every partition that is held back or under-replicated"),
     ] = None,
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
-    """Offsets of each partition, and the transaction that holds its last stable offset."""
+    """Offsets of each partition, its replicas in sync, and the transaction that holds its last stable offset."""
     from oncelog_server.cli.rest import Rest, quoted
     from oncelog_server.cli.tables import number, say, show_json, show_table
 
     rest = Rest(gateway)
     if topic is None:
-        found = rest.get("/v1/partitions", {"min_lso_lag": 1})["partitions"]
+        found = rest.get("/v1/partitions", {"troubled": "true"})["partitions"]
     else:
         found = rest.get(f"/v1/topics/{quoted(topic)}/partitions")["partitions"]
     if output == Output.JSON:
         show_json(found)
         return
     show_table(
-        ["partition", ">leader", ">LSO", ">HW", ">lag", "held by"],
+        ["partition", ">leader", "in sync", ">LSO", ">HW", ">lag", "held by"],
         [
             (
                 f"{row['topic']}-{row['partition']}",
                 number(row["leader"]),
+                in_sync(row),
                 number(row["last_stable_offset"]),
                 number(row["high_watermark"]),
                 number(row["lso_lag"]),
@@ -65,7 +67,7 @@ def partitions(
             )
             for row in found
         ],
-        empty="No partition is held back",
+        empty="No partition is held back, and every replica is in sync",
     )
     for row in found:
         if row["lso_holder"]:
@@ -175,6 +177,14 @@ def _node_ids(replicas: str) -> list[int]:
     if not all(part.isascii() and part.isdigit() for part in parts):
         raise typer.BadParameter(f"--replicas {replicas!r} is not a list of node ids like 11,12,13")
     return [int(part) for part in parts]
+
+
+def in_sync(row: dict[str, Any]) -> str:
+    """How many replicas, and which are not."""
+    replicas, isr = row["replicas"], row["isr"]
+    missing = [str(one) for one in replicas if one not in isr]
+    text = f"{len(isr)} of {len(replicas)}"
+    return f"{text}, not {', '.join(missing)}" if missing else text
 
 
 def held_by(row: dict[str, Any]) -> str | None:

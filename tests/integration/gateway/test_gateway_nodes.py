@@ -136,6 +136,22 @@ def test_a_reassignment_is_begun_listed_and_cancelled(tmp_path):
     run(tmp_path, scenario)
 
 
+def test_what_is_under_replicated_is_found_and_shown(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders", 2)
+        assert (await cluster.get("/v1/partitions?troubled=true")).json["partitions"] == []
+        await add_node(cluster, 2, rpc_address="nobody:1")
+        body = {"topic": "orders", "partition": 1, "replicas": [1, 2]}
+        assert (await cluster.post("/v1/reassignments", body)).status == 200
+        found = (await cluster.get("/v1/partitions?troubled=true")).json["partitions"]
+        assert [(one["partition"], one["under_replicated"]) for one in found] == [(1, True)]
+        page = (await cluster.get("/")).body
+        assert b"1 of 2" in page
+        assert b"fenced" in page, "node 2 never sent a heartbeat"
+
+    run(tmp_path, scenario)
+
+
 def test_a_reassignment_that_cannot_be_is_refused(tmp_path):
     async def scenario(cluster):
         await cluster.create_topic("orders")
