@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from robustness.simulator.disk_model import Made, Node, SimFile, SimFolder
-from robustness.simulator.process import ProcessState, SimProcess, owner
+from robustness.simulator.process import ProcessKilled, ProcessState, SimProcess, owner
 
 if TYPE_CHECKING:
     from robustness.simulator.world import World
@@ -40,10 +40,6 @@ _ATTIC: Final = ".attic"
 _close, _open, _read_at = os.close, os.open, os.pread
 _mkdir, _rename, _rmdir, _scandir, _stat = os.mkdir, os.rename, os.rmdir, os.scandir, os.stat
 _unlink, _utime, _write_at = os.unlink, os.utime, os.pwrite
-
-
-class ProcessKilled(BaseException):
-    """Unwinds the stack of a process that was killed in the middle of a step; nothing it does on the way counts."""
 
 
 @dataclass(slots=True, eq=False)

@@ -4,18 +4,20 @@
     loop.run_until_complete(main())
 
 What differs from a real loop, and only that: `time` is virtual; a callback runs only while its process does; work for
-a thread runs on the loop, a drawn moment later; tasks and futures hash by their number, so that a set of them has the
-same order in every run; and sockets are those of `network`.
+a thread runs on the loop in one instant, a drawn moment after it was given, and is answered another moment later;
+tasks and futures hash by their number, so that a set of them has the same order in every run; and sockets are those of
+`network`.
 """
 
 import asyncio
 import contextvars
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import Any, Final
 
-from robustness.simulator.process import OWNER, ProcessState, SimProcess
+from robustness.simulator.process import OWNER, ProcessKilled, ProcessState, SimProcess
 
 TURNS_WITHOUT_TIME_MAX: Final = 200_000
 """More turns of the loop in one instant mean that somebody spins."""
@@ -84,6 +86,56 @@ class SimFuture(asyncio.Future):  # type: ignore[type-arg]
         return self.number
 
 
+class _WorkFuture(SimFuture):
+    """Knows when it was cancelled."""
+
+    cancelled_at = -1.0
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        if not self.done():
+            self.cancelled_at = self.get_loop().time()
+        return super().cancel(msg)
+
+
+class _Work:
+    """What a thread was given: run once, answered once."""
+
+    __slots__ = ("args", "begins", "error", "func", "future", "is_done", "result")
+
+    def __init__(
+        self, future: _WorkFuture, func: Callable[..., Any], args: tuple[Any, ...], begins: float
+    ) -> None:
+        self.future = future
+        self.func = func
+        self.args = args
+        self.begins = begins
+        self.is_done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """A thread that has begun goes on, though nobody waits any more; one that has not never begins."""
+        if self.is_done:
+            return
+        self.is_done = True
+        if self.future.cancelled() and self.future.cancelled_at < self.begins:
+            return
+        try:
+            self.result = self.func(*self.args)
+        except StopIteration as error:
+            self.error = RuntimeError(f"work for a thread raised {error!r}")
+        except Exception as error:
+            self.error = error
+
+    def answer(self) -> None:
+        if self.future.cancelled():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
 class _NoSelector:
     """Where a real loop would sleep, time jumps to the next timer."""
 
@@ -98,13 +150,20 @@ class _NoSelector:
 class SimLoop(asyncio.BaseEventLoop):
     """`network` must be set before anything opens or accepts a connection."""
 
-    def __init__(self, executor_delay_s: Callable[[Executor | None], float]) -> None:
+    def __init__(
+        self,
+        executor_delay_s: Callable[[Executor | None], float],
+        executor_moment: Callable[[], float] = lambda: 1.0,
+    ) -> None:
+        """`executor_moment` is between 0 and 1: when, of the time that it takes, a thread's work happens."""
         super().__init__()
         self._now_s = 0.0
         self._clock_resolution = 1e-9
         self._selector = _NoSelector(self)
         self._turns = 0
         self._executor_delay_s = executor_delay_s
+        self._executor_moment = executor_moment
+        self._executor_work: dict[tuple[int, int], deque[_Work]] = {}
         self._executor_free_at: dict[tuple[int, int], float] = {}
         self._executors: list[object] = []
         self.network: Any = None
@@ -188,19 +247,44 @@ class SimLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
     ) -> "asyncio.Future[Any]":
-        """`func` runs in one instant, `executor_delay_s` from now, and after what this executor was given before."""
-        future = self.create_future()
-        process = OWNER.get()
-        key = (id(executor), id(process))
+        """`func` begins after what this executor was given before, and takes `executor_delay_s`.
+
+        All it does happens at one moment in between: it sees nothing of what happens from then on, and is not known to
+        be done before the end.
+        """
+        if getattr(executor, "_shutdown", False):
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        future = _WorkFuture(loop=self)
+        key = _executor_key(executor)
         if executor is not None and executor not in self._executors:
             # Kept, so that no other executor ever has its id.
             self._executors.append(executor)
         begins = max(self._now_s, self._executor_free_at.get(key, 0.0))
-        ends = begins + self._executor_delay_s(executor)
+        delay_s = self._executor_delay_s(executor)
+        work = _Work(future, func, args, begins)
         if executor is not None:
-            self._executor_free_at[key] = ends
-        self.call_at(ends, _work, future, func, args)
+            self._executor_free_at[key] = begins + delay_s
+            self._executor_work.setdefault(key, deque()).append(work)
+        self.call_at(begins + delay_s * self._executor_moment(), work.run)
+        self.call_at(begins + delay_s, self._end_work, work, key)
         return future
+
+    def _end_work(self, work: _Work, key: tuple[int, int]) -> None:
+        work.run()
+        queue = self._executor_work.get(key)
+        if queue and queue[0] is work:
+            queue.popleft()
+        work.answer()
+
+    def finish_work(self, executor: Executor) -> None:
+        """What `shutdown(wait=True)` waits for happens now."""
+        for work in self._executor_work.get(_executor_key(executor), ()):
+            work.run()
+
+    def call_exception_handler(self, context: Any) -> None:
+        """What goes wrong while the stack of a killed process is unwound is of no interest to anybody."""
+        if not isinstance(context.get("exception"), ProcessKilled):
+            super().call_exception_handler(context)
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         return
@@ -221,16 +305,5 @@ def _make_task(loop: Any, coroutine: Any, *, context: Any = None) -> SimTask:
     return SimTask(coroutine, loop=loop, context=context)
 
 
-def _work(future: "asyncio.Future[Any]", func: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    if future.cancelled():
-        # A thread that has begun goes on; nobody waits for its result.
-        func(*args)
-        return
-    try:
-        result = func(*args)
-    except StopIteration as error:
-        future.set_exception(RuntimeError(f"work for a thread raised {error!r}"))
-    except Exception as error:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
+def _executor_key(executor: Executor | None) -> tuple[int, int]:
+    return id(executor), id(OWNER.get())

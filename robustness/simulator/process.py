@@ -14,6 +14,10 @@ from typing import Any
 OWNER: "contextvars.ContextVar[SimProcess | None]" = contextvars.ContextVar("OWNER", default=None)
 
 
+class ProcessKilled(BaseException):
+    """Unwinds the stack of a process that was killed in the middle of a step; nothing it does on the way counts."""
+
+
 class ProcessState(Enum):
     RUNNING = "running"
     PAUSED = "paused"

@@ -8,6 +8,7 @@ import gc
 import os
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from robustness.simulator.process import owner
@@ -40,12 +41,25 @@ def replace_clock_and_randomness(world: "World") -> None:
         replace(time, f"{name}_ns", lambda: int(loop.time() * 1e9))
     replace(time, "sleep", _never_sleeps)
 
+    def shutdown(
+        executor: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bool = False
+    ) -> None:
+        executor._shutdown = True
+        if wait:
+            loop.finish_work(executor)
+
     entropy = world.streams.stream("entropy")
     replace(os, "urandom", entropy.randbytes)
     replace(random, "_urandom", entropy.randbytes)
     random.seed(f"oncelog/{world.seed}/random")
+    replace(ThreadPoolExecutor, "submit", _never_submits)
+    replace(ThreadPoolExecutor, "shutdown", shutdown)
     # A collection at a moment of its own choosing would run finalizers there.
     gc.disable()
+
+
+def _never_submits(*_args: object, **_kwargs: object) -> None:
+    raise AssertionError("a thread under simulation: use loop.run_in_executor")
 
 
 def _never_sleeps(seconds: float) -> None:

@@ -20,7 +20,10 @@ class World:
         self.trace_log = Trace(trace_output)
         self.executor_delay_s: Callable[[Executor | None], float] = self._thread_delay_s
         """Replaced by whoever makes disks slow."""
-        self.loop = SimLoop(lambda executor: self.executor_delay_s(executor))  # noqa: PLW0108
+        self.loop = SimLoop(
+            lambda executor: self.executor_delay_s(executor),  # noqa: PLW0108
+            self.streams.stream("threads.moment").random,
+        )
         self.processes: dict[str, SimProcess] = {}
         """The newest incarnation by name."""
         self.own_context = contextvars.copy_context()
