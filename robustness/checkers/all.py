@@ -7,8 +7,16 @@ from robustness.checkers import (
     aborted_read,
     cluster,
     duplicate,
+    inconsistent_offsets,
     lost_write,
+    poll_reversal,
+    poll_skip,
+    pre_committed_read,
+    read_past_open,
+    send_reversal,
+    stuck_lso,
     torn_transaction,
+    unseen_after_healing,
 )
 from robustness.checkers.verdict import Checker, Verdict
 from robustness.history import History
@@ -19,6 +27,14 @@ ALL: Final[tuple[Checker, ...]] = (
     aborted_read.check,
     torn_transaction.check,
     duplicate.check,
+    inconsistent_offsets.check,
+    pre_committed_read.check,
+    read_past_open.check,
+    poll_skip.check,
+    poll_reversal.check,
+    send_reversal.check,
+    unseen_after_healing.check,
+    stuck_lso.check,
     *cluster.CHECKERS,
 )
 """One entry a line."""

@@ -115,6 +115,10 @@ class FinalLog:
         """Whether it could see all that `by` did: it began when that was over, or given up for good."""
         return by.completed_ms is None or by.completed_ms <= self.read.invoked_ms
 
+    def is_before(self, other: Operation) -> bool:
+        ended_ms = self.read.completed_ms
+        return ended_ms is not None and ended_ms <= other.invoked_ms
+
 
 def final_logs(history: History, isolation: Isolation) -> dict[Partition, FinalLog]:
     """The last complete final read of each partition, or the last one if none is complete."""

@@ -1,0 +1,126 @@
+"""A consumer that nobody moved reads forward, and passes over nothing that is there."""
+
+from robustness.checkers import poll_reversal, poll_skip
+from tests.unit.robustness.checkers.story import (
+    RC,
+    RU,
+    Story,
+    assert_broken,
+    assert_ok,
+    assert_unknown,
+)
+
+
+def log_with_gaps() -> Story:
+    """Offset 1 is a marker, 2 and 3 are aborted, 4 is a marker."""
+    story = Story()
+    story.final("t-0", "0 a", "2 x", "3 y", "5 b", "6 c", isolation=RU)
+    story.final("t-0", "0 a", "5 b", "6 c", isolation=RC)
+    return story
+
+
+def test_reading_over_markers_and_aborted_records_is_fine():
+    story = log_with_gaps()
+    story.positioned("t-0@0")
+    story.poll("t-0@0 a", "t-0@5 b")
+    story.poll("t-0@6 c")
+    assert_ok(story.judged_by(poll_skip.check), judged=3)
+    assert_ok(story.judged_by(poll_reversal.check), judged=3)
+
+
+def test_a_record_skipped_between_two_polls_is_named():
+    story = log_with_gaps()
+    story.positioned("t-0@0")
+    story.poll("t-0@0 a")
+    story.poll("t-0@6 c")
+    assert_broken(story.judged_by(poll_skip.check), "'b' at t-0@5", "after 'a'", "c#1")
+
+
+def test_a_record_skipped_at_the_beginning_is_named():
+    story = log_with_gaps()
+    story.positioned("t-0@0")
+    story.poll("t-0@5 b", "t-0@6 c")
+    assert_broken(story.judged_by(poll_skip.check), "'a'", "moved to t-0@0", "(1 in all)")
+
+
+def test_an_aborted_record_skipped_at_read_uncommitted_is_named():
+    story = log_with_gaps()
+    story.positioned("t-0@0")
+    story.poll("t-0@0 a", "t-0@2 x", "t-0@5 b", isolation=RU)
+    assert_broken(story.judged_by(poll_skip.check), "'y'")
+
+
+def test_a_consumer_that_was_moved_skips_nothing():
+    story = log_with_gaps()
+    story.positioned("t-0@0")
+    story.poll("t-0@0 a")
+    story.positioned("t-0@6")
+    story.poll("t-0@6 c")
+    story.positioned("t-0@0 t-1@0")
+    story.poll("t-0@0 a")
+    assert_ok(story.judged_by(poll_skip.check))
+    assert_ok(story.judged_by(poll_reversal.check))
+
+
+def test_a_partition_that_was_taken_away_and_given_again_begins_anew():
+    story = log_with_gaps()
+    story.positioned("t-0@0 t-1@0")
+    story.poll("t-0@0 a")
+    story.positioned("t-1@0")
+    story.positioned("t-0@6 t-1@0")
+    story.poll("t-0@6 c")
+    assert_ok(story.judged_by(poll_skip.check))
+
+
+def test_a_first_read_without_a_known_position_is_a_beginning():
+    story = log_with_gaps()
+    story.poll("t-0@5 b")
+    assert_unknown(story.judged_by(poll_skip.check))
+    assert_unknown(story.judged_by(poll_reversal.check))
+    story.poll("t-0@6 c")
+    assert_ok(story.judged_by(poll_skip.check), judged=1)
+
+
+def test_a_new_incarnation_has_no_position():
+    story = log_with_gaps()
+    story.positioned("t-0@0")
+    story.poll("t-0@0 a")
+    story.poll("t-0@6 c", client="c#2")
+    assert_ok(story.judged_by(poll_skip.check), judged=1)
+
+
+def test_what_is_gone_at_the_end_was_not_skipped():
+    story = Story()
+    story.positioned("t-0@0")
+    story.poll("t-0@9 z k")
+    story.final("t-0", "9 z k", start=4)
+    assert_ok(story.judged_by(poll_skip.check))
+
+
+def test_without_a_final_read_of_its_level_a_skip_cannot_be_judged():
+    story = Story()
+    story.final("t-0", "0 a", "1 b", isolation=RU)
+    story.positioned("t-0@0")
+    story.poll("t-0@1 b")
+    assert_unknown(story.judged_by(poll_skip.check))
+
+
+def test_going_back_is_named():
+    story = Story()
+    story.positioned("t-0@4")
+    story.poll("t-0@5 b", "t-0@6 c", client="c#1")
+    story.poll("t-0@5 b", client="c#1")
+    assert_broken(story.judged_by(poll_reversal.check), "'b' at t-0@5", "after 'c'", "c#1")
+
+
+def test_going_below_the_position_is_named():
+    story = Story()
+    story.positioned("t-0@4")
+    story.poll("t-0@3 a")
+    assert_broken(story.judged_by(poll_reversal.check), "'a'", "moved to t-0@4")
+
+
+def test_the_same_record_again_is_named_even_in_one_poll():
+    story = Story()
+    story.poll("t-0@3 a", "t-1@1 x", "t-0@3 a")
+    assert_broken(story.judged_by(poll_reversal.check), "after 'a' at t-0@3")
