@@ -35,8 +35,8 @@ class SimFile:
     """The lowest size that it was truncated to since the last sync, if that took synced bytes away."""
     replaced: list[tuple[int, bytes]] = field(default_factory=list)
     """What stood in the synced part before a write or truncation, in order."""
-    lost: list[tuple[int, int]] = field(default_factory=list)
-    """From, to: a failed sync dropped these, and no later one will write them."""
+    lost: list[tuple[int, bytes]] = field(default_factory=list)
+    """What a failed sync left on the disk: no later one writes there, unless somebody writes there again."""
     mtime_ns: int = 0
     has_real_mtime: bool = True
     attic_path: str = ""
@@ -57,26 +57,32 @@ class SimFile:
 
     def written(self, position: int, count: int) -> None:
         self.size = max(self.size, position + count)
+        if self.lost:
+            self.lost = _without(self.lost, position, position + count)
 
     def truncated(self, size: int) -> None:
         if size < self.synced_size:
             self.shortest = size if self.shortest is None else min(self.shortest, size)
+        self.lost = _without(self.lost, size, max(size, self.size))
         self.size = size
 
     def synced(self) -> None:
-        if self.lost:
-            # What was lost stays as it was on the disk; what was added behind it is safe.
-            self.synced_size = max(self.size, self.synced_size)
-            return
         self.synced_size = self.size
         self.replaced.clear()
         self.shortest = None
 
     def sync_failed(self) -> None:
-        unsynced = [(position, position + len(old)) for position, old in self.replaced]
+        # Of one place the oldest content is what the disk has.
+        for position, old in self.replaced:
+            known = [(begin, begin + len(kept)) for begin, kept in self.lost]
+            parts = [(position, old)]
+            for begin, behind in known:
+                parts = _without(parts, begin, behind)
+            self.lost += parts
+        self.replaced.clear()
         if self.size > self.synced_size:
-            unsynced.append((self.synced_size, self.size))
-        self.lost += unsynced
+            self.lost.append((self.synced_size, bytes(self.size - self.synced_size)))
+            self.synced_size = self.size
 
     def settled(self, size: int) -> None:
         """The machine starts again: what is there is what the disk has."""
@@ -95,21 +101,23 @@ class SimFile:
             content[position : position + len(old)] = old
         content = content[: self.synced_size]
         content.extend(bytes(self.synced_size - len(content)))
-        for begin, end in self.lost:
-            if not self._was_replaced(begin, end):
-                content[begin:end] = bytes(max(0, min(end, len(content)) - begin))
-        return bytes(content)
+        return self._without_lost(bytes(content))
 
-    def _was_replaced(self, begin: int, end: int) -> bool:
-        return any(p <= begin and end <= p + len(old) for p, old in self.replaced)
+    def _without_lost(self, content: bytes) -> bytes:
+        if not self.lost:
+            return content
+        real = bytearray(content)
+        for position, old in self.lost:
+            real[position : position + len(old)] = old
+        return bytes(real[: len(content)])
 
     def after_power_cut(self, current: bytes, draw: random.Random) -> bytes:
         """One of the contents that the disk may have."""
-        safe = self.on_disk(current)
+        safe, current = self.on_disk(current), self._without_lost(current)
         fate = draw.random()
         if fate < 0.25:
             return safe
-        if fate < 0.5 and not self.lost:
+        if fate < 0.5:
             return current
         if self.shortest is None:
             kept = self.synced_size
@@ -119,17 +127,12 @@ class SimFile:
             return _old_or_new(safe, current, kept, draw) + safe[kept:]
         else:
             kept = min(self.shortest, self.synced_size)
-        end = draw.randint(min(kept, len(current)), len(current)) if len(current) > kept else kept
-        if fate > 0.9:
-            end = max(kept, len(current))
+        ends = (kept, draw.randint(min(kept, len(current)), len(current)), len(current))
+        end = max(kept, draw.choice(ends))
         added = bytearray(current[kept:end])
         for page in range(kept - kept % PAGE_BYTES, end, PAGE_BYTES):
             if draw.random() < 0.2:
                 begin, behind = max(page - kept, 0), min(page + PAGE_BYTES - kept, len(added))
-                added[begin:behind] = bytes(behind - begin)
-        for lost_from, lost_to in self.lost:
-            begin, behind = max(lost_from - kept, 0), min(lost_to - kept, len(added))
-            if begin < behind:
                 added[begin:behind] = bytes(behind - begin)
         return _old_or_new(safe, current, kept, draw) + bytes(added)
 
@@ -144,6 +147,21 @@ def _old_or_new(old: bytes, new: bytes, end: int, draw: random.Random) -> bytes:
         is_new = draw.random() < 0.5 and len(new) >= behind
         pages.append((new if is_new else old)[begin:behind])
     return b"".join(pages)
+
+
+def _without(parts: list[tuple[int, bytes]], begin: int, behind: int) -> list[tuple[int, bytes]]:
+    """What of these lies outside of [begin, behind)."""
+    kept = []
+    for position, content in parts:
+        left, right = content[: max(0, begin - position)], content[max(0, behind - position) :]
+        if begin >= position + len(content) or behind <= position:
+            kept.append((position, content))
+            continue
+        if left:
+            kept.append((position, left))
+        if right:
+            kept.append((position + len(content) - len(right), right))
+    return kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,26 @@
 """Simulated disks under production's storage code: what a kill leaves, what a power cut leaves, what faults do."""
 
+import errno
+import fcntl
 import os
+import shutil
+import stat
 
 import pytest
+from robustness.simulator.process import ProcessKilled
 from tests.integration.storage.partition_log_at import (
+    append,
+    checkpoint,
     everything,
     new_log,
     opened,
     write_story,
 )
+from tests.integration.storage.storage_node import NOW, txn_batch
 from tests.simulation.small_world import in_small_world
 
 from oncelog.errors import OncelogError
+from oncelog_storage.files import StorageFailed, sync_directory, write_at, write_atomically
 from oncelog_storage.log_directory import LogDirectory
 
 HOST = "storage-1"
@@ -50,3 +59,281 @@ def test_killed_process_loses_its_descriptors_and_nothing_it_wrote():
         return recovered[1]
 
     assert in_small_world(1, story) > 10
+
+
+def test_after_a_power_cut_a_log_has_what_was_synced_and_a_first_part_of_the_rest():
+    def story(small):
+        folder = small.disks.folder(HOST) / "orders-0"
+
+        def write():
+            log = new_log(folder, segment_bytes=600)
+            write_story(log, rounds=3)
+            safe = checkpoint(log)
+            sync_directory(folder)
+            sync_directory(folder.parent)
+            write_story(log, rounds=2)
+            return safe, log.log_end_offset, everything(log)[0]
+
+        process, (safe, end, records) = as_process(small, "storage-1", write)
+        process.end()
+        small.disks.power_cut(HOST)
+        _, log = as_process(small, "storage-1", lambda: opened(folder, safe, segment_bytes=600))
+        recovered = everything(log)
+        assert safe <= recovered[1] <= end
+        assert records.startswith(recovered[0])
+        # It goes on from there.
+        append(log, txn_batch(9, 0, 2, timestamp=NOW))
+        return (recovered[1] - safe, end - safe), small.digest
+
+    ends = [in_small_world(seed, story)[0] for seed in range(40)]
+    kept = {kept if kept in (0, whole) else "part" for kept, whole in ends}
+    assert {0, "part", ends[0][1]} == kept
+    assert in_small_world(7, story) == in_small_world(7, story)
+
+
+def test_a_power_cut_takes_what_no_sync_covers_even_without_a_kill_in_between():
+    """The books see every way in which production writes; without its syncs, nothing is safe."""
+
+    def story(small):
+        folder = small.disks.folder(HOST)
+        sizes = []
+        write_at(str(folder / "synced"), 0, b"s" * 9000)
+        sync_directory(folder)
+        descriptor = os.open(folder / "synced", os.O_RDWR)
+        os.pwrite(descriptor, b"n" * 100, 50)
+        os.pwritev(descriptor, (b"n" * 100, b"n" * 8000), 9000)
+        os.close(descriptor)
+        small.disks.power_cut(HOST)
+        content = (folder / "synced").read_bytes()
+        sizes.append(len(content))
+        # The page that was overwritten is the old one or the new one; the one after it was not touched.
+        assert content[:4096] in (b"s" * 4096, b"s" * 50 + b"n" * 100 + b"s" * 3946)
+        assert content[4096:9000] == b"s" * 4904
+        assert set(content[9000:]) <= {0, ord("n")}
+        return len(content), content[:4096].count(b"n"), content.count(b"\0")
+
+    seen = [in_small_world(seed, story) for seed in range(60)]
+    sizes = {size for size, _, _ in seen}
+    assert {9000, 17100} < sizes
+    assert {overwritten for _, overwritten, _ in seen} == {0, 100}
+    assert any(holes for _, _, holes in seen)
+
+
+def test_synced_replacement_is_there_and_another_may_be_old_new_or_torn():
+    def story(small):
+        folder = small.disks.folder(HOST)
+        for name in ("a", "b"):
+            write_atomically(folder / name, b"old", sync=True)
+        write_atomically(folder / "a", b"new and longer", sync=True)
+        write_atomically(folder / "b", b"new and longer", sync=False)
+        small.disks.power_cut(HOST)
+        assert (folder / "a").read_bytes() == b"new and longer"
+        return (folder / "b").read_bytes()
+
+    seen = {in_small_world(seed, story) for seed in range(40)}
+    assert {b"old", b"new and longer", b""} < seen
+
+
+def test_names_that_were_not_synced_come_and_go_in_order():
+    def story(small):
+        folder = small.disks.folder(HOST)
+        for name in ("first", "second"):
+            os.close(os.open(folder / name, os.O_CREAT | os.O_WRONLY))
+        sync_directory(folder)
+        os.rename(folder / "first", folder / "renamed")
+        os.unlink(folder / "second")
+        os.mkdir(folder / "made")
+        shutil.rmtree(folder / "made")
+        small.disks.power_cut(HOST)
+        names = tuple(sorted(os.listdir(folder)))
+        # What came back is a real file again.
+        for name in names:
+            write_atomically(
+                folder / name / "x" if name == "made" else folder / name, b"", sync=True
+            )
+        return names
+
+    assert {in_small_world(seed, story) for seed in range(60)} == {
+        ("first", "second"),
+        ("renamed", "second"),
+        ("renamed",),
+        ("made", "renamed"),
+    }
+
+
+def test_truncation_is_undone_or_done():
+    def story(small):
+        folder = small.disks.folder(HOST)
+        write_at(str(folder / "log"), 0, b"a" * 10_000)
+        sync_directory(folder)
+        descriptor = os.open(folder / "log", os.O_RDWR)
+        os.ftruncate(descriptor, 5000)
+        os.pwrite(descriptor, b"b" * 1000, 5000)
+        os.close(descriptor)
+        small.disks.power_cut(HOST)
+        content = (folder / "log").read_bytes()
+        assert content[:5000] == b"a" * 5000
+        assert content[5000:] == b"a" * 5000 or set(content[5000:6000]) <= {0, ord("b")}
+        return len(content)
+
+    sizes = {in_small_world(seed, story) for seed in range(60)}
+    assert {5000, 6000, 10_000} < sizes
+
+
+def test_full_disk_cuts_a_write_short_and_room_heals_the_log():
+    def story(small):
+        folder = small.disks.folder(HOST) / "orders-0"
+        log = new_log(folder)
+        write_story(log, rounds=1)
+        small.disks.fill(HOST, 30)
+        before = everything(log)
+        for _ in range(3):
+            with pytest.raises(StorageFailed, match="No space left"):
+                append(log, txn_batch(7, 0, 3, timestamp=NOW))
+        assert everything(log) == before
+        assert everything(opened(folder))[:2] == before[:2]
+        small.disks.heal(HOST)
+        append(log, txn_batch(7, 0, 3, timestamp=NOW))
+        assert everything(opened(folder)) == everything(log)
+
+    in_small_world(1, story)
+
+
+def test_what_a_failed_sync_dropped_is_gone_unless_it_is_written_again():
+    def story(small, is_written_again):
+        folder = small.disks.folder(HOST)
+        write_at(str(folder / "log"), 0, b"a" * 100)
+        sync_directory(folder)
+        small.disks.fail_syncs(HOST, 1)
+        with pytest.raises(OSError) as caught:
+            write_at(str(folder / "log"), 100, b"b" * 100)
+        assert caught.value.errno == errno.EIO
+        write_at(str(folder / "log"), 200, b"c" * 100)
+        if is_written_again:
+            write_at(str(folder / "log"), 100, b"b" * 100)
+        small.disks.power_cut(HOST)
+        return (folder / "log").read_bytes()
+
+    for seed in range(20):
+        found = in_small_world(seed, lambda small: story(small, is_written_again=False))
+        assert found == b"a" * 100 + bytes(100) + b"c" * 100
+        found = in_small_world(seed, lambda small: story(small, is_written_again=True))
+        assert found == b"a" * 100 + b"b" * 100
+
+
+def test_flipped_bit_is_in_a_segment_that_is_not_written_and_its_reader_notices():
+    def story(small):
+        folder = small.disks.folder(HOST) / "orders-0"
+        log = new_log(folder, segment_bytes=600)
+        assert small.disks.flip_bit(HOST) is None
+        write_story(log)
+        name = small.disks.flip_bit(HOST)
+        assert name != f"orders-0/{os.path.basename(log.segments[-1].log_path)}"
+        with pytest.raises((StorageFailed, AssertionError)):
+            assert everything(log)[0] == everything(opened(folder, segment_bytes=600))[0]
+            raise StorageFailed("the bit was in a field that no reader looks at")
+        return name
+
+    assert len({in_small_world(seed, story) for seed in range(10)}) > 1
+
+
+def test_process_can_be_killed_between_any_two_steps_of_a_checkpoint():
+    def story(small, operations):
+        folder = small.disks.folder(HOST) / "orders-0"
+
+        def write():
+            log = new_log(folder, segment_bytes=600)
+            write_story(log)
+            safe = checkpoint(log)
+            write_story(log)
+            return log, safe, everything(log)
+
+        process, (log, safe, written) = as_process(small, "storage-1", write)
+        small.disks.crash_after(process, operations)
+        cleanups = []
+
+        def work():
+            try:
+                checkpoint(log)
+            finally:
+                # Unwinding does nothing to the disk any more.
+                with pytest.raises(ProcessKilled):
+                    os.unlink(log.segments[0].log_path)
+                cleanups.append(len(os.listdir(folder)))
+
+        try:
+            process.context().run(work)
+        except ProcessKilled:
+            assert process.state.value == "dead"
+        else:
+            raise AssertionError(f"a checkpoint has fewer than {operations} steps")
+        _, log = as_process(small, "storage-1", lambda: opened(folder, safe, segment_bytes=600))
+        assert everything(log) == written
+        return len(cleanups)
+
+    for operations in range(12):
+        assert in_small_world(operations, lambda small, n=operations: story(small, n)) == 1
+
+
+def test_numbers_times_and_order_of_files_are_the_simulations_own():
+    def story(small):
+        folder = small.disks.folder(HOST)
+        for name in "abcdefgh":
+            write_at(str(folder / name), 0, b"x")
+        status = (folder / "a").stat()
+        with os.scandir(folder) as entries:
+            times = {entry.stat().st_mtime_ns for entry in entries}
+        assert times == {status.st_mtime_ns} == {1_800_000_000_000 * 1_000_000}
+        assert stat.S_ISREG(status.st_mode)
+        assert status.st_size == 1
+        return status.st_ino, os.listdir(folder), os.listdir(folder)
+
+    number, order, another = in_small_world(3, story)
+    assert order != another
+    assert (number, order, another) == in_small_world(3, story)
+
+
+def test_slow_disk_makes_the_work_of_its_hosts_threads_late():
+    async def story(small):
+        from concurrent.futures import ThreadPoolExecutor
+
+        loop = small.world.loop
+        small.disks.folder(HOST)
+
+        async def work():
+            executor = ThreadPoolExecutor(1, thread_name_prefix="storage-sync")
+            began = loop.time()
+            await loop.run_in_executor(executor, lambda: None)
+            return loop.time() - began
+
+        fast = await small.world.new_process("storage-1", HOST).spawn(work(), "work")
+        small.disks.slow(HOST, 10.0)
+        slow = await small.world.new_process("storage-1", HOST).spawn(work(), "work")
+        other = await small.world.new_process("storage-2").spawn(work(), "work")
+        small.disks.heal(HOST)
+        healed = await small.world.new_process("storage-1", HOST).spawn(work(), "work")
+        return fast, slow, other, healed
+
+    fast, slow, other, healed = in_small_world(1, story)
+    assert max(fast, other, healed) < 0.01 < slow
+
+
+def test_files_elsewhere_are_the_real_ones(tmp_path):
+    def story(small):
+        process = small.world.new_process("storage-1", HOST)
+        small.disks.fill(HOST)
+        small.disks.fail_syncs(HOST, 10)
+
+        def work():
+            write_atomically(tmp_path / "file", b"content", sync=True)
+            with open(tmp_path / "other", "w") as file:
+                file.write("content")
+            with pytest.raises(AssertionError, match="not simulated"):
+                open(small.disks.folder(HOST) / "other", "w")
+            fcntl.flock(os.open(tmp_path / "file", os.O_RDWR), fcntl.LOCK_EX)
+            return (tmp_path / "file").stat().st_ino
+
+        return process.context().run(work)
+
+    assert in_small_world(1, story) == (tmp_path / "file").stat().st_ino
+    assert (tmp_path / "other").read_text() == "content"
