@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from robustness.workloads.contract import Workload
 from robustness.workloads.parameters import Parameters
+from robustness.workloads.plain import Plain, PlainParameters
 from robustness.workloads.transactions import Transactions, TransactionsParameters
 
 
@@ -16,6 +17,7 @@ class Kind:
 
 
 KINDS: Final[Mapping[str, Kind]] = {
+    "plain": Kind(PlainParameters, Plain),
     "transactions": Kind(TransactionsParameters, Transactions),
 }
 

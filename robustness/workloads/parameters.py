@@ -19,3 +19,16 @@ class Parameters(BaseModel):
     """Refuses what it does not know and what is out of bounds, with pydantic's ValidationError."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Watched(Parameters):
+    """Of a workload whose clients die now and then, and whose topics have readers all the time."""
+
+    readers: ClientCount = 1
+    """Of each isolation level."""
+    seek_share: Share = 0.05
+    """Of the polls of readers."""
+    poll_pause_ms: Pause = 50
+    life_ms: Lifetime = 8_000
+    rest_ms: Pause = 2_000
+    transaction_timeout_ms: Timeout = 10_000

@@ -1,12 +1,13 @@
 """Readers that write down what they were handed and where they began; the last reads of a run."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Final
 
 from robustness.clients.contract import Admin, ClientError, Clients, Consumer
 from robustness.history import FinalRead, Isolation, Partition, Poll, Positioned, Read
 from robustness.workloads.contract import ClientProcess, Lab
-from robustness.workloads.lives import patiently
+from robustness.workloads.lives import live_on, patiently
+from robustness.workloads.parameters import Watched
 
 POLL_MS: Final = 100
 FINAL_READ_LIMIT_MS: Final = 60_000
@@ -59,19 +60,35 @@ class WrittenReader:
         await self._consumer.close()
 
 
+def watchers(
+    lab: Lab, name: str, partitions: Sequence[Partition], given: Watched
+) -> list[Coroutine[Any, Any, None]]:
+    """Readers of each isolation level, dealt out over the libraries, until the run is over."""
+
+    def watcher(number: int, isolation: Isolation) -> Coroutine[Any, Any, None]:
+        clients = lab.clients[number % len(lab.clients)]
+        return live_on(
+            lab,
+            f"{name}-reader-{number}-{isolation}",
+            lambda process: read_on(lab, process, clients, isolation, partitions, given),
+            life_ms=given.life_ms,
+            rest_ms=given.rest_ms,
+        )
+
+    return [watcher(number, one) for number in range(given.readers) for one in Isolation]
+
+
 async def read_on(
     lab: Lab,
     process: ClientProcess,
     clients: Clients,
     isolation: Isolation,
     partitions: Sequence[Partition],
-    *,
-    seek_share: float,
-    pause_ms: int,
+    given: Watched,
 ) -> None:
     """One life of a reader: from the beginning or from somewhere, on and on, now and then back or ahead."""
     try:
-        starts, ends = await _bounds(clients, process.name, partitions, isolation)
+        starts, ends = await bounds_of(clients, process.name, partitions, isolation)
         consumer = await clients.consumer(process.name, isolation, None)
         reader = WrittenReader(lab, process.name, consumer)
         begins = {
@@ -83,17 +100,17 @@ async def read_on(
             for read in await reader.poll():
                 place = read.topic, read.partition
                 ends[place] = max(ends[place], read.offset + 1)
-            if lab.random.random() < seek_share:
+            if lab.random.random() < given.seek_share:
                 place = lab.random.choice(partitions)
                 target = lab.random.randint(starts[place], ends[place])
                 await reader.assign({**reader.next, place: target})
-            await lab.sleep(lab.random.randint(0, pause_ms))
+            await lab.sleep(lab.random.randint(0, given.poll_pause_ms))
         await reader.close()
     except ClientError:
         return
 
 
-async def _bounds(
+async def bounds_of(
     clients: Clients, client: str, partitions: Sequence[Partition], isolation: Isolation
 ) -> tuple[dict[Partition, int], dict[Partition, int]]:
     admin = await clients.admin(client)
@@ -117,6 +134,10 @@ async def make_topic(
         lambda: admin.create_topic(topic, partitions, lab.replicas, config or {}),
     )
     await admin.close()
+
+
+def partitions_of(topic: str, count: int) -> list[Partition]:
+    return [(topic, number) for number in range(count)]
 
 
 async def await_decided(

@@ -34,6 +34,16 @@ class Planned(NamedTuple):
     key: str | None = None
 
 
+class Ended(NamedTuple):
+    is_committed: bool
+    """As far as this client knows."""
+    is_usable: bool
+    """False: nobody can tell what this producer would do next. Its successor, with the same id, begins afresh."""
+
+
+_USELESS: Final = Ended(is_committed=False, is_usable=False)
+
+
 class OpenTransaction:
     """What a producer has begun. From `tells` on it is in the history, whatever becomes of the process."""
 
@@ -115,82 +125,111 @@ def _gravity(error: BaseException) -> int:
     return next((at for at, kind in enumerate(order, start=1) if isinstance(error, kind)), 0)
 
 
-async def open_producer(
-    lab: Lab,
-    process: ClientProcess,
-    clients: Clients,
-    transactional_id: str,
-    timeout_ms: int,
-) -> Producer:
-    """Initialised, which fences its predecessor; the history knows since when."""
-    producer = await clients.producer(process.name, transactional_id, timeout_ms)
-    invoked_ms = lab.now_ms()
-    await producer.init_transactions()
-    ready = ProducerReady(transactional_id=transactional_id, protocol=producer.protocol)
-    lab.record(note(ready, client=process.name, invoked_ms=invoked_ms, completed_ms=lab.now_ms()))
-    return producer
+class Transactor:
+    """One incarnation of an application with a transactional id."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        process: ClientProcess,
+        clients: Clients,
+        transactional_id: str,
+        timeout_ms: int,
+    ) -> None:
+        self.lab = lab
+        self.process = process
+        self.clients = clients
+        self.transactional_id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._values = 0
+        self._producer: Producer | None = None
+
+    @property
+    def producer(self) -> Producer:
+        assert self._producer is not None, "open() comes first"
+        return self._producer
+
+    def unique(self) -> str:
+        """No other value of the run is the same."""
+        self._values += 1
+        return f"{self.process.name}/{self._values}"
+
+    async def open(self) -> None:
+        """A producer, which fences its predecessor; the history knows since when."""
+        producer = await self.clients.producer(
+            self.process.name, self.transactional_id, self._timeout_ms
+        )
+        invoked_ms = self.lab.now_ms()
+        await producer.init_transactions()
+        ready = ProducerReady(transactional_id=self.transactional_id, protocol=producer.protocol)
+        self.lab.record(
+            note(
+                ready,
+                client=self.process.name,
+                invoked_ms=invoked_ms,
+                completed_ms=self.lab.now_ms(),
+            )
+        )
+        self._producer = producer
+
+    async def close(self) -> None:
+        await self.producer.close()
+
+    async def transact(
+        self,
+        body: Callable[[OpenTransaction], Awaitable[None]],
+        ending: Ending = Ending.COMMIT,
+    ) -> Ended:
+        """Begin, `body`, and `ending`, or an abort if something of it was refused."""
+        producer = self.producer
+        try:
+            await producer.begin()
+        except ClientError:
+            return _USELESS
+        opened = OpenTransaction(self.lab, self.process, producer, self.transactional_id)
+        opened.tells()
+        try:
+            await body(opened)
+        except Fenced as error:
+            opened.settle(Outcome.FAIL, repr(error))
+            return _USELESS
+        except ClientError as error:
+            return await _abort(opened, producer, repr(error))
+        if ending is Ending.NONE:
+            opened.settle(Outcome.FAIL, "left open")
+            return _USELESS
+        if ending is Ending.ABORT:
+            return await _abort(opened, producer, "")
+        return await _commit(opened, producer)
 
 
-async def transact(
-    lab: Lab,
-    process: ClientProcess,
-    producer: Producer,
-    transactional_id: str,
-    body: Callable[[OpenTransaction], Awaitable[None]],
-    ending: Ending,
-) -> bool:
-    """Begin, `body`, and `ending`, or an abort if something of it was refused.
-
-    False: nobody can tell what this producer would do next. Its successor, with the same id, begins afresh.
-    """
-    try:
-        await producer.begin()
-    except ClientError:
-        return False
-    opened = OpenTransaction(lab, process, producer, transactional_id)
-    opened.tells()
-    try:
-        await body(opened)
-    except Fenced as error:
-        opened.settle(Outcome.FAIL, repr(error))
-        return False
-    except ClientError as error:
-        return await _abort(opened, producer, repr(error))
-    if ending is Ending.NONE:
-        opened.settle(Outcome.FAIL, "left open")
-        return False
-    if ending is Ending.ABORT:
-        return await _abort(opened, producer, "")
-    return await _commit(opened, producer)
-
-
-async def _abort(opened: OpenTransaction, producer: Producer, reason: str) -> bool:
+async def _abort(opened: OpenTransaction, producer: Producer, reason: str) -> Ended:
     opened.asks(Ending.ABORT)
     try:
         await producer.abort()
     except ClientError as error:
         # It may still be open, but nobody ever asked to commit it.
         opened.settle(Outcome.FAIL, f"{reason} {error!r}".strip())
-        return False
+        return _USELESS
     opened.settle(Outcome.OK, reason)
-    return True
+    return Ended(is_committed=False, is_usable=True)
 
 
-async def _commit(opened: OpenTransaction, producer: Producer) -> bool:
+async def _commit(opened: OpenTransaction, producer: Producer) -> Ended:
     opened.asks(Ending.COMMIT)
     try:
         await producer.commit()
-    except Fenced as error:
-        opened.settle(Outcome.FAIL, repr(error))
-        return False
     except Unanswered as error:
         opened.settle(Outcome.INFO, repr(error))
-        return False
-    except Refused as error:
+        return _USELESS
+    except Fenced as error:
         opened.settle(Outcome.FAIL, repr(error))
-        return await _aborts(producer)
+        return _USELESS
+    except ClientError as error:
+        opened.settle(Outcome.FAIL, repr(error))
+        return Ended(is_committed=False, is_usable=await _aborts(producer))
     opened.settle(Outcome.OK)
-    return True
+    return Ended(is_committed=True, is_usable=True)
 
 
 async def _aborts(producer: Producer) -> bool:

@@ -1,0 +1,117 @@
+"""Idempotent producers outside transactions: what is acknowledged stands once, the rest at most once, all in order."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from robustness.clients.contract import ClientError, Producer, Refused
+from robustness.history import Outcome, Partition, PlainSend, Send
+from robustness.workloads.contract import ClientProcess, Lab, until_over
+from robustness.workloads.lives import live_on
+from robustness.workloads.parameters import ClientCount, Partitions, Pause, Sends, Watched
+from robustness.workloads.reading import final_reads, make_topic, partitions_of, watchers
+
+FINAL_LIMIT_MS: Final = 60_000
+
+
+class PlainParameters(Watched):
+    writers: ClientCount = 3
+    partitions: Partitions = 3
+    burst_max: Sends = 10
+    """Sends under way at once."""
+    think_ms: Pause = 50
+
+
+class Plain:
+    def __init__(self, name: str, parameters: PlainParameters) -> None:
+        self.name = name
+        self.parameters = parameters
+        self.topic = name
+        self.partitions = partitions_of(name, parameters.partitions)
+
+    async def setup(self, lab: Lab) -> None:
+        await make_topic(lab, self.topic, self.parameters.partitions)
+
+    async def start(self, lab: Lab) -> None:
+        given = self.parameters
+        works = [self._writer(lab, number) for number in range(given.writers)]
+        works += watchers(lab, self.name, self.partitions, given)
+        await until_over(lab, works)
+
+    async def check(self, lab: Lab) -> None:
+        await final_reads(lab, f"{self.name}-check", self.partitions, FINAL_LIMIT_MS)
+
+    async def _writer(self, lab: Lab, number: int) -> None:
+        given = self.parameters
+        clients = lab.clients[number % len(lab.clients)]
+
+        async def live(process: ClientProcess) -> None:
+            try:
+                producer = await clients.producer(process.name, None, given.transaction_timeout_ms)
+            except ClientError:
+                return
+            writer = PlainWriter(lab, process, producer)
+            await writer.write_on(self.partitions, given.burst_max, given.think_ms)
+
+        await live_on(
+            lab,
+            f"{self.name}-writer-{number}",
+            live,
+            life_ms=given.life_ms,
+            rest_ms=given.rest_ms,
+        )
+
+
+class PlainWriter:
+    """One incarnation."""
+
+    def __init__(self, lab: Lab, process: ClientProcess, producer: Producer) -> None:
+        self._lab = lab
+        self._process = process
+        self._producer = producer
+        self._sent = 0
+
+    async def write_on(
+        self, partitions: Sequence[Partition], burst_max: int, think_ms: int
+    ) -> None:
+        """Until the run is over or something is not acknowledged: its sequences may be lost, so it exits."""
+        draw = self._lab.random
+        while not self._lab.is_over:
+            burst = [draw.choice(partitions) for _ in range(draw.randint(1, burst_max))]
+            answers = await asyncio.gather(*[self.send(one) for one in burst])
+            if not all(answers):
+                return
+            await self._lab.sleep(draw.randint(0, think_ms))
+        try:
+            await self._producer.close()
+        except ClientError:
+            return
+
+    async def send(self, partition: Partition) -> bool:
+        self._sent += 1
+        value = f"{self._process.name}/{self._sent}"
+        operation = PlainSend(
+            client=self._process.name,
+            invoked_ms=self._lab.now_ms(),
+            completed_ms=None,
+            send=Send(*partition, value, None),
+            outcome=Outcome.INFO,
+            error="the process ended",
+        )
+        self._process.last_word(value, operation)
+        offset, outcome, said = None, Outcome.OK, ""
+        try:
+            offset = await self._producer.send(partition, value)
+        except ClientError as error:
+            outcome = Outcome.FAIL if isinstance(error, Refused) else Outcome.INFO
+            said = repr(error)
+        settled = replace(
+            operation,
+            completed_ms=self._lab.now_ms(),
+            send=Send(*partition, value, offset),
+            outcome=outcome,
+            error=said,
+        )
+        self._process.settle(value, settled)
+        return outcome is Outcome.OK
