@@ -145,6 +145,8 @@ class AiokafkaProducer:
             options["transaction_timeout_ms"] = timeout_ms
         self._client: Any = _Producer(**settings, **options)
         self._requests = _Requests(self._client.client)
+        self._transaction = 0
+        """The number of the newest one."""
         self._failed = ""
         """Why this transaction must not be committed: a batch of it was given up."""
         self._dead: Refused | None = None
@@ -164,6 +166,7 @@ class AiokafkaProducer:
 
     async def begin(self) -> None:
         self._check_alive()
+        self._transaction += 1
         if self._failed:
             raise Refused(f"{self._failed}; its sequences are lost, a new producer is needed")
         async with self._answered("begin"):
@@ -172,11 +175,14 @@ class AiokafkaProducer:
     async def send(self, partition: Partition, value: str, key: str | None = None) -> int:
         self._check_alive()
         topic, number = partition
+        transaction = self._transaction
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 if number not in await self._client.partitions_for(topic):
                     self._client.client.force_metadata_update()
                     raise self._given_up(f"{topic} has no partition {number}")
+                if transaction != self._transaction:
+                    raise Refused("its transaction is over")
                 future = await self._client.send(
                     topic,
                     value.encode(),
@@ -194,6 +200,9 @@ class AiokafkaProducer:
         try:
             async with self._answered("send"):
                 offset = int((await future).offset)
+        except asyncio.CancelledError:
+            self._failed = "its caller gave up a send"
+            raise
         except Unanswered as error:
             self._failed = str(error)
             raise

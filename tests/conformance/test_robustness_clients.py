@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from robustness.clients.aiokafka import AiokafkaClients
+from robustness.clients.tv2 import Tv2Clients
 from tests.conformance.cutting_proxy import CuttingProxy
 from tests.contracts.robustness_clients import ClientContract, Place
 from tests.targets import open_target
@@ -44,3 +45,8 @@ class OnProcesses(ClientContract):
 class TestAiokafka(OnProcesses):
     def clients(self, bootstrap):
         return AiokafkaClients(bootstrap)
+
+
+class TestTv2(OnProcesses):
+    def clients(self, bootstrap):
+        return Tv2Clients(bootstrap)
