@@ -172,7 +172,7 @@ class AiokafkaProducer:
         async with self._answered("begin"):
             await self._client.begin_transaction()
 
-    async def send(self, partition: Partition, value: str, key: str | None = None) -> int:
+    async def send(self, partition: Partition, value: str | None, key: str | None = None) -> int:
         self._check_alive()
         topic, number = partition
         transaction = self._transaction
@@ -185,8 +185,8 @@ class AiokafkaProducer:
                     raise Refused("its transaction is over")
                 future = await self._client.send(
                     topic,
-                    value.encode(),
-                    key=None if key is None else key.encode(),
+                    _bytes(value),
+                    key=_bytes(key),
                     partition=number,
                 )
         except _FENCED as error:
@@ -470,6 +470,10 @@ async def _stop(library: Any, client: Any) -> None:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
 
 
 def _text(raw: bytes | None) -> str | None:

@@ -236,7 +236,7 @@ class Tv2Producer:
 
     # ------------------------------------------------------------------------------------------------ records
 
-    async def send(self, partition: Partition, value: str, key: str | None = None) -> int:
+    async def send(self, partition: Partition, value: str | None, key: str | None = None) -> int:
         transaction = None if self._transactional_id is None else self._check_open()
         if transaction is not None:
             transaction.sends_under_way += 1
@@ -259,7 +259,11 @@ class Tv2Producer:
                 transaction.sends_under_way -= 1
 
     async def _append(
-        self, partition: Partition, value: str, key: str | None, transaction: _Transaction | None
+        self,
+        partition: Partition,
+        value: str | None,
+        key: str | None,
+        transaction: _Transaction | None,
     ) -> int:
         assert self._identity is not None, "init_transactions() comes first"
         identity, sequence = self._identity, self._sequences.get(partition, 0)
@@ -392,7 +396,7 @@ def _refused_batch(
 
 
 def _batch(
-    identity: _Identity, is_transactional: bool, sequence: int, key: str | None, value: str
+    identity: _Identity, is_transactional: bool, sequence: int, key: str | None, value: str | None
 ) -> bytes:
     builder: Any = DefaultRecordBatchBuilder(
         magic=MAGIC,
@@ -403,8 +407,8 @@ def _batch(
         base_sequence=sequence,
         batch_size=BATCH_BYTES_MAX,
     )
-    raw_key = None if key is None else key.encode()
-    builder.append(0, time.time_ns() // 1_000_000, raw_key, value.encode(), [])
+    raw_key, raw_value = (None if one is None else one.encode() for one in (key, value))
+    builder.append(0, time.time_ns() // 1_000_000, raw_key, raw_value, [])
     return bytes(builder.build())
 
 
