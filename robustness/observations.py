@@ -47,6 +47,8 @@ class BatchSeen:
     """Of a marker, else -1."""
     checksum: int
     """Over the bytes as they stand there, without the leader epoch: the same in every replica."""
+    is_sound: bool = True
+    """False: its own CRC says that it is damaged, so that nothing else in it can be relied on."""
 
 
 @dataclass(frozen=True, slots=True)

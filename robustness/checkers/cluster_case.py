@@ -73,11 +73,13 @@ def newest_logs(observations: Observations) -> dict[PartitionKey, list[ReplicaLo
 
 
 def fullest_logs(observations: Observations) -> list[ReplicaLog]:
-    """One log a partition: of the newest ones the one of which most is committed, then the longest."""
-    return [
-        max(logs, key=lambda log: (log.high_watermark, log.end_offset, -log.start_offset))
-        for logs in newest_logs(observations).values()
-    ]
+    """One log a partition: of the newest ones an undamaged one of which most is committed, then the longest."""
+    return [max(logs, key=_fullness) for logs in newest_logs(observations).values()]
+
+
+def _fullness(log: ReplicaLog) -> tuple[bool, int, int, int]:
+    is_sound = all(batch.is_sound for batch in log.batches)
+    return is_sound, log.high_watermark, log.end_offset, -log.start_offset
 
 
 def is_whole(log: ReplicaLog) -> bool:
@@ -91,8 +93,8 @@ def is_whole(log: ReplicaLog) -> bool:
 
 
 def with_producer(log: ReplicaLog) -> Iterator[BatchSeen]:
-    """Its batches that carry a producer id."""
-    return (batch for batch in log.batches if batch.producer_id >= 0)
+    """Its batches that carry a producer id; damaged ones are `cluster_replicas`' to judge."""
+    return (batch for batch in log.batches if batch.producer_id >= 0 and batch.is_sound)
 
 
 def whole_shards(observations: Observations) -> dict[int, bool]:

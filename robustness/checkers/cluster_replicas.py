@@ -2,7 +2,7 @@
 
 Two verdicts. `replicas-differ`: not the same batches (offsets, leader epochs, producers) stand there, so two histories
 were both called committed, or a copy lacks what it must have. `corrupt-minority`: the same batches, but not the same
-bytes; the majority tells which copy is damaged.
+bytes, or bytes that fail their own CRC; the majority tells which copy is damaged.
 
 What only some replicas removed (log start, compaction) cannot be compared. Replicas are compared below the smaller of
 their high watermarks; after healing below the greatest of all, because every replica must have caught up by then.
@@ -53,7 +53,8 @@ def _compare(
             )
             continue
         case.judge()
-        if _identity(ours_there) != _identity(theirs_there):
+        are_sound = ours_there.is_sound and theirs_there.is_sound
+        if are_sound and _identity(ours_there) != _identity(theirs_there):
             case.broken(
                 f"{named(key)} at {offset}: node {reference.node_id} has {_told(ours_there)}, node"
                 f" {other.node_id} has {_told(theirs_there)}"
@@ -63,6 +64,8 @@ def _compare(
 def check_same_bytes(_history: History, observations: Observations) -> Verdict:
     case = Case("corrupt-minority")
     for key, logs in newest_logs(observations).items():
+        for log in logs:
+            _judge_soundness(case, key, log)
         if any(log.is_compacted for log in logs):
             case.cannot(f"{named(key)} is compacted, on each node by itself")
             continue
@@ -79,10 +82,20 @@ def check_same_bytes(_history: History, observations: Observations) -> Verdict:
     return case.verdict()
 
 
+def _judge_soundness(case: Case, key: PartitionKey, log: ReplicaLog) -> None:
+    for batch in log.batches:
+        if not batch.is_sound:
+            case.judge()
+            case.broken(
+                f"{named(key)} on node {log.node_id}: the batch at {batch.base_offset} fails its CRC"
+            )
+
+
 def _compare_bytes(
     case: Case, key: PartitionKey, copies: list[tuple[ReplicaLog, BatchSeen]]
 ) -> None:
-    if len(copies) < 2 or len({_identity(batch) for _, batch in copies}) > 1:
+    identities = {_identity(batch) for _, batch in copies if batch.is_sound}
+    if len(copies) < 2 or len(identities) > 1:
         return
     case.judge()
     count = Counter(batch.checksum for _, batch in copies)

@@ -194,6 +194,15 @@ class TestReplicas:
         assert "(node 2 against 2)" in verdict.proof[0]
         assert answer(cluster_replicas.check_same_batches, seen) is Answer.OK
 
+    def test_a_copy_that_fails_its_crc_is_named_even_alone(self) -> None:
+        damaged = replace(BATCHES[1], checksum=9, marker="", is_sound=False)
+        seen = Observations(logs=[log(BATCHES[0], damaged, BATCHES[2], node_id=2)])
+        verdict = judged(cluster_replicas.check_same_bytes, seen)
+        assert verdict.answer is Answer.BROKEN
+        assert "on node 2: the batch at 3 fails its CRC" in verdict.proof[0]
+        seen.logs += [log(*BATCHES, node_id=1), log(*BATCHES, node_id=3)]
+        assert answer(cluster_replicas.check_same_batches, seen) is Answer.OK
+
 
 class TestFsync:
     def test_it_is_there(self) -> None:
