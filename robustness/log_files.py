@@ -9,7 +9,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.ids import TRANSACTION_STATE_TOPIC, Partition
 from oncelog.record.batch import (
@@ -37,6 +37,14 @@ _SEGMENT: Final = re.compile(r"\d{20}\.log")
 _LEADER_EPOCH: Final = slice(12, 16)
 
 
+class LiveReplica(NamedTuple):
+    """What the node that has this replica knows better than its files."""
+
+    start_offset: int
+    high_watermark: int
+    is_compacted: bool
+
+
 def partition_folders(data_dir: Path) -> list[tuple[Partition, Path]]:
     """Of every partition that this folder holds, sorted; deleted and stray ones are left out."""
     found = []
@@ -60,33 +68,34 @@ def read_logs(
     data_dir: Path,
     node_id: int,
     at_ms: int,
-    high_watermarks: Mapping[Partition, int] | None = None,
+    live: Mapping[Partition, LiveReplica] | None = None,
 ) -> list[ReplicaLog]:
     """The logs of every replica in this folder.
 
-    `high_watermarks` are those of the running node. Without them the checkpoint of a node that has ended in order tells
-    them; a partition that is not in it has one replica, and all of its log is committed.
+    Without `live` the checkpoints of a node that has ended in order tell what is committed; a partition that is not in
+    there has one replica, and all of its log is committed.
     """
     starts = read_checkpoint(data_dir, LOG_STARTS)
     cleaned = read_checkpoint(data_dir, CLEANER_OFFSETS)
-    known = high_watermarks
-    if known is None:
-        known = read_checkpoint(data_dir, HIGH_WATERMARKS)
+    committed = read_checkpoint(data_dir, HIGH_WATERMARKS)
     logs = []
     for partition, folder in partition_folders(data_dir):
         batches = read_batches(folder)
-        start_offset = max(starts.get(partition, 0), _first_segment(folder))
-        kept = tuple(batch for batch in batches if batch.last_offset >= start_offset)
-        end_offset = kept[-1].last_offset + 1 if kept else start_offset
+        known = (live or {}).get(partition)
+        if known is None:
+            start_offset = max(starts.get(partition, 0), _first_segment(folder))
+            end_offset = max(start_offset, batches[-1].last_offset + 1 if batches else 0)
+            high_watermark = min(committed.get(partition, end_offset), end_offset)
+            known = LiveReplica(start_offset, high_watermark, partition in cleaned)
         logs.append(
             ReplicaLog(
                 node_id=node_id,
                 topic=partition.topic,
                 partition=partition.partition,
-                start_offset=start_offset,
-                high_watermark=min(known.get(partition, end_offset), end_offset),
-                batches=kept,
-                is_compacted=partition in cleaned,
+                start_offset=known.start_offset,
+                high_watermark=known.high_watermark,
+                batches=tuple(one for one in batches if one.last_offset >= known.start_offset),
+                is_compacted=known.is_compacted,
                 topic_id=_topic_id(folder),
                 at_ms=at_ms,
             )

@@ -11,39 +11,53 @@ from robustness.history import History
 from robustness.observations import Observations, ReplicaState
 
 
-def check(_history: History, observations: Observations) -> Verdict:
-    case = Case("committed-records-gone")
-    committed: dict[PartitionKey, dict[int, ReplicaState]] = {}
-    shortest: dict[PartitionKey, dict[int, ReplicaState]] = {}
-    for state in observations.replicas:
+class Committed:
+    """The furthest that a leader of each epoch called committed; for judging at every step as well."""
+
+    def __init__(self) -> None:
+        self._furthest: dict[PartitionKey, dict[int, ReplicaState]] = {}
+
+    def add(self, state: ReplicaState) -> None:
         if not state.is_leader:
-            continue
-        epochs = committed.setdefault(key_of(state), {})
+            return
+        epochs = self._furthest.setdefault(key_of(state), {})
         known = epochs.get(state.leader_epoch)
         if known is None or state.high_watermark > known.high_watermark:
             epochs[state.leader_epoch] = state
-        ends = shortest.setdefault(key_of(state), {})
-        known = ends.get(state.leader_epoch)
+
+    def lacking(self, leader: ReplicaState) -> str | None:
+        """A sentence if this leader's log is shorter than what a leader of an earlier epoch had committed."""
+        if not leader.is_leader:
+            return None
+        earlier = [
+            state
+            for leader_epoch, state in self._furthest.get(key_of(leader), {}).items()
+            if leader_epoch < leader.leader_epoch and state.high_watermark > leader.end_offset
+        ]
+        if not earlier:
+            return None
+        most = max(earlier, key=lambda state: state.high_watermark)
+        return (
+            f"{name_of(leader)}: node {most.node_id}, leader in epoch {most.leader_epoch}, had committed up to"
+            f" {most.high_watermark} at {most.at_ms} ms; node {leader.node_id}, leader in epoch"
+            f" {leader.leader_epoch}, had a log up to {leader.end_offset} at {leader.at_ms} ms"
+        )
+
+
+def check(_history: History, observations: Observations) -> Verdict:
+    case = Case("committed-records-gone")
+    committed = Committed()
+    shortest: dict[tuple[PartitionKey, int], ReplicaState] = {}
+    for state in observations.replicas:
+        committed.add(state)
+        if not state.is_leader:
+            continue
+        known = shortest.get((key_of(state), state.leader_epoch))
         if known is None or state.end_offset < known.end_offset:
-            ends[state.leader_epoch] = state
-    for key, ends in shortest.items():
-        _judge_partition(case, committed[key], ends)
-    return case.verdict()
-
-
-def _judge_partition(
-    case: Case, committed: dict[int, ReplicaState], shortest: dict[int, ReplicaState]
-) -> None:
-    furthest: ReplicaState | None = None
-    for leader_epoch in sorted(shortest):
-        leader = shortest[leader_epoch]
+            shortest[key_of(state), state.leader_epoch] = state
+    for state in shortest.values():
         case.judge()
-        if furthest is not None and leader.end_offset < furthest.high_watermark:
-            case.broken(
-                f"{name_of(leader)}: node {furthest.node_id}, leader in epoch {furthest.leader_epoch}, had"
-                f" committed up to {furthest.high_watermark} at {furthest.at_ms} ms; node {leader.node_id},"
-                f" leader in epoch {leader_epoch}, had a log up to {leader.end_offset} at {leader.at_ms} ms"
-            )
-        most = committed[leader_epoch]
-        if furthest is None or most.high_watermark > furthest.high_watermark:
-            furthest = most
+        sentence = committed.lacking(state)
+        if sentence is not None:
+            case.broken(sentence)
+    return case.verdict()

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from oncelog.errors import ErrorCode, OncelogError
@@ -144,6 +144,12 @@ class Reigns(ABC, Generic[ReignT]):
             if not self._is_empty(reign.driver):
                 loaded.append((reign, reign.driver))
         return loaded
+
+    def active(self) -> Iterator[tuple[ReignT, Driver]]:
+        """Every shard that is loaded and answers, for whoever looks inside."""
+        return (
+            (reign, reign.driver) for reign in self._reigns.values() if reign.driver is not None
+        )
 
     # ------------------------------------------------------------------------------------------------ assignment
 

@@ -103,6 +103,8 @@ class PartitionLog:
         """The high watermark as it was when the log is loaded: later markers are not yet known to be replicated."""
         self.truncation_count = 0
         """Grows with each truncation: what was taken from the log before may not be used after."""
+        self.start_over_count = 0
+        """How often all of it was dropped, to be copied again or from a later start on."""
         self.folder_lock = asyncio.Lock()
         """Held while a checkpoint is taken and written, and while cleaned segments change places with old ones."""
         self.failure: str | None = None

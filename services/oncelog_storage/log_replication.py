@@ -194,6 +194,7 @@ def start_over(log: PartitionLog, offset: int) -> None:
     log.log_start_offset = log.log_end_offset = log.recovery_point = log.flushed_offset = offset
     log.unflushed_records = log.bytes_since_checkpoint = 0
     log.truncation_count += 1
+    log.start_over_count += 1
 
 
 def _load_again(log: PartitionLog, recovery_point: int, now: int) -> None:

@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
 from oncelog.record.bulk import warm_up
 from oncelog.rpc.directory import Directory
-from oncelog.rpc.metadata import MetadataFollower
+from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.runtime import Clock, SystemClock
 from oncelog.telemetry.feed import build_feed
 from oncelog_storage.fetch import FetchHandler
@@ -107,6 +107,19 @@ class StorageRole:
     def partition(self, partition: Partition) -> PartitionLeader:
         """A replica held here, for whoever looks inside. Raises KafkaError."""
         return self._hosted.ensure(partition)
+
+    def replicas(self) -> Iterator[PartitionLeader]:
+        """Every replica held here so far, led or followed, for whoever looks inside."""
+        return iter(self._hosted)
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest metadata this node has heard of."""
+        return self._metadata.image
+
+    @property
+    def log_directory(self) -> LogDirectory:
+        return self._log_directory
 
     async def kill(self) -> None:
         """End like a killed process: nothing is checkpointed or told, the files stay as they are. For simulation."""

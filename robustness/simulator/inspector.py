@@ -1,0 +1,463 @@
+"""Sees into every process of a simulated cluster: its replicas and shards at every step, and their logs at the end.
+
+It reads attributes and files, and changes nothing. Production code is listened to where something may have changed
+(`seams.replace`): the replica is then looked at when the step is over, in the same instant. What must hold at every
+moment is judged there and then, and raises, so that a replay stops where it broke; everything else is kept for the
+checkers. Of a stretch in which a replica only grew, its beginning and its end are kept.
+
+    inspector = Inspector(world, cluster)      before the cluster starts
+    inspector.start()
+    ...
+    await inspector.finish()                   healed, and settled as far as it will
+    judge(history, inspector.observations)
+"""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Partition
+from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
+from oncelog_controller.servicer import ControllerServicer
+from oncelog_coordinator.core.shard_machine import ShardMachine
+from oncelog_coordinator.group_shards import GroupShards
+from oncelog_coordinator.reigns import Reign, Reigns
+from oncelog_coordinator.wiring import CoordinatorRole
+from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.log import encode_topic_id
+from oncelog_storage.log_directory import LogDirectory
+from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.wiring import StorageRole
+from robustness.checkers.cluster_committed import Committed
+from robustness.checkers.cluster_leaders import Leaders
+from robustness.checkers.cluster_offsets_order import disorder
+from robustness.checkers.cluster_shard_owners import Owners
+from robustness.log_files import LiveReplica, read_all_states, read_logs
+from robustness.observations import (
+    Observations,
+    ProducerIdsGiven,
+    ReplicaLog,
+    ReplicaState,
+    ShardOwned,
+    Synced,
+)
+from robustness.simulator import seams
+from robustness.simulator.process import ProcessState, SimProcess, owner
+from robustness.simulator.world import World
+
+SWEEP_S: Final = 0.5
+"""How often every replica is looked at, whether or not anything was heard of it."""
+
+_SHARD_TOPICS: Final[Mapping[int, str]] = {
+    TRANSACTION: TRANSACTION_STATE_TOPIC,
+    GROUP: CONSUMER_OFFSETS_TOPIC,
+}
+
+
+class InvariantBroken(AssertionError):
+    """What must hold at every step does not; the observations say so as well."""
+
+
+class Inspected(Protocol):
+    """What of a cluster is needed here."""
+
+    @property
+    def members(self) -> Any:
+        """Name to a member with its `node_id`."""
+        ...
+
+    def names(self, role: str) -> list[str]: ...
+
+    def running(self, role: str) -> list[tuple[SimProcess, Any]]: ...
+
+
+@dataclass(slots=True)
+class _Replica:
+    """One replica in one process, as it was seen last."""
+
+    leader: PartitionLeader
+    emptied_before: int
+    """How often it was dropped and made anew in this process."""
+    state: ReplicaState
+    index: int
+    """Of `state` in the observations."""
+    may_replace: bool
+    """It is not the first state of a stretch in which the replica only grew."""
+
+
+class Inspector:
+    def __init__(self, world: World, cluster: Inspected) -> None:
+        self.observations = Observations()
+        self.sample_count = 0
+        """How many states were judged; most of them are not kept."""
+        self._world = world
+        self._cluster = cluster
+        self._replicas: dict[tuple[str, int, str, int], _Replica] = {}
+        self._touched: dict[PartitionLeader, SimProcess] = {}
+        self._leaders = Leaders()
+        self._owners = Owners()
+        self._committed = Committed()
+        self._synced: dict[tuple[str, str, int], tuple[str, int]] = {}
+        """Host and partition: topic id, and how far it is both synced and committed."""
+        self._listen()
+
+    def start(self) -> None:
+        """Look at everything from time to time."""
+        self._world.loop.call_later(SWEEP_S, self._sweep_on, context=self._world.own_context)
+
+    # -------------------------------------------------------------------------------------------- listening
+
+    def _listen(self) -> None:
+        for name in ("local_end_moved", "advance_high_watermark", "follow_high_watermark"):
+            self._replace(PartitionLeader, name, self._after_change)
+        self._replace(PartitionLeader, "truncated", self._after_change)
+        self._replace(HostedPartitions, "_lead", self._after_lead)
+        self._replace(Reigns, "_load", self._around_load)
+        self._replace(ControllerServicer, "AllocateProducerIds", self._around_allocation)
+        self._replace(LogDirectory, "open", self._before_open)
+
+    @staticmethod
+    def _replace(target: type, name: str, wrapper: Callable[..., Any]) -> None:
+        """`wrapper(original, ...)` in the place of a method."""
+        original = getattr(target, name)
+
+        def wrapped(self: Any, *args: Any) -> Any:
+            return wrapper(original, self, *args)
+
+        async def wrapped_call(self: Any, *args: Any) -> Any:
+            return await wrapper(original, self, *args)
+
+        is_call = inspect.iscoroutinefunction(original)
+        seams.replace(target, name, wrapped_call if is_call else wrapped)
+
+    def _after_change(
+        self, original: Callable[..., Any], leader: PartitionLeader, *args: Any
+    ) -> None:
+        original(leader, *args)
+        self._touch(leader)
+
+    def _after_lead(
+        self,
+        original: Callable[..., Any],
+        hosted: HostedPartitions,
+        leader: PartitionLeader,
+        image: Any,
+    ) -> None:
+        original(hosted, leader, image)
+        self._touch(leader)
+
+    async def _around_load(
+        self, original: Callable[..., Any], reigns: Reigns[Any], reign: Reign
+    ) -> None:
+        await original(reigns, reign)
+        process = owner()
+        if reign.life is None or process is None:
+            return
+        topic = (
+            CONSUMER_OFFSETS_TOPIC if isinstance(reigns, GroupShards) else TRANSACTION_STATE_TOPIC
+        )
+        owned = ShardOwned(
+            at_ms=self._now_ms(),
+            node_id=self._node_id(process),
+            node_incarnation=process.incarnation,
+            topic=topic,
+            shard=reign.shard,
+            coordinator_epoch=reign.coordinator_epoch,
+        )
+        self.observations.shards.append(owned)
+        self._insist(self._owners.rival(owned))
+
+    async def _around_allocation(
+        self, original: Callable[..., Any], servicer: Any, request: Any, context: Any
+    ) -> Any:
+        answer = await original(servicer, request, context)
+        process = owner()
+        if process is not None and answer.first_producer_id >= 0:
+            self.observations.blocks.append(
+                ProducerIdsGiven(
+                    at_ms=self._now_ms(),
+                    controller_id=self._node_id(process),
+                    first_producer_id=answer.first_producer_id,
+                    count=answer.producer_id_count,
+                )
+            )
+        return answer
+
+    def _before_open(
+        self, original: Callable[..., Any], directory: LogDirectory, *args: Any
+    ) -> None:
+        """A storage node starts: what its disk kept is there to be seen, before it is recovered or copied again."""
+        process = owner()
+        if process is not None:
+            self._world.own_context.copy().run(self._hold_to_promises, process, directory)
+        original(directory, *args)
+
+    # ---------------------------------------------------------------------------------------------- replicas
+
+    def _touch(self, leader: PartitionLeader) -> None:
+        process = owner()
+        if process is None:
+            return
+        if not self._touched:
+            self._world.loop.call_soon(self._look_at_touched, context=self._world.own_context)
+        self._touched[leader] = process
+
+    def _look_at_touched(self) -> None:
+        touched, self._touched = self._touched, {}
+        for leader, process in touched.items():
+            self._look(process, leader)
+
+    def _sweep_on(self) -> None:
+        self._sweep()
+        self.start()
+
+    def _sweep(self) -> None:
+        for process, role in self._cluster.running("storage"):
+            for leader in role.replicas():
+                self._look(process, leader)
+
+    def _look(self, process: SimProcess, leader: PartitionLeader) -> None:
+        # A process that was killed in the middle of a step is no state that anybody will ever see.
+        if process.state is ProcessState.DEAD or leader.offline is not None:
+            return
+        log, leadership = leader.log, leader.leadership
+        if leadership.leader_epoch < 0:
+            return
+        key = (process.name, process.incarnation, log.partition.topic, log.partition.partition)
+        known = self._replicas.get(key)
+        emptied_before = 0
+        if known is not None:
+            is_same = known.leader is leader
+            emptied_before = known.emptied_before if is_same else known.state.start_over_count + 1
+        state = ReplicaState(
+            at_ms=0 if known is None else known.state.at_ms,
+            node_id=self._node_id(process),
+            node_incarnation=process.incarnation,
+            topic=log.partition.topic,
+            partition=log.partition.partition,
+            is_leader=leadership.is_here,
+            leader_epoch=leadership.leader_epoch,
+            start_offset=log.log_start_offset,
+            high_watermark=leader.high_watermark,
+            last_stable_offset=leader.last_stable_offset if leadership.is_here else None,
+            end_offset=log.log_end_offset,
+            topic_id=_text_of(log.topic_id),
+            start_over_count=emptied_before + log.start_over_count,
+        )
+        if known is not None and known.leader is leader and known.state == state:
+            return
+        state = replace(state, at_ms=self._now_ms())
+        self._keep(key, known, leader, emptied_before, state)
+        self._promise(process, leader, known, state)
+        self._judge(known, state)
+
+    def _keep(
+        self,
+        key: tuple[str, int, str, int],
+        known: _Replica | None,
+        leader: PartitionLeader,
+        emptied_before: int,
+        state: ReplicaState,
+    ) -> None:
+        kept = self.observations.replicas
+        grows = known is not None and _only_grew(known.state, state)
+        if known is not None and grows and known.may_replace:
+            kept[known.index] = state
+            index = known.index
+        else:
+            index = len(kept)
+            kept.append(state)
+        self._replicas[key] = _Replica(leader, emptied_before, state, index, grows)
+
+    def _judge(self, known: _Replica | None, state: ReplicaState) -> None:
+        self.sample_count += 1
+        self._committed.add(state)
+        self._insist(disorder(state))
+        self._insist(self._leaders.rival(state))
+        if known is None or not _only_grew(known.state, state):
+            self._insist(self._committed.lacking(state))
+
+    def _insist(self, sentence: str | None) -> None:
+        if sentence is not None:
+            self._world.trace("invariant-broken", sentence)
+            # By the world: nothing of the process that is being looked at may catch it.
+            self._world.loop.call_soon(_raise, sentence, context=self._world.own_context)
+
+    # ------------------------------------------------------------------------------------------ synced promises
+
+    def _promise(
+        self,
+        process: SimProcess,
+        leader: PartitionLeader,
+        known: _Replica | None,
+        state: ReplicaState,
+    ) -> None:
+        if not leader.flushes_always:
+            return
+        key = (process.host, state.topic, state.partition)
+        is_anew = known is None or known.state.start_over_count != state.start_over_count
+        before = 0 if is_anew else self._synced.get(key, ("", 0))[1]
+        safe = min(leader.local_end, leader.high_watermark)
+        self._synced[key] = (state.topic_id, max(before, safe))
+
+    def _hold_to_promises(self, process: SimProcess, directory: LogDirectory) -> None:
+        promised = {
+            (topic, partition): promise
+            for (host, topic, partition), promise in self._synced.items()
+            if host == process.host
+        }
+        if not promised or not directory.path.is_dir():
+            return
+        for log in read_logs(directory.path, self._node_id(process), self._now_ms()):
+            topic_id, end_offset = promised.get((log.topic, log.partition), ("", 0))
+            if end_offset and topic_id == log.topic_id:
+                self._remember_promise(log, end_offset)
+                # Its end alone is of interest, and a run may have many restarts.
+                self.observations.logs.append(replace(log, batches=log.batches[-1:]))
+
+    def _remember_promise(self, log: ReplicaLog, end_offset: int) -> None:
+        self.observations.synced.append(
+            Synced(
+                at_ms=self._now_ms(),
+                node_id=log.node_id,
+                topic=log.topic,
+                partition=log.partition,
+                end_offset=end_offset,
+            )
+        )
+
+    # --------------------------------------------------------------------------------------------------- the end
+
+    def unsettled(self) -> str | None:
+        """What is still open, missing or behind, in a few words; None when nothing is."""
+        for role in ("controller", "storage", "coordinator", "marker-sender", "listener"):
+            running = [
+                process
+                for process, _ in self._cluster.running(role)
+                if process.state is ProcessState.RUNNING
+            ]
+            if len(running) < len(self._cluster.names(role)):
+                return f"a {role} does not run"
+        storage: list[tuple[SimProcess, StorageRole]] = self._cluster.running("storage")
+        nodes = {self._node_id(process): role for process, role in storage}
+        image = max((role.image for role in nodes.values()), key=lambda one: one.metadata_offset)
+        return self._unsettled_shard(image) or _unsettled_partition(image, nodes)
+
+    def is_settled(self) -> bool:
+        """Every transaction is ended, every marker written, every replica in sync and caught up."""
+        return self.unsettled() is None
+
+    def _unsettled_shard(self, image: MetadataImage) -> str | None:
+        active: set[tuple[int, int, int, int]] = set()
+        coordinators: list[tuple[SimProcess, CoordinatorRole]] = self._cluster.running(
+            "coordinator"
+        )
+        for process, role in coordinators:
+            node_id = self._node_id(process)
+            for reign, driver in role.shards.active():
+                active.add((TRANSACTION, reign.shard, node_id, reign.coordinator_epoch))
+                assert isinstance(driver.machine, ShardMachine), driver.machine
+                for txn in driver.machine.txn.transactions:
+                    if not txn.state.is_idle:
+                        return f"{txn.transactional_id} is {txn.state.kafka_name}"
+                if driver.machine.sink.oldest_open_attempt_ms() is not None:
+                    return f"a sink of shard {reign.shard} has an open attempt"
+            for group_reign, _ in role.group_shards.active():
+                active.add((GROUP, group_reign.shard, node_id, group_reign.coordinator_epoch))
+        for (kind, number), shard in sorted(image.shards.items()):
+            if (kind, number, shard.coordinator, shard.coordinator_epoch) not in active:
+                return f"{_SHARD_TOPICS[kind]}-{number} is not active"
+        return None
+
+    async def finish(self) -> None:
+        """The last look, and every replica's log. What is not settled by now is stuck."""
+        # What is under way in this instant comes first.
+        await asyncio.sleep(0)
+        self._sweep()
+        observations = self.observations
+        observations.is_healed = True
+        replicas = []
+        for process, role in self._cluster.running("storage"):
+            data_dir = role.log_directory.path
+            live = {
+                leader.partition: _live(leader, role.log_directory) for leader in role.replicas()
+            }
+            for log in read_logs(data_dir, self._node_id(process), self._now_ms(), live):
+                if Partition(log.topic, log.partition) not in live:
+                    continue
+                replicas.append((data_dir, log))
+                promise = self._synced.get((process.host, log.topic, log.partition))
+                if promise is not None and promise[0] == log.topic_id:
+                    self._remember_promise(log, promise[1])
+        observations.logs += [log for _, log in replicas]
+        observations.states += read_all_states(replicas)
+
+    def _now_ms(self) -> int:
+        return int(self._world.loop.time() * 1000)
+
+    def _node_id(self, process: SimProcess) -> int:
+        node_id: int = self._cluster.members[process.name].node_id
+        return node_id
+
+
+def _raise(sentence: str) -> None:
+    raise InvariantBroken(sentence)
+
+
+def _only_grew(before: ReplicaState, state: ReplicaState) -> bool:
+    return (
+        before.is_leader is state.is_leader
+        and before.leader_epoch == state.leader_epoch
+        and before.start_over_count == state.start_over_count
+        and before.high_watermark <= state.high_watermark
+        and before.end_offset <= state.end_offset
+    )
+
+
+def _live(leader: PartitionLeader, directory: LogDirectory) -> LiveReplica:
+    is_cleaned = leader.config.is_compacted and leader.partition in directory.cleaner_offsets
+    return LiveReplica(leader.log.log_start_offset, leader.high_watermark, is_cleaned)
+
+
+def _unsettled_partition(image: MetadataImage, nodes: dict[int, StorageRole]) -> str | None:
+    held = {
+        (node_id, *leader.partition): leader
+        for node_id, role in nodes.items()
+        for leader in role.replicas()
+    }
+    for topic in image.topics.values():
+        for number, found in enumerate(topic.partitions):
+            name = f"{topic.name}-{number}"
+            if found.leader < 0 or set(found.isr) != set(found.replicas):
+                return f"{name} has leader {found.leader} and in-sync replicas {sorted(found.isr)}"
+            leading = held.get((found.leader, topic.name, number))
+            for node_id in found.replicas:
+                sentence = _behind(leading, held.get((node_id, topic.name, number)))
+                if sentence:
+                    return f"{name} on node {node_id} {sentence}"
+    return None
+
+
+def _behind(leading: PartitionLeader | None, held: PartitionLeader | None) -> str | None:
+    if leading is None:
+        return None if held is None or held.log.log_end_offset == 0 else "has no leader"
+    end_offset = leading.log.log_end_offset
+    if not leading.leadership.is_here:
+        return "does not know yet who leads"
+    if leading.last_stable_offset != end_offset:
+        return f"has LSO {leading.last_stable_offset} of {end_offset}"
+    if held is None:
+        return None if end_offset == 0 else "is not there yet"
+    if held.offline is not None:
+        return "is damaged"
+    if (held.log.log_end_offset, held.high_watermark) != (end_offset, end_offset):
+        return f"has {held.high_watermark} of {end_offset}"
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _text_of(topic_id: bytes) -> str:
+    return encode_topic_id(topic_id)
