@@ -295,7 +295,7 @@ class Inspector:
         known: _Replica | None,
         state: ReplicaState,
     ) -> None:
-        if not leader.flushes_always:
+        if not leader._flushes_always:
             return
         key = (process.host, state.topic, state.partition)
         is_anew = known is None or known.state.start_over_count != state.start_over_count

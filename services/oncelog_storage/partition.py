@@ -71,7 +71,7 @@ class PartitionLeader:
         self.coordinator_epoch = -1
         self.is_flushing = False
         self._flush_timer: asyncio.TimerHandle | None = None
-        self.flushes_always = flushes_always
+        self._flushes_always = flushes_always
         self._request_flush = request_flush
         self._request_checkpoint = request_checkpoint
         self._checkpoint_bytes = checkpoint_bytes
@@ -380,7 +380,7 @@ class PartitionLeader:
         log = self.log
         if log.bytes_since_checkpoint >= self._checkpoint_bytes:
             self._request_checkpoint(self)
-        if self.flushes_always or log.unflushed_records >= log.config.flush_messages:
+        if self._flushes_always or log.unflushed_records >= log.config.flush_messages:
             self._request_flush(self)
         if log.config.flush_ms < _NEVER_MS and self._flush_timer is None:
             self._flush_timer = asyncio.get_running_loop().call_later(
