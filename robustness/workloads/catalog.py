@@ -4,9 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from robustness.workloads.bank import Bank, BankParameters
 from robustness.workloads.contract import Workload
+from robustness.workloads.copier import Copier, CopierParameters
 from robustness.workloads.parameters import Parameters
 from robustness.workloads.plain import Plain, PlainParameters
+from robustness.workloads.token_ring import Ring, TokenRingParameters
 from robustness.workloads.transactions import Transactions, TransactionsParameters
 
 
@@ -17,7 +20,10 @@ class Kind:
 
 
 KINDS: Final[Mapping[str, Kind]] = {
+    "bank": Kind(BankParameters, Bank),
+    "copier": Kind(CopierParameters, Copier),
     "plain": Kind(PlainParameters, Plain),
+    "token_ring": Kind(TokenRingParameters, Ring),
     "transactions": Kind(TransactionsParameters, Transactions),
 }
 

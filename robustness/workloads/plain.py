@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from robustness.clients.contract import ClientError, Producer, Refused
+from robustness.clients.contract import ClientError, Clients, Producer, Refused
 from robustness.history import Outcome, Partition, PlainSend, Send
 from robustness.workloads.contract import ClientProcess, Lab, until_over
 from robustness.workloads.lives import live_on
@@ -13,6 +13,8 @@ from robustness.workloads.parameters import ClientCount, Partitions, Pause, Send
 from robustness.workloads.reading import final_reads, make_topic, partitions_of, watchers
 
 FINAL_LIMIT_MS: Final = 60_000
+TIMEOUT_MS: Final = 60_000
+"""Of transactions, which there are none of."""
 
 
 class PlainParameters(Watched):
@@ -47,12 +49,9 @@ class Plain:
         clients = lab.clients[number % len(lab.clients)]
 
         async def live(process: ClientProcess) -> None:
-            try:
-                producer = await clients.producer(process.name, None, given.transaction_timeout_ms)
-            except ClientError:
-                return
-            writer = PlainWriter(lab, process, producer)
-            await writer.write_on(self.partitions, given.burst_max, given.think_ms)
+            await write_plainly(
+                lab, process, clients, self.partitions, given.burst_max, given.think_ms
+            )
 
         await live_on(
             lab,
@@ -63,7 +62,23 @@ class Plain:
         )
 
 
-class PlainWriter:
+async def write_plainly(
+    lab: Lab,
+    process: ClientProcess,
+    clients: Clients,
+    partitions: Sequence[Partition],
+    burst_max: int,
+    think_ms: int,
+) -> None:
+    """A life of one writer."""
+    try:
+        producer = await clients.producer(process.name, None, TIMEOUT_MS)
+    except ClientError:
+        return
+    await _Writer(lab, process, producer).write_on(partitions, burst_max, think_ms)
+
+
+class _Writer:
     """One incarnation."""
 
     def __init__(self, lab: Lab, process: ClientProcess, producer: Producer) -> None:

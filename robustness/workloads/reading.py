@@ -4,7 +4,16 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from robustness.clients.contract import Admin, ClientError, Clients, Consumer
-from robustness.history import FinalRead, Isolation, Partition, Poll, Positioned, Read
+from robustness.history import (
+    FinalRead,
+    GroupOffsets,
+    Isolation,
+    OffsetsFetched,
+    Partition,
+    Poll,
+    Positioned,
+    Read,
+)
 from robustness.workloads.contract import ClientProcess, Lab
 from robustness.workloads.lives import live_on, patiently
 from robustness.workloads.parameters import Watched
@@ -22,13 +31,16 @@ class WrittenReader:
     def __init__(self, lab: Lab, client: str, consumer: Consumer) -> None:
         self._lab = lab
         self._client = client
-        self._consumer = consumer
+        self.consumer = consumer
         self.next: dict[Partition, int] = {}
         """Where it reads on, as far as its own reads tell."""
 
     async def assign(self, positions: Mapping[Partition, int]) -> None:
         invoked_ms = self._lab.now_ms()
-        await self._consumer.assign(positions)
+        await self.consumer.assign(positions)
+        self._positioned(positions, invoked_ms)
+
+    def _positioned(self, positions: Mapping[Partition, int], invoked_ms: int) -> None:
         self.next = dict(positions)
         self._lab.record(
             Positioned(
@@ -36,20 +48,25 @@ class WrittenReader:
                 invoked_ms=invoked_ms,
                 completed_ms=self._lab.now_ms(),
                 positions=tuple((topic, number, at) for (topic, number), at in positions.items()),
+                group=self.consumer.group,
             )
         )
 
     async def poll(self) -> Sequence[Read]:
         invoked_ms = self._lab.now_ms()
-        reads = await self._consumer.poll(POLL_MS)
+        reads = await self.consumer.poll(POLL_MS)
+        positions = self.consumer.take_new_positions()
+        if positions is not None:
+            self._positioned(positions, invoked_ms)
         if reads:
             self._lab.record(
                 Poll(
                     client=self._client,
                     invoked_ms=invoked_ms,
                     completed_ms=self._lab.now_ms(),
-                    isolation=self._consumer.isolation,
+                    isolation=self.consumer.isolation,
                     reads=tuple(reads),
+                    group=self.consumer.group,
                 )
             )
         for read in reads:
@@ -57,7 +74,7 @@ class WrittenReader:
         return reads
 
     async def close(self) -> None:
-        await self._consumer.close()
+        await self.consumer.close()
 
 
 def watchers(
@@ -122,6 +139,31 @@ async def bounds_of(
         {one: bounds[0] for one, bounds in found.items()},
         {one: bounds[1] for one, bounds in found.items()},
     )
+
+
+async def fetch_offsets(
+    lab: Lab,
+    client: str,
+    admin: Admin,
+    group: str,
+    partitions: Sequence[Partition],
+    *,
+    is_final: bool = False,
+) -> dict[Partition, int]:
+    """What a group has committed, -1 for nothing, into the history."""
+    invoked_ms = lab.now_ms()
+    found = await admin.committed(group, partitions)
+    offsets = tuple((topic, number, at) for (topic, number), at in found.items())
+    lab.record(
+        OffsetsFetched(
+            client=client,
+            invoked_ms=invoked_ms,
+            completed_ms=lab.now_ms(),
+            fetched=GroupOffsets(group, offsets),
+            is_final=is_final,
+        )
+    )
+    return dict(found)
 
 
 async def make_topic(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from robustness.clients.contract import (
@@ -25,6 +26,7 @@ from robustness.history import (
 from robustness.noted import ProducerReady, note
 from robustness.workloads.contract import ClientProcess, Lab
 
+SETUP_TIMEOUT_MS: Final = 30_000
 _WORD: Final = "transaction"
 
 
@@ -175,6 +177,27 @@ class Transactor:
     async def close(self) -> None:
         await self.producer.close()
 
+    async def transact_on(
+        self,
+        body: Callable[[OpenTransaction], Awaitable[None]],
+        *,
+        abort_share: float,
+        pause_ms: int,
+    ) -> None:
+        """A whole life of it: transaction after transaction until the run is over or this producer is of no use."""
+        draw = self.lab.random
+        try:
+            await self.open()
+            while not self.lab.is_over:
+                ending = Ending.ABORT if draw.random() < abort_share else Ending.COMMIT
+                ended = await self.transact(body, ending)
+                if not ended.is_usable:
+                    return
+                await self.lab.sleep(draw.randint(0, pause_ms))
+            await self.close()
+        except ClientError:
+            return
+
     async def transact(
         self,
         body: Callable[[OpenTransaction], Awaitable[None]],
@@ -201,6 +224,27 @@ class Transactor:
         if ending is Ending.ABORT:
             return await _abort(opened, producer, "")
         return await _commit(opened, producer)
+
+
+async def until_committed(
+    lab: Lab, name: str, body: Callable[[Transactor, OpenTransaction], Awaitable[None]]
+) -> None:
+    """For a setup: one transaction by a client of its own, again and again until it is committed."""
+
+    async def live(process: ClientProcess) -> None:
+        while True:
+            client = Transactor(lab, process, lab.clients[0], name, SETUP_TIMEOUT_MS)
+            try:
+                await client.open()
+                ended = await client.transact(partial(body, client))
+                await client.close()
+            except ClientError:
+                ended = _USELESS
+            if ended.is_committed:
+                return
+            await lab.sleep(200)
+
+    await lab.spawn(name, live).ended()
 
 
 async def _abort(opened: OpenTransaction, producer: Producer, reason: str) -> Ended:
