@@ -5,18 +5,28 @@ from typing import Final
 
 from robustness.checkers import (
     aborted_read,
+    bank,
+    circular_flow,
     cluster,
+    delayed_end_txn,
     duplicate,
+    group_offsets,
     inconsistent_offsets,
     lost_write,
     poll_reversal,
     poll_skip,
     pre_committed_read,
+    processed_once,
     read_past_open,
     send_reversal,
+    spark_batches,
+    spurious_zero_offset,
+    stuck_group,
     stuck_lso,
+    token_ring,
     torn_transaction,
     unseen_after_healing,
+    zombie_write,
 )
 from robustness.checkers.verdict import Checker, Verdict
 from robustness.history import History
@@ -35,6 +45,17 @@ ALL: Final[tuple[Checker, ...]] = (
     send_reversal.check,
     unseen_after_healing.check,
     stuck_lso.check,
+    zombie_write.check,
+    delayed_end_txn.check_tv1,
+    delayed_end_txn.check_tv2,
+    circular_flow.check,
+    group_offsets.check,
+    spurious_zero_offset.check,
+    processed_once.check,
+    stuck_group.check,
+    token_ring.check,
+    bank.check,
+    spark_batches.check,
     *cluster.CHECKERS,
 )
 """One entry a line."""

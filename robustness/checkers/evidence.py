@@ -170,3 +170,18 @@ class FinalState:
         below = self.uncommitted.get((send.topic, send.partition))
         at = -1 if below is None else below.offsets.get(send.value, -1)
         return Presence.BEYOND if at >= log.read.end_offset else Presence.ABSENT
+
+    def decided(self, transaction: Transaction) -> bool | None:
+        """Committed, aborted, or None if neither the client was told nor its values tell."""
+        if must_be_there(transaction):
+            return True
+        if must_not_be_there(transaction):
+            return False
+        for send in transaction.sends:
+            presence = self.committed_presence(Written(send, transaction))
+            if presence is Presence.PRESENT:
+                return True
+            has_arrived = transaction.ending is Ending.COMMIT or send.offset is not None
+            if presence is Presence.ABSENT and has_arrived:
+                return False
+        return None

@@ -1,0 +1,57 @@
+"""offsets-outside-transaction: the committed offset of a group is of a commit that counts, and of the last one.
+
+Every offset that the group coordinator tells must be of a transaction or commit that was done, or may have been, and
+had begun by then: never of an aborted one. At the end it must moreover be one that can be the last: no commit that is
+known to be done began after it had ended. An offset that was never committed is told as -1: `spurious-zero-offset`.
+"""
+
+from robustness.checkers.commits_of_groups import GroupCommit, commits_of_groups
+from robustness.checkers.findings import Findings, place, span
+from robustness.checkers.verdict import Verdict
+from robustness.history import History, OffsetsFetched
+from robustness.observations import Observations
+
+
+def check(history: History, observations: Observations) -> Verdict:
+    findings = Findings("offsets-outside-transaction")
+    commits = commits_of_groups(history)
+    for fetched in history.all(OffsetsFetched):
+        group = fetched.fetched.group
+        for topic, partition, offset in fetched.fetched.offsets:
+            known = commits.get((group, topic, partition), [])
+            if offset >= 0 and known:
+                findings.judged += 1
+                problem = _problem(fetched, offset, known)
+                if problem:
+                    findings.broken.append(
+                        f"{fetched.client} ({span(fetched)}) was told that group {group} stands at"
+                        f" {place(topic, partition, offset)}, {problem}"
+                    )
+    return findings.verdict("no committed offset of a group with known commits was fetched")
+
+
+def _problem(fetched: OffsetsFetched, offset: int, known: list[GroupCommit]) -> str:
+    until_ms = fetched.completed_ms
+    begun = [one for one in known if until_ms is None or one.by.invoked_ms <= until_ms]
+    same = [one for one in begun if one.offset == offset]
+    counting = [one for one in same if one.is_done is not False]
+    if not counting:
+        return f"which {same[0].who()} never committed" if same else "which nobody committed"
+    if not fetched.is_final:
+        return ""
+    # Only what was done before the fetch began must be seen by it.
+    done = [
+        one
+        for one in begun
+        if one.is_done and (one.by.completed_ms or fetched.invoked_ms) <= fetched.invoked_ms
+    ]
+    if not done:
+        return ""
+    last = done[-1]
+    for one in counting:
+        if one.ended_ms is None or one.ended_ms >= last.by.invoked_ms:
+            return ""
+    return (
+        f"committed by {counting[-1].who()}, but {last.who()} committed"
+        f" {last.offset} after that was over"
+    )

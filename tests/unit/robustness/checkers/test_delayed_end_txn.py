@@ -1,0 +1,69 @@
+"""No ending decides a transaction that it was not asked for; TV1 and TV2 are told apart."""
+
+import pytest
+from robustness.checkers.delayed_end_txn import check_tv1, check_tv2
+from robustness.history import Ending, Outcome
+from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
+
+BOTH = pytest.mark.parametrize(("protocol", "check"), [("TV1", check_tv1), ("TV2", check_tv2)])
+
+
+@BOTH
+def test_what_was_not_asked_to_commit_and_is_not_there_is_fine(protocol, check):
+    story = Story()
+    story.txn("t-0@0 a", ending=Ending.ABORT, outcome=Outcome.INFO, protocol=protocol)
+    story.txn("t-0@2 b", ending=Ending.NONE, outcome=Outcome.INFO, protocol=protocol)
+    story.txn("t-0@4 c", protocol=protocol)
+    story.final("t-0", "4 c")
+    assert_ok(story.judged_by(check), judged=3)
+
+
+@BOTH
+@pytest.mark.parametrize("ending", [Ending.ABORT, Ending.NONE])
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_what_was_not_asked_to_commit_but_is_seen_is_named(protocol, check, ending, outcome):
+    story = Story()
+    story.txn("t-0@0 a", ending=ending, outcome=outcome, protocol=protocol, client="w#6")
+    story.poll("t-0@0 a")
+    verdict = story.judged_by(check)
+    assert_broken(verdict, "'a'", "t-0@0", "w#6", "never asked")
+
+
+@BOTH
+def test_an_answered_commit_that_is_gone_after_an_abort_is_named(protocol, check):
+    story = Story()
+    story.txn("t-0@0 a", ending=Ending.ABORT, outcome=Outcome.INFO, client="w#1", protocol=protocol)
+    story.txn("t-0@1 b", "t-0@2 c", client="w#1", protocol=protocol)
+    story.final("t-0", "2 c")
+    assert_broken(story.judged_by(check), "'b'", "gone", "abort info")
+
+
+@BOTH
+def test_an_answered_commit_that_is_gone_without_any_abort_is_not_of_this_kind(protocol, check):
+    story = Story()
+    story.txn("t-0@0 a", ending=Ending.ABORT, tid="other", protocol="TV3")
+    story.txn("t-0@1 b", protocol=protocol)
+    story.final("t-0", end=3)
+    assert_unknown(story.judged_by(check), protocol)
+
+
+def test_the_protocols_are_told_apart():
+    story = Story()
+    story.txn("t-0@0 a", ending=Ending.ABORT, outcome=Outcome.INFO, protocol="TV1")
+    story.final("t-0", "0 a")
+    assert_broken(story.judged_by(check_tv1), "'a'")
+    assert_unknown(story.judged_by(check_tv2), "TV2")
+
+
+def test_an_unknown_commit_may_be_there_or_not():
+    story = Story()
+    story.txn("t-0@0 a", outcome=Outcome.INFO)
+    story.txn("t-0@1 b", outcome=Outcome.INFO)
+    story.final("t-0", "0 a")
+    assert_unknown(story.judged_by(check_tv1))
+
+
+def test_what_nobody_looked_for_is_not_judged():
+    story = Story()
+    story.txn("t-0@0 a", ending=Ending.NONE, outcome=Outcome.INFO)
+    assert_unknown(story.judged_by(check_tv1))

@@ -1,0 +1,183 @@
+"""What a group has committed, and whether it gets on."""
+
+from robustness.checkers import group_offsets, spurious_zero_offset, stuck_group
+from robustness.history import Ending, Outcome
+from robustness.noted import GroupProgress
+from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
+
+
+def test_the_offset_of_the_last_commit_is_fine():
+    story = Story()
+    story.txn(offsets="g: t-0@3")
+    story.fetched("g: t-0@3")
+    story.committed("g: t-0@5")
+    story.fetched("g: t-0@5", final=True)
+    assert_ok(story.judged_by(group_offsets.check), judged=2)
+
+
+def test_an_offset_of_an_aborted_transaction_is_named():
+    story = Story()
+    story.txn(offsets="g: t-0@3")
+    story.txn(offsets="g: t-0@5", ending=Ending.ABORT, client="w#7")
+    story.fetched("g: t-0@5")
+    assert_broken(story.judged_by(group_offsets.check), "group g", "t-0@5", "w#7", "abort ok")
+
+
+def test_an_offset_of_an_unknown_transaction_that_left_nothing_is_of_an_aborted_one():
+    story = Story()
+    story.txn("o-0@0 a", offsets="g: t-0@3", outcome=Outcome.INFO, client="w#7")
+    story.final("o-0", end=2)
+    story.fetched("g: t-0@3", final=True)
+    assert_broken(story.judged_by(group_offsets.check), "w#7", "never committed")
+
+
+def test_an_offset_of_an_unknown_transaction_may_count():
+    story = Story()
+    story.txn(offsets="g: t-0@3")
+    story.txn("o-0@0 a", offsets="g: t-0@5", outcome=Outcome.INFO)
+    story.fetched("g: t-0@5", final=True)
+    assert_ok(story.judged_by(group_offsets.check))
+
+
+def test_an_unknown_transaction_need_not_count():
+    story = Story()
+    story.txn(offsets="g: t-0@3")
+    story.txn(offsets="g: t-0@5", outcome=Outcome.INFO)
+    story.fetched("g: t-0@3", final=True)
+    assert_ok(story.judged_by(group_offsets.check))
+
+
+def test_the_offset_of_a_visible_transaction_counts_whatever_its_client_heard():
+    story = Story()
+    story.txn(offsets="g: t-0@3")
+    story.txn("o-0@0 a", offsets="g: t-0@5", outcome=Outcome.INFO)
+    story.final("o-0", "0 a")
+    story.fetched("g: t-0@3", final=True)
+    assert_broken(story.judged_by(group_offsets.check), "t-0@3", "committed 5 after")
+
+
+def test_an_offset_that_nobody_committed_is_named():
+    story = Story()
+    story.txn(offsets="g: t-0@3")
+    story.fetched("g: t-0@4")
+    assert_broken(story.judged_by(group_offsets.check), "t-0@4", "nobody committed")
+
+
+def test_an_offset_told_before_its_commit_began_is_named():
+    story = Story()
+    story.committed("g: t-0@3")
+    story.fetched("g: t-0@5")
+    story.committed("g: t-0@5")
+    assert_broken(story.judged_by(group_offsets.check), "t-0@5", "nobody committed")
+
+
+def test_an_older_offset_at_the_end_is_named():
+    story = Story()
+    story.txn(offsets="g: t-0@3", client="w#1")
+    story.txn(offsets="g: t-0@5", client="w#2")
+    story.fetched("g: t-0@3", final=True)
+    assert_broken(story.judged_by(group_offsets.check), "w#1", "w#2", "committed 5 after")
+
+
+def test_an_older_offset_before_the_end_may_be_a_fetch_under_way():
+    story = Story()
+    story.txn(offsets="g: t-0@3")
+    story.txn(offsets="g: t-0@5")
+    story.fetched("g: t-0@3")
+    assert_ok(story.judged_by(group_offsets.check))
+
+
+def test_of_two_commits_under_way_together_either_may_be_last():
+    story = Story()
+    story.txn(offsets="g: t-0@5", client="w#1", at=(10, 40))
+    story.txn(offsets="g: t-0@3", client="w#2", at=(20, 30))
+    for offset in (3, 5):
+        story.fetched(f"g: t-0@{offset}", final=True)
+    assert_ok(story.judged_by(group_offsets.check), judged=2)
+
+
+def test_a_refused_commit_outside_transactions_does_not_count():
+    story = Story()
+    story.committed("g: t-0@3")
+    story.committed("g: t-0@5", outcome=Outcome.FAIL)
+    story.fetched("g: t-0@5")
+    assert_broken(story.judged_by(group_offsets.check), "never committed")
+
+
+def test_a_group_of_which_no_commit_is_known_is_not_judged():
+    story = Story()
+    story.fetched("g: t-0@5", final=True)
+    assert_unknown(story.judged_by(group_offsets.check))
+
+
+def test_a_group_that_keeps_its_offset_is_fine():
+    story = Story()
+    story.fetched("g: t-0@-1")
+    story.committed("g: t-0@3")
+    story.fetched("g: t-0@3")
+    story.fetched("h: t-0@-1")
+    assert_ok(story.judged_by(spurious_zero_offset.check), judged=1)
+
+
+def test_a_group_that_forgets_its_offset_is_named():
+    for forgotten in (-1, 0):
+        story = Story()
+        story.txn(offsets="g: t-0@3", client="w#3")
+        story.fetched(f"g: t-0@{forgotten}")
+        verdict = story.judged_by(spurious_zero_offset.check)
+        assert_broken(verdict, f"told {forgotten}", "group g", "t-0", "w#3", "committed 3")
+
+
+def test_an_offset_that_was_told_before_is_known():
+    story = Story()
+    story.fetched("g: t-0@3", client="admin#4")
+    story.fetched("g: t-0@-1")
+    assert_broken(story.judged_by(spurious_zero_offset.check), "admin#4", "was told 3")
+
+
+def test_a_fetch_under_way_with_the_first_commit_and_an_unknown_commit_prove_nothing():
+    story = Story()
+    story.committed("g: t-0@3", at=(10, 40))
+    story.fetched("g: t-0@-1", at=(39, 60))
+    story.txn(offsets="h: t-0@3", outcome=Outcome.INFO)
+    story.fetched("h: t-0@-1")
+    assert_unknown(story.judged_by(spurious_zero_offset.check))
+
+
+def test_a_group_that_may_have_been_set_back_is_not_judged():
+    story = Story()
+    story.committed("g: t-0@3")
+    story.committed("g: t-0@0", outcome=Outcome.INFO)
+    story.fetched("g: t-0@0")
+    assert_unknown(story.judged_by(spurious_zero_offset.check))
+
+
+def test_a_commit_of_zero_long_before_excuses_nothing():
+    story = Story()
+    story.committed("g: t-0@0")
+    story.committed("g: t-0@3")
+    story.fetched("g: t-0@0")
+    assert_broken(story.judged_by(spurious_zero_offset.check), "told 0")
+
+
+def progress(committed: int) -> Story:
+    story = Story()
+    story.note(
+        GroupProgress(group="g", waited_ms=900, partitions=(("t", 0, committed, 7), ("t", 1, 2, 2)))
+    )
+    return story
+
+
+def test_a_group_that_has_read_everything_is_fine():
+    assert_ok(progress(7).judged_by(stuck_group.check), judged=2)
+    assert_ok(progress(8).judged_by(stuck_group.check))
+
+
+def test_a_group_that_stands_still_is_named():
+    verdict = progress(4).judged_by(stuck_group.check)
+    assert_broken(verdict, "group g", "stands at 4", "t-0", "below 7", "900 ms")
+    assert_broken(progress(-1).judged_by(stuck_group.check))
+
+
+def test_without_a_group_nothing_is_stuck():
+    assert_unknown(Story().judged_by(stuck_group.check))

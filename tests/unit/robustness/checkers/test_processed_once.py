@@ -1,0 +1,97 @@
+"""Each input of a group is in exactly one committed transaction."""
+
+from robustness.checkers.processed_once import check
+from robustness.history import Ending, Outcome
+from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
+
+
+def pipeline(*steps: tuple[str, str, str, Outcome], outputs=("0 A", "2 B")) -> Story:
+    """Input `in-0` holds a, b and c at 0, 1 and 2; each step is (input, output, next offset, outcome)."""
+    story = Story()
+    for number, (source, target, upto, outcome) in enumerate(steps):
+        story.txn(
+            target,
+            reads=(source,),
+            offsets=f"g: in-0@{upto}",
+            outcome=outcome,
+            client=f"m#{number}",
+        )
+    story.final("in-0", "0 a", "1 b", "2 c")
+    story.final("out-0", *outputs)
+    return story
+
+
+A = ("in-0@0 a", "out-0@0 A", "1", Outcome.OK)
+B = ("in-0@1 b", "out-0@2 B", "2", Outcome.OK)
+
+
+def test_once_each_is_fine():
+    story = pipeline(A, B)
+    story.fetched("g: in-0@2", final=True)
+    assert_ok(story.judged_by(check), judged=2)
+
+
+def test_twice_is_named():
+    story = pipeline(A, B, ("in-0@1 b", "out-0@4 b2", "2", Outcome.OK))
+    assert_broken(story.judged_by(check), "group g", "'b' at in-0@1", "m#1", "m#2")
+
+
+def test_a_repetition_after_an_abort_is_once():
+    aborted = ("in-0@0 a", "out-0@9 a0", "1", Outcome.FAIL)
+    assert_ok(pipeline(aborted, A, B).judged_by(check), judged=2)
+
+
+def test_a_repetition_after_an_unknown_one_is_once_if_that_left_nothing():
+    unknown = ("in-0@0 a", "out-0@9 a0", "1", Outcome.INFO)
+    assert_ok(pipeline(unknown, A, B).judged_by(check))
+
+
+def test_a_repetition_after_an_unknown_one_is_twice_if_that_is_visible():
+    unknown = ("in-0@0 a", "out-0@9 a0", "1", Outcome.INFO)
+    story = pipeline(unknown, A, B, outputs=("0 A", "2 B", "9 a0"))
+    assert_broken(story.judged_by(check), "'a' at in-0@0")
+
+
+def test_never_is_named():
+    story = pipeline(A, ("in-0@2 c", "out-0@2 C", "3", Outcome.OK), outputs=("0 A", "2 C"))
+    story.fetched("g: in-0@3", final=True)
+    assert_broken(story.judged_by(check), "group g", "stands at in-0@3", "'b' at in-0@1")
+
+
+def test_what_an_undecided_transaction_may_have_consumed_is_not_missing():
+    story = pipeline(
+        A,
+        ("in-0@1 b", "x-0@0 B", "2", Outcome.INFO),
+        ("in-0@2 c", "out-0@2 C", "3", Outcome.OK),
+        outputs=("0 A", "2 C"),
+    )
+    story.fetched("g: in-0@3", final=True)
+    assert_ok(story.judged_by(check))
+
+
+def test_what_lies_above_the_final_offset_is_still_to_come():
+    story = pipeline(A)
+    story.fetched("g: in-0@1", final=True)
+    assert_ok(story.judged_by(check), judged=1)
+
+
+def test_a_read_at_or_above_the_committed_offset_was_not_consumed():
+    story = Story()
+    for client, reads, upto in (("m#1", ("in-0@0 a", "in-0@1 b"), 1), ("m#2", ("in-0@1 b",), 2)):
+        story.txn(f"out-0@{upto} v{upto}", reads=reads, offsets=f"g: in-0@{upto}", client=client)
+    assert_ok(story.judged_by(check), judged=2)
+
+
+def test_groups_are_told_apart_and_commits_outside_take_a_group_out():
+    story = pipeline(A, B)
+    story.txn("o2-0@0 x", reads=("in-0@0 a",), offsets="h: in-0@1")
+    assert_ok(story.judged_by(check), judged=3)
+    story.committed("g: in-0@0")
+    story.committed("h: in-0@0")
+    assert_unknown(story.judged_by(check))
+
+
+def test_transactions_that_do_not_tell_what_they_read_are_not_judged():
+    story = Story()
+    story.txn("out-0@0 A", offsets="g: in-0@1", ending=Ending.COMMIT)
+    assert_unknown(story.judged_by(check))

@@ -1,0 +1,130 @@
+"""Each micro-batch is in the sink exactly once, or not at all if nobody was told that it is."""
+
+import pytest
+from robustness.checkers.spark_batches import check
+from robustness.noted import SparkBatchEnded, SparkTask
+from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
+
+
+def tried(story: Story, attempt: str, task: int, branch: str, *values: str) -> None:
+    story.note(
+        SparkTask(
+            sink="s",
+            query="q",
+            batch=3,
+            attempt=attempt,
+            task=task,
+            branch=branch,
+            values=tuple(("t", task, value) for value in values),
+        )
+    )
+
+
+def ended(story: Story, attempt: str, outcome: str, *winners: tuple[int, str]) -> None:
+    story.note(
+        SparkBatchEnded(
+            sink="s", query="q", batch=3, attempt=attempt, outcome=outcome, winners=winners
+        )
+    )
+
+
+def batch(outcome: str | None, zero: list[str], one: list[str], named: bool = True) -> Story:
+    """Two tasks; task 0 was tried twice, and the second try (0.1) is named."""
+    story = Story()
+    tried(story, "n1", 0, "0.0", "a", "b")
+    tried(story, "n1", 0, "0.1", "A", "B")
+    tried(story, "n1", 1, "1.0", "C")
+    if outcome is not None:
+        ended(story, "n1", outcome, *([(0, "0.1"), (1, "1.0")] if named else []))
+    story.final("t-0", *zero, end=9)
+    story.final("t-1", *one, end=9)
+    return story
+
+
+WHOLE = (["0 A", "1 B"], ["0 C"])
+NAMED = pytest.mark.parametrize("named", [True, False])
+
+
+@NAMED
+def test_a_committed_batch_that_is_there_once_is_fine(named):
+    assert_ok(batch("ok", *WHOLE, named=named).judged_by(check), judged=1)
+
+
+@NAMED
+def test_a_committed_batch_that_is_not_there_is_named(named):
+    verdict = batch("ok", [], [], named=named).judged_by(check)
+    assert_broken(verdict, "batch 3 of q in sink s", "n1", "missing", "(ok)")
+
+
+@NAMED
+@pytest.mark.parametrize("outcome", ["info", None])
+def test_a_batch_of_which_nobody_knows_is_there_or_not(named, outcome):
+    assert_ok(batch(outcome, *WHOLE, named=named).judged_by(check))
+    assert_ok(batch(outcome, [], [], named=named).judged_by(check))
+
+
+@NAMED
+@pytest.mark.parametrize("outcome", ["ok", "info"])
+@pytest.mark.parametrize(
+    ("zero", "one", "missing"),
+    [(["0 A"], ["0 C"], "'B'"), (["0 A", "1 B"], [], "'C'"), ([], ["0 C"], "of task 0")],
+)
+def test_half_a_batch_is_named(outcome, zero, one, missing, named):
+    if named and not zero:
+        missing = "'A'"
+    assert_broken(batch(outcome, zero, one, named).judged_by(check), "missing", missing)
+
+
+def test_a_try_that_was_not_named_is_named():
+    verdict = batch("ok", ["0 A", "1 B", "2 a"], ["0 C"]).judged_by(check)
+    assert_broken(verdict, "'0.1' for task 0", "'a' at t-0@2", "(0.0)")
+
+
+def test_two_tries_of_one_task_are_named():
+    verdict = batch(None, ["0 A", "1 B", "2 a", "3 b"], ["0 C"]).judged_by(check)
+    assert_broken(verdict, "(0.0)", "(0.1)")
+
+
+def test_an_attempt_that_failed_is_not_there():
+    assert_ok(batch("fail", [], []).judged_by(check))
+    assert_broken(batch("fail", *WHOLE).judged_by(check), "failed", "'A' at t-0@0")
+
+
+def test_two_attempts_are_named():
+    story = batch("ok", ["0 A", "1 B", "5 D"], ["0 C"])
+    tried(story, "n2", 0, "0.0", "D")
+    ended(story, "n2", "info", (0, "0.0"))
+    assert_broken(story.judged_by(check), "there 2 times", "n1", "n2", "'D' at t-0@5")
+
+
+def test_a_second_attempt_that_lost_is_fine():
+    story = batch("fail", [], [])
+    tried(story, "n2", 0, "0.0", "D")
+    ended(story, "n2", "ok", (0, "0.0"))
+    story.final("t-0", "5 D")
+    assert_ok(story.judged_by(check), judged=1)
+
+
+def test_a_try_without_values_may_win():
+    story = Story()
+    tried(story, "n1", 0, "0.0", "A")
+    tried(story, "n1", 1, "1.0")
+    ended(story, "n1", "ok", (0, "0.0"), (1, "1.0"))
+    story.final("t-0", "0 A")
+    assert_ok(story.judged_by(check))
+
+
+def test_what_was_told_last_but_unknown_does_not_hide_an_answer():
+    story = batch("ok", [], [])
+    ended(story, "n1", "info", (0, "0.1"), (1, "1.0"))
+    assert_broken(story.judged_by(check), "(ok)")
+
+
+def test_a_partition_that_was_not_read_leaves_it_open():
+    story = Story()
+    tried(story, "n1", 0, "0.0", "A")
+    tried(story, "n1", 1, "1.0", "B")
+    ended(story, "n1", "ok", (0, "0.0"), (1, "1.0"))
+    story.final("t-0", "0 A")
+    assert_unknown(story.judged_by(check), "'B' in t-1", "not read")
+    assert_unknown(Story().judged_by(check), "no task")

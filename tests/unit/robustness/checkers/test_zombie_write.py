@@ -1,0 +1,95 @@
+"""Nothing of a fenced producer is committed once its successor is ready."""
+
+from robustness.checkers.zombie_write import check
+from robustness.history import Ending, Outcome
+from robustness.noted import ProducerReady
+from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
+
+PAY = ProducerReady(transactional_id="pay", protocol="TV1")
+
+
+def two_producers() -> Story:
+    """w#1 is ready at 10 ms, its successor w#2 at 50 ms."""
+    story = Story()
+    story.note(PAY, client="w#1", at=(5, 10))
+    story.note(PAY, client="w#2", at=(40, 50))
+    return story
+
+
+def test_what_was_asked_before_the_successor_was_ready_may_be_committed():
+    story = two_producers()
+    story.txn("t-0@0 a", tid="pay", at=(20, 60), asked_ms=50)
+    story.txn("t-0@2 b", tid="pay", client="w#2", at=(70, 90), asked_ms=80)
+    story.final("t-0", "0 a", "2 b")
+    assert_unknown(story.judged_by(check), "fenced")
+
+
+def test_a_zombie_that_was_aborted_is_fine():
+    story = two_producers()
+    story.txn("t-0@0 a", tid="pay", at=(60, 70), asked_ms=65, outcome=Outcome.FAIL)
+    story.final("t-0", end=2)
+    assert_ok(story.judged_by(check), judged=1)
+
+
+def test_a_zombie_that_began_after_its_successor_and_is_seen_is_named():
+    story = two_producers()
+    story.txn("t-0@0 a", tid="pay", at=(60, 70), outcome=Outcome.INFO)
+    story.poll("t-0@0 a")
+    assert_broken(story.judged_by(check), "w#2", "50 ms", "'a'", "w#1", "t-0@0")
+
+
+def test_a_zombie_that_asked_after_its_successor_was_ready_and_is_seen_is_named():
+    story = two_producers()
+    story.txn("t-0@0 a", tid="pay", at=(20, 70), asked_ms=51, outcome=Outcome.INFO)
+    story.final("t-0", "0 a")
+    assert_broken(story.judged_by(check), "'a'", "w#1")
+
+
+def test_a_zombie_whose_commit_was_answered_is_named_even_if_nobody_read():
+    story = two_producers()
+    story.txn("t-0@0 a", tid="pay", at=(20, 70), asked_ms=51)
+    assert_broken(story.judged_by(check), "w#1", "told that its commit is done")
+
+
+def test_what_a_dead_client_had_open_is_aborted_by_its_successor():
+    story = two_producers()
+    story.txn("t-0@0 a", tid="pay", at=(20, None), ending=Ending.NONE, outcome=Outcome.INFO)
+    story.final("t-0", end=2)
+    assert_ok(story.judged_by(check), judged=1)
+    story.final("t-0", "0 a")
+    assert_broken(story.judged_by(check), "'a'")
+
+
+def test_the_same_client_with_a_new_producer_is_no_zombie():
+    story = two_producers()
+    story.note(PAY, client="w#1", at=(55, 58))
+    story.txn("t-0@0 a", tid="pay", at=(60, 70), asked_ms=65)
+    story.final("t-0", "0 a")
+    assert_unknown(story.judged_by(check))
+
+
+def test_two_that_overlapped_may_have_come_in_either_order():
+    story = Story()
+    story.note(PAY, client="w#1", at=(5, 45))
+    story.note(PAY, client="w#2", at=(40, 50))
+    story.txn("t-0@0 a", tid="pay", at=(60, 70), asked_ms=65)
+    story.final("t-0", "0 a")
+    assert_unknown(story.judged_by(check))
+
+
+def test_a_successor_that_was_never_answered_and_another_id_fence_nobody():
+    story = Story()
+    story.note(PAY, client="w#1", at=(5, 10))
+    story.note(PAY, client="w#2", at=(40, None))
+    story.note(ProducerReady(transactional_id="o", protocol="TV1"), client="w#3", at=(40, 50))
+    story.txn("t-0@0 a", tid="pay", at=(60, 70), asked_ms=65)
+    assert_unknown(story.judged_by(check))
+
+
+def test_the_successor_that_is_ready_first_counts():
+    story = Story()
+    story.note(PAY, client="w#1", at=(5, 10))
+    story.note(PAY, client="w#2", at=(20, 90))
+    story.note(PAY, client="w#3", at=(30, 40))
+    story.txn("t-0@0 a", tid="pay", at=(60, 70), asked_ms=65)
+    assert_broken(story.judged_by(check), "w#3")
