@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from robustness.simulator.links import End
-from robustness.simulator.process import SimProcess, owner
+from robustness.simulator.process import ProcessState, SimProcess, owner
 
 if TYPE_CHECKING:
     from robustness.simulator.network import SimNetwork
@@ -90,7 +90,8 @@ class Attempt:
 
     def send_again(self, late_s: float) -> None:
         """A fault came or went."""
-        if not self._answer.done():
+        is_dead = self._process is not None and self._process.state is ProcessState.DEAD
+        if not self._answer.done() and not is_dead:
             self._send(late_s)
 
     def _send(self, late_s: float) -> None:

@@ -68,6 +68,10 @@ class Wire:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
+        if not self._end.is_open:
+            # It broke before the process took it up.
+            self._loop.call_soon(self.lost, "recvmsg:Connection reset by peer")
+            return
         self._watch(self.options.keepalive_s, self._is_quiet)
         self._end.attach(self)
 

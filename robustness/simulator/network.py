@@ -16,6 +16,7 @@ undoes it (a call without arguments, harmless when repeated); `heal_all` undoes 
 - `delay(host, added_s, jitter_s)`: what goes to and from the host takes that much longer.
 - `clog(host)`: as a partition from everybody, but at its end everything arrives at once.
 - `unplug(host)`: a power cut. The host's connections are gone and nobody is told; nothing reaches it before the end.
+  Before the host's processes are ended: their kernel would still say good-bye.
 - `reset(host)`: every connection of the host breaks for both ends; what is on its way is lost. Has no end.
 - `ghost(host, gather_s, late_s)`: for `gather_s` what is sent to whoever accepted a connection is held. Then the
   connections break for whoever made them, and what was held still arrives, up to `late_s` later, and is processed as
@@ -157,6 +158,7 @@ class SimNetwork:
     def listener(self, address: str, port: int) -> Listener:
         """A bound port of the running process's host. Raises OSError. `listen` makes it accept."""
         host = self.host_here()
+        self._refuse_the_dead()
         if address not in _ANY and self.host_at(address) != host:
             raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
         port = port or self.free_port(host)
@@ -175,11 +177,19 @@ class SimNetwork:
 
     async def dial(self, address: str, port: int) -> End:
         """An end that is connected and has no receiver yet. Raises OSError."""
+        self._refuse_the_dead()
         host = self.host_at(address)
         if host is None:
             raise OSError(errno.EHOSTUNREACH, "No route to host")
         attempt = Attempt(self, host, port, is_loopback=address.startswith(("127.", "localhost")))
         return await attempt.connected()
+
+    @staticmethod
+    def _refuse_the_dead() -> None:
+        """A process that is killed in the middle of a step unwinds its stack, and must reach nobody on the way."""
+        process = owner()
+        if process is not None and process.state is ProcessState.DEAD:
+            raise OSError(errno.EBADF, "Bad file descriptor")
 
     def listening_at(self, host: str, port: int) -> Listener | None:
         return self._listeners.get((host, port))
@@ -203,6 +213,11 @@ class SimNetwork:
                 end.close()
             else:
                 self.sockets_of(end.process).ends[end] = None
+
+    @property
+    def open_connections(self) -> int:
+        """Of which anything is left."""
+        return len(self._pipes) // 2
 
     def sockets_of(self, process: SimProcess | None) -> _Sockets:
         sockets = self._sockets.get(process)

@@ -55,17 +55,33 @@ class SimTransport(asyncio.Transport):
         self._is_closing = False
         self._is_eof_asked = False
         self._is_lost = False
+        self._is_reading = True
 
     def start(self) -> None:
         """Tell the protocol, then read."""
         self._protocol.connection_made(self)
-        if not self._is_closing:
-            self._end.attach(self)
+        self._end.receiver = self
+        if not self._end.is_open:
+            # It broke before the process took it up.
+            reset = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+            self._loop.call_soon(self._lose, reset)
+        elif self._is_reading and not self._is_closing:
+            self._end.start_reading()
 
     # -------------------------------------------------------------------------------------------- what arrives
 
     def received(self, item: bytes) -> None:
-        self._protocol.data_received(item)
+        try:
+            self._protocol.data_received(item)
+        except Exception as error:  # A protocol's bug ends its connection, as in asyncio itself.
+            self._loop.call_exception_handler(
+                {
+                    "message": "data_received() failed",
+                    "exception": error,
+                    "protocol": self._protocol,
+                }
+            )
+            self.abort()
 
     def finished(self) -> None:
         keeps_open = self._protocol.eof_received()
@@ -156,14 +172,16 @@ class SimTransport(asyncio.Transport):
     # ------------------------------------------------------------------------------------------------- reading
 
     def pause_reading(self) -> None:
+        self._is_reading = False
         self._end.stop_reading()
 
     def resume_reading(self) -> None:
+        self._is_reading = True
         if not self._is_closing:
             self._end.start_reading()
 
     def is_reading(self) -> bool:
-        return self._end.is_reading and not self._is_closing
+        return self._is_reading and not self._is_closing
 
     # ------------------------------------------------------------------------------------------------- the end
 

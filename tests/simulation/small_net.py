@@ -1,0 +1,72 @@
+"""Two simulated processes and a network between them, for tests."""
+
+import asyncio
+
+from robustness.simulator.network import CALM, SimNetwork
+from robustness.simulator.world import World
+
+PORT = 9092
+
+
+class SmallNet:
+    """Two processes, `client` and `server`, and what tests do with them."""
+
+    def __init__(self, seed=1, profile=CALM):
+        self.world = World(seed)
+        self.network = SimNetwork(self.world, profile)
+        self.world.loop.network = self.network
+        self.client = self.world.new_process("client")
+        self.server = self.world.new_process("server")
+        self.heard = []
+        """By connection: the bytes that the server received; "." for their end, "!" for a reset."""
+
+    @property
+    def now(self):
+        return self.world.loop.time()
+
+    def run(self, scenario):
+        async def bounded():
+            async with asyncio.timeout(600):
+                return await scenario()
+
+        loop = self.world.loop
+        try:
+            return loop.run_until_complete(bounded())
+        finally:
+            # Processes that still run when the test is over are nobody's mistake.
+            for task in asyncio.all_tasks(loop):
+                task._log_destroy_pending = False
+
+    async def until(self, holds, within_s=10):
+        """In simulated time, which costs nothing."""
+        async with asyncio.timeout(within_s):
+            while not holds():  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    async def serve(self, handle, host="0.0.0.0"):
+        return await self.server.spawn(asyncio.start_server(handle, host, PORT), "serve")
+
+    async def serve_listening(self):
+        async def listen(reader, writer):
+            told = bytearray()
+            self.heard.append(told)
+            try:
+                while data := await reader.read(1000):
+                    told += data
+                told += b"."
+            except ConnectionResetError:
+                told += b"!"
+            writer.close()
+
+        await self.serve(listen)
+
+    async def connect(self, host="server"):
+        return await self.client.spawn(asyncio.open_connection(host, PORT), "connect")
+
+    async def until_heard(self, told, within_s=10):
+        await self.until(lambda: [bytes(one) for one in self.heard] == told, within_s)
+
+
+async def close_at_end(reader, writer):
+    await reader.read(-1)
+    writer.close()
