@@ -1,0 +1,63 @@
+"""How far the last stable offset is behind, second by second: `python -m robustness.chaos.sampler BOOTSTRAP`.
+
+A client of its own, so that no hanging workload stops the measuring. Each line of its output is one sample; a second
+in which nobody answered has none.
+"""
+
+import json
+import sys
+import time
+from typing import Any, Final
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+PAUSE_S: Final = 1.0
+TIMEOUT_S: Final = 2.0
+
+
+def sample(admin: AdminClient) -> dict[str, int]:
+    """Records between the last stable offset and the high watermark, of each partition that has any."""
+    topics = admin.list_topics(timeout=TIMEOUT_S).topics
+    partitions = [
+        TopicPartition(name, number)
+        for name, topic in topics.items()
+        if not name.startswith("__")
+        for number in topic.partitions
+    ]
+    if not partitions:
+        return {}
+    # The stable one first: what is written between the two questions may be counted, never hidden.
+    stable = _ends(admin, partitions, IsolationLevel.READ_COMMITTED)
+    high = _ends(admin, partitions, IsolationLevel.READ_UNCOMMITTED)
+    return {name: max(high[name] - stable[name], 0) for name in high if name in stable}
+
+
+def _ends(
+    admin: AdminClient, partitions: list[TopicPartition], isolation: IsolationLevel
+) -> dict[str, int]:
+    asked = admin.list_offsets(
+        dict.fromkeys(partitions, OffsetSpec.latest()),
+        isolation_level=isolation,
+        request_timeout=TIMEOUT_S,
+    )
+    return {f"{one.topic}-{one.partition}": future.result().offset for one, future in asked.items()}
+
+
+def main(bootstrap: str) -> None:
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0}
+    admin = AdminClient(settings)
+    while True:
+        asked_s = time.monotonic()
+        try:
+            lags = sample(admin)
+        except KafkaException:
+            lags = {}
+        if lags:
+            line = {"asked_s": asked_s, "answered_s": time.monotonic(), "lags": lags}
+            print(json.dumps(line), flush=True)
+        time.sleep(PAUSE_S)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
