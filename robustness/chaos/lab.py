@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from robustness.chaos.client_process import ClientChild, ClientParent, Work, operation_line
-from robustness.chaos.target_clients import make_clients
 from robustness.clients.contract import Clients
+from robustness.clients.libraries import LIBRARIES
 from robustness.history import AnyOperation
 from robustness.workloads.contract import Workload
 
@@ -170,7 +170,9 @@ def say(event: str, **facts: object) -> None:
 
 
 async def run_lab(order: LabOrder, workloads: Sequence[Workload], wishes: "Wishes") -> None:
-    lab = ForkLab(order, make_clients(order.libraries, order.bootstrap))
+    # The first one is asked for whatever is done once; it should start no threads before clients are forked.
+    clients = [LIBRARIES[one](order.bootstrap.split(",")) for one in order.libraries]
+    lab = ForkLab(order, clients)
     wishes.kill = lab.kill_one
     wishes.end = lab.end
     reporting = asyncio.create_task(_report(lab))

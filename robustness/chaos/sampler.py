@@ -36,8 +36,9 @@ def sample(admin: AdminClient) -> dict[str, int]:
 def _ends(
     admin: AdminClient, partitions: list[TopicPartition], isolation: IsolationLevel
 ) -> dict[str, int]:
+    latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     asked = admin.list_offsets(
-        dict.fromkeys(partitions, OffsetSpec.latest()),
+        dict.fromkeys(partitions, latest),
         isolation_level=isolation,
         request_timeout=TIMEOUT_S,
     )

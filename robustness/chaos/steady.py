@@ -1,29 +1,30 @@
 """One producer that commits a small transaction after the other, into every partition of a topic: the cluster's pulse.
 
-It thinks for no time and whoever cannot go on is replaced at once, so a gap between its commits is a time in which an application
-could not commit. Its transactions are judged like all others.
+It hardly pauses, and whoever cannot go on is replaced at once: a gap between its commits is a time in which an
+application could not commit. Its transactions are judged like all others.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from robustness.clients.contract import ClientError, Clients
-from robustness.history import Ending, Partition
+from robustness.history import Partition
 from robustness.workloads import catalog
 from robustness.workloads.contract import ClientProcess, Lab, Workload
 from robustness.workloads.lives import live_on
 from robustness.workloads.parameters import Parameters, Partitions, Pause, Timeout
 from robustness.workloads.reading import final_reads, make_topic
-from robustness.workloads.transacting import OpenTransaction, Planned, open_producer, transact
+from robustness.workloads.transacting import OpenTransaction, Planned, Transactor
 
-KIND = "steady"
+KIND: Final = "steady"
 
 
 class SteadyParameters(Parameters):
     library: str = ""
-    """The last of the lab's when empty."""
+    """The last of the lab's when it has no such one."""
     partitions: Partitions = 3
     pause_ms: Pause = 20
-    retry_ms: Pause = 100
+    rest_ms: Pause = 100
     transaction_timeout_ms: Timeout = 10_000
 
 
@@ -39,14 +40,13 @@ class Steady:
         await make_topic(lab, self.name, self.parameters.partitions)
 
     async def start(self, lab: Lab) -> None:
-        clients = self._clients(lab)
-        await live_on(
-            lab,
-            self.name,
-            lambda process: self._live(lab, process, clients),
-            life_ms=0,
-            rest_ms=self.parameters.retry_ms,
-        )
+        clients, given = self._clients(lab), self.parameters
+
+        async def live(process: ClientProcess) -> None:
+            client = Transactor(lab, process, clients, self.name, given.transaction_timeout_ms)
+            await self._live(client)
+
+        await live_on(lab, self.name, live, life_ms=0, rest_ms=given.rest_ms)
 
     async def check(self, lab: Lab) -> None:
         limit_ms = self.parameters.transaction_timeout_ms + 60_000
@@ -56,28 +56,18 @@ class Steady:
         wanted = self.parameters.library
         return next((one for one in lab.clients if one.library == wanted), lab.clients[-1])
 
-    async def _live(self, lab: Lab, process: ClientProcess, clients: Clients) -> None:
-        given, sent = self.parameters, 0
-
+    async def _live(self, client: Transactor) -> None:
         async def body(opened: OpenTransaction) -> None:
-            nonlocal sent
-            sent += 1
-            await opened.send_all(
-                [
-                    Planned(partition, f"{process.name}/{sent}/{partition[1]}")
-                    for partition in self.partitions
-                ]
-            )
+            await opened.send_all([Planned(one, client.unique()) for one in self.partitions])
 
         try:
-            producer = await open_producer(
-                lab, process, clients, self.name, given.transaction_timeout_ms
-            )
-            while not lab.is_over and await transact(
-                lab, process, producer, self.name, body, Ending.COMMIT
-            ):
-                await lab.sleep(given.pause_ms)
-            await producer.close()
+            await client.open()
+            while not client.lab.is_over:
+                ended = await client.transact(body)
+                if not ended.is_usable:
+                    return
+                await client.lab.sleep(self.parameters.pause_ms)
+            await client.close()
         except ClientError:
             return
 

@@ -12,12 +12,14 @@ from confluent_kafka.admin import AdminClient
 from oncelog.errors import OncelogError
 from oncelog_server.cluster.cluster import Cluster, Progress
 from oncelog_server.cluster.databases import POSTGRES, REDIS
-from oncelog_server.cluster.plan import ROLES, ClusterShape
+from oncelog_server.cluster.plan import ROLES, STORAGE, ClusterShape
 from oncelog_server.cluster.state_file import ClusterState
 from robustness.chaos.hands import Clocks, ProcessHands, find_faketime
 from robustness.chaos.links import CLIENTS
 from robustness.chaos.network import PROXY_LOG, ClusterNetwork, ProxyProcess
+from robustness.log_files import read_all_states, read_logs
 from robustness.nemesis import FaultKind, PlannedFault
+from robustness.observations import Observations
 
 ANSWER_TIMEOUT_S: Final = 10.0
 REPLICAS: Final = 3
@@ -40,6 +42,7 @@ class ChaosHands(Protocol):
 class Target(Protocol):
     name: str
     """For a report."""
+    roles: Sequence[str]
 
     def start(self, on_progress: Progress) -> None: ...
 
@@ -56,6 +59,10 @@ class Target(Protocol):
 
     def hands(self, kill_client: Callable[[float], str]) -> ChaosHands: ...
 
+    def observe(self, at_ms: int) -> Observations:
+        """What can be seen inside after all is done; whatever has to end for it ends."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -64,6 +71,7 @@ class ClusterTarget:
 
     def __init__(self, folder: Path, shape: ClusterShape, environment: Mapping[str, str]) -> None:
         self.name = "oncelog, a cluster of processes"
+        self.roles = (*(role.role for role in ROLES), POSTGRES, REDIS, CLIENTS)
         self._folder = folder / "cluster"
         self._shape = shape
         self._environment = environment
@@ -110,6 +118,19 @@ class ClusterTarget:
     def hands(self, kill_client: Callable[[float], str]) -> ProcessHands:
         return ProcessHands(self.cluster, self.proxy, self._clocks, kill_client)
 
+    def observe(self, at_ms: int) -> Observations:
+        """Ends the cluster in order: then its files say what is committed."""
+        self.close()
+        observations = Observations(is_healed=True)
+        replicas = []
+        for member in self.cluster.of_role(STORAGE):
+            data = self._folder / "data" / member.name
+            logs = read_logs(data, member.node_id, at_ms)
+            observations.logs += logs
+            replicas += [(data, log) for log in logs]
+        observations.states += read_all_states(replicas)
+        return observations
+
     def close(self) -> None:
         self._stack.close()
 
@@ -152,6 +173,7 @@ class AddressTarget:
 
     def __init__(self, bootstrap: str) -> None:
         self.name = f"Kafka at {bootstrap}"
+        self.roles = (CLIENTS,)
         self._bootstrap = bootstrap
         self._brokers = 1
 
@@ -192,6 +214,10 @@ class AddressTarget:
 
     def hands(self, kill_client: Callable[[float], str]) -> ClientHands:
         return ClientHands(kill_client)
+
+    def observe(self, at_ms: int) -> Observations:
+        """Nothing: it is not ours."""
+        return Observations(is_healed=True)
 
     def close(self) -> None:
         """It is not ours."""

@@ -1,0 +1,154 @@
+"""What a run was like, computed from its history: availability, latencies, recoveries, hits. Pure."""
+
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from robustness.chaos.plan import role_of
+from robustness.history import Ending, Fault, History, Outcome, Transaction
+
+NEMESIS: Final = "nemesis"
+"""The client whose faults are the plan's; workloads kill their own clients beside it."""
+GAP_MS_MIN: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    began_ms: int
+    """Of its transaction."""
+    asked_ms: int
+    ended_ms: int
+
+    @property
+    def latency_ms(self) -> int:
+        return self.ended_ms - self.asked_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """From the begin of a fault to the next commit of a transaction that was begun after it."""
+
+    fault: Fault
+    role: str
+    ms: int | None
+    """None: nothing was committed any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    at_ms: int
+    records: int
+    """Of the partition that is farthest behind."""
+    partition: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSummary:
+    role: str
+    hits: int
+    recoveries: int
+    p50_ms: int | None
+    max_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    from_ms: int
+    until_ms: int
+    """The time in which clients worked."""
+    commits: tuple[Commit, ...]
+    """Of the pulse, by their ends."""
+    gaps: tuple[tuple[int, int], ...]
+    """From, until: a second or more without a commit."""
+    recoveries: tuple[Recovery, ...]
+    roles: tuple[RoleSummary, ...]
+    lags: tuple[Lag, ...]
+    transactions: Mapping[str, int]
+    """How those of all workloads ended."""
+
+    @property
+    def availability(self) -> float:
+        """The share of the time outside gaps."""
+        lost_ms = sum(until - since for since, until in self.gaps)
+        return 1 - lost_ms / max(1, self.until_ms - self.from_ms)
+
+
+def percentile(values: Sequence[int], share: float) -> int | None:
+    """The least value that `share` of them do not exceed; None of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def planned_faults(history: History) -> list[Fault]:
+    return [fault for fault in history.all(Fault) if fault.client == NEMESIS]
+
+
+def measure(
+    history: History,
+    pulse: str,
+    from_ms: int,
+    until_ms: int,
+    roles: Sequence[str],
+    lags: Sequence[Lag],
+) -> Measures:
+    """`pulse` is the client that commits without a pause; its incarnations are `pulse#1` and so on."""
+    commits = sorted(
+        (
+            Commit(one.invoked_ms, one.asked_ms, one.completed_ms)
+            for one in history.all(Transaction)
+            if one.client.partition("#")[0] == pulse
+            and one.asked_ms is not None
+            and one.completed_ms is not None
+            and (one.ending, one.outcome) == (Ending.COMMIT, Outcome.OK)
+        ),
+        key=lambda commit: commit.ended_ms,
+    )
+    recoveries = tuple(
+        Recovery(fault, role_of(fault.target), _recovery_ms(fault, commits))
+        for fault in planned_faults(history)
+    )
+    return Measures(
+        from_ms=from_ms,
+        until_ms=until_ms,
+        commits=tuple(commits),
+        gaps=_gaps(commits, from_ms, until_ms),
+        recoveries=recoveries,
+        roles=tuple(_summary(role, recoveries) for role in roles),
+        lags=tuple(lags),
+        transactions=_transactions(history),
+    )
+
+
+def _recovery_ms(fault: Fault, commits: Sequence[Commit]) -> int | None:
+    """Commits of one client at a time: who began later ended later."""
+    at = bisect_left(commits, fault.invoked_ms, key=lambda commit: commit.began_ms)
+    return commits[at].ended_ms - fault.invoked_ms if at < len(commits) else None
+
+
+def _gaps(commits: Sequence[Commit], from_ms: int, until_ms: int) -> tuple[tuple[int, int], ...]:
+    ends = [from_ms, *(one.ended_ms for one in commits if from_ms <= one.ended_ms <= until_ms)]
+    ends.append(until_ms)
+    return tuple((since, until) for since, until in pairwise(ends) if until - since >= GAP_MS_MIN)
+
+
+def _summary(role: str, recoveries: Sequence[Recovery]) -> RoleSummary:
+    own = [one for one in recoveries if one.role == role]
+    known = [one.ms for one in own if one.ms is not None]
+    return RoleSummary(
+        role=role,
+        hits=len(own),
+        recoveries=len(known),
+        p50_ms=percentile(known, 0.5),
+        max_ms=max(known, default=None),
+    )
+
+
+def _transactions(history: History) -> dict[str, int]:
+    counted = Counter(f"{one.ending} {one.outcome}" for one in history.all(Transaction))
+    return dict(sorted(counted.items()))

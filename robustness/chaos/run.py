@@ -1,0 +1,284 @@
+"""One run: a target, workloads, a plan of faults, healing, the last reads, the verdicts, and the report.
+
+start    everything is up, topics are there
+storm    clients work, faults come and go by the plan
+heal     nothing is broken any more; clients work on for a while
+check    the last reads; then the cluster ends and its files are read
+judge    every checker over the history and what was seen inside
+"""
+
+import asyncio
+import contextlib
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from oncelog.errors import OncelogError
+from robustness.chaos.hands import name_of
+from robustness.chaos.lab import HISTORY, LabOrder
+from robustness.chaos.lab_process import LabProcess
+from robustness.chaos.measures import NEMESIS, Lag, Measures, measure
+from robustness.chaos.network import HOME
+from robustness.chaos.plan import hits_for, plan_chaos, role_of
+from robustness.chaos.progress import Progress
+from robustness.chaos.steady import KIND as STEADY
+from robustness.chaos.target import ChaosHands, Target
+from robustness.checkers.all import judge
+from robustness.checkers.verdict import Answer, Verdict
+from robustness.history import Fault, History
+from robustness.nemesis import PlannedFault
+from robustness.scenario import Scenario
+
+HEALED_S: Final = 5.0
+"""How long clients work on after healing."""
+HEALED_S_SHORT: Final = 2.0
+LOOK_S: Final = 0.5
+WORK_END_TIMEOUT_S: Final = 180.0
+CHECK_TIMEOUT_S: Final = 600.0
+LAGS: Final = "lags.jsonl"
+PULSE: Final = "pulse"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    folder: Path
+    seed: int
+    duration_ms: int
+    scenario: Scenario
+    libraries: tuple[str, ...]
+    replay: str
+    """The command that does this again."""
+    suffix: str = ""
+    """For the names of topics, where earlier runs may have left theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    options: RunOptions
+    target: str
+    history: History
+    plan: tuple[PlannedFault, ...]
+    verdicts: tuple[Verdict, ...]
+    measures: Measures
+    wall_s: float
+
+    @property
+    def is_sound(self) -> bool:
+        return all(verdict.answer is not Answer.BROKEN for verdict in self.verdicts)
+
+
+class ChaosRun:
+    """Use `result = await ChaosRun(...).run()` once."""
+
+    def __init__(self, options: RunOptions, target: Target, progress: Progress) -> None:
+        self._options = options
+        self._target = target
+        self._progress = progress
+        self._began_s = time.monotonic()
+        self._faults: list[Fault] = []
+        self._role_locks: dict[str, asyncio.Lock] = {}
+
+    def now_ms(self) -> int:
+        return int((time.monotonic() - self._began_s) * 1000)
+
+    async def run(self) -> RunResult:
+        """Raises OncelogError when there is nothing to judge: no target, or workloads that failed."""
+        options, progress = self._options, self._progress
+        options.folder.mkdir(parents=True, exist_ok=True)
+        progress.phase("starting")
+        try:
+            await asyncio.to_thread(self._target.start, progress.process)
+            with LabProcess(self._order(), options.folder / "lab.log") as lab:
+                hands = self._target.hands(lab.kill_client)
+                try:
+                    plan, from_ms, until_ms = await self._storm(lab, hands)
+                finally:
+                    hands.close()
+            progress.phase("reading what processes left")
+            observations = await asyncio.to_thread(self._target.observe, self.now_ms())
+        finally:
+            await asyncio.to_thread(self._target.close)
+        progress.phase("judging")
+        history = await asyncio.to_thread(self._read_history)
+        judged = judge(history, observations)
+        roles = self._target.roles
+        measures = measure(history, self._pulse(), from_ms, until_ms, roles, self._read_lags())
+        own = [came_back(hands.findings, len(plan)), roles_hit(measures, options.duration_ms)]
+        return RunResult(
+            options=options,
+            target=self._target.name,
+            history=history,
+            plan=tuple(plan),
+            verdicts=(*judged, *own),
+            measures=measures,
+            wall_s=time.monotonic() - self._began_s,
+        )
+
+    # ------------------------------------------------------------------------------------------------- the storm
+
+    async def _storm(
+        self, lab: LabProcess, hands: ChaosHands
+    ) -> tuple[list[PlannedFault], int, int]:
+        """The plan, and when clients worked."""
+        progress, options = self._progress, self._options
+        await lab.event("ready")
+        from_ms = self.now_ms()
+        draw = random.Random(f"chaos/{options.seed}/faults")
+        plan = plan_chaos(self._target.members, options.duration_ms, hands.can, draw)
+        progress.storm_begins()
+        progress.phase("storm")
+        watching = asyncio.create_task(self._watch(lab, hands))
+        with self._sampler():
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for fault in plan:
+                        group.create_task(self._carry_out(fault, from_ms, hands))
+                    group.create_task(asyncio.sleep(options.duration_ms / 1000))
+                progress.phase("healing")
+                await hands.heal()
+                progress.phase("after healing")
+                await asyncio.sleep(min(HEALED_S, HEALED_S_SHORT + options.duration_ms / 60_000))
+                until_ms = self.now_ms()
+                lab.end()
+                progress.phase("clients end")
+                async with asyncio.timeout(WORK_END_TIMEOUT_S):
+                    await lab.event("worked")
+            except* TimeoutError as error:
+                raise OncelogError(
+                    f"clients did not end within {WORK_END_TIMEOUT_S:.0f} s; see {options.folder}"
+                ) from error
+            finally:
+                watching.cancel()
+        progress.phase("last reads")
+        lab.check()
+        async with asyncio.timeout(CHECK_TIMEOUT_S):
+            await lab.event("done")
+        return plan, from_ms, until_ms
+
+    async def _carry_out(self, fault: PlannedFault, from_ms: int, hands: ChaosHands) -> None:
+        await asyncio.sleep(max(0.0, (from_ms + fault.at_ms - self.now_ms()) / 1000))
+        role = role_of(fault.target)
+        # The one before may have lasted longer than planned: a process is not killed while it is being started.
+        async with self._role_locks.setdefault(role, asyncio.Lock()):
+            invoked_ms = self.now_ms()
+            self._progress.fault_begins(name_of(fault), role, f"{fault.kind} {fault.target}")
+            try:
+                await hands.begin(fault)
+                await asyncio.sleep(fault.lasts_ms / 1000)
+            finally:
+                await hands.end(fault)
+                self._progress.fault_ends(name_of(fault))
+                self._faults.append(
+                    Fault(
+                        client=NEMESIS,
+                        invoked_ms=invoked_ms,
+                        completed_ms=self.now_ms(),
+                        kind=fault.kind,
+                        target=fault.target,
+                        facts=hands.facts.get(name_of(fault), ""),
+                    )
+                )
+
+    async def _watch(self, lab: LabProcess, hands: ChaosHands) -> None:
+        while True:
+            await hands.look_for_dead()
+            self._progress.counted(lab.counts, len(hands.findings))
+            await asyncio.sleep(LOOK_S)
+
+    # ------------------------------------------------------------------------------------------------- around it
+
+    def _order(self) -> LabOrder:
+        options = self._options
+        workloads = tuple(
+            {"name": f"{one['kind']}-{number}", **one}
+            for number, one in enumerate(options.scenario.workloads, start=1)
+        )
+        return LabOrder(
+            bootstrap=self._target.bootstrap,
+            folder=str(options.folder),
+            seed=options.seed,
+            replicas=self._target.replicas,
+            began_s=self._began_s,
+            libraries=options.libraries,
+            workloads=tuple({**one, "name": one["name"] + options.suffix} for one in workloads),
+            facts={
+                "target": self._target.name,
+                "seed": str(options.seed),
+                "scenario": options.scenario.name,
+                "libraries": ", ".join(options.libraries),
+                "replay": options.replay,
+            },
+        )
+
+    def _pulse(self) -> str:
+        names = [one["name"] for one in self._order().workloads if one["kind"] == STEADY]
+        return str(names[0]) if names else PULSE
+
+    @contextlib.contextmanager
+    def _sampler(self) -> Any:
+        folder = self._options.folder
+        with (folder / LAGS).open("wb") as lags, (folder / "sampler.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "robustness.chaos.sampler", self._target.bootstrap],
+                stdout=lags,
+                stderr=log,
+                cwd=HOME,
+                start_new_session=True,
+            )
+            try:
+                yield
+            finally:
+                process.kill()
+                process.wait()
+
+    def _read_lags(self) -> list[Lag]:
+        found = []
+        for line in (self._options.folder / LAGS).read_text().splitlines():
+            try:
+                sample = json.loads(line)
+            except ValueError:
+                # The last one, when it was killed while it wrote.
+                continue
+            lags: dict[str, int] = sample["lags"]
+            farthest = max(lags, key=lambda name: lags[name])
+            at_ms = int((sample["answered_s"] - self._began_s) * 1000)
+            found.append(Lag(at_ms, lags[farthest], farthest))
+        return found
+
+    def _read_history(self) -> History:
+        """With the faults, and written down again."""
+        path = self._options.folder / HISTORY
+        with path.open() as lines:
+            history = History.from_lines(lines)
+        for fault in self._faults:
+            history.add(fault)
+        with path.open("a") as lines:
+            written = History(operations=list(self._faults)).lines()
+            next(written)
+            for line in written:
+                print(line, file=lines)
+        return history
+
+
+def came_back(findings: Sequence[str], judged: int) -> Verdict:
+    """Of processes: after each fault they came back, and none ended that was not ended."""
+    answer = Answer.BROKEN if findings else Answer.OK
+    return Verdict("process-lost", answer, judged, tuple(findings))
+
+
+def roles_hit(measures: Measures, duration_ms: int) -> Verdict:
+    """A run that did not break what it was to break shows nothing."""
+    wanted = int(hits_for(duration_ms) * 0.9)
+    missed = tuple(
+        f"{one.role} was hit {one.hits} times, {wanted} were wanted"
+        for one in measures.roles
+        if one.hits < wanted
+    )
+    answer = Answer.UNKNOWN if missed else Answer.OK
+    return Verdict("role-spared", answer, sum(one.hits for one in measures.roles), missed)
