@@ -1,4 +1,4 @@
-"""`python -m robustness.chaos --minutes 10 --seed 7`: break a real cluster, or watch any Kafka, and judge what it did."""
+"""`python -m robustness.chaos --minutes 10 --seed 7`: break a cluster, or watch any Kafka, and judge it."""
 
 import asyncio
 import secrets

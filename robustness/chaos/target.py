@@ -42,7 +42,11 @@ class ChaosHands(Protocol):
 class Target(Protocol):
     name: str
     """For a report."""
-    roles: Sequence[str]
+
+    @property
+    def roles(self) -> Sequence[str]:
+        """Known before it starts."""
+        ...
 
     def start(self, on_progress: Progress) -> None: ...
 
