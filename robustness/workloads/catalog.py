@@ -11,6 +11,12 @@ from robustness.workloads.parameters import Parameters
 from robustness.workloads.plain import Plain, PlainParameters
 from robustness.workloads.token_ring import Ring, TokenRingParameters
 from robustness.workloads.transactions import Transactions, TransactionsParameters
+from robustness.workloads.zombies import (
+    Hijack,
+    HijackParameters,
+    Zombies,
+    ZombiesParameters,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +28,11 @@ class Kind:
 KINDS: Final[Mapping[str, Kind]] = {
     "bank": Kind(BankParameters, Bank),
     "copier": Kind(CopierParameters, Copier),
+    "hijack": Kind(HijackParameters, Hijack),
     "plain": Kind(PlainParameters, Plain),
     "token_ring": Kind(TokenRingParameters, Ring),
     "transactions": Kind(TransactionsParameters, Transactions),
+    "zombies": Kind(ZombiesParameters, Zombies),
 }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final
 
-from robustness.clients.contract import Admin, ClientError, Clients, Consumer
+from robustness.clients.contract import Admin, ClientError, Clients, Consumer, Refused
 from robustness.history import (
     FinalRead,
     GroupOffsets,
@@ -169,12 +169,22 @@ async def fetch_offsets(
 async def make_topic(
     lab: Lab, topic: str, partitions: int, config: Mapping[str, str] | None = None
 ) -> None:
+    """With segments of a drawn size, half the time so small that they are full all the time."""
+    wanted = dict(config or {})
+    if lab.random.random() < 0.5:
+        wanted.setdefault("segment.bytes", str(2 ** lab.random.randint(11, 16)))
     admin = await patiently(lab, PATIENCE_MS, lambda: lab.clients[0].admin("setup"))
-    await patiently(
-        lab,
-        PATIENCE_MS,
-        lambda: admin.create_topic(topic, partitions, lab.replicas, config or {}),
-    )
+
+    async def create() -> None:
+        try:
+            await admin.create_topic(topic, partitions, lab.replicas, wanted)
+        except Refused:
+            # Since KIP-1030 Apache Kafka has no segments below a megabyte.
+            if wanted.pop("segment.bytes", None) is None:
+                raise
+            await admin.create_topic(topic, partitions, lab.replicas, wanted)
+
+    await patiently(lab, PATIENCE_MS, create)
     await admin.close()
 
 
