@@ -5,18 +5,23 @@ from dataclasses import replace
 
 from robustness.checkers.all import ALL
 from robustness.checkers.verdict import Answer, Verdict
-from robustness.clients.aiokafka import AiokafkaClients
+from robustness.clients.libraries import LIBRARIES
 from robustness.history import AnyOperation, Fault, History
 from robustness.observations import Observations
 from robustness.workloads.catalog import make_workload
 from robustness.workloads.run_lab import RunLab, run
 
 SECONDS = 6
+LIBRARY_NAMES = ("aiokafka", "oncelog")
 
 
 def history_of(target, kind: str, seed: int = 1, **parameters: object) -> History:
     workload = make_workload(kind, f"w{seed}-{kind}", parameters)
-    lab = RunLab([AiokafkaClients([target.bootstrap])], seed=seed, duration_ms=SECONDS * 1000)
+    lab = RunLab(
+        [LIBRARIES[one]([target.bootstrap]) for one in LIBRARY_NAMES],
+        seed=seed,
+        duration_ms=SECONDS * 1000,
+    )
     run(lab, [workload])
     return lab.history
 
