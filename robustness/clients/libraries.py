@@ -18,9 +18,16 @@ def _tv2(bootstrap: Sequence[str]) -> Clients:
     return Tv2Clients(bootstrap)
 
 
+def _confluent(bootstrap: Sequence[str]) -> Clients:
+    from robustness.clients.confluent import ConfluentClients
+
+    return ConfluentClients(bootstrap)
+
+
 LIBRARIES: Final[Mapping[str, Callable[[Sequence[str]], Clients]]] = {
     "aiokafka": _aiokafka,
     "oncelog": _tv2,
+    "confluent-kafka": _confluent,
 }
 """`Clients.library` → makes it for a list of `host:port`."""
 

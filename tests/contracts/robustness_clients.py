@@ -266,7 +266,7 @@ class ClientContract:
 
             one = await place.clients.consumer("one", COMMITTED, group)
             await one.subscribe([place.topic])
-            assert await _next_positions(one) == dict.fromkeys(both, 0)
+            assert await next_positions(one) == dict.fromkeys(both, 0)
             found = []
             async with asyncio.timeout(PATIENCE_S):
                 while len(found) < 4:
@@ -285,7 +285,7 @@ class ClientContract:
             assert owned | taken == {(place.topic, 0): 1, (place.topic, 1): 2}
 
             await one.close()
-            assert await _next_positions(other) == {(place.topic, 0): 1, (place.topic, 1): 2}
+            assert await next_positions(other) == {(place.topic, 0): 1, (place.topic, 1): 2}
             await other.close()
             await producer.close()
             await admin.close()
@@ -298,7 +298,7 @@ class ClientContract:
             group = f"{place.prefix}-group"
             member = await place.clients.consumer("member", COMMITTED, group)
             await member.subscribe([place.topic])
-            await _next_positions(member)
+            await next_positions(member)
             with pytest.raises(Refused):
                 await member.commit({(f"{place.topic}-other", 0): 1})
             await member.close()
@@ -313,10 +313,10 @@ class ClientContract:
             group, partition = f"{place.prefix}-group", (place.topic, 0)
             member = await place.clients.consumer("member", COMMITTED, group)
             await member.subscribe([place.topic])
-            await _next_positions(member)
+            await next_positions(member)
             other = await place.clients.consumer("other", COMMITTED, group)
             await other.subscribe([place.topic])
-            await _next_positions(other)
+            await next_positions(other)
             producer = await place.producer()
             await producer.begin()
             with pytest.raises(Refused):
@@ -324,7 +324,7 @@ class ClientContract:
             await producer.abort()
             with pytest.raises(Refused):
                 await member.commit({partition: 1})
-            await _next_positions(member)
+            await next_positions(member)
             await producer.begin()
             await producer.send_offsets({partition: 2}, member)
             await producer.commit()
@@ -385,7 +385,7 @@ class ClientContract:
         self.run(scenario)
 
 
-async def _next_positions(consumer):
+async def next_positions(consumer):
     """What the next rebalance that gives it something gives it."""
     async with asyncio.timeout(PATIENCE_S):
         while not (positions := await _positions(consumer, {})):
