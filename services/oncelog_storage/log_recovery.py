@@ -119,7 +119,7 @@ def _read_leader_epochs(directory: Path) -> LeaderEpochs:
     except FileNotFoundError:
         return LeaderEpochs()
     except (CorruptLeaderEpochs, UnicodeDecodeError) as error:
-        _log.warning("%s: %s; epochs before the recovery point are forgotten", directory, error)
+        _log.warning("%s: %s; they are read from the batches", directory, error)
         return LeaderEpochs()
 
 
@@ -140,6 +140,7 @@ class _Recovery:
     def run(self) -> None:
         log = self._log
         start = self._sound_start(self._load_snapshot())
+        self._find_leader_epochs(start)
         # What is replayed tells its epochs itself, and a checkpoint file may be older than a truncation.
         log.leader_epochs.truncate_from(start)
         log.log_end_offset = log.log_start_offset
@@ -176,6 +177,26 @@ class _Recovery:
             log.producers.restore(())
             return log.segments[0].base_offset
         return start
+
+    def _find_leader_epochs(self, start: int) -> None:
+        """Read them from the batches before `start` where their file tells none.
+
+        An epoch that begins replaces that file unsynced, so a power cut can leave it empty. A follower that knows no
+        epochs would not notice that its log and its leader's have parted.
+        """
+        log = self._log
+        if (
+            log.leader_epochs.latest >= 0
+            or not log.segments
+            or start <= log.segments[0].base_offset
+        ):
+            return
+        for segment in log.segments[: log.segment_index(start) + 1]:
+            for _, fields, _, _ in segment.scan(0, segment.base_offset, segment.end_offset):
+                if fields[0] >= start:
+                    return
+                if fields[2] > log.leader_epochs.latest:
+                    log.leader_epochs.assign(fields[2], fields[0])
 
     def _require_what_was_safe(self) -> None:
         """Asked before anything is deleted: files behind a hole may be all that a backup does not have."""

@@ -241,6 +241,19 @@ def test_the_leader_epoch_checkpoint_is_built_again_from_batches(tmp_path):
     assert opened(directory).leader_epochs.entries() == [(1, 0), (4, 2), (6, 3)]
 
 
+@pytest.mark.parametrize("torn", [b"", b"0\n3\n1 0\n"])
+def test_a_leader_epoch_checkpoint_that_a_power_cut_tore_forgets_nothing(tmp_path, torn):
+    directory = tmp_path / "orders-0"
+    log = new_log(directory, segment_bytes=200)
+    for leader_epoch in (1, 1, 4, 6):
+        append(log, batch(), leader_epoch=leader_epoch)
+    recovery_point = checkpoint(log)
+    append(log, batch(), leader_epoch=7)
+    (directory / "leader-epoch-checkpoint").write_bytes(torn)
+    found = opened(directory, recovery_point, segment_bytes=200)
+    assert found.leader_epochs.entries() == [(1, 0), (4, 2), (6, 3), (7, 4)]
+
+
 def test_leftovers_of_interrupted_work_are_removed(tmp_path):
     directory = tmp_path / "orders-0"
     log = new_log(directory)
