@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from robustness.workloads.bank import Bank, BankParameters
+from robustness.workloads.churn import Churn, ChurnParameters
+from robustness.workloads.compaction import Compaction, CompactionParameters
 from robustness.workloads.contract import Workload
 from robustness.workloads.copier import Copier, CopierParameters
 from robustness.workloads.parameters import Parameters
@@ -27,6 +29,8 @@ class Kind:
 
 KINDS: Final[Mapping[str, Kind]] = {
     "bank": Kind(BankParameters, Bank),
+    "churn": Kind(ChurnParameters, Churn),
+    "compaction": Kind(CompactionParameters, Compaction),
     "copier": Kind(CopierParameters, Copier),
     "hijack": Kind(HijackParameters, Hijack),
     "plain": Kind(PlainParameters, Plain),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -17,13 +18,14 @@ from robustness.clients.contract import (
 from robustness.history import (
     Ending,
     GroupOffsets,
+    Noted,
     Outcome,
     Partition,
     Read,
     Send,
     Transaction,
 )
-from robustness.noted import ProducerReady, note
+from robustness.noted import KeyDeleted, ProducerReady, note
 from robustness.workloads.contract import ClientProcess, Lab
 
 SETUP_TIMEOUT_MS: Final = 30_000
@@ -80,6 +82,30 @@ class OpenTransaction:
                 self.sends[number] = self.sends[number]._replace(offset=answer)
         if errors:
             raise min(errors, key=_gravity)
+
+    async def delete_key(self, partition: Partition, key: str) -> None:
+        """A tombstone, after something was sent whose fate it shares. It is no send of the account, but noted."""
+        fact = KeyDeleted(
+            topic=partition[0],
+            partition=partition[1],
+            key=key,
+            offset=-1,
+            with_value=self.sends[-1].value,
+        )
+        word, invoked_ms = f"delete {key}", self._lab.now_ms()
+        self._process.last_word(word, self._noted(fact, invoked_ms, None))
+        try:
+            offset = await self._producer.send(partition, None, key)
+        except ClientError:
+            self._process.settle(word, self._noted(fact, invoked_ms, self._lab.now_ms()))
+            raise
+        fact = replace(fact, offset=offset)
+        self._process.settle(word, self._noted(fact, invoked_ms, self._lab.now_ms()))
+
+    def _noted(self, fact: KeyDeleted, invoked_ms: int, completed_ms: int | None) -> Noted:
+        return note(
+            fact, client=self._process.name, invoked_ms=invoked_ms, completed_ms=completed_ms
+        )
 
     async def send_offsets(
         self, group: str, offsets: Mapping[Partition, int], member: Consumer | None

@@ -6,5 +6,8 @@ from tests.targets import open_target
 
 @pytest.fixture(scope="session")
 def target(tmp_path_factory):
-    with open_target(tmp_path_factory.mktemp("workloads")) as running:
-        yield running
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONCELOG_STORAGE_CLEANER_INTERVAL_MS", "200")
+        patch.setenv("ONCELOG_LISTENER_AUTO_CREATE_TOPICS", "false")
+        with open_target(tmp_path_factory.mktemp("workloads")) as running:
+            yield running
