@@ -1,5 +1,6 @@
 """The world of one run: its seed, its time, its processes, and the account of what happened."""
 
+import asyncio
 import contextvars
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -43,6 +44,12 @@ class World:
             process.clock_skew_ms = before.clock_skew_ms
         self.processes[name] = process
         return process
+
+    def end(self, process: SimProcess) -> None:
+        """SIGKILL, or the last moment of a process that ended by itself."""
+        # Its tasks must not be collected.
+        self.keep_for_ever(asyncio.all_tasks(self.loop))
+        process.end()
 
     def keep_for_ever(self, thing: object) -> None:
         """Something of a dead process that must not be finalized."""

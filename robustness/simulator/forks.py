@@ -1,0 +1,137 @@
+"""Runs of seeds, each in a fork of this process: a simulated world never gives the real one back."""
+
+import gc
+import os
+import pickle
+import selectors
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from robustness.scenario import Scenario
+from robustness.simulator.run import RunOptions, RunResult, run_seed
+
+REAL_TIMEOUT_S: Final = 240.0
+"""Of one run on the clock of the wall: beyond it something loops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    scenario: Scenario
+    seed: int
+    options: Callable[[Path], RunOptions] = RunOptions
+
+
+@dataclass(slots=True)
+class _Child:
+    job: Job
+    pid: int
+    pipe: int
+    folder: Path
+    began: float
+    answer: bytearray
+
+
+def run_all(jobs: Iterable[Job], at_a_time: int) -> Iterator[RunResult]:
+    """Results as they come, not in the order of the jobs."""
+    gc.collect()
+    gc.freeze()
+    waiting = iter(jobs)
+    selector = selectors.DefaultSelector()
+    children: dict[int, _Child] = {}
+    is_out_of_jobs = False
+    try:
+        while True:
+            while not is_out_of_jobs and len(children) < at_a_time:
+                job = next(waiting, None)
+                if job is None:
+                    is_out_of_jobs = True
+                    break
+                child = _fork(job)
+                children[child.pipe] = child
+                selector.register(child.pipe, selectors.EVENT_READ)
+            if not children:
+                return
+            for key, _ in selector.select(timeout=1.0):
+                child = children[key.fd]
+                data = os.read(key.fd, 1 << 20)
+                if data:
+                    child.answer += data
+                    continue
+                selector.unregister(key.fd)
+                del children[key.fd]
+                yield _result(child)
+            for child in children.values():
+                if time.monotonic() - child.began > REAL_TIMEOUT_S:
+                    os.kill(child.pid, signal.SIGKILL)
+    finally:
+        for child in children.values():
+            os.kill(child.pid, signal.SIGKILL)
+            _end(child)
+        selector.close()
+
+
+def _fork(job: Job) -> _Child:
+    shm = Path("/dev/shm")
+    folder = Path(tempfile.mkdtemp(prefix="oncelog-sim-", dir=shm if shm.is_dir() else None))
+    reading, writing = os.pipe()
+    _flush()
+    pid = os.fork()
+    if pid:
+        os.close(writing)
+        return _Child(job, pid, reading, folder, time.monotonic(), bytearray())
+    os.close(reading)
+    _be_the_run(job, folder, writing)
+    raise AssertionError("a run does not return")
+
+
+def _flush() -> None:
+    """What was printed and not written yet would be written by the child as well."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def _be_the_run(job: Job, folder: Path, writing: int) -> None:
+    # Kept before the simulation replaces them.
+    write, leave = os.write, os._exit
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    options = job.options(folder)
+    result = run_seed(job.scenario, job.seed, options)
+    if options.trace is not None:
+        options.trace.flush()
+    data = memoryview(pickle.dumps(result))
+    while data:
+        data = data[write(writing, data) :]
+    leave(0)
+
+
+def _result(child: _Child) -> RunResult:
+    status = _end(child)
+    try:
+        found: Any = pickle.loads(bytes(child.answer))
+        assert isinstance(found, RunResult)
+        return found
+    except (EOFError, pickle.UnpicklingError):
+        how = (
+            f"was killed by signal {os.WTERMSIG(status)}"
+            if os.WIFSIGNALED(status)
+            else f"left with {os.waitstatus_to_exitcode(status)}"
+        )
+        failed = RunResult(child.job.seed, child.job.scenario.name)
+        failed.failures.append(
+            f"the run {how} after {time.monotonic() - child.began:.0f} s without a result"
+        )
+        return failed
+
+
+def _end(child: _Child) -> int:
+    os.close(child.pipe)
+    _, status = os.waitpid(child.pid, 0)
+    shutil.rmtree(child.folder, ignore_errors=True)
+    return status

@@ -1,0 +1,169 @@
+"""Carries planned faults out in a simulated world."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from robustness.nemesis import FaultKind, PlannedFault
+from robustness.simulator.clocks import SimClocks
+from robustness.simulator.cluster import SimCluster
+from robustness.simulator.database import SimDatabase
+from robustness.simulator.disk import SimDisks
+from robustness.simulator.lab import SimLab
+from robustness.simulator.network import SimNetwork
+from robustness.simulator.world import World
+
+_DONE_AT_ONCE: Final = frozenset({FaultKind.RESET, FaultKind.GHOST, FaultKind.BIT_FLIP})
+_DELAY_MAX_S: Final = 0.4
+_FSYNC_MAX_S: Final = 1.5
+
+
+class SimHands:
+    """`Hands` of the simulator: it can do everything but end a Redis, which no role runs with here."""
+
+    def __init__(
+        self,
+        world: World,
+        cluster: SimCluster,
+        network: SimNetwork,
+        disks: SimDisks,
+        database: SimDatabase,
+        clocks: SimClocks,
+        lab: SimLab,
+    ) -> None:
+        self._world = world
+        self._cluster = cluster
+        self._network = network
+        self._disks = disks
+        self._database = database
+        self._clocks = clocks
+        self._lab = lab
+        self._undo: dict[PlannedFault, Callable[[], object]] = {}
+        self._restarts: set[asyncio.Task[None]] = set()
+        self._draw = world.streams.stream("hands")
+
+    def can(self, kind: FaultKind) -> bool:
+        return kind is not FaultKind.REDIS_OUTAGE
+
+    async def begin(self, fault: PlannedFault) -> None:
+        self._world.trace("fault", fault.kind.value, fault.target, fault.lasts_ms)
+        undo = self._begin(fault)
+        if undo is not None:
+            self._undo[fault] = undo
+
+    async def end(self, fault: PlannedFault) -> None:
+        undo = self._undo.pop(fault, None)
+        if undo is not None:
+            self._world.trace("fault-ends", fault.kind.value, fault.target)
+            undo()
+
+    async def heal(self) -> None:
+        for undo in list(self._undo.values()):
+            undo()
+        self._undo.clear()
+        self._network.heal_all()
+        self._disks.heal_all()
+        self._database.heal()
+        self._clocks.heal_all()
+        for restart in list(self._restarts):
+            await asyncio.wait((restart,))
+        for name in self._cluster.members:
+            self._cluster.resume(name)
+            self._cluster.launch(name)
+
+    # -------------------------------------------------------------------------------------------------- faults
+
+    def _begin(self, fault: PlannedFault) -> Callable[[], object] | None:
+        """What undoes it, or None when there is nothing to undo."""
+        match fault.kind:
+            case FaultKind.KILL | FaultKind.POWER_CUT | FaultKind.KILL_ALL:
+                return self._kill(fault)
+            case FaultKind.PAUSE:
+                self._cluster.pause(fault.target)
+                return lambda: self._cluster.resume(fault.target)
+            case FaultKind.RESTART | FaultKind.ROLLING_RESTART:
+                return self._restart(fault)
+            case FaultKind.CLIENT_KILL:
+                return self._kill_client()
+            case FaultKind.SLOW_DISK | FaultKind.DISK_FULL | FaultKind.BIT_FLIP:
+                return self._harm_disk(fault)
+            case FaultKind.CLOCK_SKEW | FaultKind.CLOCK_JUMP:
+                return self._harm_clock(fault)
+            case FaultKind.DATABASE_OUTAGE:
+                return self._database.outage(fault.strength)
+            case FaultKind.REDIS_OUTAGE:
+                raise AssertionError("there is no Redis under simulation")
+            case _:
+                return self._harm_network(fault)
+
+    def _kill(self, fault: PlannedFault) -> Callable[[], object]:
+        names = self._targets(fault)
+        for name in names:
+            self._cluster.kill(name)
+            if fault.kind is FaultKind.POWER_CUT:
+                self._disks.power_cut(name)
+
+        def start_again() -> None:
+            for name in names:
+                self._cluster.launch(name)
+
+        return start_again
+
+    def _restart(self, fault: PlannedFault) -> None:
+        task = self._world.loop.create_task(
+            self._restart_each(self._targets(fault)), context=self._world.own_context
+        )
+        self._restarts.add(task)
+        task.add_done_callback(self._restarts.discard)
+
+    async def _restart_each(self, names: list[str]) -> None:
+        for name in names:
+            await self._cluster.terminate(name)
+            self._cluster.launch(name)
+            await self._cluster.wait_ready(name)
+
+    def _kill_client(self) -> None:
+        living = self._lab.living()
+        if living:
+            self._draw.choice(living).kill()
+
+    def _harm_disk(self, fault: PlannedFault) -> Callable[[], object] | None:
+        if fault.kind is FaultKind.BIT_FLIP:
+            self._disks.flip_bit(fault.target)
+            return None
+        if fault.kind is FaultKind.DISK_FULL:
+            return self._disks.fill(fault.target)
+        return self._disks.slow(fault.target, fault.strength * _FSYNC_MAX_S)
+
+    def _harm_clock(self, fault: PlannedFault) -> Callable[[], object]:
+        if fault.kind is FaultKind.CLOCK_JUMP:
+            return self._clocks.jump(fault.target, fault.strength)
+        return self._clocks.skew(fault.target, fault.strength)
+
+    def _harm_network(self, fault: PlannedFault) -> Callable[[], object] | None:
+        network, target = self._network, fault.target
+        match fault.kind:
+            case FaultKind.RESET:
+                network.reset(target)
+                return None
+            case FaultKind.GHOST:
+                network.ghost(target)
+                return None
+            case FaultKind.DELAY:
+                added_s = fault.strength * _DELAY_MAX_S
+                return network.delay(target, added_s, added_s)
+            case FaultKind.CLOG:
+                return network.clog(target)
+            case FaultKind.PARTITION_PAIR:
+                left, _, right = target.partition("+")
+                return network.partition([left], [right])
+        others = [name for name in self._cluster.members if name != target]
+        clients = self._lab.hosts()
+        return network.partition(
+            [target], others + clients, one_way=fault.kind is FaultKind.PARTITION_ONE_WAY
+        )
+
+    def _targets(self, fault: PlannedFault) -> list[str]:
+        if fault.kind in (FaultKind.KILL_ALL, FaultKind.ROLLING_RESTART):
+            return self._cluster.names(fault.target)
+        return [fault.target]

@@ -1,0 +1,109 @@
+"""What the simulator prints of its runs."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from robustness.checkers.verdict import Answer, Verdict
+from robustness.simulator.run import RunResult
+
+_STYLES: Final = {Answer.OK: "green", Answer.BROKEN: "bold red", Answer.UNKNOWN: "yellow"}
+_LABEL: Final = re.compile(r'label="([a-z0-9_]+)"')
+_SERVICES: Final = Path(__file__).parents[2] / "services"
+
+
+def print_failure(result: RunResult) -> None:
+    """Enough to know what broke, and the line that replays it."""
+    console = Console(highlight=False)
+    console.print(f"[bold red]seed {result.seed} of {result.scenario} is broken[/bold red]")
+    for verdict in result.verdicts:
+        if verdict.answer is Answer.BROKEN:
+            console.print(f"  {verdict.checker}:", style="red")
+            for line in verdict.proof[:3]:
+                console.print(f"    {line}", markup=False)
+    for failure in result.failures[:2]:
+        console.print(f"  {failure.rstrip()[-1500:]}", markup=False)
+    console.print(f"  replay: {result.replay}")
+
+
+def print_one(result: RunResult) -> None:
+    """The whole report of one run."""
+    console = Console(highlight=False)
+    for failure in result.failures:
+        console.print(failure, style="red", markup=False)
+    console.print(_verdict_table([result]))
+    for verdict in result.verdicts:
+        if verdict.answer is Answer.BROKEN:
+            console.print(f"{verdict.checker}:", style="red")
+            for line in verdict.proof:
+                console.print(f"  {line}", markup=False)
+    _print_counts(console, [result])
+    console.print(
+        f"seed {result.seed}, {result.simulated_s:.0f} simulated seconds in {result.real_s:.1f} s, "
+        f"digest {result.digest}"
+    )
+
+
+def print_summary(results: Sequence[RunResult]) -> None:
+    """What many runs did, found, and never reached."""
+    console = Console(highlight=False)
+    console.print(_verdict_table(results))
+    _print_counts(console, results)
+    simulated_s = sum(result.simulated_s for result in results)
+    real_s = sum(result.real_s for result in results)
+    never = never_reached(results)
+    console.print(f"decisions never reached: {', '.join(never) or 'none'}")
+    broken = [result for result in results if not result.is_good]
+    console.print(
+        f"{len(results)} seeds, {simulated_s / 3600:.2f} simulated hours, "
+        f"{simulated_s / max(real_s, 1e-9):.0f} simulated seconds a second of one core, {len(broken)} broken"
+    )
+    for result in broken[:20]:
+        console.print(f"  replay: {result.replay}")
+
+
+def never_reached(results: Iterable[RunResult]) -> list[str]:
+    """Labels that a machine of a role can decide with and that no run decided with."""
+    reached = {label.rpartition(" ")[2] for result in results for label in result.labels}
+    known = {
+        label
+        for path in _SERVICES.glob("*/core/*.py")
+        for label in _LABEL.findall(path.read_text())
+    }
+    return sorted(known - reached)
+
+
+def _verdict_table(results: Sequence[RunResult]) -> Table:
+    table = Table("anomaly", "answer", "judged", "first proof", title=None)
+    merged: dict[str, list[Verdict]] = {}
+    for result in results:
+        for verdict in result.verdicts:
+            merged.setdefault(verdict.checker, []).append(verdict)
+    for checker, verdicts in merged.items():
+        answers = Counter(verdict.answer for verdict in verdicts)
+        worst = next(one for one in (Answer.BROKEN, Answer.OK, Answer.UNKNOWN) if answers[one])
+        proof = next((one.proof[0] for one in verdicts if one.answer is worst and one.proof), "")
+        shown = worst.value
+        if len(verdicts) > 1:
+            shown = ", ".join(f"{answers[one]} {one.value}" for one in Answer if answers[one])
+        judged = sum(verdict.judged for verdict in verdicts)
+        table.add_row(checker, f"[{_STYLES[worst]}]{shown}[/]", f"{judged:,}", proof[:100])
+    return table
+
+
+def _print_counts(console: Console, results: Sequence[RunResult]) -> None:
+    counts: Counter[str] = Counter()
+    for result in results:
+        counts.update(result.counts)
+    for kind in ("fault", "operation"):
+        found = [
+            f"{name.removeprefix(kind + ' ')} {count:,}"
+            for name, count in sorted(counts.items())
+            if name.startswith(kind + " ")
+        ]
+        console.print(f"{kind}s: {', '.join(found) or 'none'}")

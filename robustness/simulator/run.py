@@ -1,0 +1,323 @@
+"""One run: a seed, a scenario, a world; faults, healing, last reads, verdicts.
+
+phase 1  a calm start, and the workloads' setup
+phase 2  faults as planned while the workloads work; invariants are watched
+phase 3  everything heals; the workloads go on a little, then end what they began, within bounded time
+phase 4  last reads, the logs of every replica, and the checkers
+"""
+
+import asyncio
+import logging
+import time
+import traceback
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from oncelog.runtime.driver import Driver
+from robustness.checkers.all import judge
+from robustness.checkers.verdict import Answer, Verdict
+from robustness.clients.aiokafka import AiokafkaClients
+from robustness.history import Fault, History
+from robustness.nemesis import PlannedFault, plan
+from robustness.scenario import Scenario
+from robustness.simulator import grpc_network, network, seams
+from robustness.simulator.clocks import SimClocks
+from robustness.simulator.cluster import Member, SimCluster
+from robustness.simulator.database import SimDatabase
+from robustness.simulator.disk import SimDisks
+from robustness.simulator.extremes import draw_settings
+from robustness.simulator.hands import SimHands
+from robustness.simulator.inspector import Inspector
+from robustness.simulator.lab import CONDUCTOR, SimLab, failure_text
+from robustness.simulator.network import SimNetwork
+from robustness.simulator.process import owner
+from robustness.simulator.world import World
+from robustness.workloads.catalog import build_workload
+from robustness.workloads.contract import Workload
+
+START_TIMEOUT_S: Final = 60.0
+CALM_MS: Final = 3_000
+"""Healed and still working, before the workloads are told to end."""
+
+
+@dataclass(slots=True)
+class RunResult:
+    """What a run tells its starter; it crosses a pipe."""
+
+    seed: int
+    scenario: str
+    digest: str = ""
+    verdicts: list[Verdict] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    """What ended the run before its time, or a bug outside the cluster."""
+    simulated_s: float = 0.0
+    real_s: float = 0.0
+    counts: dict[str, int] = field(default_factory=dict)
+    """Lines of the trace by kind, faults by kind, operations by kind."""
+    labels: dict[str, int] = field(default_factory=dict)
+    """Decisions of the machines by their label: which branches this run reached."""
+    history_lines: list[str] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        return not self.failures and all(one.answer is not Answer.BROKEN for one in self.verdicts)
+
+    @property
+    def replay(self) -> str:
+        return f"make sim SEED={self.seed} SCENARIO={self.scenario}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    folder: Path
+    """Of this run alone; the caller removes it."""
+    trace: TextIO | None = None
+    log_level: int | None = None
+    keeps_history: bool = False
+
+
+def run_seed(scenario: Scenario, seed: int, options: RunOptions) -> RunResult:
+    """Takes over this operating system process: call it in a fork, and let that end."""
+    result = RunResult(seed, scenario.name)
+    real_began = time.perf_counter()
+    real_clock = time.perf_counter
+    run = _Run(scenario, seed, options, result)
+    try:
+        run.world.loop.run_until_complete(run.conduct())
+    except Exception as error:  # Whatever stops the simulation is the run's result.
+        result.failures.append(failure_text("simulation", error))
+    result.digest = run.world.trace_log.digest
+    result.simulated_s = run.world.loop.time()
+    result.real_s = real_clock() - real_began
+    return result
+
+
+class _Run:
+    def __init__(
+        self, scenario: Scenario, seed: int, options: RunOptions, result: RunResult
+    ) -> None:
+        self.scenario = scenario
+        self.result = result
+        self.options = options
+        self.world = world = World(seed, options.trace)
+        asyncio.set_event_loop(world.loop)
+        seams.replace_clock_and_randomness(world)
+        self.network = SimNetwork(world)
+        network.install_tcp(self.network)
+        grpc_network.install_grpc(self.network)
+        world.loop.network = self.network
+        self.disks = SimDisks(world, options.folder)
+        self.disks.install()
+        self.database = SimDatabase(world, options.folder)
+        self.database.install()
+        self.clocks = SimClocks(world)
+        _set_up_logging(world, options.log_level, result.failures)
+        _count_labels(result.labels)
+        draw = world.streams.stream("settings")
+        is_extreme = draw.random() < scenario.extreme_settings
+        self._drawn = draw_settings(draw, is_extreme=is_extreme)
+        self.history = History(facts={"seed": str(seed), "scenario": scenario.name})
+        self.cluster = SimCluster(world, scenario.shape, self._settings_of, self.network.address_of)
+        self.lab = SimLab(world, self.history, replicas=min(3, scenario.shape.storage))
+        self.hands = SimHands(
+            world, self.cluster, self.network, self.disks, self.database, self.clocks, self.lab
+        )
+        self.inspector = Inspector(world, self.cluster, self.database)
+        self.workloads: list[Workload] = []
+        self._conductor = world.new_process(CONDUCTOR)
+
+    # -------------------------------------------------------------------------------------------------- phases
+
+    async def conduct(self) -> None:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            await self.cluster.start()
+        self.inspector.start()
+        self.lab.clients = self._clients()
+        self.workloads = [build_workload(dict(one)) for one in self.scenario.workloads]
+        await self._all("setup", START_TIMEOUT_S)
+        working = [
+            self._as_conductor(workload.start(self.lab), workload.name)
+            for workload in self.workloads
+        ]
+        await self._storm()
+        await self._healed()
+        # A workload that has ended by now has failed.
+        await asyncio.wait(working, timeout=CALM_MS / 1000, return_when=asyncio.FIRST_COMPLETED)
+        self.lab.end()
+        await self._ended(working)
+        await self._settled()
+        await self._all("check", self.scenario.heal_timeout_ms / 1000)
+        await self.inspector.finish()
+        self._judge()
+
+    async def _storm(self) -> None:
+        draw = self.world.streams.stream("storm")
+        low, high = self.scenario.intensity
+        intensity = draw.uniform(low, high)
+        duration_ms = self.scenario.duration_ms
+        faults = plan(self.scenario.storm_of(), duration_ms, intensity, draw)
+        began = self.world.loop.time()
+        steps = sorted(
+            [(fault.at_ms, 0, index, fault) for index, fault in enumerate(faults)]
+            + [
+                (fault.at_ms + fault.lasts_ms, 1, index, fault)
+                for index, fault in enumerate(faults)
+                if fault.at_ms + fault.lasts_ms < duration_ms
+            ],
+            key=lambda step: step[:3],
+        )
+        for at_ms, is_end, _, fault in steps:
+            await asyncio.sleep(max(0.0, began + at_ms / 1000 - self.world.loop.time()))
+            if self.lab.failures:
+                return
+            if is_end:
+                await self.hands.end(fault)
+            else:
+                self._note(fault)
+                await self.hands.begin(fault)
+        await asyncio.sleep(max(0.0, began + duration_ms / 1000 - self.world.loop.time()))
+
+    def _note(self, fault: PlannedFault) -> None:
+        now = self.lab.now_ms()
+        self.result.counts[f"fault {fault.kind.value}"] = (
+            self.result.counts.get(f"fault {fault.kind.value}", 0) + 1
+        )
+        self.history.add(
+            Fault(
+                client="nemesis",
+                invoked_ms=now,
+                completed_ms=now + fault.lasts_ms,
+                kind=fault.kind.value,
+                target=fault.target,
+            )
+        )
+
+    async def _healed(self) -> None:
+        await self.hands.heal()
+        self.world.trace("healed")
+        async with asyncio.timeout(self.scenario.heal_timeout_ms / 1000):
+            for name in self.cluster.members:
+                await self.cluster.wait_ready(name)
+
+    async def _ended(self, working: list["asyncio.Task[Any]"]) -> None:
+        timeout_s = self.scenario.heal_timeout_ms / 1000
+        done, pending = await asyncio.wait(working, timeout=timeout_s)
+        for task in pending:
+            self.result.failures.append(
+                f"{task.get_name()}: did not end within {timeout_s:.0f} s after healing\n"
+                + "".join(
+                    line for frame in task.get_stack() for line in traceback.format_stack(frame)
+                )
+            )
+        for task in done:
+            error = task.exception()
+            if error is not None:
+                self.result.failures.append(failure_text(task.get_name(), error))
+
+    async def _settled(self) -> None:
+        """Every transaction decided and every marker written, as the cluster itself must get there."""
+        give_up_at = self.world.loop.time() + self.scenario.heal_timeout_ms / 1000
+        while self.world.loop.time() < give_up_at:
+            if self.inspector.is_settled():
+                return
+            await asyncio.sleep(0.25)
+
+    async def _all(self, what: str, timeout_s: float) -> None:
+        """A step of every workload, one after the other."""
+        for workload in self.workloads:
+            async with asyncio.timeout(timeout_s):
+                step: Coroutine[Any, Any, None] = getattr(workload, what)(self.lab)
+                await self._as_conductor(step, f"{workload.name} {what}")
+
+    def _as_conductor(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[Any]":
+        return self._conductor.spawn(work, name)
+
+    def _judge(self) -> None:
+        result = self.result
+        result.failures += self.lab.failures
+        result.verdicts = judge(self.history, self.inspector.observations)
+        for operation in self.history.operations:
+            kind = type(operation).__name__
+            outcome = getattr(operation, "outcome", None)
+            key = f"operation {kind}" + (f" {outcome.value}" if outcome is not None else "")
+            result.counts[key] = result.counts.get(key, 0) + 1
+        result.counts["restarts by itself"] = self.cluster.restarts_by_itself
+        if self.options.keeps_history:
+            result.history_lines = list(self.history.lines())
+
+    # ----------------------------------------------------------------------------------------------- the parts
+
+    def _clients(self) -> list[Any]:
+        return [AiokafkaClients(self.cluster.bootstrap)]
+
+    def _settings_of(self, member: Member) -> dict[str, str]:
+        shape = self.scenario.shape
+        settings = {
+            "ONCELOG_CONTROLLER_DATABASE_URL": self.database.url,
+            "ONCELOG_CONTROLLER_BOOTSTRAP_STORAGE_NODES": str(min(3, shape.storage)),
+        }
+        if member.role == "storage":
+            settings["ONCELOG_STORAGE_DATA_DIR"] = str(self.disks.folder(member.name))
+        return settings | self._drawn | self.scenario.settings
+
+
+def _set_up_logging(world: World, level: int | None, failures: list[str]) -> None:
+    """Bugs that production code catches, logs and survives fail a run."""
+
+    def where() -> str:
+        process = owner()
+        return "world" if process is None else process.name
+
+    class Bugs(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            error = None if record.exc_info is None else record.exc_info[1]
+            if error is not None and not isinstance(error, OSError):
+                failures.append(failure_text(f"{where()}: {record.getMessage()}", error))
+
+    class Line(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            text = super().format(record)
+            return f"{world.loop.time():10.4f} {where():<16} {record.levelname:<7} {record.name}: {text}"
+
+    def unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error is not None:
+            failures.append(failure_text(f"{where()}: {context['message']}", error))
+
+    world.loop.set_exception_handler(unhandled)
+    bugs = Bugs(logging.ERROR)
+    handlers: list[logging.Handler] = [bugs]
+    if level is not None:
+        shown = logging.StreamHandler()
+        shown.setFormatter(Line())
+        handlers.append(shown)
+    logging.basicConfig(
+        level=logging.ERROR if level is None else level, handlers=handlers, force=True
+    )
+
+
+def _count_labels(labels: dict[str, int]) -> None:
+    """Each decision of each machine by its label, over all processes."""
+    original = Driver.__init__
+
+    def counting(
+        self: Driver,
+        name: str,
+        machine: Any,
+        *args: Any,
+        on_label: Callable[[str], None] | None = None,
+        **more: Any,
+    ) -> None:
+        kind = type(machine).__name__
+
+        def count(label: str) -> None:
+            key = f"{kind} {label}"
+            labels[key] = labels.get(key, 0) + 1
+            if on_label is not None:
+                on_label(label)
+
+        original(self, name, machine, *args, on_label=count, **more)
+
+    seams.replace(Driver, "__init__", counting)
