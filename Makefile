@@ -129,6 +129,23 @@ spark: setup java ## PySpark source and sink, and the crash matrix
 spark-cluster: setup java ## the same against a cluster of processes
 	ONCELOG_TEST_TARGET=cluster $(PYTEST) -q tests/spark
 
+.PHONY: sim
+sim: setup ## the cluster on virtual time: 200 seeds, or one again: make sim SEED=8114 SCENARIO=storm
+	$(BIN)/python -m robustness.simulator $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200)) $(addprefix --scenario ,$(SCENARIO)) $(ARGS)
+
+.PHONY: sim-nightly
+sim-nightly: setup ## 2,000 seeds, every planted bug, determinism over 50 seeds
+	$(BIN)/python -m robustness.simulator --seeds 2000 --first-seed 1001
+	ONCELOG_SIMULATION_FULL=1 $(PYTEST) -q tests/simulation
+
+.PHONY: simulation
+simulation: setup ## 200 seeds, a few planted bugs, determinism
+	$(PYTEST) -q -n 2 tests/simulation
+
+.PHONY: chaos
+chaos: setup ## ten minutes of kills, freezes and cuts on real processes, judged; ARGS="--minutes 2 --seed 7"
+	$(BIN)/python -m robustness.chaos $(ARGS)
+
 .PHONY: bench
 bench: setup java ## measure; writes bench/results/ and docs/performance.md
 	$(BIN)/python -m bench $(ARGS)
