@@ -145,7 +145,7 @@ class SimCluster:
         self._wanted[name] = False
         if life.process.state is not ProcessState.DEAD:
             self._world.trace("kill", name, life.process.incarnation)
-            self._world.end(life.process)
+            life.process.end()
             self._world.keep_for_ever(life)
             life.ended.set()
 
@@ -201,7 +201,7 @@ class SimCluster:
     def _bury(self, member: Member, life: _Life) -> None:
         if life.process.state is ProcessState.DEAD:
             return
-        self._world.end(life.process)
+        life.process.end()
         self._world.keep_for_ever(life)
         life.ended.set()
         if self._wanted[member.name] and self._lives[member.name] is life:

@@ -16,6 +16,8 @@ from robustness.simulator.world import World
 _DONE_AT_ONCE: Final = frozenset({FaultKind.RESET, FaultKind.GHOST, FaultKind.BIT_FLIP})
 _DELAY_MAX_S: Final = 0.4
 _FSYNC_MAX_S: Final = 1.5
+_KILLED_IN_STEP: Final = 0.6
+_STEP_COMES_WITHIN_S: Final = 0.5
 
 
 class SimHands:
@@ -90,7 +92,7 @@ class SimHands:
             case FaultKind.CLOCK_SKEW | FaultKind.CLOCK_JUMP:
                 return self._harm_clock(fault)
             case FaultKind.DATABASE_OUTAGE:
-                return self._database.outage(fault.strength)
+                return self._harm_database(fault)
             case FaultKind.REDIS_OUTAGE:
                 raise AssertionError("there is no Redis under simulation")
             case _:
@@ -99,15 +101,27 @@ class SimHands:
     def _kill(self, fault: PlannedFault) -> Callable[[], object]:
         names = self._targets(fault)
         for name in names:
+            if fault.kind is FaultKind.KILL and fault.strength > _KILLED_IN_STEP:
+                # In the middle of whatever it does to its disk next; at the latest in a moment.
+                self._disks.crash_after(self._cluster.process(name), self._draw.randrange(40))
+                self._world.loop.call_later(
+                    _STEP_COMES_WITHIN_S, self._kill_unless_over, name, fault
+                )
+                continue
             self._cluster.kill(name)
             if fault.kind is FaultKind.POWER_CUT:
                 self._disks.power_cut(name)
 
         def start_again() -> None:
             for name in names:
+                self._disks.disarm(self._cluster.process(name))
                 self._cluster.launch(name)
 
         return start_again
+
+    def _kill_unless_over(self, name: str, fault: PlannedFault) -> None:
+        if fault in self._undo:
+            self._cluster.kill(name)
 
     def _restart(self, fault: PlannedFault) -> None:
         task = self._world.loop.create_task(
@@ -132,8 +146,18 @@ class SimHands:
             self._disks.flip_bit(fault.target)
             return None
         if fault.kind is FaultKind.DISK_FULL:
-            return self._disks.fill(fault.target)
-        return self._disks.slow(fault.target, fault.strength * _FSYNC_MAX_S)
+            self._disks.fill(fault.target)
+        else:
+            self._disks.slow(fault.target, fault.strength * _FSYNC_MAX_S)
+        return lambda: self._disks.heal(fault.target)
+
+    def _harm_database(self, fault: PlannedFault) -> Callable[[], object]:
+        """Of everybody, or of one controller alone; refusing, or silent; and an answer of a commit may be lost first."""
+        host = fault.target if fault.target in self._cluster.members else ""
+        if host:
+            self._database.lose_answers(host)
+        self._database.begin_outage(host, is_silent=fault.strength > 0.5)
+        return lambda: self._database.end_outage(host)
 
     def _harm_clock(self, fault: PlannedFault) -> Callable[[], object]:
         if fault.kind is FaultKind.CLOCK_JUMP:

@@ -33,7 +33,7 @@ class SimClient:
         if not self.is_running:
             return
         self._lab.world.trace("client-end", self.name)
-        self._lab.world.end(self._process)
+        self._process.end()
         for operation in self._last_words.values():
             self._lab.record(operation)
         self._last_words.clear()

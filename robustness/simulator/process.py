@@ -37,6 +37,7 @@ class SimProcess:
         """Its wall clock minus the true one. Monotonic clocks are never wrong."""
         self.parked: list[asyncio.Handle] = []
         self._on_end: list[Callable[[], None]] = []
+        self._kept: list[object] = []
 
     def __repr__(self) -> str:
         return f"<{self.name}#{self.incarnation} {self.state.value}>"
@@ -60,6 +61,8 @@ class SimProcess:
         if self.state is ProcessState.DEAD:
             return
         self.state = ProcessState.DEAD
+        # Its suspended coroutines must never be collected: that would run their `finally`.
+        self._kept = [*self.parked, *asyncio.all_tasks(asyncio.get_running_loop())]
         self.parked.clear()
         actions, self._on_end = self._on_end, []
         for action in actions:

@@ -1,6 +1,5 @@
 """The world of one run: its seed, its time, its processes, and the account of what happened."""
 
-import asyncio
 import contextvars
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -39,17 +38,10 @@ class World:
         before = self.processes.get(name)
         process = SimProcess(name, 1 if before is None else before.incarnation + 1, host or name)
         if before is not None:
-            # Its suspended coroutines must never be collected: that would run their `finally`.
             self._graveyard.append(before)
             process.clock_skew_ms = before.clock_skew_ms
         self.processes[name] = process
         return process
-
-    def end(self, process: SimProcess) -> None:
-        """SIGKILL, or the last moment of a process that ended by itself."""
-        # Its tasks must not be collected.
-        self.keep_for_ever(asyncio.all_tasks(self.loop))
-        process.end()
 
     def keep_for_ever(self, thing: object) -> None:
         """Something of a dead process that must not be finalized."""
