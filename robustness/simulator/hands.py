@@ -152,7 +152,7 @@ class SimHands:
         return lambda: self._disks.heal(fault.target)
 
     def _harm_database(self, fault: PlannedFault) -> Callable[[], object]:
-        """Of everybody, or of one controller alone; refusing, or silent; and an answer of a commit may be lost first."""
+        """Of everybody or of one controller alone, refusing or silent; first an answer of a commit may be lost."""
         host = fault.target if fault.target in self._cluster.members else ""
         if host:
             self._database.lose_answers(host)

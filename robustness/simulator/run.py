@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -34,7 +34,7 @@ from robustness.simulator.lab import CONDUCTOR, SimLab, failure_text
 from robustness.simulator.network import SimNetwork
 from robustness.simulator.process import owner
 from robustness.simulator.world import World
-from robustness.workloads.catalog import build_workload
+from robustness.workloads.catalog import make_workload
 from robustness.workloads.contract import Workload
 
 START_TIMEOUT_S: Final = 60.0
@@ -135,7 +135,7 @@ class _Run:
             await self.cluster.start()
         self.inspector.start()
         self.lab.clients = self._clients()
-        self.workloads = [build_workload(dict(one)) for one in self.scenario.workloads]
+        self.workloads = [_workload(one) for one in self.scenario.workloads]
         await self._all("setup", START_TIMEOUT_S)
         working = [
             self._as_conductor(workload.start(self.lab), workload.name)
@@ -261,6 +261,13 @@ class _Run:
         if member.role == "storage":
             settings["ONCELOG_STORAGE_DATA_DIR"] = str(self.disks.folder(member.name))
         return settings | self._drawn | self.scenario.settings
+
+
+def _workload(parameters: Mapping[str, Any]) -> Workload:
+    """`kind`, perhaps a `name`, and its own parameters."""
+    given = dict(parameters)
+    kind = str(given.pop("kind"))
+    return make_workload(kind, str(given.pop("name", kind)), given)
 
 
 def _set_up_logging(world: World, level: int | None, failures: list[str]) -> None:
