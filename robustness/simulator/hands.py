@@ -64,7 +64,8 @@ class SimHands:
             undo()
         self._undo.clear()
         self._network.heal_all()
-        self._disks.heal_all()
+        for name in self._cluster.names("storage"):
+            self._disks.heal(name)
         self._database.heal()
         self._clocks.heal_all()
         for restart in list(self._restarts):

@@ -22,17 +22,19 @@ from robustness.clients.aiokafka import AiokafkaClients
 from robustness.history import Fault, History
 from robustness.nemesis import PlannedFault, plan
 from robustness.scenario import Scenario
-from robustness.simulator import grpc_network, network, seams
+from robustness.simulator import seams
 from robustness.simulator.clocks import SimClocks
 from robustness.simulator.cluster import Member, SimCluster
 from robustness.simulator.database import SimDatabase
 from robustness.simulator.disk import SimDisks
 from robustness.simulator.extremes import draw_settings
+from robustness.simulator.grpc_network import install_grpc
 from robustness.simulator.hands import SimHands
 from robustness.simulator.inspector import Inspector
 from robustness.simulator.lab import CONDUCTOR, SimLab, failure_text
 from robustness.simulator.network import SimNetwork
 from robustness.simulator.process import owner
+from robustness.simulator.tcp import install_tcp
 from robustness.simulator.world import World
 from robustness.workloads.catalog import make_workload
 from robustness.workloads.contract import Workload
@@ -81,32 +83,33 @@ class RunOptions:
 def run_seed(scenario: Scenario, seed: int, options: RunOptions) -> RunResult:
     """Takes over this operating system process: call it in a fork, and let that end."""
     result = RunResult(seed, scenario.name)
-    real_began = time.perf_counter()
     real_clock = time.perf_counter
-    run = _Run(scenario, seed, options, result)
+    real_began = real_clock()
+    world = World(seed, options.trace)
     try:
-        run.world.loop.run_until_complete(run.conduct())
+        run = _Run(scenario, world, options, result)
+        world.loop.run_until_complete(run.conduct())
     except Exception as error:  # Whatever stops the simulation is the run's result.
         result.failures.append(failure_text("simulation", error))
-    result.digest = run.world.trace_log.digest
-    result.simulated_s = run.world.loop.time()
+    result.digest = world.trace_log.digest
+    result.simulated_s = world.loop.time()
     result.real_s = real_clock() - real_began
     return result
 
 
 class _Run:
     def __init__(
-        self, scenario: Scenario, seed: int, options: RunOptions, result: RunResult
+        self, scenario: Scenario, world: World, options: RunOptions, result: RunResult
     ) -> None:
         self.scenario = scenario
         self.result = result
         self.options = options
-        self.world = world = World(seed, options.trace)
+        self.world = world
         asyncio.set_event_loop(world.loop)
         seams.replace_clock_and_randomness(world)
         self.network = SimNetwork(world)
-        network.install_tcp(self.network)
-        grpc_network.install_grpc(self.network)
+        install_tcp(self.network)
+        install_grpc(self.network)
         world.loop.network = self.network
         self.disks = SimDisks(world, options.folder)
         self.disks.install()
@@ -118,7 +121,7 @@ class _Run:
         draw = world.streams.stream("settings")
         is_extreme = draw.random() < scenario.extreme_settings
         self._drawn = draw_settings(draw, is_extreme=is_extreme)
-        self.history = History(facts={"seed": str(seed), "scenario": scenario.name})
+        self.history = History(facts={"seed": str(world.seed), "scenario": scenario.name})
         self.cluster = SimCluster(world, scenario.shape, self._settings_of, self.network.address_of)
         self.lab = SimLab(world, self.history, replicas=min(3, scenario.shape.storage))
         self.hands = SimHands(
