@@ -64,10 +64,10 @@ class SimHands:
             undo()
         self._undo.clear()
         self._network.heal_all()
-        for name in self._cluster.names("storage"):
+        for name in self._cluster.members:
             self._disks.heal(name)
+            self._clocks.heal(name)
         self._database.heal()
-        self._clocks.heal_all()
         for restart in list(self._restarts):
             await asyncio.wait((restart,))
         for name in self._cluster.members:
@@ -101,6 +101,7 @@ class SimHands:
 
     def _kill(self, fault: PlannedFault) -> Callable[[], object]:
         names = self._targets(fault)
+        unplugged: list[Callable[[], None]] = []
         for name in names:
             if fault.kind is FaultKind.KILL and fault.strength > _KILLED_IN_STEP:
                 # In the middle of whatever it does to its disk next; at the latest in a moment.
@@ -109,11 +110,16 @@ class SimHands:
                     _STEP_COMES_WITHIN_S, self._kill_unless_over, name, fault
                 )
                 continue
+            if fault.kind is FaultKind.POWER_CUT:
+                # Before it ends: nobody is told that it did.
+                unplugged.append(self._network.unplug(name))
             self._cluster.kill(name)
             if fault.kind is FaultKind.POWER_CUT:
                 self._disks.power_cut(name)
 
         def start_again() -> None:
+            for undo in unplugged:
+                undo()
             for name in names:
                 self._disks.disarm(self._cluster.process(name))
                 self._cluster.launch(name)
@@ -161,9 +167,12 @@ class SimHands:
         return lambda: self._database.end_outage(host)
 
     def _harm_clock(self, fault: PlannedFault) -> Callable[[], object]:
+        wrong_by_ms = self._clocks.draw_ms(fault.strength)
         if fault.kind is FaultKind.CLOCK_JUMP:
-            return self._clocks.jump(fault.target, fault.strength)
-        return self._clocks.skew(fault.target, fault.strength)
+            self._clocks.jump(fault.target, wrong_by_ms)
+        else:
+            self._clocks.skew(fault.target, wrong_by_ms)
+        return lambda: self._clocks.heal(fault.target)
 
     def _harm_network(self, fault: PlannedFault) -> Callable[[], object] | None:
         network, target = self._network, fault.target

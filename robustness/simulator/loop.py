@@ -19,8 +19,10 @@ from typing import Any, Final
 
 from robustness.simulator.process import OWNER, ProcessKilled, ProcessState, SimProcess
 
-TURNS_WITHOUT_TIME_MAX: Final = 200_000
-"""More turns of the loop in one instant mean that somebody spins."""
+TURN_S: Final = 1e-6
+"""What a turn of the loop takes, in seconds of the world."""
+TURNS_WITHOUT_PAUSE_MAX: Final = 200_000
+"""More turns of the loop without a pause mean that somebody spins."""
 
 _SOON, _TIMER, _ARRIVAL = range(3)
 _RESUME_ORDER: Final = {_ARRIVAL: 0, _TIMER: 1, _SOON: 2}
@@ -181,8 +183,10 @@ class SimLoop(asyncio.BaseEventLoop):
             self._now_s = max(self._now_s, self._scheduled[0]._when)  # type: ignore[attr-defined]
             self._turns = 0
             return
+        # Code takes a moment, or whoever waits for the rest of a nanosecond would wait for ever.
+        self._now_s += TURN_S
         self._turns += 1
-        if self._turns > TURNS_WITHOUT_TIME_MAX:
+        if self._turns > TURNS_WITHOUT_PAUSE_MAX:
             raise Stuck(f"at {self._now_s:.3f} s time stands still: somebody spins")
 
     def create_future(self) -> "asyncio.Future[Any]":

@@ -18,7 +18,7 @@ from typing import Any, Final, TextIO
 from oncelog.runtime.driver import Driver
 from robustness.checkers.all import judge
 from robustness.checkers.verdict import Answer, Verdict
-from robustness.clients.aiokafka import AiokafkaClients
+from robustness.clients.libraries import LIBRARIES, SIMULATED
 from robustness.history import Fault, History
 from robustness.nemesis import PlannedFault, plan
 from robustness.scenario import Scenario
@@ -27,12 +27,19 @@ from robustness.simulator.clocks import SimClocks
 from robustness.simulator.cluster import Member, SimCluster
 from robustness.simulator.database import SimDatabase
 from robustness.simulator.disk import SimDisks
-from robustness.simulator.extremes import draw_settings
+from robustness.simulator.extremes import (
+    draw_controller_settings,
+    draw_coordinator_settings,
+    draw_listener_settings,
+    draw_marker_sender_settings,
+    draw_storage_settings,
+    replace_constants,
+)
 from robustness.simulator.grpc_network import install_grpc
 from robustness.simulator.hands import SimHands
-from robustness.simulator.inspector import Inspector
+from robustness.simulator.inspector import Inspector, InvariantBroken
 from robustness.simulator.lab import CONDUCTOR, SimLab, failure_text
-from robustness.simulator.network import SimNetwork
+from robustness.simulator.network import SimNetwork, drawn_profile
 from robustness.simulator.process import owner
 from robustness.simulator.tcp import install_tcp
 from robustness.simulator.world import World
@@ -90,7 +97,8 @@ def run_seed(scenario: Scenario, seed: int, options: RunOptions) -> RunResult:
         run = _Run(scenario, world, options, result)
         world.loop.run_until_complete(run.conduct())
     except Exception as error:  # Whatever stops the simulation is the run's result.
-        result.failures.append(failure_text("simulation", error))
+        if not result.failures:
+            result.failures.append(failure_text("simulation", error))
     result.digest = world.trace_log.digest
     result.simulated_s = world.loop.time()
     result.real_s = real_clock() - real_began
@@ -107,7 +115,11 @@ class _Run:
         self.world = world
         asyncio.set_event_loop(world.loop)
         seams.replace_clock_and_randomness(world)
-        self.network = SimNetwork(world)
+        draw = world.streams.stream("settings")
+        # Some runs are calm, some are wild, and the rest in between.
+        wildness = max(0.0, 1.4 * draw.random() - 0.2) if scenario.extreme_settings else 0.0
+        wildness = min(1.0, wildness) * scenario.extreme_settings
+        self.network = SimNetwork(world, drawn_profile(world, wildness))
         install_tcp(self.network)
         install_grpc(self.network)
         world.loop.network = self.network
@@ -118,25 +130,30 @@ class _Run:
         self.clocks = SimClocks(world)
         _set_up_logging(world, options.log_level, result.failures)
         _count_labels(result.labels)
-        draw = world.streams.stream("settings")
-        is_extreme = draw.random() < scenario.extreme_settings
-        self._drawn = draw_settings(draw, is_extreme=is_extreme)
+        self._drawn = (
+            draw_controller_settings(draw, wildness)
+            | draw_storage_settings(draw, wildness)
+            | draw_coordinator_settings(draw, wildness)
+            | draw_marker_sender_settings(draw, wildness)
+            | draw_listener_settings(draw, wildness)
+        )
+        replace_constants(draw, wildness)
         self.history = History(facts={"seed": str(world.seed), "scenario": scenario.name})
         self.cluster = SimCluster(world, scenario.shape, self._settings_of, self.network.address_of)
         self.lab = SimLab(world, self.history, replicas=min(3, scenario.shape.storage))
         self.hands = SimHands(
             world, self.cluster, self.network, self.disks, self.database, self.clocks, self.lab
         )
-        self.inspector = Inspector(world, self.cluster, self.database)
+        self.inspector = Inspector(world, self.cluster)
         self.workloads: list[Workload] = []
         self._conductor = world.new_process(CONDUCTOR)
 
     # -------------------------------------------------------------------------------------------------- phases
 
     async def conduct(self) -> None:
+        self.inspector.start()
         async with asyncio.timeout(START_TIMEOUT_S):
             await self.cluster.start()
-        self.inspector.start()
         self.lab.clients = self._clients()
         self.workloads = [_workload(one) for one in self.scenario.workloads]
         await self._all("setup", START_TIMEOUT_S)
@@ -222,8 +239,9 @@ class _Run:
     async def _settled(self) -> None:
         """Every transaction decided and every marker written, as the cluster itself must get there."""
         give_up_at = self.world.loop.time() + self.scenario.heal_timeout_ms / 1000
-        while self.world.loop.time() < give_up_at:
-            if self.inspector.is_settled():
+        while (unsettled := self.inspector.unsettled()) is not None:
+            if self.world.loop.time() >= give_up_at:
+                self.result.failures.append(f"stuck after healing: {unsettled}")
                 return
             await asyncio.sleep(0.25)
 
@@ -253,7 +271,7 @@ class _Run:
     # ----------------------------------------------------------------------------------------------- the parts
 
     def _clients(self) -> list[Any]:
-        return [AiokafkaClients(self.cluster.bootstrap)]
+        return [LIBRARIES[name](self.cluster.bootstrap) for name in SIMULATED]
 
     def _settings_of(self, member: Member) -> dict[str, str]:
         shape = self.scenario.shape
@@ -295,6 +313,9 @@ def _set_up_logging(world: World, level: int | None, failures: list[str]) -> Non
         error = context.get("exception")
         if error is not None:
             failures.append(failure_text(f"{where()}: {context['message']}", error))
+        if isinstance(error, InvariantBroken):
+            # A replay is to end where it broke.
+            world.loop.stop()
 
     world.loop.set_exception_handler(unhandled)
     bugs = Bugs(logging.ERROR)
