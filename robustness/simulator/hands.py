@@ -85,9 +85,11 @@ class SimHands:
                 self._cluster.pause(fault.target)
                 return lambda: self._cluster.resume(fault.target)
             case FaultKind.RESTART | FaultKind.ROLLING_RESTART:
-                return self._restart(fault)
+                self._restart(fault)
+                return None
             case FaultKind.CLIENT_KILL:
-                return self._kill_client()
+                self._kill_client()
+                return None
             case FaultKind.SLOW_DISK | FaultKind.DISK_FULL | FaultKind.BIT_FLIP:
                 return self._harm_disk(fault)
             case FaultKind.CLOCK_SKEW | FaultKind.CLOCK_JUMP:
