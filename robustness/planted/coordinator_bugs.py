@@ -22,7 +22,7 @@ COORDINATOR_BUGS: Final = (
 """,
             ),
         ),
-        caught_by=("zombie-write", "lost-write", "torn-transaction"),
+        caught_by=("lost-write", "torn-transaction", "aborted-read"),
         scenario="storm",
     ),
     Bug(
@@ -36,7 +36,7 @@ COORDINATOR_BUGS: Final = (
                 new="        bumped, last = ProducerEpoch(max(stored, 0)), NO_PRODUCER_EPOCH\n",
             ),
         ),
-        caught_by=("zombie-write", "lost-write", "torn-transaction"),
+        caught_by=("lost-write", "torn-transaction", "aborted-read"),
         scenario="storm",
     ),
     Bug(
@@ -133,7 +133,7 @@ COORDINATOR_BUGS: Final = (
                 new="        return batches[-1].batch_id - 1 if batches else NO_BATCH\n",
             ),
         ),
-        caught_by=("spark-batch", "duplicate"),
+        caught_by=("duplicate",),
         scenario="storm",
     ),
     Bug(
@@ -147,7 +147,7 @@ COORDINATOR_BUGS: Final = (
                 new="        and asked.connection < 0\n",
             ),
         ),
-        caught_by=("delayed-end",),
+        caught_by=("lost-write", "torn-transaction", "aborted-read"),
         scenario="storm",
     ),
     Bug(
@@ -191,6 +191,20 @@ COORDINATOR_BUGS: Final = (
                 module="oncelog_controller.core.leadership",
                 old="in partition.replicas if node_id in isr and node_id in self._live\n",
                 new="in partition.replicas if node_id in self._live\n",
+            ),
+        ),
+        caught_by=("lost-write",),
+        scenario="storm",
+    ),
+    Bug(
+        name="sequence-reused-after-a-timeout",
+        promise="A sequence is given to one batch, also when its first try was not answered.",
+        source="KIP-98; facts 9, rule 5",
+        edits=(
+            Edit(
+                module="robustness.clients.tv2",
+                old="                    if identity == self._identity:\n",
+                new="                    if identity == self._identity and not may_be_written:\n",
             ),
         ),
         caught_by=("lost-write",),

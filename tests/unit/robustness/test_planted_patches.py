@@ -6,6 +6,9 @@ import sys
 from dataclasses import replace
 
 import pytest
+from robustness.checkers.all import ALL
+from robustness.history import History
+from robustness.observations import Observations
 from robustness.planted import importing
 from robustness.planted.bug import Bug, Edit
 from robustness.planted.catalog import BUGS
@@ -24,6 +27,12 @@ def test_names_are_unique_and_promises_are_sentences():
         assert bug.promise.endswith("."), bug.name
         assert bug.source, bug.name
         assert bug.caught_by, bug.name
+
+
+def test_who_is_meant_to_notice_is_a_checker():
+    known = {check(History(), Observations()).checker for check in ALL}
+    for bug in BUGS:
+        assert set(bug.caught_by) <= known, bug.name
 
 
 @pytest.mark.parametrize(("name", "module"), MODULES)
