@@ -206,7 +206,7 @@ STORAGE_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.partition",
-                old="        if self._flushes_always or log.unflushed_records >= log.config.flush_messages:\n",
+                old="        if self.flushes_always or log.unflushed_records >= log.config.flush_messages:\n",
                 new="        if log.unflushed_records >= log.config.flush_messages:\n",
             ),
         ),
