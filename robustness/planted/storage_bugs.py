@@ -206,8 +206,8 @@ STORAGE_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.partition",
-                old="        if self.flushes_always or log.unflushed_records >= log.config.flush_messages:\n",
-                new="        if log.unflushed_records >= log.config.flush_messages:\n",
+                old="flushes_always or log.unflushed_records >= log.config.flush_messages:\n",
+                new="flushes_always is None or log.unflushed_records >= log.config.flush_messages:\n",
             ),
         ),
         caught_by=("fsync-lie", "lost-write"),
