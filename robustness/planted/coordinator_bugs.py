@@ -82,12 +82,6 @@ COORDINATOR_BUGS: Final = (
                 old="            self._install(self._next)\n            self._next = None\n",
                 new="            self._install(self._next)\n",
             ),
-            # Blocks of a thousand would last a whole run.
-            Edit(
-                module="oncelog_controller.core.machine",
-                old="PRODUCER_ID_BLOCK_SIZE: Final = 1000\n",
-                new="PRODUCER_ID_BLOCK_SIZE: Final = 5\n",
-            ),
         ),
         caught_by=("producer-id-reused",),
         scenario="storm",
