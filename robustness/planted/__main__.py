@@ -47,16 +47,18 @@ def _parser() -> argparse.ArgumentParser:
 
 def _hunt(options: argparse.Namespace) -> int:
     bug = bug_named(options.bug)
-    caught = 0
+    caught: list[str] = []
     for found in findings(
         bug.name, first_seed=options.first_seed, seeds=options.seeds, jobs=options.jobs
     ):
         is_catch = found.is_catch(bug)
-        caught += is_catch
+        if is_catch:
+            caught.append(str(found.seed))
         _show(found, is_catch=is_catch)
         if is_catch and not options.every:
             break
-    print(f"{bug.name}: {f'caught by {caught}' if caught else 'not caught'}")
+    verdict = f"caught by seed {', '.join(caught)}" if caught else "not caught"
+    print(f"{bug.name}: {verdict}")
     return 0 if caught else EXIT_NOT_CAUGHT
 
 

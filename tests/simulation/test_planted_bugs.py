@@ -1,0 +1,37 @@
+"""Each planted bug is caught, from its recorded seed on and within its budget, by a checker that is meant to notice.
+
+A few of them every day, one a service; all of them at night (ONCELOG_SIMULATION_FULL=1).
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from robustness.planted.catalog import BUGS
+
+EVERY_DAY = (
+    "acks-all-answered-by-the-leader-alone",
+    "older-producer-epoch-may-end",
+    "narrowed-marker-forgets-its-outcome",
+    "offsets-committed-outside-the-transaction",
+)
+IS_FULL = os.environ.get("ONCELOG_SIMULATION_FULL") == "1"
+TIMEOUT_S = 900
+
+
+@pytest.mark.timeout(TIMEOUT_S + 30)
+@pytest.mark.parametrize("name", [bug.name for bug in BUGS if IS_FULL or bug.name in EVERY_DAY])
+def test_planted_bug_is_caught(name):
+    done = subprocess.run(
+        [sys.executable, "-m", "robustness.planted", name, "--jobs", "1"],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert f"{name}: caught by seed" in done.stdout
+
+
+def test_those_of_every_day_exist():
+    assert {bug.name for bug in BUGS}.issuperset(EVERY_DAY)
