@@ -56,7 +56,7 @@ from oncelog_coordinator.core.group_events import (
 from oncelog_coordinator.core.group_names import MEMBER_PREFIX_MAX, fits, is_group_id
 from oncelog_coordinator.core.group_state import CLASSIC, Group, GroupState
 from oncelog_coordinator.group_shards import GroupShards
-from oncelog_coordinator.group_transactions import TransactionCheck
+from oncelog_coordinator.group_transactions import TV2, TransactionCheck
 from oncelog_coordinator.reigns import ShardUnavailable
 from oncelog_coordinator.settings import CoordinatorSettings
 
@@ -255,6 +255,7 @@ class GroupCoordinatorServicer:
                     producer_epoch,
                     verified_at,
                     start_ms,
+                    request.client_transaction_version >= TV2,
                 ),
             )
         except (ShardUnavailable, DriverStopped) as unavailable:

@@ -76,8 +76,11 @@ def commit_in_transaction(
     error_code = ErrorCode.NONE
     if producer is not None and event.producer_epoch < producer.producer_epoch:
         error_code = ErrorCode.INVALID_PRODUCER_EPOCH
-    elif event.verified_at != (producer.last_marker if producer is not None else NEVER_ENDED):
-        # Its marker came while we asked. Accepted now, these offsets would be pending for ever (KIP-890).
+    elif not event.supports_epoch_bump and event.verified_at != (
+        producer.last_marker if producer is not None else NEVER_ENDED
+    ):
+        # Its marker came while we asked. Accepted now, these offsets would be pending for ever (KIP-890). Under TV2 its
+        # marker would have bumped the epoch: one that has not is of the transaction before (facts 9, step 8).
         error_code = ErrorCode.INVALID_TXN_STATE
     else:
         error_code = _commit_error(group, event, is_transactional=True)

@@ -193,6 +193,8 @@ class CommitTxnOffsets:
     verified_at: int
     transaction_start_ms: int = 0
     """As the transaction's coordinator says when it is asked; 0: it was not, or does not know."""
+    supports_epoch_bump: bool = False
+    """The producer speaks TV2: every marker of its own bumps its epoch."""
 
 
 @dataclass(frozen=True, slots=True)

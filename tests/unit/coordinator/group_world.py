@@ -141,12 +141,19 @@ class GroupWorld:
         return answer.error_code or answer.partitions[0][1]
 
     def commit_in_transaction(
-        self, offset, producer=(7, 0), generation=-1, member_id="", verified_at=None, start_ms=0
+        self,
+        offset,
+        producer=(7, 0),
+        generation=-1,
+        member_id="",
+        verified_at=None,
+        start_ms=0,
+        version=0,
     ):
         if verified_at is None:
             _, _, verified_at = self.machine.verification(*producer)
         offsets = (OffsetToCommit(ORDERS, offset),)
-        whose = (*producer, verified_at, start_ms)
+        whose = (*producer, verified_at, start_ms, version >= 2)
         answer = self.answer(CommitTxnOffsets, "g", generation, member_id, None, offsets, *whose)
         return answer.error_code or answer.partitions[0][1]
 

@@ -116,6 +116,25 @@ def test_a_marker_that_came_between_question_and_commit_refuses_it():
     assert world.commit_in_transaction(1, verified_at=verified_at) == ErrorCode.INVALID_TXN_STATE
 
 
+def test_a_marker_of_the_transaction_before_does_not_refuse_the_next_one_under_tv2():
+    """A producer sends offsets as soon as its commit is answered, and that may be before its marker is here."""
+    world = GroupWorld()
+    world.commit_in_transaction(1, (7, 0), version=2)
+    _, _, verified_at = world.machine.verification(7, 1)
+    world.end((7, 1), version=2)
+    assert world.commit_in_transaction(2, (7, 1), verified_at=verified_at, version=2) == NONE
+    world.end((7, 2), version=2)
+    assert world.fetch(require_stable=True) == 2
+
+
+def test_a_marker_that_ended_the_transaction_itself_refuses_it_under_tv2():
+    world = GroupWorld()
+    _, _, verified_at = world.machine.verification(7, 1)
+    world.end((7, 2), commit=False, version=2)
+    answer = world.commit_in_transaction(1, (7, 1), verified_at=verified_at, version=2)
+    assert answer == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 def test_a_late_marker_does_not_end_the_producers_next_transaction():
     """A marker sender froze with the first transaction's commit, another one brought it meanwhile. Under TV1 both
     transactions have the same epoch."""
