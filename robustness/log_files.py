@@ -80,10 +80,18 @@ def read_logs(
     committed = read_checkpoint(data_dir, HIGH_WATERMARKS)
     logs = []
     for partition, folder in partition_folders(data_dir):
-        batches = read_batches(folder)
+        try:
+            batches, topic_id, first = (
+                read_batches(folder),
+                _topic_id(folder),
+                _first_segment(folder),
+            )
+        except FileNotFoundError:
+            # Its topic was deleted while it was read.
+            continue
         known = (live or {}).get(partition)
         if known is None:
-            start_offset = max(starts.get(partition, 0), _first_segment(folder))
+            start_offset = max(starts.get(partition, 0), first)
             end_offset = max(start_offset, batches[-1].last_offset + 1 if batches else 0)
             high_watermark = min(committed.get(partition, end_offset), end_offset)
             known = LiveReplica(start_offset, high_watermark, partition in cleaned)
@@ -96,7 +104,7 @@ def read_logs(
                 high_watermark=known.high_watermark,
                 batches=tuple(one for one in batches if one.last_offset >= known.start_offset),
                 is_compacted=known.is_compacted,
-                topic_id=_topic_id(folder),
+                topic_id=topic_id,
                 at_ms=at_ms,
             )
         )
@@ -132,6 +140,7 @@ def read_states(folder: Path, shard: int, high_watermark: int) -> Iterator[State
         if header.is_control or header.next_offset > high_watermark:
             continue
         if not crc_is_valid(data, header):
+            # Whoever compares replicas tells of it.
             continue
         for record in decode_batch(uncompressed(data)):
             key = record.key or b""

@@ -7,6 +7,7 @@ from robustness.checkers import (
     cluster_coordinator_epochs,
     cluster_fsync,
     cluster_high_watermark,
+    cluster_holes,
     cluster_leaders,
     cluster_offsets_order,
     cluster_open_transactions,
@@ -37,5 +38,6 @@ CHECKERS: Final[tuple[Checker, ...]] = (
     cluster_stable_offset.check,
     cluster_replicas.check_same_batches,
     cluster_replicas.check_same_bytes,
+    cluster_holes.check,
     cluster_fsync.check,
 )

@@ -82,6 +82,11 @@ def _fullness(log: ReplicaLog) -> tuple[bool, int, int, int]:
     return is_sound, log.high_watermark, log.end_offset, -log.start_offset
 
 
+def compacted_partitions(observations: Observations) -> frozenset[PartitionKey]:
+    """A replica that copied a compacted log has its gaps, and never cleaned anything itself."""
+    return frozenset(key_of(log) for log in observations.logs if log.is_compacted)
+
+
 def is_whole(log: ReplicaLog) -> bool:
     """Nothing was ever taken out of it: it begins at 0 and has no gap."""
     expected = 0

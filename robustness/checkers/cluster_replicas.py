@@ -10,7 +10,13 @@ their high watermarks; after healing below the greatest of all, because every re
 
 from collections import Counter
 
-from robustness.checkers.cluster_case import Case, PartitionKey, named, newest_logs
+from robustness.checkers.cluster_case import (
+    Case,
+    PartitionKey,
+    compacted_partitions,
+    named,
+    newest_logs,
+)
 from robustness.checkers.verdict import Verdict
 from robustness.history import History
 from robustness.observations import BatchSeen, Observations, ReplicaLog
@@ -18,6 +24,7 @@ from robustness.observations import BatchSeen, Observations, ReplicaLog
 
 def check_same_batches(_history: History, observations: Observations) -> Verdict:
     case = Case("replicas-differ")
+    compacted = compacted_partitions(observations)
     for key, logs in newest_logs(observations).items():
         if len(logs) < 2:
             case.cannot(f"{named(key)} was read on one node only")
@@ -25,12 +32,25 @@ def check_same_batches(_history: History, observations: Observations) -> Verdict
         reference = max(logs, key=lambda log: (log.high_watermark, log.end_offset))
         for other in logs:
             if other is not reference:
-                _compare(case, key, reference, other, is_healed=observations.is_healed)
+                _compare(
+                    case,
+                    key,
+                    reference,
+                    other,
+                    is_healed=observations.is_healed,
+                    is_compacted=key in compacted,
+                )
     return case.verdict()
 
 
 def _compare(
-    case: Case, key: PartitionKey, reference: ReplicaLog, other: ReplicaLog, *, is_healed: bool
+    case: Case,
+    key: PartitionKey,
+    reference: ReplicaLog,
+    other: ReplicaLog,
+    *,
+    is_healed: bool,
+    is_compacted: bool,
 ) -> None:
     start = max(reference.start_offset, other.start_offset)
     committed = reference.high_watermark if is_healed else other.high_watermark
@@ -40,11 +60,12 @@ def _compare(
             f" {other.node_id} ends at {other.end_offset}"
         )
     ours, theirs = _by_offset(reference, start, committed), _by_offset(other, start, committed)
-    may_lack = reference.is_compacted or other.is_compacted
     for offset in sorted({*ours, *theirs}):
         ours_there, theirs_there = ours.get(offset), theirs.get(offset)
         if ours_there is None or theirs_there is None:
-            if may_lack or (ours_there is not None and ours_there.base_offset >= other.end_offset):
+            if is_compacted or (
+                ours_there is not None and ours_there.base_offset >= other.end_offset
+            ):
                 continue
             has, lacks = (other, reference) if ours_there is None else (reference, other)
             case.judge()
@@ -63,10 +84,11 @@ def _compare(
 
 def check_same_bytes(_history: History, observations: Observations) -> Verdict:
     case = Case("corrupt-minority")
+    compacted = compacted_partitions(observations)
     for key, logs in newest_logs(observations).items():
         for log in logs:
             _judge_soundness(case, key, log)
-        if any(log.is_compacted for log in logs):
+        if key in compacted:
             case.cannot(f"{named(key)} is compacted, on each node by itself")
             continue
         if len(logs) < 2:

@@ -8,7 +8,14 @@ a group's coordinator wrote for a transaction) have nothing to judge.
 
 from typing import Final
 
-from robustness.checkers.cluster_case import Case, is_whole, key_of, named, with_producer
+from robustness.checkers.cluster_case import (
+    Case,
+    compacted_partitions,
+    is_whole,
+    key_of,
+    named,
+    with_producer,
+)
 from robustness.checkers.verdict import Verdict
 from robustness.history import History
 from robustness.observations import BatchSeen, Observations, ReplicaLog
@@ -21,16 +28,21 @@ _Expected = tuple[int, int | None, int]
 
 def check_sequences(_history: History, observations: Observations) -> Verdict:
     case = Case("sequence-gap")
+    compacted = compacted_partitions(observations)
     for log in observations.logs:
-        _judge_log(case, log)
+        _judge_log(case, log, is_compacted=key_of(log) in compacted)
     return case.verdict()
 
 
-def _judge_log(case: Case, log: ReplicaLog) -> None:
-    is_compacted = log.is_compacted or _has_gap(log)
+def _judge_log(case: Case, log: ReplicaLog, *, is_compacted: bool) -> None:
     at_first = 0 if is_whole(log) else None
     expected: dict[int, _Expected] = {}
-    for batch in with_producer(log):
+    for batch in log.batches:
+        if not batch.is_sound:
+            # Nobody knows whose it was.
+            expected, at_first = {}, None
+        if batch.producer_id < 0 or not batch.is_sound:
+            continue
         known = expected.get(batch.producer_id)
         if batch.is_control or batch.base_sequence < 0:
             # A marker may take the producer to its next epoch; the data behind it then begins at 0.
@@ -83,10 +95,3 @@ def check_producer_epochs(_history: History, observations: Observations) -> Verd
                     f" behind epoch {before.producer_epoch} at {before.base_offset}"
                 )
     return case.verdict()
-
-
-def _has_gap(log: ReplicaLog) -> bool:
-    return any(
-        second.base_offset != first.last_offset + 1
-        for first, second in zip(log.batches, log.batches[1:], strict=False)
-    )

@@ -418,7 +418,7 @@ def _only_grew(before: ReplicaState, state: ReplicaState) -> bool:
 
 
 def _live(leader: PartitionLeader, directory: LogDirectory) -> LiveReplica:
-    is_cleaned = leader.config.is_compacted and leader.partition in directory.cleaner_offsets
+    is_cleaned = leader.partition in directory.cleaner_offsets
     return LiveReplica(leader.log.log_start_offset, leader.high_watermark, is_cleaned)
 
 

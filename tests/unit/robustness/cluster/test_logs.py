@@ -6,6 +6,7 @@ import pytest
 from robustness.checkers import (
     cluster_coordinator_epochs,
     cluster_fsync,
+    cluster_holes,
     cluster_replicas,
     cluster_sequences,
 )
@@ -19,6 +20,7 @@ from tests.unit.robustness.cluster.seen import answer, data, judged, log, marker
     [
         cluster_coordinator_epochs.check,
         cluster_fsync.check,
+        cluster_holes.check,
         cluster_replicas.check_same_batches,
         cluster_replicas.check_same_bytes,
         cluster_sequences.check_sequences,
@@ -78,6 +80,30 @@ class TestSequences:
         checker = cluster_sequences.check_sequences
         assert answer(checker, Observations(logs=[gap])) is Answer.OK
         assert answer(checker, Observations(logs=[again])) is Answer.BROKEN
+
+    def test_behind_a_damaged_batch_nothing_is_expected(self) -> None:
+        damaged = replace(data(1, 7, 0, 1), is_sound=False)
+        seen = log(data(0, 7, 0, 0), damaged, data(2, 7, 0, 2), data(3, 8, 0, 5))
+        checker = cluster_sequences.check_sequences
+        assert answer(checker, Observations(logs=[seen])) is Answer.OK
+
+
+class TestHoles:
+    def test_offsets_follow_each_other(self) -> None:
+        seen = log(data(4, count=3), data(7), start=5)
+        assert answer(cluster_holes.check, Observations(logs=[seen])) is Answer.OK
+
+    def test_a_hole(self) -> None:
+        verdict = judged(cluster_holes.check, Observations(logs=[log(data(0), data(2), node_id=3)]))
+        assert verdict.answer is Answer.BROKEN
+        assert "on node 3: behind the batch 0..0 stands one at 2" in verdict.proof[0]
+
+    def test_compaction_makes_holes_in_all_copies(self) -> None:
+        copied = log(data(0), data(2), node_id=2)
+        cleaned = log(data(0), data(2), node_id=1, compacted=True)
+        verdict = judged(cluster_holes.check, Observations(logs=[copied, cleaned]))
+        assert verdict.answer is Answer.UNKNOWN
+        assert "orders-0 is compacted" in verdict.proof[0]
 
 
 class TestProducerEpochs:
