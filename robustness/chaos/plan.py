@@ -100,9 +100,11 @@ def plan_chaos(
     """`members` are the processes of each role, itself for a role that is one thing. In order of their beginnings."""
     faults: list[PlannedFault] = []
     hits = hits_for(duration_ms)
-    slot_ms = duration_ms / hits
+    # One slot is left for the roles' slots to begin one after the other, or all would be struck at once.
+    slot_ms = duration_ms / (hits + 1)
     everybody = [name for names in members.values() for name in names]
-    for role, names in members.items():
+    for number, (role, names) in enumerate(members.items()):
+        phase_ms = slot_ms * number / len(members)
         deck = [kind for kind, cards in DECKS[role].items() if can(kind) for _ in range(cards)]
         if not deck:
             continue
@@ -115,7 +117,7 @@ def plan_chaos(
             spare_ms = max(0.0, slot_ms * SLOT_SHARE_MAX - lasts_ms)
             faults.append(
                 PlannedFault(
-                    at_ms=int(slot * slot_ms + draw.uniform(0, spare_ms)),
+                    at_ms=int(phase_ms + slot * slot_ms + draw.uniform(0, spare_ms)),
                     lasts_ms=lasts_ms,
                     kind=kind,
                     target=_target(kind, role, name, everybody, draw),

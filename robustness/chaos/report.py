@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from robustness.chaos.measures import NEMESIS, percentile
+from robustness.chaos.page.build import build_page
 from robustness.chaos.run import RunResult
 from robustness.checkers.verdict import Answer
 from robustness.history import Fault, FinalRead, Poll
@@ -14,6 +15,7 @@ from robustness.nemesis import FaultKind
 
 REPORT_JSON: Final = "report.json"
 REPORT_MD: Final = "report.md"
+REPORT_HTML: Final = "report.html"
 PROOFS_MAX: Final = 20
 
 
@@ -23,7 +25,9 @@ def write_report(result: RunResult) -> Path:
     content = report_content(result)
     (folder / REPORT_JSON).write_text(json.dumps(content, indent=2) + "\n")
     (folder / REPORT_MD).write_text("\n".join(report_lines(content)) + "\n")
-    return folder / REPORT_MD
+    page = folder / REPORT_HTML
+    page.write_text(build_page(content, result.measures))
+    return page
 
 
 def report_content(result: RunResult) -> dict[str, Any]:
