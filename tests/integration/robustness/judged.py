@@ -1,35 +1,29 @@
-"""Runs a workload for a while against a target, and hands its history to every checker there is."""
+"""Runs a workload for a while against a target, hands its history to every checker, and breaks it on purpose."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from robustness.checkers.all import ALL
+from robustness.checkers.all import judge
 from robustness.checkers.verdict import Answer, Verdict
-from robustness.clients.libraries import LIBRARIES
-from robustness.history import AnyOperation, Fault, History
+from robustness.clients.libraries import LIBRARIES, SIMULATED
+from robustness.history import AnyOperation, Fault, FinalRead, History, Poll, Read, Transaction
 from robustness.observations import Observations
 from robustness.workloads.catalog import make_workload
 from robustness.workloads.run_lab import RunLab, run
 
-SECONDS = 6
-LIBRARY_NAMES = ("aiokafka", "oncelog")
+SECONDS = 5
 
 
-def history_of(target, kind: str, seed: int = 1, **parameters: object) -> History:
-    workload = make_workload(kind, f"w{seed}-{kind}", parameters)
-    lab = RunLab(
-        [LIBRARIES[one]([target.bootstrap]) for one in LIBRARY_NAMES],
-        seed=seed,
-        duration_ms=SECONDS * 1000,
-    )
+def history_of(target, kind: str, parameters: dict[str, object], seed: int = 1) -> History:
+    workload = make_workload(kind, f"{kind}-{seed}", parameters)
+    clients = [LIBRARIES[one]([target.bootstrap]) for one in SIMULATED]
+    lab = RunLab(clients, seed=seed, duration_ms=SECONDS * 1000)
     run(lab, [workload])
     return lab.history
 
 
 def verdicts(history: History) -> dict[str, Verdict]:
-    observations = Observations(is_healed=True)
-    found = [check(history, observations) for check in ALL]
-    return {one.checker: one for one in found}
+    return {one.checker: one for one in judge(history, Observations(is_healed=True))}
 
 
 def broken(history: History) -> dict[str, Sequence[str]]:
@@ -47,4 +41,24 @@ def changed(history: History, change: Callable[[AnyOperation], AnyOperation]) ->
     return History(dict(history.facts), [change(one) for one in history.operations])
 
 
-__all__ = ["broken", "changed", "history_of", "kills", "replace", "verdicts"]
+def without(history: History, values: Sequence[str]) -> History:
+    """Nobody ever read them."""
+
+    def hide(one: AnyOperation) -> AnyOperation:
+        if isinstance(one, FinalRead | Poll | Transaction):
+            return replace(one, reads=tuple(read for read in one.reads if read.value not in values))
+        return one
+
+    return changed(history, hide)
+
+
+def with_final_read(history: History, read: Read) -> History:
+    """As if that record stood in its partition."""
+
+    def show(one: AnyOperation) -> AnyOperation:
+        if isinstance(one, FinalRead) and (one.topic, one.partition) == read[:2]:
+            reads = sorted((*one.reads, read), key=lambda found: found.offset)
+            return replace(one, reads=tuple(reads), end_offset=max(one.end_offset, read.offset + 1))
+        return one
+
+    return changed(history, show)

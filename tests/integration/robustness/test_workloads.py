@@ -1,0 +1,210 @@
+"""Each workload against a running log, with clients that die: much happens, and every checker that can judge says ok.
+And each history can be found guilty: changed by hand, it is broken by the checker that is meant for it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+from robustness.checkers.verdict import Answer
+from robustness.history import (
+    Ending,
+    FinalRead,
+    History,
+    Isolation,
+    OffsetsFetched,
+    Outcome,
+    PlainSend,
+    Poll,
+    Read,
+    Transaction,
+)
+from robustness.noted import GroupProgress, KeyDeleted, ProducerReady, facts_of, note
+from tests.integration.robustness.judged import (
+    broken,
+    changed,
+    history_of,
+    kills,
+    verdicts,
+    with_final_read,
+    without,
+)
+
+
+def committed(history: History) -> list[Transaction]:
+    return [
+        one
+        for one in history.all(Transaction)
+        if one.ending is Ending.COMMIT and one.outcome is Outcome.OK and one.sends
+    ]
+
+
+def final_reads(history: History) -> list[Read]:
+    finals = [one for one in history.all(FinalRead) if one.isolation is Isolation.READ_COMMITTED]
+    return [read for one in finals for read in one.reads]
+
+
+def loses_a_value(history: History) -> History:
+    """One that is in the end where it belongs."""
+    there = {read.value for read in final_reads(history)}
+    values = [send.value for one in committed(history) for send in one.sends]
+    values += [one.send.value for one in history.all(PlainSend) if one.outcome is Outcome.OK]
+    return without(history, [next(value for value in values if value in there)])
+
+
+def loses_the_newest_value(history: History) -> History:
+    newest = [one for one in final_reads(history) if one.value is not None][-1]
+    return without(history, [newest.value])
+
+
+def reads_twice(history: History) -> History:
+    read = final_reads(history)[0]
+    end = max(one.end_offset for one in history.all(FinalRead) if one.topic == read.topic)
+    return with_final_read(history, read._replace(offset=end))
+
+
+def loses_a_token(history: History) -> History:
+    last = max(final_reads(history), key=lambda one: int((one.value or "").split("|")[2]))
+    return without(history, [last.value])
+
+
+def processes_twice(history: History) -> History:
+    transaction = next(one for one in committed(history) if one.reads and one.offsets)
+    sends = tuple(
+        send._replace(value=f"{send.value}-again", offset=None) for send in transaction.sends
+    )
+    history = changed(history, lambda one: one)
+    history.add(replace(transaction, sends=sends))
+    return history
+
+
+def shows_a_zombie(history: History) -> History:
+    """What a fenced producer wrote after its successor was ready stands in the log after all."""
+    for noted, ready in facts_of(history, ProducerReady):
+        for one in history.all(Transaction):
+            if (
+                one.transactional_id == ready.transactional_id
+                and one.client != noted.client
+                and one.invoked_ms < noted.invoked_ms
+                and one.ending is not Ending.ABORT
+                and one.outcome is Outcome.FAIL
+                and one.sends
+            ):
+                send = one.sends[0]
+                return with_final_read(
+                    history, Read(send.topic, send.partition, 10_000, send.value)
+                )
+    raise AssertionError("no transaction was fenced")
+
+
+@dataclass(frozen=True)
+class Case:
+    kind: str
+    parameters: dict[str, object] = field(default_factory=dict)
+    breaks: tuple[tuple[Callable[[History], History], str], ...] = ()
+    judges: tuple[str, ...] = ()
+    """Checkers that must have found something to judge."""
+
+
+ALWAYS = ("lost-write", "duplicate", "inconsistent-offsets", "poll-skip", "poll-reversal")
+TRANSACTIONAL = (*ALWAYS, "aborted-read", "torn-transaction", "unseen-after-healing")
+DEADLY = {"life_ms": 1_200, "rest_ms": 300}
+FENCING = {"transaction_timeout_ms": 3_000, "dawdle_ms": 150, "rest_ms": 300}
+CASES = [
+    Case("transactions", DEADLY, ((loses_a_value, "lost-write"),), TRANSACTIONAL),
+    Case(
+        "plain",
+        {"life_ms": 700, "rest_ms": 300, "think_ms": 3, "poll_pause_ms": 200},
+        ((loses_a_value, "lost-write"), (reads_twice, "duplicate")),
+        ALWAYS,
+    ),
+    Case(
+        "token_ring",
+        {"tokens": 2, "life_ms": 2_000, "rest_ms": 300, "think_ms": 10},
+        ((loses_a_token, "token-ring"),),
+        (*TRANSACTIONAL, "token-ring", "processed-once"),
+    ),
+    Case(
+        "bank",
+        {**DEADLY, "think_ms": 20},
+        ((loses_a_value, "bank"), (loses_a_value, "torn-transaction")),
+        (*TRANSACTIONAL, "bank"),
+    ),
+    Case(
+        "copier",
+        {"life_ms": 3_000, "rest_ms": 300, "write_pause_ms": 30, "readers": 1},
+        ((loses_a_value, "lost-write"), (processes_twice, "processed-once")),
+        (*TRANSACTIONAL, "processed-once", "stuck-group"),
+    ),
+    Case(
+        "zombies",
+        {**FENCING, "reign_ms": 500, "haunt_ms": 1_500},
+        ((shows_a_zombie, "zombie-write"), (loses_a_value, "lost-write")),
+        (*TRANSACTIONAL, "zombie-write"),
+    ),
+    Case(
+        "hijack",
+        {**FENCING, "life_ms": 3_000},
+        ((shows_a_zombie, "zombie-write"), (loses_a_value, "lost-write")),
+        (*TRANSACTIONAL, "zombie-write"),
+    ),
+    Case("compaction", DEADLY, ((loses_the_newest_value, "lost-write"),), TRANSACTIONAL),
+    Case("churn", DEADLY, ((loses_a_value, "lost-write"),), TRANSACTIONAL),
+]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.kind)
+def run(request, target):
+    case = request.param
+    return case, history_of(target, case.kind, case.parameters)
+
+
+def test_much_happens_and_nothing_is_broken(run):
+    case, history = run
+    done = [one for one in history.all(PlainSend) if one.outcome is Outcome.OK]
+    done += committed(history)
+    assert len(done) > 5
+    assert kills(history) > 0
+    assert {one.isolation for one in history.all(Poll)} == set(Isolation)
+    assert all(one.is_complete for one in history.all(FinalRead))
+    found = verdicts(history)
+    assert broken(history) == {}
+    assert {name: found[name].answer for name in case.judges} == dict.fromkeys(
+        case.judges, Answer.OK
+    )
+
+
+def test_a_broken_history_is_found_guilty(run):
+    case, history = run
+    for breaks, checker in case.breaks:
+        assert checker in broken(breaks(history)), breaks.__name__
+
+
+def test_what_a_workload_alone_does_was_done(run):
+    case, history = run
+    endings = [(one.ending, one.outcome) for one in history.all(Transaction)]
+    if case.kind not in ("plain", "zombies", "hijack"):
+        assert (Ending.ABORT, Outcome.OK) in endings
+    match case.kind:
+        case "plain":
+            assert Outcome.INFO in [one.outcome for one in history.all(PlainSend)]
+        case "transactions":
+            assert (Ending.NONE, Outcome.FAIL) in endings
+            assert any(one.reads for one in history.all(Transaction))
+        case "copier":
+            assert any(one.is_final for one in history.all(OffsetsFetched))
+            ((noted, progress), *_) = facts_of(history, GroupProgress)
+            stuck = replace(progress, partitions=((*progress.partitions[0][:2], 0, 1),))
+            history = changed(history, lambda one: one)
+            history.add(note(stuck, client=noted.client, invoked_ms=0, completed_ms=0))
+            assert "stuck-group" in broken(history)
+        case "zombies" | "hijack":
+            assert "Fenced" in "".join(one.error for one in history.all(Transaction))
+        case "compaction":
+            assert facts_of(history, KeyDeleted)
+            assert any(one.value is None for one in final_reads(history))
+            sends = [send for one in committed(history) for send in one.sends]
+            assert len(final_reads(history)) < len(sends)
+        case "churn":
+            topics = {send.topic for one in history.all(Transaction) for send in one.sends}
+            assert topics - {one.topic for one in history.all(FinalRead)}
+            assert any(one.start_offset > 0 for one in history.all(FinalRead))
