@@ -4,7 +4,7 @@ A transaction that failed or was aborted, and a plain send that was refused for 
 any isolation level; INFO may turn out either way.
 """
 
-from robustness.checkers.evidence import all_reads, must_not_be_there, writer_of
+from robustness.checkers.evidence import must_not_be_there, readings, writer_of
 from robustness.checkers.findings import Findings, reader, seen, writer
 from robustness.checkers.verdict import Verdict
 from robustness.history import FinalRead, History, PlainSend
@@ -19,12 +19,17 @@ def check(history: History, observations: Observations) -> Verdict:
         if must_not_be_there(written.by)
     }
     read_partitions = {(final.topic, final.partition) for final in history.all(FinalRead)}
-    for one in all_reads(history):
-        by = refused[one.read.value].by if one.read.value in refused else None
-        if one.is_committed:
-            read_partitions.add((one.read.topic, one.read.partition))
-        if by is not None and (one.is_committed or isinstance(by, PlainSend)):
-            findings.broken.append(f"{writer(by)} wrote {seen(one.read)}, seen by {reader(one.by)}")
+    for by, reads, is_committed in readings(history):
+        for read in reads:
+            if is_committed:
+                read_partitions.add((read.topic, read.partition))
+            if read.value not in refused:
+                continue
+            writer_of_it = refused[read.value].by
+            if is_committed or isinstance(writer_of_it, PlainSend):
+                findings.broken.append(
+                    f"{writer(writer_of_it)} wrote {seen(read)}, seen by {reader(by)}"
+                )
     findings.judged = sum(
         (written.send.topic, written.send.partition) in read_partitions
         for written in refused.values()

@@ -8,7 +8,7 @@ its own, with TV1 only the coordinator can tell. What it looks like from outside
 - values of an answered commit are gone, and an earlier transaction of the same transactional id asked for an abort.
 """
 
-from robustness.checkers.evidence import FinalState, Presence, Seen, Written, committed_reads
+from robustness.checkers.evidence import FinalState, Presence, Seen, Written, first_committed_sight
 from robustness.checkers.findings import Findings, reader, said_of, seen, writer
 from robustness.checkers.verdict import Verdict
 from robustness.history import Ending, History, Outcome, Transaction
@@ -26,11 +26,16 @@ def check_tv2(history: History, observations: Observations) -> Verdict:
 def _check(history: History, protocol: str, name: str) -> Verdict:
     findings = Findings(name)
     final = FinalState.of(history)
-    visible: dict[str, Seen] = {}
-    for one in committed_reads(history):
-        visible.setdefault(one.read.value or "", one)
+    transactions = history.all(Transaction)
+    unasked = {
+        send.value
+        for by in transactions
+        if by.protocol == protocol and by.ending is not Ending.COMMIT
+        for send in by.sends
+    }
+    visible = first_committed_sight(history, unasked)
     aborted_before: dict[str, Transaction] = {}
-    for transaction in history.all(Transaction):
+    for transaction in transactions:
         if transaction.protocol == protocol:
             if transaction.ending is not Ending.COMMIT:
                 _judge_unasked(findings, transaction, visible, final)

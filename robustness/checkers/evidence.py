@@ -1,6 +1,6 @@
 """What a history says about a value: who wrote it, who saw it, and whether it is there at the end."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -29,8 +29,22 @@ class Written(NamedTuple):
 class Seen(NamedTuple):
     read: Read
     by: Operation
+
+
+class Reading(NamedTuple):
+    """What one operation was handed."""
+
+    by: Operation
+    reads: tuple[Read, ...]
     is_committed: bool
     """At read_committed."""
+
+    @property
+    def handed_ms(self) -> int | None:
+        """The last moment at which it can have been handed anything."""
+        if isinstance(self.by, Transaction) and self.by.asked_ms is not None:
+            return self.by.asked_ms
+        return self.by.completed_ms
 
 
 def writes(history: History) -> Iterator[Written]:
@@ -45,20 +59,26 @@ def writer_of(history: History) -> dict[str, Written]:
     return {one.send.value: one for one in writes(history)}
 
 
-def all_reads(history: History) -> Iterator[Seen]:
-    """Everything that anybody was handed."""
+def readings(history: History) -> Iterator[Reading]:
+    """Everything that anybody was handed: by polls, in transactions, at the end."""
     for poll in history.all(Poll):
-        is_committed = poll.isolation is Isolation.READ_COMMITTED
-        yield from (Seen(read, poll, is_committed) for read in poll.reads)
+        yield Reading(poll, poll.reads, poll.isolation is Isolation.READ_COMMITTED)
     for transaction in history.all(Transaction):
-        yield from (Seen(read, transaction, True) for read in transaction.reads)
+        if transaction.reads:
+            yield Reading(transaction, transaction.reads, True)
     for final in history.all(FinalRead):
-        is_committed = final.isolation is Isolation.READ_COMMITTED
-        yield from (Seen(read, final, is_committed) for read in final.reads)
+        yield Reading(final, final.reads, final.isolation is Isolation.READ_COMMITTED)
 
 
-def committed_reads(history: History) -> Iterator[Seen]:
-    return (one for one in all_reads(history) if one.is_committed)
+def first_committed_sight(history: History, values: Collection[str]) -> dict[str, Seen]:
+    """Of those of `values` that anybody saw at read_committed."""
+    found: dict[str, Seen] = {}
+    for by, reads, is_committed in readings(history) if values else ():
+        if is_committed:
+            for read in reads:
+                if read.value is not None and read.value in values:
+                    found.setdefault(read.value, Seen(read, by))
+    return found
 
 
 def must_be_there(by: Transaction | PlainSend) -> bool:

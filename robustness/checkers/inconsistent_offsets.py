@@ -6,82 +6,98 @@ twice is `duplicate`; here two tellers disagree: two readers, or a reader and th
 
 from typing import NamedTuple
 
-from robustness.checkers.evidence import all_reads, writes
+from robustness.checkers.evidence import readings, writes
 from robustness.checkers.findings import Findings, place, reader, writer
 from robustness.checkers.verdict import Verdict
-from robustness.history import FinalRead, History, Operation, PlainSend, Poll, Transaction
+from robustness.history import (
+    FinalRead,
+    History,
+    Operation,
+    Partition,
+    PlainSend,
+    Poll,
+    Transaction,
+)
 from robustness.observations import Observations
 
+Spot = tuple[str, int, int]
+"""Topic, partition, offset."""
 
-class _Told(NamedTuple):
-    topic: str
-    partition: int
-    offset: int
-    value: str | None
+
+class _Teller(NamedTuple):
     by: Operation
-    is_send: bool
+    is_reader: bool
 
-    def who(self) -> str:
-        if self.is_send and isinstance(self.by, Transaction | PlainSend):
+    def words(self) -> str:
+        if not self.is_reader and isinstance(self.by, Transaction | PlainSend):
             return f"as acknowledged to {writer(self.by)}"
         return f"as seen by {reader(self.by)}"
 
-    def teller(self) -> tuple[str, bool, int]:
+    def name(self) -> tuple[str, bool, int]:
         """Polls of one client are one teller, each final read is one of its own."""
         own = self.by.invoked_ms if isinstance(self.by, FinalRead) else -1
         return self.by.client, isinstance(self.by, Poll | FinalRead), own
 
 
+class _Map:
+    """Of each offset and each value who told of it first; what contradicts is told once."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._holders: dict[Spot, tuple[str | None, _Teller]] = {}
+        self._homes: dict[str, tuple[Spot, _Teller]] = {}
+        self._told: dict[tuple[str | None, Spot], None] = {}
+
+    def tell(self, spot: Spot, value: str | None, teller: _Teller) -> None:
+        self._findings.judged += 1
+        holder = self._holders.get(spot)
+        if holder is None:
+            holder = self._holders[spot] = (value, teller)
+        elif holder[0] == value:
+            return
+        if holder[0] != value:
+            self.contradict(
+                f"{place(*spot)} is {holder[0]!r} {holder[1].words()}, but {value!r}"
+                f" {teller.words()}",
+                spot,
+                value,
+            )
+        if value is None:
+            return
+        home = self._homes.setdefault(value, (spot, teller))
+        if home[0][2] == spot[2] or home[0][:2] != spot[:2] or home[1].name() == teller.name():
+            return
+        self.contradict(
+            f"{value!r} is at {place(*home[0])} {home[1].words()}, but at {place(*spot)}"
+            f" {teller.words()}",
+            spot,
+            value,
+        )
+
+    def contradict(self, words: str, spot: Spot, value: str | None) -> None:
+        if (value, spot) not in self._told:
+            self._told[(value, spot)] = None
+            self._findings.broken.append(words)
+
+
 def check(history: History, observations: Observations) -> Verdict:
     findings = Findings("inconsistent-offsets")
-    holders: dict[tuple[str, int, int], _Told] = {}
-    homes: dict[str, _Told] = {}
-    told_before: dict[tuple[str, str, int, int], None] = {}
-    sent_to: dict[str, tuple[str, int]] = {}
+    known = _Map(findings)
+    sent_to: dict[str, Partition] = {}
     for send, by in writes(history):
         sent_to[send.value] = (send.topic, send.partition)
         if send.offset is not None:
-            told = _Told(send.topic, send.partition, send.offset, send.value, by, True)
-            _hold(findings, told, holders, homes, told_before)
-    for read, holder, _ in all_reads(history):
-        told = _Told(read.topic, read.partition, read.offset, read.value, holder, False)
-        wanted = sent_to.get(read.value or "", (read.topic, read.partition))
-        if wanted != (read.topic, read.partition):
-            key = ("elsewhere", read.topic, read.partition, read.offset)
-            if key not in told_before:
-                told_before[key] = None
-                findings.broken.append(
-                    f"{read.value!r} was sent to {place(*wanted)}, but is at"
-                    f" {place(*told[:3])} {told.who()}"
+            known.tell((send.topic, send.partition, send.offset), send.value, _Teller(by, False))
+    for reading in readings(history):
+        teller = _Teller(reading.by, True)
+        for topic, partition, offset, value, _ in reading.reads:
+            spot = (topic, partition, offset)
+            if value in sent_to and sent_to[value] != (topic, partition):
+                known.contradict(
+                    f"{value!r} was sent to {place(*sent_to[value])}, but is at {place(*spot)}"
+                    f" {teller.words()}",
+                    spot,
+                    value,
                 )
-        _hold(findings, told, holders, homes, told_before)
+            known.tell(spot, value, teller)
     return findings.verdict("nothing was acknowledged with an offset, and nothing was read")
-
-
-def _hold(
-    findings: Findings,
-    told: _Told,
-    holders: dict[tuple[str, int, int], _Told],
-    homes: dict[str, _Told],
-    told_before: dict[tuple[str, str, int, int], None],
-) -> None:
-    """Compare with the first that told of the offset, and with the first that told of the value."""
-    findings.judged += 1
-    spot = (told.topic, told.partition, told.offset)
-    holder = holders.setdefault(spot, told)
-    if holder.value != told.value and (told.value or "", *spot) not in told_before:
-        told_before[(told.value or "", *spot)] = None
-        findings.broken.append(
-            f"{place(*spot)} is {holder.value!r} {holder.who()}, but {told.value!r} {told.who()}"
-        )
-    if told.value is None:
-        return
-    home = homes.setdefault(told.value, told)
-    if (home.topic, home.partition) != spot[:2] or home.offset == told.offset:
-        return
-    if home.teller() != told.teller() and (told.value, *spot) not in told_before:
-        told_before[(told.value, *spot)] = None
-        findings.broken.append(
-            f"{told.value!r} is at {place(*home[:3])} {home.who()}, but at {place(*spot)}"
-            f" {told.who()}"
-        )

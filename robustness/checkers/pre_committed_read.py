@@ -5,42 +5,38 @@ transaction. A transaction that read its own write read it before its commit as 
 isolation level, before somebody began to send it.
 """
 
-from robustness.checkers.evidence import Seen, Written, all_reads, writer_of
+from robustness.checkers.evidence import Reading, readings, writer_of
 from robustness.checkers.findings import Findings, reader, seen, writer
 from robustness.checkers.verdict import Verdict
-from robustness.history import History, PlainSend, Transaction
+from robustness.history import History, PlainSend, Read, Transaction
 from robustness.observations import Observations
 
 
 def check(history: History, observations: Observations) -> Verdict:
     findings = Findings("pre-committed-read")
     writers = writer_of(history)
-    for one in all_reads(history):
-        written = writers.get(one.read.value or "")
-        if written is not None:
-            _judge(findings, one, written)
+    for reading in readings(history):
+        handed_ms = reading.handed_ms
+        for read in reading.reads:
+            if read.value in writers:
+                findings.judged += 1
+                problem = _problem(reading, handed_ms, read, writers[read.value].by)
+                if problem:
+                    findings.broken.append(f"{reader(reading.by)} saw {seen(read)} {problem}")
     return findings.verdict("nothing was read of which the sender is known")
 
 
-def _judge(findings: Findings, one: Seen, written: Written) -> None:
-    by = written.by
-    findings.judged += 1
-    if one.by is by:
-        findings.broken.append(f"{writer(by)} read its own {seen(one.read)} before its end")
-        return
-    handed_ms = one.by.completed_ms
-    if isinstance(one.by, Transaction) and one.by.asked_ms is not None:
-        handed_ms = one.by.asked_ms
+def _problem(
+    reading: Reading, handed_ms: int | None, read: Read, by: Transaction | PlainSend
+) -> str:
+    if reading.by is by:
+        return f"before its own end: {writer(by)}"
     if handed_ms is None:
-        return
+        return ""
     if handed_ms < by.invoked_ms:
-        findings.broken.append(
-            f"{reader(one.by)} saw {seen(one.read)} before {writer(by)} began to send it"
-        )
-    elif isinstance(by, PlainSend) or not one.is_committed or by.asked_ms is None:
-        return
-    elif handed_ms < by.asked_ms:
-        findings.broken.append(
-            f"{reader(one.by)} saw {seen(one.read)}, but {writer(by)} asked for its {by.ending}"
-            f" only at {by.asked_ms} ms"
-        )
+        return f"before {writer(by)} began to send it"
+    if isinstance(by, PlainSend) or not reading.is_committed or by.asked_ms is None:
+        return ""
+    if handed_ms < by.asked_ms:
+        return f"until {handed_ms} ms, but {writer(by)} asked for its {by.ending} only at {by.asked_ms} ms"
+    return ""

@@ -7,10 +7,10 @@ commit, so nobody may have been handed a higher offset of one of its partitions 
 from bisect import bisect_right
 from typing import NamedTuple
 
-from robustness.checkers.evidence import committed_reads
+from robustness.checkers.evidence import readings
 from robustness.checkers.findings import Findings, place, reader, seen, writer
 from robustness.checkers.verdict import Verdict
-from robustness.history import Ending, History, Outcome, Partition, Transaction
+from robustness.history import Ending, History, Outcome, Partition, Read, Transaction
 from robustness.observations import Observations
 
 
@@ -26,24 +26,27 @@ def check(history: History, observations: Observations) -> Verdict:
         partition: (sorted(one.asked_ms for one in opens), _lowest_from(opens))
         for partition, opens in _open_in(history).items()
     }
-    for one in committed_reads(history):
-        read, by, _ = one
-        handed_ms = by.completed_ms
-        if isinstance(by, Transaction) and by.asked_ms is not None:
-            handed_ms = by.asked_ms
-        if handed_ms is None or (read.topic, read.partition) not in lowest_after:
+    for reading in readings(history):
+        handed_ms = reading.handed_ms
+        if not reading.is_committed or handed_ms is None:
             continue
-        asked, lowest = lowest_after[(read.topic, read.partition)]
-        findings.judged += 1
-        first = bisect_right(asked, handed_ms)
-        if first == len(asked) or lowest[first].first_offset >= read.offset:
-            continue
-        still_open = lowest[first]
-        findings.broken.append(
-            f"{reader(by)} saw {seen(read)}, while"
-            f" {place(read.topic, read.partition, still_open.first_offset)} of"
-            f" {writer(still_open.by)} was open: it asked for its commit at {still_open.asked_ms} ms"
-        )
+        highest: dict[Partition, Read] = {}
+        for read in reading.reads:
+            spot = (read.topic, read.partition)
+            if spot in lowest_after:
+                findings.judged += 1
+                if spot not in highest or highest[spot].offset < read.offset:
+                    highest[spot] = read
+        for spot, read in highest.items():
+            asked, lowest = lowest_after[spot]
+            first = bisect_right(asked, handed_ms)
+            if first < len(asked) and lowest[first].first_offset < read.offset:
+                still_open = lowest[first]
+                findings.broken.append(
+                    f"{reader(reading.by)} saw {seen(read)}, while"
+                    f" {place(*spot, still_open.first_offset)} of {writer(still_open.by)} was open:"
+                    f" it asked for its commit at {still_open.asked_ms} ms"
+                )
     return findings.verdict("no reader and no committed transaction met in one partition")
 
 

@@ -8,7 +8,7 @@ began after that moment, or had begun but not yet asked to commit, must be abort
 from bisect import bisect_right
 from typing import NamedTuple
 
-from robustness.checkers.evidence import Seen, committed_reads
+from robustness.checkers.evidence import Seen, first_committed_sight
 from robustness.checkers.findings import Findings, reader, seen, writer
 from robustness.checkers.verdict import Verdict
 from robustness.history import Ending, History, Noted, Outcome, Transaction
@@ -55,15 +55,18 @@ def check(history: History, observations: Observations) -> Verdict:
         if noted.completed_ms is not None:
             found.setdefault(fact.transactional_id, []).append(_ready(noted, noted.completed_ms))
     readies = {name: _Readies(many) for name, many in found.items()}
-    visible: dict[str, Seen] = {}
-    for one in committed_reads(history):
-        visible.setdefault(one.read.value or "", one)
+    fenced: list[tuple[Transaction, _Ready]] = []
     for transaction in history.all(Transaction):
         known = readies.get(transaction.transactional_id)
         ready = None if known is None else known.of(transaction)
         successor = None if known is None or ready is None else known.successor(ready)
-        if successor is not None:
-            _judge(findings, transaction, successor, visible)
+        if successor is not None and _is_after(transaction, successor):
+            fenced.append((transaction, successor))
+    findings.judged = len(fenced)
+    values = {send.value for by, _ in fenced for send in by.sends}
+    visible = first_committed_sight(history, values)
+    for transaction, successor in fenced:
+        _judge(findings, transaction, successor, visible)
     return findings.verdict("no transaction is known to be of a producer that was fenced")
 
 
@@ -71,16 +74,17 @@ def _ready(noted: Noted, completed_ms: int) -> _Ready:
     return _Ready(noted.invoked_ms, completed_ms, noted.client)
 
 
+def _is_after(by: Transaction, successor: _Ready) -> bool:
+    """Whether it was asked to end after its successor was ready, or never."""
+    if by.asked_ms is not None:
+        return by.asked_ms > successor.completed_ms
+    # With an ending nobody wrote down when it was asked for: not before the transaction began.
+    return by.ending is Ending.NONE or by.invoked_ms > successor.completed_ms
+
+
 def _judge(
     findings: Findings, by: Transaction, successor: _Ready, visible: dict[str, Seen]
 ) -> None:
-    asked_ms = by.asked_ms
-    if asked_ms is None:
-        # Nobody asked, so it was open when the successor came; or nobody wrote down when they asked.
-        asked_ms = successor.completed_ms + 1 if by.ending is Ending.NONE else by.invoked_ms
-    if asked_ms <= successor.completed_ms:
-        return
-    findings.judged += 1
     fenced = f"{successor.client} has been ready since {successor.completed_ms} ms"
     seen_one = next((visible[send.value] for send in by.sends if send.value in visible), None)
     if seen_one is not None:

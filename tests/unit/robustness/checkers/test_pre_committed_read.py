@@ -52,7 +52,7 @@ def test_a_transaction_that_ended_later_may_have_read_later():
 def test_a_transaction_that_read_its_own_write_is_named():
     story = Story()
     story.txn("t-0@0 a", reads=("t-0@0 a",), client="m#1")
-    assert_broken(story.judged_by(check), "m#1", "its own 'a'")
+    assert_broken(story.judged_by(check), "m#1", "'a' at t-0@0 before its own end")
 
 
 def test_a_plain_value_read_before_it_was_sent_is_named_at_any_level():
