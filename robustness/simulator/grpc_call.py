@@ -41,6 +41,8 @@ class ClientStream(StreamEnd):
         self.deadline = None if timeout_s is None else self._loop.time() + timeout_s
         self.connected: asyncio.Future[None] = self._loop.create_future()
         self.initial_metadata: Metadata = ()
+        self.answered: asyncio.Future[None] = self._loop.create_future()
+        """The first word of the server came, or the call is over."""
         self.status: tuple[grpc.StatusCode, str, Metadata] | None = None
         self.is_cancelled_here = False
         self.has_closed_half = False
@@ -73,11 +75,13 @@ class ClientStream(StreamEnd):
                     f"CLIENT: Received message larger than max ({len(payload)} vs. {limit})",
                 )
             else:
+                self._has_answered()
                 self.put(payload)
         elif kind == WINDOW:
             self.was_read(extra)
         elif kind == INITIAL_METADATA:
             self.initial_metadata = extra
+            self._has_answered()
         elif kind == STATUS:
             self.end(*extra)
 
@@ -91,9 +95,14 @@ class ClientStream(StreamEnd):
         self.channel.forget(self)
         if not self.connected.done():
             self.connected.set_result(None)
+        self._has_answered()
         self.wake_all()
         for callback in self.callbacks:
             self._loop.call_soon(callback)
+
+    def _has_answered(self) -> None:
+        if not self.answered.done():
+            self.answered.set_result(None)
 
     def give_up(self, code: grpc.StatusCode, details: str) -> None:
         """End it here and tell the other side; what has come and was not read is lost."""
@@ -120,7 +129,8 @@ async def until_done(stream: ClientStream) -> None:
 
 
 class SimCall:
-    """What a caller holds: `read`, `write`, iteration, `cancel`, and the status. It is cancelled when it is dropped."""
+    """What a caller holds: `read`, `write`, iteration, `cancel`, and the status. As gRPC's, it goes on when it
+    is dropped."""
 
     poller: "asyncio.Task[None] | None" = None
 
@@ -128,11 +138,6 @@ class SimCall:
         self._stream = stream
         self._serializer = serializer
         self._deserializer = deserializer
-
-    def __del__(self) -> None:
-        stream = self._stream
-        if stream.status is None and not stream.channel.loop.is_closed():
-            stream.give_up(grpc.StatusCode.CANCELLED, "Cancelled upon garbage collection!")
 
     def serialize(self, message: Any) -> bytes:
         encoded: bytes = message if self._serializer is None else self._serializer(message)
@@ -245,6 +250,8 @@ class SimCall:
         return (await self._final())[1]
 
     async def initial_metadata(self) -> Metadata:
+        if not self._stream.answered.done():
+            await asyncio.shield(self._stream.answered)
         return self._stream.initial_metadata
 
     async def trailing_metadata(self) -> Metadata:

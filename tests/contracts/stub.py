@@ -74,14 +74,18 @@ def length_of(response):
 
 
 class StubContract:
-    """`world()` is an asynchronous context manager that yields a stub of Storage and the servicer behind it."""
+    """`world()` is an asynchronous context manager that yields a stub of Storage and the servicer behind it; `run`
+    may be another loop's."""
 
     def in_world(self, scenario):
         async def run():
             async with asyncio.timeout(3 * DEADLINE_S), self.world() as (stub, servicer):
                 await scenario(stub, servicer)
 
-        asyncio.run(run())
+        self.run(run)
+
+    def run(self, scenario):
+        asyncio.run(scenario())
 
     def test_answers(self):
         async def scenario(stub, servicer):

@@ -1,0 +1,118 @@
+"""Many callers with short deadlines and cancellations, tight bounds, and a server that goes and comes back.
+
+Whatever happens, every call ends once, an answer belongs to its question, nothing is executed twice, and a call that
+is told to have had no effect had none. Afterwards neither side holds anything.
+
+A subclass names its `medium`, as of `SessionContract`.
+"""
+
+import asyncio
+import random
+from collections import Counter
+
+import pytest
+from tests.contracts.stub import DEADLINE_S
+from tests.integration.rpc.scripted_controller import Served
+
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.rpc.contract import STORAGE
+from oncelog.rpc.session_client import PeerSession, SessionStub
+from oncelog.rpc.sessions import PeerUnavailable, SessionLimits
+
+CALLERS = 40
+CALLS_EACH = 60
+
+
+class CountingStorage:
+    """Answers with the question's number after a while, and counts how often each was executed."""
+
+    def __init__(self, dice):
+        self._dice = dice
+        self.executed = Counter()
+
+    async def Produce(self, request, context):  # noqa: N802
+        number = request.timeout_ms
+        self.executed[number] += 1
+        for _ in range(self._dice.choice((0, 0, 1, 5))):
+            await asyncio.sleep(self._dice.choice((0, 0, 0.001, 0.01)))
+        padding = "p" * self._dice.choice((0, 100, 30_000))
+        return pb.ProduceResponse(
+            partitions=[pb.PartitionProduced(base_offset=number, topic=padding)]
+        )
+
+
+async def call(stub, dice, number, outcomes):
+    records = b"r" * dice.choice((0, 100, 20_000))
+    request = pb.ProduceRequest(
+        timeout_ms=number, partitions=[pb.PartitionRecords(records=records)]
+    )
+    timeout = dice.choice((None, 0.002, 0.05, DEADLINE_S))
+    task = asyncio.create_task(stub.Produce(request, timeout=timeout))
+    if dice.random() < 0.1:
+        await asyncio.sleep(dice.choice((0, 0.001, 0.005)))
+        task.cancel()
+    try:
+        response = await task
+    except PeerUnavailable as error:
+        outcomes[number] = "lost" if error.was_sent else "not begun"
+        await asyncio.sleep(dice.uniform(0, 0.02))
+    except TimeoutError:
+        outcomes[number] = "late"
+    except asyncio.CancelledError:
+        outcomes[number] = "cancelled"
+    else:
+        assert response.partitions[0].base_offset == number
+        outcomes[number] = "answered"
+
+
+async def caller(stub, dice, first, outcomes):
+    for number in range(first, first + CALLS_EACH):
+        assert number not in outcomes
+        await call(stub, dice, number, outcomes)
+
+
+async def restarts(served, dice):
+    while True:
+        await asyncio.sleep(dice.uniform(0.02, 0.2))
+        if dice.random() < 0.5:
+            await served.server.stop(0.05)
+        await served.stop()
+        await served.start()
+
+
+class SessionStormContract:
+    @pytest.mark.parametrize("seed", range(4))
+    def test_every_call_ends_once_and_nothing_is_left(self, seed):
+        async def scenario():
+            dice = random.Random(seed)
+            limits = SessionLimits(
+                calls_max=dice.choice((1, 8, 1000)),
+                bytes_max=dice.choice((1000, 100_000)),
+                frame_bytes=dice.choice((1, 10_000)),
+            )
+            servicer = CountingStorage(dice)
+            outcomes = {}
+            async with Served(servicer, STORAGE, limits) as served:
+                session = PeerSession(served.address, limits)
+                stub = SessionStub(session, STORAGE)
+                storm = asyncio.create_task(restarts(served, dice))
+                async with asyncio.TaskGroup() as group:
+                    for number in range(CALLERS):
+                        first = 1 + number * CALLS_EACH
+                        group.create_task(caller(stub, dice, first, outcomes))
+                storm.cancel()
+                await asyncio.wait((storm,))
+                assert len(outcomes) == CALLERS * CALLS_EACH
+                assert max(servicer.executed.values()) == 1
+                for number, outcome in outcomes.items():
+                    if outcome == "answered":
+                        assert servicer.executed[number] == 1
+                    if outcome == "not begun":
+                        assert servicer.executed[number] == 0
+                assert Counter(outcomes.values())["answered"] > CALLS_EACH
+                assert session.calls_in_flight == 0
+                await session.close()
+                await served.server.stop(DEADLINE_S)
+                assert served.server.calls_in_flight == 0
+
+        self.medium.run(scenario)

@@ -1,0 +1,81 @@
+"""The medium of the contracts of calls that is simulated: `grpc.aio` is replaced while a scenario runs."""
+
+import asyncio
+from contextlib import asynccontextmanager, contextmanager
+from signal import SIGSTOP
+
+import grpc.aio
+from robustness.simulator.grpc_network import install_grpc
+from robustness.simulator.network import SimNetwork, drawn_profile
+from robustness.simulator.world import World
+from tests.contracts.stub import ScriptedStorage
+
+from oncelog.rpc.contract import STORAGE
+from oncelog.rpc.server import RpcServer
+from oncelog.rpc.sessions import SessionLimits
+
+LIMIT_S = 1000
+PORT = 9090
+
+
+class SimulatedGrpc:
+    """`wildness` is that of the network."""
+
+    def __init__(self, wildness):
+        self._wildness = wildness
+        self.network = None
+
+    def run(self, scenario):
+        async def bounded():
+            async with asyncio.timeout(LIMIT_S):
+                await scenario()
+
+        world = World(1)
+        network = self.network = SimNetwork(world, drawn_profile(world, self._wildness))
+        world.loop.network = network
+        with _installed(network):
+            try:
+                world.loop.run_until_complete(bounded())
+            finally:
+                # Processes that still run when the scenario is over are nobody's mistake.
+                for task in asyncio.all_tasks(world.loop):
+                    task._log_destroy_pending = False
+        return world
+
+    @asynccontextmanager
+    async def peer_process(self):
+        """Yields a simulated process that serves Storage, and its address."""
+        process = self.network.world.new_process("peer")
+
+        async def serve():
+            server = RpcServer("0.0.0.0", PORT, SessionLimits())
+            server.served.add(STORAGE, ScriptedStorage())
+            await server.start()
+
+        await process.spawn(serve(), "serve")
+        try:
+            yield _Peer(process), f"{self.network.address_of('peer')}:{PORT}"
+        finally:
+            process.end()
+
+
+class _Peer:
+    def __init__(self, process):
+        self._process = process
+
+    def kill(self):
+        self._process.end()
+
+    def send_signal(self, number):
+        assert number == SIGSTOP
+        self._process.pause()
+
+
+@contextmanager
+def _installed(network):
+    real = grpc.aio.insecure_channel, grpc.aio.server
+    install_grpc(network)
+    try:
+        yield
+    finally:
+        grpc.aio.insecure_channel, grpc.aio.server = real
