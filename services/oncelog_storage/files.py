@@ -124,6 +124,14 @@ def sync_file(path: str) -> None:
         os.close(descriptor)
 
 
+def make_folder(path: Path) -> None:
+    """Make `path` and what is missing above it, so that a power cut does not take it away. Raises OSError."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync_directory(folder.parent)
+
+
 def sync_directory(path: Path) -> None:
     """Names made, renamed and removed in this directory survive a power cut. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -28,7 +28,7 @@ from typing import Final
 
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
-from oncelog_storage.files import StorageFailed, sync_directory, write_atomically
+from oncelog_storage.files import StorageFailed, make_folder, sync_directory, write_atomically
 from oncelog_storage.log import PARTITION_METADATA, encode_topic_id
 
 _log = logging.getLogger(__name__)
@@ -43,6 +43,7 @@ CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 COORDINATOR_EPOCHS: Final = "coordinator-epoch-checkpoint"
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
+_TOPIC_ID_CHARACTERS: Final = len(encode_topic_id(bytes(16)))
 
 
 class LogDirectory:
@@ -59,7 +60,7 @@ class LogDirectory:
     def open(self, cluster_id: str, node_id: int) -> None:
         """Take the folder. Raises OncelogError: in use, not writable, or another cluster's or node's."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path)
             self._take_lock()
             self._check_identity(cluster_id, node_id)
             clean = self.path / CLEAN_SHUTDOWN
@@ -130,8 +131,7 @@ class LogDirectory:
             topic, dash, number = name.rpartition("-")
             if not (dash and topic and number.isdigit()) or not (self.path / name).is_dir():
                 continue
-            properties = _read_properties(self.path / name / PARTITION_METADATA, separator=":")
-            found.append((Partition(topic, int(number)), properties.get("topic_id", "")))
+            found.append((Partition(topic, int(number)), _topic_id_in(self.path / name)))
         return found
 
     def matches(self, stored_topic_id: str, topic_id: bytes) -> bool:
@@ -143,7 +143,7 @@ class LogDirectory:
         path = self.partition_path(partition)
         if not path.is_dir():
             return None
-        return _read_properties(path / PARTITION_METADATA, separator=":").get("topic_id", "")
+        return _topic_id_in(path)
 
     def forget(self, partition: Partition) -> list[tuple[Path, bytes]]:
         """Drop what is kept of a partition; returns the checkpoint files that must be written before its folder goes.
@@ -251,6 +251,12 @@ def decode_checkpoint(text: str) -> dict[Partition, int]:
         topic, partition, number = line.split(" ")
         numbers[Partition(topic, int(partition))] = int(number)
     return numbers
+
+
+def _topic_id_in(folder: Path) -> str:
+    """As it is written, "" if it is not there whole: the file is not synced by itself, a power cut can tear it."""
+    found = _read_properties(folder / PARTITION_METADATA, separator=":").get("topic_id", "")
+    return found if len(found) == _TOPIC_ID_CHARACTERS else ""
 
 
 def _read_properties(path: Path, separator: str = "=") -> dict[str, str]:

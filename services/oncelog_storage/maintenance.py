@@ -63,6 +63,8 @@ class Maintenance:
         self._to_flush: dict[PartitionLeader, None] = {}
         self._to_retire: list[Partition] = []
         self._to_remove: list[tuple[int, str]] = []
+        # Folders in which a sync failed. Worker threads add to it and look.
+        self._unsyncable: set[str] = set()
         self._checkpoint_wanted = asyncio.Event()
         self._flush_wanted = asyncio.Event()
         self._retirement_wanted = asyncio.Event()
@@ -181,6 +183,7 @@ class Maintenance:
             (leader, checkpoint, count)
             for leader, checkpoint, count in done
             if self._hosted.holds(leader)
+            and leader.offline is None
             and leader.log.truncation_count == count
             and not leader.is_truncating
         ]
@@ -263,8 +266,12 @@ class Maintenance:
         """Sync these files, then the names in these folders. For a worker thread. Raises StorageFailed.
 
         After a failed sync the system may have dropped the pages, and the next sync would succeed without them: nothing
-        in these files can be trusted on. Only a shortage of descriptors, met before anything was synced, is none.
+        in these files can be trusted on, and a checkpoint whose sync comes next must not count. Only a shortage of
+        descriptors, met before anything was synced, is none.
         """
+        place = os.path.dirname(paths[0]) if paths else str(self._log_directory.path)
+        if place in self._unsyncable:
+            raise StorageFailed(f"an earlier sync of {place} failed; restart the node")
         try:
             self._sync(paths)
             for folder in folders:
@@ -272,11 +279,11 @@ class Maintenance:
                 with contextlib.suppress(FileNotFoundError):
                     sync_directory(folder)
         except OSError as error:
-            place = os.path.dirname(paths[0]) if paths else self._log_directory.path
             if is_passing_shortage(error):
                 raise PassingShortage(
                     f"cannot sync {place}: {error.strerror}; raise the limit of open files (ulimit -n)"
                 ) from error
+            self._unsyncable.add(place)
             raise StorageFailed(
                 f"cannot sync {place}: {error.strerror}; check the disk, then restart the node"
             ) from error

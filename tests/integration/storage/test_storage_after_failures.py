@@ -5,6 +5,7 @@ import errno
 import os
 import resource
 import shutil
+import threading
 
 import pytest
 from tests.integration.storage.partition_log_at import (
@@ -19,6 +20,7 @@ from tests.integration.storage.storage_node import batch, running, topic, txn_ba
 from oncelog.api.v1 import storage_pb2
 from oncelog_storage import log_checkpoint
 from oncelog_storage.files import StorageFailed
+from oncelog_storage.log_directory import decode_checkpoint
 
 
 def test_retention_keeps_what_no_producer_snapshot_has_seen(tmp_path):
@@ -82,6 +84,44 @@ def test_a_checkpoint_whose_sync_failed_is_not_tried_again(tmp_path):
         assert not (tmp_path / "recovery-point-offset-checkpoint").exists()
 
     asyncio.run(asyncio.wait_for(scenario(), 10))
+
+
+@pytest.mark.parametrize("begins_before_the_failure", [False, True])
+def test_a_checkpoint_that_syncs_after_a_failed_flush_does_not_count(
+    tmp_path, begins_before_the_failure
+):
+    """The failed sync dropped the pages; the checkpoint's own succeeds because nothing is left to write."""
+    has_failed, has_begun = threading.Event(), threading.Event()
+
+    def sync(paths):
+        if threading.current_thread().name.startswith("storage-sync"):
+            assert not begins_before_the_failure or has_begun.wait(10)
+            has_failed.set()
+            raise OSError(errno.EIO, "Input/output error")
+        has_begun.set()
+        assert has_failed.wait(10)
+        log_checkpoint.sync_logs(paths)
+
+    async def scenario():
+        async with running(tmp_path, topic("orders"), sync=sync, flush_policy="always") as node:
+            worker_is_busy = node.role.maintenance._in_worker(
+                lambda: begins_before_the_failure or has_failed.wait(10)
+            )
+            producing = asyncio.create_task(node.produce("orders", batch()))
+            occupied = asyncio.create_task(worker_is_busy)
+            await asyncio.sleep(0)
+            await asyncio.gather(node.role.maintenance.checkpoint_all(), occupied)
+            assert (await producing).error_code == 56
+        assert recovery_points(tmp_path) == {}
+
+    asyncio.run(scenario())
+
+
+def recovery_points(path):
+    try:
+        return decode_checkpoint((path / "recovery-point-offset-checkpoint").read_text())
+    except FileNotFoundError:
+        return {}
 
 
 def test_running_out_of_descriptors_takes_nothing_offline(tmp_path):

@@ -191,6 +191,20 @@ def test_a_topic_made_again_while_the_node_was_away_does_not_inherit(tmp_path):
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("kept_bytes", [0, 10, 30, 43])
+def test_a_topic_id_that_a_power_cut_tore_does_not_set_the_data_aside(tmp_path, kept_bytes):
+    async def scenario():
+        async with running(tmp_path, topic("orders")) as node:
+            await node.produce("orders", batch(3))
+        metadata = tmp_path / "orders-0" / "partition.metadata"
+        metadata.write_bytes(metadata.read_bytes()[:kept_bytes])
+        async with running(tmp_path, topic("orders")) as node:
+            assert (await node.describe("orders")).log_end_offset == 3
+        assert not list(tmp_path.glob("*-stray"))
+
+    asyncio.run(scenario())
+
+
 def test_a_partition_whose_folder_was_lost_is_told_of(tmp_path, caplog):
     async def scenario():
         async with running(tmp_path, topic("orders")) as node:
