@@ -115,6 +115,7 @@ class _Run:
         self.world = world
         asyncio.set_event_loop(world.loop)
         seams.replace_clock_and_randomness(world)
+        seams.replace_what_aiokafka_takes_from_c()
         draw = world.streams.stream("settings")
         # Some runs are calm, some are wild, and the rest in between.
         wildness = max(0.0, 1.4 * draw.random() - 0.2) if scenario.extreme_settings else 0.0

@@ -10,6 +10,10 @@ import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.structs import BrokerMetadata, TopicPartition
 
 from robustness.simulator.process import owner
 
@@ -60,6 +64,25 @@ def replace_clock_and_randomness(world: "World") -> None:
 
 def _never_submits(*_args: object, **_kwargs: object) -> None:
     raise AssertionError("a thread under simulation: use loop.run_in_executor")
+
+
+def replace_what_aiokafka_takes_from_c() -> None:
+    """The clock of its compiled batch builder, and hashes: it iterates over sets of these, whose order would be another
+    in each process."""
+    append = BatchBuilder.append
+
+    def append_at_our_time(self: Any, *, timestamp: int | None, **record: Any) -> Any:
+        return append(
+            self, timestamp=int(time.time() * 1000) if timestamp is None else timestamp, **record
+        )
+
+    replace(BatchBuilder, "append", append_at_our_time)
+    replace(
+        TopicPartition,
+        "__hash__",
+        lambda one: crc32(one.topic.encode()) * 1_000_003 + one.partition,
+    )
+    replace(BrokerMetadata, "__hash__", lambda one: int(one.nodeId))
 
 
 def _never_sleeps(seconds: float) -> None:

@@ -68,7 +68,7 @@ class FetchHandler:
         self._settings = settings
         self._hosted = hosted
         self._is_stopping = False
-        self._waiters: set[_Waiter] = set()
+        self._waiters: dict[_Waiter, None] = {}
 
     def stop(self) -> None:
         """Answer every waiting fetch with what there is."""
@@ -99,7 +99,7 @@ class FetchHandler:
         while True:
             # A moving LSO may uncover any number of bytes, so a read_committed fetch looks after each move.
             waiter = _Waiter(1 if is_committed_only else request.min_bytes - total_bytes)
-            self._waiters.add(waiter)
+            self._waiters[waiter] = None
             for leader in leaders:
                 leader.watch(waiter.notify)
             timer = loop.call_at(deadline, waiter.notify, 2**62)
@@ -107,7 +107,7 @@ class FetchHandler:
                 await waiter.future
             finally:
                 timer.cancel()
-                self._waiters.discard(waiter)
+                self._waiters.pop(waiter, None)
                 for leader in leaders:
                     leader.unwatch(waiter.notify)
             response, total_bytes, is_final = self._read_all(request)

@@ -77,7 +77,7 @@ class PartitionLeader:
         self._checkpoint_bytes = checkpoint_bytes
         self._commit_waiters = OffsetWaiters()
         self._local_waiters = OffsetWaiters()
-        self._movement_waiters: set[Callable[[int], None]] = set()
+        self._movement_waiters: dict[Callable[[int], None], None] = {}
         self._replica_watchers: tuple[Callable[[], None], ...] = ()
 
     @property
@@ -468,10 +468,10 @@ class PartitionLeader:
 
     def watch(self, notify: Callable[[int], None]) -> None:
         """Call `notify(bytes)` whenever HW or LSO move, until `unwatch`."""
-        self._movement_waiters.add(notify)
+        self._movement_waiters[notify] = None
 
     def unwatch(self, notify: Callable[[int], None]) -> None:
-        self._movement_waiters.discard(notify)
+        self._movement_waiters.pop(notify, None)
 
     def release_waiters(self) -> None:
         """Leadership, the topic or the disk is gone, or the node stops: nobody may wait on."""

@@ -47,7 +47,7 @@ class ReplicaFetcher:
         # Whose position the session does not know; and those that were refused, with the time to ask again.
         self._changed: dict[Partition, None] = {}
         self._refused: dict[Partition, float] = {}
-        self._forgotten: set[Partition] = set()
+        self._forgotten: dict[Partition, None] = {}
         self._session_id = 0
         self._session_epoch = -1
         self._task: asyncio.Task[None] | None = None
@@ -71,14 +71,14 @@ class ReplicaFetcher:
         self._followed[partition] = self._open_log(leader)
         self._refused.pop(partition, None)
         self._changed[partition] = None
-        self._forgotten.discard(partition)
+        self._forgotten.pop(partition, None)
         self._interrupt()
 
     def unfollow(self, partition: Partition) -> None:
         if self._followed.pop(partition, None) is not None:
             self._changed.pop(partition, None)
             self._refused.pop(partition, None)
-            self._forgotten.add(partition)
+            self._forgotten[partition] = None
 
     def _interrupt(self) -> None:
         """A new partition does not wait for the long poll of the others."""

@@ -34,7 +34,7 @@ class PeerServicer:
     def __init__(self, served: ServedMethods, limits: SessionLimits) -> None:
         self._served = served
         self._limits = limits
-        self._sessions: set[ServerSession] = set()
+        self._sessions: dict[ServerSession, None] = {}
         self._is_draining = False
 
     @property
@@ -45,13 +45,13 @@ class PeerServicer:
         if self._is_draining:
             await context.abort(StatusCode.UNAVAILABLE, STOPPING[1])
         session = ServerSession(self._served, self._limits, context)
-        self._sessions.add(session)
+        self._sessions[session] = None
         try:
             # Tells the caller that somebody is here, before it entrusts a call to the stream.
             await context.send_initial_metadata(())
             await session.run()
         finally:
-            self._sessions.discard(session)
+            self._sessions.pop(session, None)
 
     async def drain(self, timeout_s: float) -> None:
         """Refuse new calls, finish those in flight, and end every session; cut them off after `timeout_s`."""
