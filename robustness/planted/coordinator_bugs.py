@@ -23,7 +23,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("lost-write", "torn-transaction", "aborted-read"),
-        scenario="storm",
+        scenario="deciders",
     ),
     Bug(
         name="init-producer-id-does-not-fence",
@@ -37,7 +37,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("lost-write", "torn-transaction", "aborted-read"),
-        scenario="storm",
+        scenario="deciders",
     ),
     Bug(
         name="reply-before-commit",
@@ -56,7 +56,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("lost-write",),
-        scenario="storm",
+        scenario="deciders",
     ),
     Bug(
         name="resume-forgotten",
@@ -70,7 +70,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("transaction-left-open",),
-        scenario="storm",
+        scenario="deciders",
     ),
     Bug(
         name="producer-id-block-used-twice",
@@ -84,7 +84,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("producer-id-reused",),
-        scenario="storm",
+        scenario="deciders",
     ),
     Bug(
         name="offsets-committed-outside-the-transaction",
@@ -98,7 +98,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("inconsistent-offsets",),
-        scenario="storm",
+        scenario="failover",
     ),
     Bug(
         name="group-offsets-lost-at-failover",
@@ -114,7 +114,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("inconsistent-offsets", "duplicate"),
-        scenario="storm",
+        scenario="failover",
     ),
     Bug(
         name="two-decisions-for-one-batch",
@@ -128,7 +128,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("duplicate",),
-        scenario="storm",
+        scenario="failover",
     ),
     Bug(
         name="stamp-ignored",
@@ -142,7 +142,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("lost-write", "torn-transaction", "aborted-read"),
-        scenario="storm",
+        scenario="deciders",
     ),
     Bug(
         name="narrowed-marker-forgets-its-outcome",
@@ -156,7 +156,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("lost-write", "torn-transaction", "two-outcomes"),
-        scenario="storm",
+        scenario="deciders",
     ),
     Bug(
         name="marker-dropped-without-a-leader",
@@ -174,7 +174,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("transaction-left-open",),
-        scenario="storm",
+        scenario="deciders",
     ),
     Bug(
         name="election-outside-the-isr",
@@ -188,7 +188,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("lost-write",),
-        scenario="storm",
+        scenario="failover",
     ),
     Bug(
         name="sequence-reused-after-a-timeout",
@@ -202,6 +202,6 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("lost-write",),
-        scenario="storm",
+        scenario="deciders",
     ),
 )

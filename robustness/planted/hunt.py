@@ -2,9 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 from robustness.planted.bug import Bug
 from robustness.planted.importing import install
+
+SCENARIOS: Final = Path(__file__).parent / "scenarios"
+"""Short and wild, one a family of bugs; `robustness/scenarios` serves as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +20,7 @@ class Finding:
     broken: dict[str, str]
     """Checker → its first proof."""
     failures: tuple[str, ...]
-    """The last line of each failure that is no verdict: something broke aloud or never ended."""
+    """The last line of each kind of failure that is no verdict: something broke aloud or never ended."""
 
     def is_catch(self, bug: Bug) -> bool:
         return any(checker in self.broken for checker in bug.caught_by)
@@ -31,7 +36,8 @@ def findings(
     from robustness.scenario import load_scenario
     from robustness.simulator.forks import Job, run_all
 
-    scenario = load_scenario(bug.scenario)
+    own = SCENARIOS / f"{bug.scenario}.toml"
+    scenario = load_scenario(str(own) if own.is_file() else bug.scenario)
     first = bug.first_seed if first_seed is None else first_seed
     count = bug.seeds if seeds is None else seeds
     for result in run_all((Job(scenario, first + index) for index in range(count)), jobs):
@@ -42,5 +48,5 @@ def findings(
                 for verdict in result.verdicts
                 if verdict.answer is Answer.BROKEN
             },
-            tuple(failure.strip().splitlines()[-1] for failure in result.failures),
+            tuple(dict.fromkeys(failure.strip().splitlines()[-1] for failure in result.failures)),
         )

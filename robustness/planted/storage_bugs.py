@@ -20,8 +20,8 @@ STORAGE_BUGS: Final = (
 """,
             ),
         ),
-        caught_by=("lost-write", "replicas-differ"),
-        scenario="storm",
+        caught_by=("lost-write", "committed-records-gone", "replicas-differ"),
+        scenario="failover",
     ),
     Bug(
         name="acks-all-answered-by-the-leader-alone",
@@ -35,7 +35,7 @@ STORAGE_BUGS: Final = (
             ),
         ),
         caught_by=("lost-write",),
-        scenario="storm",
+        scenario="failover",
     ),
     Bug(
         name="lso-passes-an-unreplicated-marker",
@@ -49,7 +49,7 @@ STORAGE_BUGS: Final = (
             ),
         ),
         caught_by=("lso-passed-undecided",),
-        scenario="storm",
+        scenario="failover",
     ),
     Bug(
         name="truncation-by-high-watermark",
@@ -69,7 +69,7 @@ STORAGE_BUGS: Final = (
             ),
         ),
         caught_by=("replicas-differ",),
-        scenario="storm",
+        scenario="failover",
     ),
     Bug(
         name="aborted-index-lost-on-roll",
@@ -93,7 +93,7 @@ STORAGE_BUGS: Final = (
             ),
         ),
         caught_by=("aborted-read",),
-        scenario="storm",
+        scenario="failover",
     ),
     Bug(
         name="snapshot-drops-open-transactions",
@@ -107,7 +107,7 @@ STORAGE_BUGS: Final = (
             ),
         ),
         caught_by=("aborted-read", "pre-committed-read"),
-        scenario="storm",
+        scenario="failover",
     ),
     Bug(
         name="new-leader-forgets-producers",
@@ -121,7 +121,7 @@ STORAGE_BUGS: Final = (
             ),
         ),
         caught_by=("aborted-read", "duplicate", "pre-committed-read"),
-        scenario="storm",
+        scenario="failover",
     ),
     Bug(
         name="repeated-batch-appended-again",
@@ -140,7 +140,7 @@ STORAGE_BUGS: Final = (
             ),
         ),
         caught_by=("duplicate",),
-        scenario="storm",
+        scenario="failover",
     ),
     Bug(
         name="late-marker-ends-the-next-transaction",
@@ -154,7 +154,7 @@ STORAGE_BUGS: Final = (
             ),
         ),
         caught_by=("lost-write", "torn-transaction", "aborted-read"),
-        scenario="storm",
+        scenario="deciders",
     ),
     Bug(
         name="marker-of-an-older-coordinator-accepted",
@@ -173,7 +173,7 @@ STORAGE_BUGS: Final = (
             ),
         ),
         caught_by=("lost-write", "torn-transaction", "aborted-read"),
-        scenario="storm",
+        scenario="deciders",
     ),
     Bug(
         name="coordinator-append-not-fenced",
@@ -197,7 +197,7 @@ STORAGE_BUGS: Final = (
             ),
         ),
         caught_by=("coordinator-epoch-went-back", "two-outcomes"),
-        scenario="storm",
+        scenario="deciders",
     ),
     Bug(
         name="fsync-skipped",
@@ -225,7 +225,7 @@ STORAGE_BUGS: Final = (
             ),
         ),
         caught_by=("aborted-read",),
-        scenario="storm",
+        scenario="failover",
     ),
     Bug(
         name="read-committed-up-to-the-high-watermark",
@@ -239,7 +239,7 @@ STORAGE_BUGS: Final = (
             ),
         ),
         caught_by=("pre-committed-read", "aborted-read"),
-        scenario="storm",
+        scenario="failover",
     ),
     Bug(
         name="compaction-counts-aborted-records",
