@@ -93,12 +93,16 @@ def run_seed(scenario: Scenario, seed: int, options: RunOptions) -> RunResult:
     real_clock = time.perf_counter
     real_began = real_clock()
     world = World(seed, options.trace)
+    run: _Run | None = None
     try:
         run = _Run(scenario, world, options, result)
         world.loop.run_until_complete(run.conduct())
     except Exception as error:  # Whatever stops the simulation is the run's result.
         if not result.failures:
             result.failures.append(failure_text("simulation", error))
+        if run is not None:
+            # It broke before its time; what was seen until then is evidence all the same.
+            run.judge()
     result.digest = world.trace_log.digest
     result.simulated_s = world.loop.time()
     result.real_s = real_clock() - real_began
@@ -171,7 +175,7 @@ class _Run:
         await self._settled()
         await self._all("check", self.scenario.heal_timeout_ms / 1000)
         await self.inspector.finish()
-        self._judge()
+        self.judge()
 
     async def _storm(self) -> None:
         draw = self.world.streams.stream("storm")
@@ -256,7 +260,8 @@ class _Run:
     def _as_conductor(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[Any]":
         return self._conductor.spawn(work, name)
 
-    def _judge(self) -> None:
+    def judge(self) -> None:
+        """Ask every checker about what has been seen."""
         result = self.result
         result.failures += self.lab.failures
         result.verdicts = judge(self.history, self.inspector.observations)
