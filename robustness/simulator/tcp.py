@@ -37,6 +37,8 @@ def install_tcp(network: "SimNetwork") -> None:
 
 # ---------------------------------------------------------------------------------------------------- transport
 
+_FRAME_HEAD: Final = bytes(9)
+
 
 class SimTransport(asyncio.Transport):
     """One end of a connection, as asyncio shows it."""
@@ -69,9 +71,11 @@ class SimTransport(asyncio.Transport):
 
     # -------------------------------------------------------------------------------------------- what arrives
 
-    def received(self, item: bytes) -> None:
+    def received(self, item: object) -> None:
+        # Who watches a gRPC port over plain TCP is sent the head of a frame of HTTP/2.
+        data = item if isinstance(item, bytes) else _FRAME_HEAD
         try:
-            self._protocol.data_received(item)
+            self._protocol.data_received(data)
         except Exception as error:  # A protocol's bug ends its connection, as in asyncio itself.
             self._loop.call_exception_handler(
                 {
