@@ -8,6 +8,7 @@ from robustness.checkers.evidence import must_not_be_there, readings, writer_of
 from robustness.checkers.findings import Findings, reader, seen, writer
 from robustness.checkers.verdict import Verdict
 from robustness.history import FinalRead, History, PlainSend
+from robustness.noted import KeyDeleted, facts_of
 from robustness.observations import Observations
 
 
@@ -18,14 +19,21 @@ def check(history: History, observations: Observations) -> Verdict:
         for value, written in writer_of(history).items()
         if must_not_be_there(written.by)
     }
+    tombstones = {
+        (deleted.topic, deleted.partition, deleted.offset): deleted.with_value
+        for _, deleted in facts_of(history, KeyDeleted)
+    }
     read_partitions = {(final.topic, final.partition) for final in history.all(FinalRead)}
     for by, reads, is_committed in readings(history):
         for read in reads:
             if is_committed:
                 read_partitions.add((read.topic, read.partition))
-            if read.value not in refused:
+            value = read.value
+            if value is None:
+                value = tombstones.get((read.topic, read.partition, read.offset))
+            if value not in refused:
                 continue
-            writer_of_it = refused[read.value].by
+            writer_of_it = refused[value].by
             if is_committed or isinstance(writer_of_it, PlainSend):
                 findings.broken.append(
                     f"{writer(writer_of_it)} wrote {seen(read)}, seen by {reader(by)}"

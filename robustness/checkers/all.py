@@ -8,6 +8,7 @@ from robustness.checkers import (
     bank,
     circular_flow,
     cluster,
+    copier,
     delayed_end_txn,
     duplicate,
     group_offsets,
@@ -55,6 +56,7 @@ ALL: Final[tuple[Checker, ...]] = (
     stuck_group.check,
     token_ring.check,
     bank.check,
+    copier.check,
     spark_batches.check,
     *cluster.CHECKERS,
 )

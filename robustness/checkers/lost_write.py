@@ -3,12 +3,23 @@
 Acknowledged is a plain send that was answered, and every send of a transaction whose commit was answered. It may be
 gone if the log's start has moved beyond it, or if its topic is compacted (it has a key) and a newer value of its key
 is there. A value that lies above the read_committed end but is in the log is not lost: that is `stuck-lso`.
+
+A tombstone of a committed transaction is there in the same way, for as long as topics keep them: without it a deleted
+key would come back for whoever reads from the start.
 """
 
-from robustness.checkers.evidence import FinalState, Presence, Written, must_be_there, writes
+from robustness.checkers.evidence import (
+    FinalState,
+    Presence,
+    Written,
+    must_be_there,
+    writer_of,
+    writes,
+)
 from robustness.checkers.findings import Findings, place, reader, said_of, writer
 from robustness.checkers.verdict import Verdict
 from robustness.history import History
+from robustness.noted import KeyDeleted, facts_of
 from robustness.observations import Observations
 
 
@@ -18,6 +29,7 @@ def check(history: History, observations: Observations) -> Verdict:
     for written in writes(history):
         if must_be_there(written.by):
             _judge(findings, final, written)
+    _judge_tombstones(findings, final, history)
     return findings.verdict("nothing acknowledged lies in a partition that was read at the end")
 
 
@@ -44,4 +56,25 @@ def _judge(findings: Findings, final: FinalState, written: Written) -> None:
         findings.unclear.append(
             f"{reader(log.read)} of {place(send.topic, send.partition)} is not complete, so"
             f" {send.value!r} of {by.client} may be there"
+        )
+
+
+def _judge_tombstones(findings: Findings, final: FinalState, history: History) -> None:
+    deletions = facts_of(history, KeyDeleted)
+    writers = writer_of(history) if deletions else {}
+    for noted, deleted in deletions:
+        log = final.committed.get((deleted.topic, deleted.partition))
+        written = writers.get(deleted.with_value)
+        if log is None or written is None or deleted.offset < log.read.start_offset:
+            continue
+        if not must_be_there(written.by) or not log.is_after(written.by):
+            continue
+        findings.judged += 1
+        if log.newest.get(deleted.key, -1) >= deleted.offset or not log.read.is_complete:
+            continue
+        where = place(deleted.topic, deleted.partition, deleted.offset)
+        findings.broken.append(
+            f"{writer(written.by)} deleted key {deleted.key!r} at {where}, acknowledged to"
+            f" {noted.client}, but {reader(log.read)} up to {log.read.end_offset} has neither that"
+            " tombstone nor a newer value"
         )

@@ -2,6 +2,7 @@
 
 from robustness.checkers.aborted_read import check
 from robustness.history import Ending, Outcome
+from robustness.noted import KeyDeleted
 from tests.unit.robustness.checkers.story import RU, Story, assert_broken, assert_ok, assert_unknown
 
 
@@ -72,3 +73,13 @@ def test_nobody_knows_of_info_and_of_a_client_that_died():
 
 def test_aborted_values_that_nobody_looked_for_are_not_judged():
     assert_unknown(aborted_and_committed().judged_by(check))
+
+
+def test_an_aborted_tombstone_is_named():
+    story = Story()
+    story.txn("t-0@0 a k", ending=Ending.ABORT, client="w#8")
+    story.note(KeyDeleted(topic="t", partition=0, key="k", offset=1, with_value="a"))
+    story.final("t-0", "7 - k")
+    assert_ok(story.judged_by(check))
+    story.final("t-0", "1 - k")
+    assert_broken(story.judged_by(check), "w#8", "None at t-0@1")

@@ -2,6 +2,7 @@
 
 from robustness.checkers.lost_write import check
 from robustness.history import Ending, Outcome
+from robustness.noted import KeyDeleted
 from tests.unit.robustness.checkers.story import (
     RC,
     RU,
@@ -144,3 +145,33 @@ def test_a_send_that_ended_after_the_final_read_is_not_judged():
     story.plain("t-0@0 a", at=(1, 50))
     story.final("t-0", end=0, isolation=RC, at=(20, 30))
     assert_unknown(story.judged_by(check), "nothing acknowledged")
+
+
+def deleted(offset: int, **how) -> Story:
+    """Key k is deleted at `offset` of t-0, by the transaction that wrote b."""
+    story = Story()
+    story.txn("t-0@0 a k")
+    story.txn("t-0@1 b x", client="w#8", **how)
+    fact = KeyDeleted(topic="t", partition=0, key="k", offset=offset, with_value="b")
+    story.note(fact, client="w#8")
+    return story
+
+
+def test_a_tombstone_that_is_there_or_has_a_successor_is_fine():
+    story = deleted(2)
+    story.finals("t-0", "1 b x", "2 - k")
+    assert_ok(story.judged_by(check), judged=3)
+    story.finals("t-0", "1 b x", "7 c k")
+    assert_ok(story.judged_by(check), judged=3)
+
+
+def test_a_lost_tombstone_is_named():
+    story = deleted(2)
+    story.finals("t-0", "0 a k", "1 b x", end=4)
+    assert_broken(story.judged_by(check), "w#8", "'k' at t-0@2", "neither")
+
+
+def test_a_tombstone_that_was_not_acknowledged_or_not_committed_may_be_missing():
+    for story in (deleted(-1), deleted(2, ending=Ending.ABORT), deleted(2, outcome=Outcome.INFO)):
+        story.finals("t-0", "0 a k", "1 b x", end=4)
+        assert_ok(story.judged_by(check))

@@ -1,0 +1,85 @@
+"""copier: each record that a copying group has passed is copied once, and nothing else is.
+
+Read off the outcome alone: the copies in the output against the originals in the input, up to the group's final offset.
+It needs nobody's account of a transaction, so it sees as well what clients did of which nobody knows.
+"""
+
+from robustness.checkers.evidence import FinalLog, FinalState
+from robustness.checkers.findings import Findings, place, reader, seen
+from robustness.checkers.verdict import Verdict
+from robustness.history import History, OffsetsFetched, Partition, Read
+from robustness.noted import Copier, copy_of, facts_of
+from robustness.observations import Observations
+
+
+def check(history: History, observations: Observations) -> Verdict:
+    findings = Findings("copier")
+    final = FinalState.of(history)
+    for _, copier in facts_of(history, Copier):
+        inputs = _logs(final, copier.input_topic)
+        outputs = _logs(final, copier.output_topic)
+        incomplete = [log for log in [*inputs.values(), *outputs.values()] if not _is_whole(log)]
+        if not inputs or not outputs:
+            findings.unclear.append(
+                f"{copier.input_topic} or {copier.output_topic} was not read at the end"
+            )
+        elif incomplete:
+            read = incomplete[0].read
+            findings.unclear.append(
+                f"{place(read.topic, read.partition)} was not read from 0 to its end"
+            )
+        else:
+            _judge(findings, history, copier, inputs, outputs)
+    return findings.verdict("nothing was set up to be copied")
+
+
+def _logs(final: FinalState, topic: str) -> dict[Partition, FinalLog]:
+    return {spot: log for spot, log in final.committed.items() if spot[0] == topic}
+
+
+def _is_whole(log: FinalLog) -> bool:
+    return log.read.is_complete and log.read.start_offset == 0
+
+
+def _judge(
+    findings: Findings,
+    history: History,
+    copier: Copier,
+    inputs: dict[Partition, FinalLog],
+    outputs: dict[Partition, FinalLog],
+) -> None:
+    copies: dict[str, list[Read]] = {}
+    for log in outputs.values():
+        for read in log.read.reads:
+            copy = copy_of(read.value or "")
+            if copy is not None:
+                copies.setdefault(copy.original, []).append(read)
+    originals = {read.value for log in inputs.values() for read in log.read.reads}
+    for original, many in copies.items():
+        findings.judged += 1
+        if len(many) > 1:
+            findings.broken.append(
+                f"{original!r} was copied {len(many)} times by group {copier.group}:"
+                f" {seen(many[0])} and {seen(many[1])}"
+            )
+        if original not in originals:
+            findings.broken.append(
+                f"group {copier.group} copied {original!r} to {seen(many[0])}, but no final"
+                f" read_committed read of {copier.input_topic} shows it"
+            )
+    for spot, offset in _ends(history, copier.group).items():
+        for read in inputs[spot].read.reads if spot in inputs else ():
+            if read.offset < offset and read.value is not None and read.value not in copies:
+                findings.broken.append(
+                    f"group {copier.group} stands at {place(*spot, offset)}, but {seen(read)}, which"
+                    f" {reader(inputs[spot].read)} shows, has no copy in {copier.output_topic}"
+                )
+
+
+def _ends(history: History, group: str) -> dict[Partition, int]:
+    return {
+        (topic, partition): offset
+        for fetched in history.all(OffsetsFetched)
+        if fetched.is_final and fetched.fetched.group == group
+        for topic, partition, offset in fetched.fetched.offsets
+    }

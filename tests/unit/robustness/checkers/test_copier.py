@@ -1,0 +1,47 @@
+"""Each record that a copying group has passed is copied once, and nothing else is."""
+
+from robustness.checkers.copier import check
+from robustness.noted import Copier, copy_value
+from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
+
+
+def copied(*outputs: str, upto: int | None = 2, **final) -> Story:
+    """Input a at 0 and b at 1; `outputs` are originals, one copy each."""
+    story = Story()
+    story.note(Copier(input_topic="in", output_topic="out", group="g"))
+    story.final("in-0", "0 a", "1 b")
+    copies = [f"{at} {copy_value(f'u{at}', original)}" for at, original in enumerate(outputs)]
+    story.final("out-0", *copies, "90 something-else", **final)
+    if upto is not None:
+        story.fetched(f"g: in-0@{upto}", final=True)
+    return story
+
+
+def test_one_copy_each_is_fine():
+    assert_ok(copied("a", "b").judged_by(check), judged=2)
+
+
+def test_two_copies_are_named():
+    assert_broken(copied("a", "b", "a").judged_by(check), "'a'", "2 times", "out-0@0", "out-0@2")
+
+
+def test_a_missing_copy_is_named():
+    assert_broken(copied("a").judged_by(check), "in-0@2", "'b' at in-0@1", "no copy")
+
+
+def test_what_the_group_has_not_passed_need_not_be_copied():
+    assert_ok(copied("a", upto=1).judged_by(check))
+    assert_ok(copied("a", upto=None).judged_by(check))
+
+
+def test_a_copy_of_what_is_not_there_is_named():
+    assert_broken(copied("a", "b", "aborted").judged_by(check), "'aborted'", "out-0@2")
+
+
+def test_logs_that_were_not_read_as_a_whole_are_not_judged():
+    assert_unknown(copied("a", "b", complete=False).judged_by(check), "out-0")
+    assert_unknown(copied("a", "b", start=1).judged_by(check), "out-0")
+    story = Story()
+    story.note(Copier(input_topic="in", output_topic="out", group="g"))
+    assert_unknown(story.judged_by(check), "not read")
+    assert_unknown(Story().judged_by(check), "nothing was set up")
