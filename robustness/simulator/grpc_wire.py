@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from robustness.simulator.links import End
+from robustness.simulator.links import End, checksum
 
 if TYPE_CHECKING:
     from robustness.simulator.network import SimNetwork
@@ -33,11 +33,6 @@ Metadata = tuple[tuple[str, Any], ...]
 
 _FRAME_BYTES: Final = 16
 """What a frame is counted with besides its payload, so that empty ones are bounded, too."""
-
-
-def _checksum(payload: bytes) -> int:
-    """Of the bytes whatever their order: the entries of a protobuf map have another one in every process."""
-    return sum(payload)
 
 
 class Options:
@@ -89,7 +84,7 @@ class Wire:
 
     def send(self, kind: int, stream_id: int, payload: bytes = b"", extra: Any = None) -> None:
         self._end.send(
-            (kind, stream_id, payload, extra), _FRAME_BYTES + len(payload), _checksum(payload)
+            (kind, stream_id, payload, extra), _FRAME_BYTES + len(payload), checksum(payload)
         )
 
     def close(self) -> None:
@@ -99,7 +94,10 @@ class Wire:
 
     # ------------------------------------------------------------------------------------------------ receiver
 
-    def received(self, item: Frame) -> None:
+    def received(self, item: Frame | bytes) -> None:
+        if isinstance(item, bytes):
+            self._lose("this is not HTTP/2")
+            return
         self._last_heard = self._loop.time()
         kind = item[0]
         if kind == PING:

@@ -13,6 +13,7 @@ they are an `item`, its size and a checksum. An end belongs to a process; when t
 import asyncio
 import contextvars
 import errno
+import zlib
 from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 
 _HELD: Final = float("inf")
 """The arrival time of what a fault holds back."""
+
+
+def checksum(data: bytes) -> int:
+    """Of the bytes in whatever order: the entries of a protobuf map have another one in every process."""
+    # The lower half of Adler-32 is the sum of all bytes, at the speed of C.
+    return zlib.adler32(data) & 0xFFFF
 
 
 class Signal(Enum):

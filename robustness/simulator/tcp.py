@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from robustness.simulator import seams
 from robustness.simulator.dialing import Listener
-from robustness.simulator.links import End
+from robustness.simulator.links import End, checksum
 
 if TYPE_CHECKING:
     from robustness.simulator.network import SimNetwork
@@ -144,9 +144,9 @@ class SimTransport(asyncio.Transport):
                 data = data if before is None else before + data
             if len(data) > 1 and dice.random() < profile.split_probability:
                 at = dice.randrange(1, len(data))
-                self._end.send(data[:at], at, sum(data[:at]))
+                self._end.send(data[:at], at, checksum(data[:at]))
                 data = data[at:]
-        self._end.send(data, len(data), sum(data))
+        self._end.send(data, len(data), checksum(data))
 
     def writelines(self, list_of_data: Any) -> None:
         self.write(b"".join(list_of_data))

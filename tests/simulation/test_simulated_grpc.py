@@ -1,5 +1,7 @@
 """The simulated `grpc.aio` keeps the promises that the real one keeps: the same contracts hold over both."""
 
+import asyncio
+
 import pytest
 from tests.contracts import test_stubs
 from tests.contracts.controller_stub import ControllerStubContract
@@ -7,12 +9,20 @@ from tests.contracts.grpc_calls import GrpcContract
 from tests.contracts.plain_grpc import PlainGrpcContract
 from tests.contracts.session_storm import SessionStormContract
 from tests.contracts.sessions import SessionContract
+from tests.contracts.stub import ScriptedStorage
+from tests.integration.rpc.scripted_controller import Served
 from tests.simulation.simulated_grpc import SimulatedGrpc
+
+from oncelog.rpc.contract import STORAGE
+from oncelog.rpc.sessions import SessionLimits
 
 
 @pytest.fixture(params=[0, 1], ids=["calm", "wild"], autouse=True)
 def medium(request):
-    request.instance.medium = SimulatedGrpc(request.param)
+    made = SimulatedGrpc(request.param)
+    if request.instance is not None:
+        request.instance.medium = made
+    return made
 
 
 class TestGrpc(GrpcContract):
@@ -43,3 +53,28 @@ class TestControllerStub(ControllerStubContract):
 
 class TestSessionStorm(SessionStormContract):
     pass
+
+
+def test_whoever_does_not_speak_grpc_is_cut_off(medium):
+    async def scenario():
+        async with Served(ScriptedStorage(), STORAGE) as served:
+            host, port = served.address.split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            assert await reader.readexactly(1)
+            writer.write(b"GET / HTTP/1.1")
+            with pytest.raises(ConnectionResetError):
+                await reader.read(-1)
+
+    medium.run(scenario)
+
+
+def test_whoever_says_nothing_is_cut_off_by_the_keepalive(medium):
+    async def scenario():
+        limits = SessionLimits(keepalive_ms=300, keepalive_timeout_ms=300)
+        async with Served(ScriptedStorage(), STORAGE, limits) as served:
+            host, port = served.address.split(":")
+            reader, _ = await asyncio.open_connection(host, int(port))
+            with pytest.raises(ConnectionResetError):
+                await reader.read(-1)
+
+    medium.run(scenario)
