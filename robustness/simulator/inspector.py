@@ -79,13 +79,15 @@ class _Replica:
     """One replica in one process, as it was seen last."""
 
     leader: PartitionLeader
+    facts: tuple[object, ...]
+    """What of it may change, to be compared."""
     emptied_before: int
     """How often it was dropped and made anew in this process."""
     state: ReplicaState
-    index: int
+    index: int = -1
     """Of `state` in the observations."""
-    may_replace: bool
-    """It is not the first state of a stretch in which the replica only grew."""
+    grew: bool = False
+    """Nothing but offsets that grew is new in `state`: a later one may take its place."""
 
 
 class Inspector:
@@ -226,59 +228,67 @@ class Inspector:
         log, leadership = leader.log, leader.leadership
         if leadership.leader_epoch < 0:
             return
-        key = (process.name, process.incarnation, log.partition.topic, log.partition.partition)
+        facts = (
+            leadership.is_here,
+            leadership.leader_epoch,
+            log.log_start_offset,
+            leader.high_watermark,
+            leader.last_stable_offset if leadership.is_here else None,
+            log.log_end_offset,
+            log.start_over_count,
+        )
+        key = (process.name, process.incarnation, *log.partition)
         known = self._replicas.get(key)
         emptied_before = 0
-        if known is not None:
-            is_same = known.leader is leader
-            emptied_before = known.emptied_before if is_same else known.state.start_over_count + 1
+        if known is not None and known.leader is leader:
+            if known.facts == facts:
+                return
+            emptied_before = known.emptied_before
+        elif known is not None:
+            emptied_before = known.state.start_over_count + 1
         state = ReplicaState(
-            at_ms=0 if known is None else known.state.at_ms,
+            at_ms=self._now_ms(),
             node_id=self._node_id(process),
             node_incarnation=process.incarnation,
             topic=log.partition.topic,
             partition=log.partition.partition,
-            is_leader=leadership.is_here,
-            leader_epoch=leadership.leader_epoch,
-            start_offset=log.log_start_offset,
-            high_watermark=leader.high_watermark,
-            last_stable_offset=leader.last_stable_offset if leadership.is_here else None,
-            end_offset=log.log_end_offset,
+            is_leader=facts[0],
+            leader_epoch=facts[1],
+            start_offset=facts[2],
+            high_watermark=facts[3],
+            last_stable_offset=facts[4],
+            end_offset=facts[5],
             topic_id=_text_of(log.topic_id),
             start_over_count=emptied_before + log.start_over_count,
         )
-        if known is not None and known.leader is leader and known.state == state:
-            return
-        state = replace(state, at_ms=self._now_ms())
-        self._keep(key, known, leader, emptied_before, state)
         self._promise(process, leader, known, state)
-        self._judge(known, state)
+        self._keep(key, known, _Replica(leader, facts, emptied_before, state))
+        self._judge(self._replicas[key], known)
 
     def _keep(
-        self,
-        key: tuple[str, int, str, int],
-        known: _Replica | None,
-        leader: PartitionLeader,
-        emptied_before: int,
-        state: ReplicaState,
+        self, key: tuple[str, int, str, int], known: _Replica | None, found: _Replica
     ) -> None:
         kept = self.observations.replicas
-        grows = known is not None and _only_grew(known.state, state)
-        if known is not None and grows and known.may_replace:
-            kept[known.index] = state
-            index = known.index
+        found.grew = known is not None and _only_grew(known.state, found.state)
+        if known is not None and found.grew and known.grew:
+            kept[known.index] = found.state
+            found.index = known.index
         else:
-            index = len(kept)
-            kept.append(state)
-        self._replicas[key] = _Replica(leader, emptied_before, state, index, grows)
+            found.index = len(kept)
+            kept.append(found.state)
+        self._replicas[key] = found
 
-    def _judge(self, known: _Replica | None, state: ReplicaState) -> None:
+    def _judge(self, found: _Replica, known: _Replica | None) -> None:
         self.sample_count += 1
+        state = found.state
         self._committed.add(state)
-        self._insist(disorder(state))
-        self._insist(self._leaders.rival(state))
-        if known is None or not _only_grew(known.state, state):
-            self._insist(self._committed.lacking(state))
+        sentence = disorder(state) or self._leaders.rival(state)
+        if sentence is None and (known is None or not _only_grew(known.state, state)):
+            sentence = self._committed.lacking(state)
+        if sentence is not None:
+            # It stays in the observations: the checkers must see it, too.
+            found.grew = False
+        self._insist(sentence)
 
     def _insist(self, sentence: str | None) -> None:
         if sentence is not None:
