@@ -1,0 +1,239 @@
+"""The inspector over a small simulated cluster: sound while it is sound, broken by each thing that is made broken."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from robustness.checkers.cluster import CHECKERS
+from robustness.checkers.verdict import Answer
+from robustness.clients.aiokafka import AiokafkaClients
+from robustness.history import History
+from robustness.scenario import Shape
+from robustness.simulator import grpc_network, seams
+from robustness.simulator.cluster import SimCluster
+from robustness.simulator.database import SimDatabase
+from robustness.simulator.disk import SimDisks
+from robustness.simulator.inspector import Inspector, InvariantBroken
+from robustness.simulator.network import SimNetwork
+from robustness.simulator.tcp import install_tcp
+from robustness.simulator.world import World
+from tests.simulation.forked import run_forked
+from tests.simulation.small_world import SHARED_MEMORY
+
+TOPIC = "orders"
+SHAPE = Shape(controllers=1, storage=3, coordinators=1, marker_senders=1, listeners=1)
+PATIENCE_S = 120
+TIMEOUT_MS = 5_000
+
+
+class SmallCluster:
+    """A cluster with an inspector, and a client that writes transactions."""
+
+    def __init__(self, root, is_inspected=True):
+        self.world = world = World(4)
+        asyncio.set_event_loop(world.loop)
+        seams.replace_clock_and_randomness(world)
+        seams.replace_what_aiokafka_takes_from_c()
+        network = SimNetwork(world)
+        install_tcp(network)
+        grpc_network.install_grpc(network)
+        world.loop.network = network
+        self.disks = SimDisks(world, root)
+        self.disks.install()
+        self.database = SimDatabase(world, root)
+        self.database.install()
+        self.cluster = SimCluster(world, SHAPE, self.settings_of, network.address_of)
+        self.inspector = Inspector(world, self.cluster) if is_inspected else None
+        self.client = world.new_process("client")
+        self.raised = []
+        world.loop.set_exception_handler(self.unhandled)
+
+    def settings_of(self, member):
+        settings = {"ONCELOG_CONTROLLER_DATABASE_URL": self.database.url}
+        if member.role == "storage":
+            settings["ONCELOG_STORAGE_DATA_DIR"] = str(self.disks.folder(member.name))
+            settings["ONCELOG_STORAGE_FLUSH_POLICY"] = "always"
+        return settings
+
+    def unhandled(self, loop, context):
+        self.raised.append(context.get("exception"))
+
+    async def started(self):
+        await self.cluster.start()
+        if self.inspector is not None:
+            self.inspector.start()
+        await self.client.spawn(self.work("pay", 6), "work")
+
+    async def work(self, transactional_id, count):
+        clients = AiokafkaClients(self.cluster.bootstrap)
+        admin = await clients.admin("admin")
+        await admin.create_topic(TOPIC, 2, 3, {})
+        await admin.close()
+        producer = await clients.producer("writer", transactional_id, TIMEOUT_MS)
+        await producer.init_transactions()
+        for number in range(count):
+            await producer.begin()
+            for partition in (0, 1):
+                await producer.send((TOPIC, partition), f"{transactional_id} {number}")
+            if number % 3 == 2:
+                await producer.abort()
+            else:
+                await producer.commit()
+        await producer.close()
+
+    async def settled(self):
+        async with asyncio.timeout(PATIENCE_S):
+            while self.inspector.unsettled() is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0.25)
+
+    def verdicts(self):
+        found = [check(History(), self.inspector.observations) for check in CHECKERS]
+        return {verdict.checker: verdict for verdict in found}
+
+
+def told(story, is_inspected=True):
+    """What `story(small)`, a coroutine function, returns; in a child of its own."""
+    parent = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
+    root = Path(tempfile.mkdtemp(prefix="oncelog-test-", dir=parent))
+    try:
+        return run_forked(_tell, story, root, is_inspected)
+    finally:
+        shutil.rmtree(root)
+
+
+def _tell(story, root, is_inspected):
+    small = SmallCluster(root, is_inspected)
+    return small.world.loop.run_until_complete(story(small))
+
+
+def broken(verdicts):
+    return {name for name, verdict in verdicts.items() if verdict.answer is Answer.BROKEN}
+
+
+def test_a_sound_cluster_is_judged_sound_in_all_respects():
+    async def story(small):
+        await small.started()
+        small.cluster.kill("storage-2")
+        small.disks.power_cut("storage-2")
+        await asyncio.sleep(1)
+        small.cluster.launch("storage-2")
+        small.cluster.kill("coordinator-1")
+        small.cluster.launch("coordinator-1")
+        await small.settled()
+        await small.inspector.finish()
+        seen = small.inspector.observations
+        counts = len(seen.replicas), small.inspector.sample_count
+        return small.verdicts(), counts, small.raised
+
+    verdicts, (kept, sampled), raised = told(story)
+    answers = {name: (verdict.answer, verdict.proof) for name, verdict in verdicts.items()}
+    assert set(answers.values()) == {(Answer.OK, ())}, answers
+    assert not [one for one in raised if isinstance(one, InvariantBroken)]
+    assert kept < sampled
+
+
+def test_looking_changes_nothing():
+    async def story(small):
+        await small.started()
+        await asyncio.sleep(3)
+        return small.world.trace_log.digest
+
+    assert told(story) == told(story, is_inspected=False)
+
+
+@pytest.mark.parametrize(
+    ("damage", "checker"),
+    [
+        ("a high watermark beyond the end", "offsets-out-of-order"),
+        ("a high watermark that goes back", "high-watermark-went-back"),
+        ("a second leader", "two-leaders-of-an-epoch"),
+        ("a leader without what was committed", "committed-records-gone"),
+    ],
+)
+def test_what_breaks_is_seen_at_its_step(damage, checker):
+    async def story(small):
+        await small.started()
+        (process, leader), (_, follower) = replicas_of(small)
+        if damage == "a high watermark beyond the end":
+            beyond = leader.log.log_end_offset + 1
+            process.context().run(leader.advance_high_watermark, beyond)
+        elif damage == "a high watermark that goes back":
+            process.context().run(leader.advance_high_watermark, leader.high_watermark - 1)
+        elif damage == "a second leader":
+            follower.leadership = follower.leadership._replace(is_here=True)
+        else:
+            later = leader.leadership.leader_epoch + 1
+            follower.leadership = follower.leadership._replace(is_here=True, leader_epoch=later)
+            follower.log.log_end_offset = follower.high_watermark = 1
+        # Where nobody was told, the next look at everything finds it.
+        await asyncio.sleep(1)
+        raised = [str(one) for one in small.raised if isinstance(one, InvariantBroken)]
+        return small.verdicts(), raised
+
+    verdicts, raised = told(story)
+    assert checker in broken(verdicts), verdicts
+    assert raised or damage == "a high watermark that goes back"
+    assert f"{TOPIC}-0" in verdicts[checker].proof[0]
+
+
+def replicas_of(small):
+    """The leader of the topic's first partition, and one of its followers, each with its process."""
+    held = [
+        (process, replica)
+        for process, role in small.cluster.running("storage")
+        for replica in role.replicas()
+        if replica.partition == (TOPIC, 0)
+    ]
+    leading = next(one for one in held if one[1].leadership.is_here)
+    return leading, next(one for one in held if one is not leading)
+
+
+def test_a_disk_that_lied_about_fsync_is_seen_when_its_node_starts_again():
+    async def story(small):
+        await small.started()
+        (process, _), _ = replicas_of(small)
+        name = process.name
+        small.cluster.kill(name)
+        newest = max(small.disks.folder(name).glob(f"{TOPIC}-0/*.log"))
+        # As if the last bytes had never reached the platter.
+        os.truncate(newest, newest.stat().st_size - 100)
+        small.cluster.launch(name)
+        await small.settled()
+        await small.inspector.finish()
+        return small.verdicts()
+
+    verdicts = told(story)
+    assert broken(verdicts) == {"fsync-lie"}
+    assert "synced and committed up to" in verdicts["fsync-lie"].proof[0]
+
+
+def test_what_is_open_is_named():
+    async def story(small):
+        await small.started()
+        clients = AiokafkaClients(small.cluster.bootstrap)
+        producer = await small.client.spawn(
+            clients.producer("late", "open", TIMEOUT_MS), "producer"
+        )
+
+        async def begin():
+            await producer.init_transactions()
+            await producer.begin()
+            await producer.send((TOPIC, 0), "open")
+
+        await small.client.spawn(begin(), "begin")
+        while_open = small.inspector.unsettled()
+        await small.inspector.finish()
+        stuck = small.verdicts()["transaction-left-open"]
+        small.client.end()
+        await small.settled()
+        small.cluster.kill("listener-1")
+        return while_open, stuck, small.inspector.unsettled()
+
+    while_open, stuck, without_listener = told(story)
+    assert while_open == "open is Ongoing"
+    assert stuck.answer is Answer.BROKEN
+    assert any("open is still Ongoing" in sentence for sentence in stuck.proof)
+    assert without_listener == "a listener does not run"
