@@ -1,14 +1,15 @@
 """offsets-outside-transaction: the committed offset of a group is of a commit that counts, and of the last one.
 
 Every offset that the group coordinator tells must be of a transaction or commit that was done, or may have been, and
-had begun by then: never of an aborted one. At the end it must moreover be one that can be the last: no commit that is
-known to be done began after it had ended. An offset that was never committed is told as -1: `spurious-zero-offset`.
+had begun by then: never of an aborted one. And it must be one that can be the last: no commit that is known to have
+been done by then began after it had ended. Fetches ask for stable offsets, so one that was answered is not pending any
+more for whoever asks later. An offset that was never committed is told as -1: `spurious-zero-offset`.
 """
 
 from robustness.checkers.commits_of_groups import GroupCommit, commits_of_groups
 from robustness.checkers.findings import Findings, place, span
 from robustness.checkers.verdict import Verdict
-from robustness.history import History, OffsetsFetched
+from robustness.history import History, OffsetsFetched, Outcome
 from robustness.observations import Observations
 
 
@@ -37,13 +38,14 @@ def _problem(fetched: OffsetsFetched, offset: int, known: list[GroupCommit]) -> 
     counting = [one for one in same if one.is_done is not False]
     if not counting:
         return f"which {same[0].who()} never committed" if same else "which nobody committed"
-    if not fetched.is_final:
-        return ""
-    # Only what was done before the fetch began must be seen by it.
+    # Only what was done before the fetch began must be seen by it. Of a commit that was not answered it is known at the
+    # end that it was done, but not when.
     done = [
         one
         for one in begun
-        if one.is_done and (one.by.completed_ms or fetched.invoked_ms) <= fetched.invoked_ms
+        if one.is_done
+        and (fetched.is_final or one.by.outcome is Outcome.OK)
+        and (one.by.completed_ms or fetched.invoked_ms) <= fetched.invoked_ms
     ]
     if not done:
         return ""

@@ -79,12 +79,30 @@ def test_an_older_offset_at_the_end_is_named():
     assert_broken(story.judged_by(group_offsets.check), "w#1", "w#2", "committed 5 after")
 
 
-def test_an_older_offset_before_the_end_may_be_a_fetch_under_way():
+def test_an_older_offset_is_named_before_the_end_as_well():
+    story = Story()
+    story.txn(offsets="g: t-0@3", client="w#1")
+    story.txn(offsets="g: t-0@5", client="w#2")
+    story.fetched("g: t-0@3")
+    assert_broken(story.judged_by(group_offsets.check), "w#1", "w#2", "committed 5 after")
+
+
+def test_an_older_offset_may_be_a_fetch_under_way():
+    story = Story()
+    story.txn(offsets="g: t-0@3", at=(10, 20))
+    story.txn(offsets="g: t-0@5", at=(30, 40))
+    story.fetched("g: t-0@3", at=(39, 50))
+    assert_ok(story.judged_by(group_offsets.check))
+
+
+def test_a_commit_that_was_not_answered_may_have_come_after_the_fetch():
     story = Story()
     story.txn(offsets="g: t-0@3")
-    story.txn(offsets="g: t-0@5")
+    story.txn("o-0@0 a", offsets="g: t-0@5", outcome=Outcome.INFO)
     story.fetched("g: t-0@3")
-    assert_ok(story.judged_by(group_offsets.check))
+    story.final("o-0", "0 a")
+    story.fetched("g: t-0@5", final=True)
+    assert_ok(story.judged_by(group_offsets.check), judged=2)
 
 
 def test_of_two_commits_under_way_together_either_may_be_last():
