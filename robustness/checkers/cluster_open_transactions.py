@@ -4,7 +4,14 @@ A transaction that its coordinator has ended but a partition still holds open is
 lost, or data came in behind it. Before healing a marker may be on its way, so nothing is said then.
 """
 
-from robustness.checkers.cluster_case import Case, fullest_logs, key_of, named, with_producer
+from robustness.checkers.cluster_case import (
+    Case,
+    fullest_logs,
+    key_of,
+    named,
+    newest_logs,
+    with_producer,
+)
 from robustness.checkers.verdict import Verdict
 from robustness.history import History
 from robustness.observations import (
@@ -63,10 +70,14 @@ def _judge_log(case: Case, log: ReplicaLog, states: dict[int, StateRecorded]) ->
 
 
 def _judge_last_stable_offsets(case: Case, observations: Observations) -> None:
-    """Of the newest leader epoch of each partition, as it was seen last."""
+    """Of the newest leader epoch of each partition that is still there, as it was seen last."""
+    there = newest_logs(observations)
     leaders: dict[tuple[str, str, int], ReplicaState] = {}
     for state in observations.replicas:
         known = leaders.get(key_of(state))
+        if key_of(state) not in there:
+            # Its topic was deleted, with whatever was open in it.
+            continue
         if state.is_leader and (known is None or state.leader_epoch >= known.leader_epoch):
             leaders[key_of(state)] = state
     for key in sorted(leaders):

@@ -275,7 +275,10 @@ class TestOpenTransactions:
                 "open since offset 2; no coordinator",
             ),
             (Observations(states=states(*TWO_OF_TV2[:3])), "pay is still PrepareCommit"),
-            (Observations(replicas=[replica(stable=1, high=2)]), "LSO 1 below HW 2"),
+            (
+                Observations(replicas=[replica(stable=1, high=2)], logs=[log(data(0))]),
+                "LSO 1 below HW 2",
+            ),
         ],
         ids=["in a partition", "data behind its end", "at its coordinator", "the LSO"],
     )
@@ -288,6 +291,15 @@ class TestOpenTransactions:
     def test_an_old_leaders_last_words_do_not_count(self) -> None:
         seen = Observations(
             replicas=[replica(2, epoch=1, high=2), replica(1, epoch=0, stable=1, high=2)],
+            logs=[log(data(0))],
+            is_healed=True,
+        )
+        assert answer(cluster_open_transactions.check, seen) is Answer.OK
+
+    def test_a_topic_that_was_deleted_is_not_stuck(self) -> None:
+        seen = Observations(
+            replicas=[replica(stable=1, high=2)],
+            logs=[log(data(0), partition=1)],
             is_healed=True,
         )
         assert answer(cluster_open_transactions.check, seen) is Answer.OK
