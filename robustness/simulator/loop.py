@@ -12,17 +12,20 @@ tasks and futures hash by their number, so that a set of them has the same order
 import asyncio
 import contextvars
 import heapq
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import Any, Final
 
-from robustness.simulator.process import OWNER, ProcessKilled, ProcessState, SimProcess
+from robustness.simulator.process import OWNER, ProcessKilled, ProcessState
 
 TURN_S: Final = 1e-6
 """What a turn of the loop takes, in seconds of the world."""
 TURNS_WITHOUT_PAUSE_MAX: Final = 200_000
 """More turns of the loop without a pause mean that somebody spins."""
+
+_CANCELLED_TIMERS_KEPT: Final = 100
 
 _SOON, _TIMER, _ARRIVAL = range(3)
 _RESUME_ORDER: Final = {_ARRIVAL: 0, _TIMER: 1, _SOON: 2}
@@ -32,60 +35,52 @@ class Stuck(AssertionError):
     """Nothing will ever happen again, or time stands still."""
 
 
+_run_handle: Final = asyncio.Handle._run
+_numbers: Final = itertools.count(1)
+
+
 class _Handle(asyncio.Handle):
     __slots__ = ("kind",)
     kind: int
 
     def _run(self) -> None:
-        if _may_run(self):
-            super()._run()
+        process = self._context.get(OWNER)  # type: ignore[attr-defined]
+        if process is None or process.state is ProcessState.RUNNING:
+            _run_handle(self)
+        elif process.state is ProcessState.PAUSED:
+            process.parked.append(self)
 
 
 class _TimerHandle(asyncio.TimerHandle):
     __slots__ = ("kind",)
     kind: int
 
-    def _run(self) -> None:
-        if _may_run(self):
-            super()._run()
+    _run = _Handle._run
 
-
-def _may_run(handle: Any) -> bool:
-    process: SimProcess | None = handle._context.get(OWNER)
-    if process is None or process.state is ProcessState.RUNNING:
-        return True
-    if process.state is ProcessState.PAUSED:
-        process.parked.append(handle)
-    return False
+    def __lt__(self, other: Any) -> bool:
+        earlier: bool = self._when < other._when  # type: ignore[attr-defined]
+        return earlier
 
 
 class _Numbered:
     """Hashes by a number of its own: sets of it have one order, whatever the addresses in memory."""
 
-    _count = 0
-
-    @classmethod
-    def next_number(cls) -> int:
-        _Numbered._count += 1
-        return _Numbered._count
-
-
-class SimTask(asyncio.Task):  # type: ignore[type-arg]
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.number = _Numbered.next_number()
-        super().__init__(*args, **kwargs)
+    _number = 0
 
     def __hash__(self) -> int:
-        return self.number
+        # Few are ever in a set: the number is given when it is first asked for.
+        number = self._number
+        if not number:
+            number = self._number = next(_numbers)
+        return number
 
 
-class SimFuture(asyncio.Future):  # type: ignore[type-arg]
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.number = _Numbered.next_number()
-        super().__init__(*args, **kwargs)
+class SimTask(_Numbered, asyncio.Task):  # type: ignore[type-arg]
+    pass
 
-    def __hash__(self) -> int:
-        return self.number
+
+class SimFuture(_Numbered, asyncio.Future):  # type: ignore[type-arg]
+    pass
 
 
 class _WorkFuture(SimFuture):
@@ -138,17 +133,6 @@ class _Work:
             self.future.set_result(self.result)
 
 
-class _NoSelector:
-    """Where a real loop would sleep, time jumps to the next timer."""
-
-    def __init__(self, loop: "SimLoop") -> None:
-        self._loop = loop
-
-    def select(self, timeout: float | None) -> list[Any]:
-        self._loop.pass_time(timeout)
-        return []
-
-
 class SimLoop(asyncio.BaseEventLoop):
     """`network` must be set before anything opens or accepts a connection."""
 
@@ -159,9 +143,12 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> None:
         """`executor_moment` is between 0 and 1: when, of the time that it takes, a thread's work happens."""
         super().__init__()
+        self._scheduled: list[Any]
+        self._ready: deque[Any]
+        self._timer_cancelled_count: int
+        self._stopping: bool
         self._now_s = 0.0
         self._clock_resolution = 1e-9
-        self._selector = _NoSelector(self)
         self._turns = 0
         self._executor_delay_s = executor_delay_s
         self._executor_moment = executor_moment
@@ -175,19 +162,47 @@ class SimLoop(asyncio.BaseEventLoop):
         """Seconds since the simulation began."""
         return self._now_s
 
-    def pass_time(self, timeout_s: float | None) -> None:
-        """Called by the loop in each turn: `timeout_s` is how long a real one could sleep, None for ever."""
-        if timeout_s is None:
-            raise Stuck(f"at {self._now_s:.3f} s nothing is left that could ever happen")
-        if timeout_s > 0:
-            self._now_s = max(self._now_s, self._scheduled[0]._when)  # type: ignore[attr-defined]
+    def _run_once(self) -> None:
+        """One turn, as asyncio's; where that would sleep, time jumps to the next timer."""
+        self._drop_cancelled_timers()
+        scheduled, ready = self._scheduled, self._ready
+        if ready or self._stopping or (scheduled and scheduled[0]._when <= self._now_s):
+            # Code takes a moment, or whoever waits for the rest of a nanosecond would wait for ever.
+            self._now_s += TURN_S
+            self._turns += 1
+            if self._turns > TURNS_WITHOUT_PAUSE_MAX:
+                raise Stuck(f"at {self._now_s:.3f} s time stands still: somebody spins")
+        elif scheduled:
+            self._now_s = scheduled[0]._when
             self._turns = 0
-            return
-        # Code takes a moment, or whoever waits for the rest of a nanosecond would wait for ever.
-        self._now_s += TURN_S
-        self._turns += 1
-        if self._turns > TURNS_WITHOUT_PAUSE_MAX:
-            raise Stuck(f"at {self._now_s:.3f} s time stands still: somebody spins")
+        else:
+            raise Stuck(f"at {self._now_s:.3f} s nothing is left that could ever happen")
+        end_s = self._now_s + self._clock_resolution
+        while scheduled and scheduled[0]._when < end_s:
+            timer = heapq.heappop(scheduled)
+            timer._scheduled = False
+            ready.append(timer)
+        # What these schedule in turn waits for the next turn.
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
+    def _drop_cancelled_timers(self) -> None:
+        scheduled = self._scheduled
+        while scheduled and scheduled[0]._cancelled:
+            self._timer_cancelled_count -= 1
+            heapq.heappop(scheduled)._scheduled = False
+        if self._timer_cancelled_count > max(_CANCELLED_TIMERS_KEPT, len(scheduled) // 2):
+            kept = []
+            for timer in scheduled:
+                if timer._cancelled:
+                    timer._scheduled = False
+                else:
+                    kept.append(timer)
+            heapq.heapify(kept)
+            self._scheduled = kept
+            self._timer_cancelled_count = 0
 
     def create_future(self) -> "asyncio.Future[Any]":
         return SimFuture(loop=self)
@@ -223,7 +238,7 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         timer = _TimerHandle(when, callback, args, self, context)
         timer.kind = kind
-        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        heapq.heappush(self._scheduled, timer)
         timer._scheduled = True  # type: ignore[attr-defined]
         return timer
 
@@ -232,16 +247,13 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Handle:
         handle = _Handle(callback, args, self, context)
         handle.kind = _SOON
-        self._ready.append(handle)  # type: ignore[attr-defined]
+        self._ready.append(handle)
         return handle
 
     def requeue(self, handles: Iterable[asyncio.Handle]) -> None:
         """What a paused process missed, in the order in which a real loop would take it up."""
         ordered = sorted(handles, key=lambda handle: _RESUME_ORDER[handle.kind])  # type: ignore[attr-defined]
-        self._ready.extend(ordered)  # type: ignore[attr-defined]
-
-    def _process_events(self, event_list: object) -> None:
-        return
+        self._ready.extend(ordered)
 
     def _write_to_self(self) -> None:
         return
