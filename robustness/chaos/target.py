@@ -12,17 +12,18 @@ from confluent_kafka.admin import AdminClient
 from oncelog.errors import OncelogError
 from oncelog_server.cluster.cluster import Cluster, Progress
 from oncelog_server.cluster.databases import POSTGRES, REDIS
-from oncelog_server.cluster.plan import ROLES, STORAGE, ClusterShape
+from oncelog_server.cluster.plan import ROLES, ClusterShape
 from oncelog_server.cluster.state_file import ClusterState
+from robustness.chaos.evidence import Evidence
 from robustness.chaos.hands import Clocks, ProcessHands, find_faketime
 from robustness.chaos.links import CLIENTS
 from robustness.chaos.network import PROXY_LOG, ClusterNetwork, ProxyProcess
-from robustness.log_files import read_all_states, read_logs
 from robustness.nemesis import FaultKind, PlannedFault
 from robustness.observations import Observations
 
 ANSWER_TIMEOUT_S: Final = 10.0
 REPLICAS: Final = 3
+SETTLE_TIMEOUT_S: Final = 60.0
 
 
 class ChaosHands(Protocol):
@@ -123,17 +124,12 @@ class ClusterTarget:
         return ProcessHands(self.cluster, self.proxy, self._clocks, kill_client)
 
     def observe(self, at_ms: int) -> Observations:
-        """Ends the cluster in order: then its files say what is committed."""
+        """Gives it time to end what is open, then ends it in order: its files say what is committed."""
+        evidence = Evidence.of(self.cluster)
+        evidence.wait_settled(SETTLE_TIMEOUT_S)
+        blocks = evidence.blocks()
         self.close()
-        observations = Observations(is_healed=True)
-        replicas = []
-        for member in self.cluster.of_role(STORAGE):
-            data = self._folder / "data" / member.name
-            logs = read_logs(data, member.node_id, at_ms)
-            observations.logs += logs
-            replicas += [(data, log) for log in logs]
-        observations.states += read_all_states(replicas)
-        return observations
+        return evidence.read(at_ms, blocks)
 
     def close(self) -> None:
         self._stack.close()
