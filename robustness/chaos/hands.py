@@ -203,8 +203,7 @@ class ProcessHands:
             case FaultKind.KILL | FaultKind.RESTART:
                 self._start(target)
             case FaultKind.KILL_ALL:
-                for name in self._of_role(target):
-                    self._start(name)
+                self._start_all(self._of_role(target))
             case FaultKind.PAUSE:
                 self._cluster.resume(target)
             case FaultKind.DISK_FULL:
@@ -244,6 +243,12 @@ class ProcessHands:
                     return
                 time.sleep(_RETRY_S)
 
+    def _start_all(self, names: Sequence[str]) -> None:
+        """Together: one may wait for another, and a supervisor does not wait at all."""
+        with ThreadPoolExecutor(max(1, len(names))) as threads:
+            for started in [threads.submit(self._start, name) for name in names]:
+                started.result()
+
     def _limit_files(self, name: str, limit: int) -> None:
         process = self._cluster.process(name)
         assert process is not None, f"{name} was stopped by another fault"
@@ -261,12 +266,11 @@ class ProcessHands:
                 self._start(name)
 
     def _revive(self) -> None:
-        for name in [POSTGRES, REDIS, *(one.name for one in self._cluster.members)]:
-            state = self._cluster.state_of(name)
-            if state == "paused":
+        everybody = [POSTGRES, REDIS, *(one.name for one in self._cluster.members)]
+        for name in everybody:
+            if self._cluster.state_of(name) == "paused":
                 self._cluster.resume(name)
-            elif state == "dead":
-                self._start(name)
+        self._start_all([name for name in everybody if self._cluster.state_of(name) == "dead"])
         try:
             self._cluster.start_dead(HEAL_TIMEOUT_S)
         except OncelogError as error:

@@ -1,0 +1,98 @@
+"""Twenty-five seconds of chaos on a whole cluster, the very command: every role is hit, nothing is broken."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+TIMEOUT_S = 240
+
+
+@pytest.fixture
+def folder():
+    """Not one of pytest's: under root Postgres runs as another user, who may not look into those."""
+    found = Path(tempfile.mkdtemp(prefix="oncelog-chaos-"))
+    yield found
+    shutil.rmtree(found, ignore_errors=True)
+
+
+def chaos(*arguments):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "robustness.chaos", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        told, _ = process.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        # As Ctrl-C: it takes its cluster down before it goes.
+        process.send_signal(signal.SIGINT)
+        told, _ = process.communicate(timeout=60)
+    return process.returncode, told
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 120)
+def test_a_short_chaos(folder):
+    code, told = chaos("--minutes", "0.42", "--seed", "7", "--folder", str(folder))
+    assert code == 0, told
+    report = json.loads((folder / "report.json").read_text())
+    assert report["is_sound"]
+    assert {one["role"]: one["hits"] for one in report["roles"]} == dict.fromkeys(
+        (
+            "controller",
+            "storage",
+            "coordinator",
+            "marker-sender",
+            "listener",
+            "gateway",
+            "postgres",
+            "redis",
+            "clients",
+        ),
+        1,
+    )
+    answers = {one["checker"]: one for one in report["verdicts"]}
+    for checker in ("lost-write", "duplicate", "torn-transaction", "replicas-differ"):
+        assert answers[checker]["answer"] == "ok", answers[checker]
+        assert answers[checker]["judged"] > 0
+    assert report["pulse"]["commits"] > 0
+    assert (folder / "report.html").stat().st_size > 10_000
+    assert "nothing is broken" in (folder / "report.md").read_text()
+    assert (folder / "history.jsonl").stat().st_size > 10_000
+    assert f"report: {folder / 'report.html'}" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--bootstrap", "127.0.0.1:1"], "nobody listens at 127.0.0.1:1"),
+        (["--bootstrap", "nonsense"], "is no host:port"),
+        (["--bootstrap", "a:b,c"], "is no host:port"),
+        (["--scenario", "no-such"], "there is no scenario 'no-such'"),
+        (["--library", "java"], "no client library 'java'; there are aiokafka"),
+    ],
+)
+def test_what_cannot_begin_says_why_in_one_line(arguments, told, tmp_path):
+    environment = {**os.environ, "COLUMNS": "500"}
+    process = subprocess.run(
+        [sys.executable, "-m", "robustness.chaos", *arguments, "--folder", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+        check=False,
+    )
+    assert process.returncode == 2
+    assert told in process.stderr
+    assert "Traceback" not in process.stderr
