@@ -36,6 +36,7 @@ class LabProcess:
             )
         self.counts: dict[str, Any] = {}
         """The newest progress."""
+        self._failure = ""
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._killed: SimpleQueue[str] = SimpleQueue()

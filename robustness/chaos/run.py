@@ -14,7 +14,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from oncelog.errors import OncelogError
 from robustness.chaos.hands import name_of
 from robustness.chaos.lab import HISTORY, LabOrder
 from robustness.chaos.lab_process import LabProcess
+from robustness.chaos.links import CLIENTS
 from robustness.chaos.measures import NEMESIS, Lag, Measures, measure
 from robustness.chaos.network import HOME
 from robustness.chaos.plan import hits_for, plan_chaos, role_of
@@ -109,7 +110,8 @@ class ChaosRun:
         judged = judge(history, observations)
         roles = self._target.roles
         measures = measure(history, self._pulse(), from_ms, until_ms, roles, self._read_lags())
-        own = [came_back(hands.findings, len(plan)), roles_hit(measures, options.duration_ms)]
+        struck = sum(role_of(fault.target) != CLIENTS for fault in plan)
+        own = [came_back(hands.findings, struck), roles_hit(measures, options.duration_ms)]
         return RunResult(
             options=options,
             target=self._target.name,
@@ -133,33 +135,45 @@ class ChaosRun:
         plan = plan_chaos(self._target.members, options.duration_ms, hands.can, draw)
         progress.storm_begins()
         progress.phase("storm")
-        watching = asyncio.create_task(self._watch(lab, hands))
         with self._sampler():
             try:
                 async with asyncio.TaskGroup() as group:
-                    for fault in plan:
-                        group.create_task(self._carry_out(fault, from_ms, hands))
-                    group.create_task(asyncio.sleep(options.duration_ms / 1000))
-                progress.phase("healing")
-                await hands.heal()
-                progress.phase("after healing")
-                await asyncio.sleep(min(HEALED_S, HEALED_S_SHORT + options.duration_ms / 60_000))
-                until_ms = self.now_ms()
-                lab.end()
-                progress.phase("clients end")
-                async with asyncio.timeout(WORK_END_TIMEOUT_S):
-                    await lab.event("worked")
-            except* TimeoutError as error:
-                raise OncelogError(
-                    f"clients did not end within {WORK_END_TIMEOUT_S:.0f} s; see {options.folder}"
-                ) from error
-            finally:
-                watching.cancel()
+                    watching = group.create_task(self._watch(lab, hands))
+                    until_ms = await self._strike(plan, from_ms, lab, hands)
+                    watching.cancel()
+            except ExceptionGroup as errors:
+                raise first_of(errors) from errors
         progress.phase("last reads")
         lab.check()
-        async with asyncio.timeout(CHECK_TIMEOUT_S):
-            await lab.event("done")
+        await self._within(CHECK_TIMEOUT_S, "the last reads were not done", lab.event("done"))
         return plan, from_ms, until_ms
+
+    async def _strike(
+        self, plan: Sequence[PlannedFault], from_ms: int, lab: LabProcess, hands: ChaosHands
+    ) -> int:
+        """All faults, healing, and the end of the clients' work, which is returned."""
+        duration_ms = self._options.duration_ms
+        async with asyncio.TaskGroup() as group:
+            for fault in plan:
+                group.create_task(self._carry_out(fault, from_ms, hands))
+            group.create_task(asyncio.sleep(duration_ms / 1000))
+        self._progress.phase("healing")
+        await hands.heal()
+        self._progress.phase("after healing")
+        await asyncio.sleep(min(HEALED_S, HEALED_S_SHORT + duration_ms / 60_000))
+        until_ms = self.now_ms()
+        self._progress.phase("clients end")
+        lab.end()
+        await self._within(WORK_END_TIMEOUT_S, "clients did not end", lab.event("worked"))
+        return until_ms
+
+    async def _within(self, timeout_s: float, failure: str, event: Awaitable[object]) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await event
+        except TimeoutError as error:
+            folder = self._options.folder
+            raise OncelogError(f"{failure} within {timeout_s:.0f} s; see {folder}") from error
 
     async def _carry_out(self, fault: PlannedFault, from_ms: int, hands: ChaosHands) -> None:
         await asyncio.sleep(max(0.0, (from_ms + fault.at_ms - self.now_ms()) / 1000))
@@ -188,6 +202,7 @@ class ChaosRun:
     async def _watch(self, lab: LabProcess, hands: ChaosHands) -> None:
         while True:
             await hands.look_for_dead()
+            lab.fail_if_it_failed()
             self._progress.counted(lab.counts, len(hands.findings))
             await asyncio.sleep(LOOK_S)
 
@@ -266,10 +281,19 @@ class ChaosRun:
         return history
 
 
+def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What went wrong first, out of its groups."""
+    first = errors.exceptions[0]
+    return first_of(first) if isinstance(first, BaseExceptionGroup) else first
+
+
 def came_back(findings: Sequence[str], judged: int) -> Verdict:
     """Of processes: after each fault they came back, and none ended that was not ended."""
-    answer = Answer.BROKEN if findings else Answer.OK
-    return Verdict("process-lost", answer, judged, tuple(findings))
+    if findings:
+        return Verdict("process-lost", Answer.BROKEN, judged, tuple(findings))
+    if judged == 0:
+        return Verdict("process-lost", Answer.UNKNOWN, 0, ("no process was struck",))
+    return Verdict("process-lost", Answer.OK, judged)
 
 
 def roles_hit(measures: Measures, duration_ms: int) -> Verdict:
