@@ -128,10 +128,12 @@ class ProcessHands:
 
     async def begin(self, fault: PlannedFault) -> None:
         self._under_way[name_of(fault)] = fault
-        if fault.kind in _NETWORK:
-            await self._call(self._begin_network, fault)
-        else:
-            await self._call(self._begin_process, fault)
+        work = self._begin_network if fault.kind in _NETWORK else self._begin_process
+        try:
+            await self._call(work, fault)
+        except OncelogError as error:
+            # Most likely an earlier fault's victim has not come back; what comes next may still be seen.
+            self.findings.append(f"{name_of(fault)} could not be carried out: {error}")
 
     async def end(self, fault: PlannedFault) -> None:
         try:
@@ -251,7 +253,8 @@ class ProcessHands:
 
     def _limit_files(self, name: str, limit: int) -> None:
         process = self._cluster.process(name)
-        assert process is not None, f"{name} was stopped by another fault"
+        if process is None:
+            raise OncelogError(f"{name} does not run")
         with contextlib.suppress(psutil.NoSuchProcess):
             psutil.Process(process.pid).rlimit(
                 resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY)

@@ -37,6 +37,7 @@ class LabProcess:
         self.counts: dict[str, Any] = {}
         """The newest progress."""
         self._failure = ""
+        self._failure = ""
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._killed: SimpleQueue[str] = SimpleQueue()
@@ -51,12 +52,12 @@ class LabProcess:
             event = await self._events.get()
             if event["event"] == wanted:
                 return event
-            if event["event"] == "failed":
-                raise OncelogError(f"the workloads failed; see {self._log}:\n{event['error']}")
-            if event["event"] == "ended":
-                raise OncelogError(
-                    f"the lab has ended; the end of {self._log}:\n{tail_of(self._log)}"
-                )
+            self.fail_if_it_failed()
+
+    def fail_if_it_failed(self) -> None:
+        """Raises OncelogError: there is nothing to wait for any more."""
+        if self._failure:
+            raise OncelogError(self._failure)
 
     def end(self) -> None:
         self._wish("end")
@@ -109,6 +110,15 @@ class LabProcess:
         elif event["event"] == "killed":
             self._killed.put(event["client"])
         else:
+            self._note_failure(event)
             # The loop may be gone before the lab is.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+    def _note_failure(self, event: dict[str, Any]) -> None:
+        if self._failure:
+            return
+        if event["event"] == "failed":
+            self._failure = f"the workloads failed; see {self._log}:\n{event['error']}"
+        elif event["event"] == "ended":
+            self._failure = f"the lab has ended; the end of {self._log}:\n{tail_of(self._log)}"

@@ -77,6 +77,7 @@ class Node:
         self._heard_at = 0.0
         self._is_ready = asyncio.Event()
         self._wants_drain = False
+        self._is_stopping = False
         self._is_drained = asyncio.Event()
         self._beat_now = asyncio.Event()
         self._failure: asyncio.Future[BaseException] | None = None
@@ -160,6 +161,7 @@ class Node:
 
     async def stop(self) -> None:
         """End the session with the controller, take no more calls, close every connection."""
+        self._is_stopping = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
@@ -258,6 +260,10 @@ class Node:
                     group.create_task(self._beat(streams))
                     group.create_task(self._watch(streams))
             except BaseExceptionGroup as errors:
+                if self._is_stopping:
+                    # A group whose member fails as the group is cancelled forgets that it was. The silence after which
+                    # a drain gives up is as long as that of a lost heartbeat, so the two meet.
+                    raise asyncio.CancelledError from errors
                 raise _gravest(errors) from errors
 
     async def _watch(self, streams: ControllerStreams) -> None:

@@ -15,6 +15,7 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.rpc.node import Node
 from oncelog.rpc.node_settings import NodeSettings
+from oncelog.rpc.sessions import PeerUnavailable
 
 
 def settings(*controllers, **given):
@@ -219,5 +220,31 @@ def test_an_address_in_use_is_told_with_the_way_out():
             )
             with pytest.raises(OncelogError, match=rf"127.0.0.1:{port}.*ONCELOG_NODE_PORT"):
                 await node.start()
+
+    asyncio.run(scenario())
+
+
+class LosesItsController(Node):
+    """Whose heartbeat fails in the moment that a test chooses."""
+
+    def __init__(self, *given) -> None:
+        super().__init__(*given)
+        self.lost = asyncio.get_running_loop().create_future()
+
+    async def _beat(self, streams) -> None:
+        await self.lost
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_node_that_loses_its_controller_as_it_stops_stops(turns):
+    async def scenario():
+        async with two_controllers() as (_, first, second):
+            node = LosesItsController(settings(first, second), [pb.ROLE_STORAGE])
+            async with asyncio.timeout(DEADLINE_S):
+                await node.start()
+                node.lost.set_exception(PeerUnavailable("no answer to a heartbeat"))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                await node.stop()
 
     asyncio.run(scenario())

@@ -117,6 +117,7 @@ def test_a_spared_role_is_not_shown_as_tested(measures):
 
 def test_a_process_that_did_not_come_back_is_broken():
     assert came_back([], 9).answer is Answer.OK
+    assert came_back([], 0).answer is Answer.UNKNOWN
     assert came_back(["storage-1 ended by itself"], 9).answer is Answer.BROKEN
 
 
