@@ -10,11 +10,10 @@ import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 from aiokafka.producer.message_accumulator import BatchBuilder
-from aiokafka.structs import BrokerMetadata, TopicPartition
 
+from robustness.simulator.ordered_sets import install_ordered_sets
 from robustness.simulator.process import owner
 
 if TYPE_CHECKING:
@@ -67,8 +66,8 @@ def _never_submits(*_args: object, **_kwargs: object) -> None:
 
 
 def replace_what_aiokafka_takes_from_c() -> None:
-    """The clock of its compiled batch builder, and hashes: it iterates over sets of these, whose order would be another
-    in each process."""
+    """The clock of its compiled batch builder, and sets: it iterates over them, in an order that is another in each
+    process."""
     append = BatchBuilder.append
 
     def append_at_our_time(self: Any, *, timestamp: int | None, **record: Any) -> Any:
@@ -77,12 +76,7 @@ def replace_what_aiokafka_takes_from_c() -> None:
         )
 
     replace(BatchBuilder, "append", append_at_our_time)
-    replace(
-        TopicPartition,
-        "__hash__",
-        lambda one: crc32(one.topic.encode()) * 1_000_003 + one.partition,
-    )
-    replace(BrokerMetadata, "__hash__", lambda one: int(one.nodeId))
+    install_ordered_sets()
 
 
 def _never_sleeps(seconds: float) -> None:

@@ -89,6 +89,7 @@ def _simulate(root, library, scenario):
     world.loop.network = network
     install_tcp(network)
     install_grpc(network)
+    seams.replace_what_aiokafka_takes_from_c()
     disks, database = SimDisks(world, root), SimDatabase(world, root)
     disks.install()
     database.install()
