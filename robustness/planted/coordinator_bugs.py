@@ -98,7 +98,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("inconsistent-offsets",),
-        scenario="failover",
+        scenario="groups",
     ),
     Bug(
         name="group-offsets-lost-at-failover",
@@ -114,7 +114,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("inconsistent-offsets", "duplicate"),
-        scenario="failover",
+        scenario="groups",
     ),
     Bug(
         name="two-decisions-for-one-batch",
@@ -128,7 +128,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("duplicate",),
-        scenario="failover",
+        scenario="sinks",
     ),
     Bug(
         name="stamp-ignored",
@@ -142,7 +142,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("lost-write", "torn-transaction", "aborted-read"),
-        scenario="deciders",
+        scenario="frozen",
     ),
     Bug(
         name="narrowed-marker-forgets-its-outcome",
@@ -174,7 +174,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("transaction-left-open",),
-        scenario="deciders",
+        scenario="outage",
     ),
     Bug(
         name="election-outside-the-isr",
@@ -188,7 +188,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("lost-write",),
-        scenario="failover",
+        scenario="outage",
     ),
     Bug(
         name="sequence-reused-after-a-timeout",

@@ -154,7 +154,7 @@ STORAGE_BUGS: Final = (
             ),
         ),
         caught_by=("lost-write", "torn-transaction", "aborted-read"),
-        scenario="deciders",
+        scenario="frozen",
     ),
     Bug(
         name="marker-of-an-older-coordinator-accepted",
@@ -173,7 +173,7 @@ STORAGE_BUGS: Final = (
             ),
         ),
         caught_by=("lost-write", "torn-transaction", "aborted-read"),
-        scenario="deciders",
+        scenario="frozen",
     ),
     Bug(
         name="coordinator-append-not-fenced",
@@ -197,7 +197,7 @@ STORAGE_BUGS: Final = (
             ),
         ),
         caught_by=("coordinator-epoch-went-back", "two-outcomes"),
-        scenario="deciders",
+        scenario="frozen",
     ),
     Bug(
         name="fsync-skipped",
