@@ -22,7 +22,11 @@ COORDINATOR_BUGS: Final = (
 """,
             ),
         ),
-        caught_by=("lost-write", "torn-transaction", "aborted-read"),
+        caught_by=(
+            "zombie-write",
+            "lost-write",
+            "torn-transaction",
+        ),
         scenario="deciders",
     ),
     Bug(
@@ -36,7 +40,11 @@ COORDINATOR_BUGS: Final = (
                 new="        bumped, last = ProducerEpoch(max(stored, 0)), NO_PRODUCER_EPOCH\n",
             ),
         ),
-        caught_by=("lost-write", "torn-transaction", "aborted-read"),
+        caught_by=(
+            "zombie-write",
+            "lost-write",
+            "torn-transaction",
+        ),
         scenario="deciders",
     ),
     Bug(
@@ -69,7 +77,10 @@ COORDINATOR_BUGS: Final = (
                 new="",
             ),
         ),
-        caught_by=("transaction-left-open",),
+        caught_by=(
+            "transaction-left-open",
+            "stuck-lso",
+        ),
         scenario="deciders",
     ),
     Bug(
@@ -97,7 +108,11 @@ COORDINATOR_BUGS: Final = (
                 new="        pass\n",
             ),
         ),
-        caught_by=("inconsistent-offsets",),
+        caught_by=(
+            "offsets-outside-transaction",
+            "processed-once",
+            "token-ring",
+        ),
         scenario="groups",
     ),
     Bug(
@@ -113,7 +128,12 @@ COORDINATOR_BUGS: Final = (
                 new="                self._open.setdefault(fields[9], set()).add(key)\n",
             ),
         ),
-        caught_by=("inconsistent-offsets", "duplicate"),
+        caught_by=(
+            "inconsistent-offsets",
+            "spurious-zero-offset",
+            "processed-once",
+            "token-ring",
+        ),
         scenario="groups",
     ),
     Bug(
@@ -127,7 +147,10 @@ COORDINATOR_BUGS: Final = (
                 new="        return batches[-1].batch_id - 1 if batches else NO_BATCH\n",
             ),
         ),
-        caught_by=("duplicate",),
+        caught_by=(
+            "spark-batch",
+            "duplicate",
+        ),
         scenario="sinks",
     ),
     Bug(
@@ -141,7 +164,11 @@ COORDINATOR_BUGS: Final = (
                 new="        and asked.connection < 0\n",
             ),
         ),
-        caught_by=("lost-write", "torn-transaction", "aborted-read"),
+        caught_by=(
+            "delayed-end-txn-tv1",
+            "lost-write",
+            "torn-transaction",
+        ),
         scenario="frozen",
     ),
     Bug(
@@ -173,7 +200,11 @@ COORDINATOR_BUGS: Final = (
 """,
             ),
         ),
-        caught_by=("transaction-left-open",),
+        caught_by=(
+            "transaction-left-open",
+            "stuck-lso",
+            "two-outcomes",
+        ),
         scenario="outage",
     ),
     Bug(
@@ -187,7 +218,10 @@ COORDINATOR_BUGS: Final = (
                 new="in partition.replicas if node_id in self._live\n",
             ),
         ),
-        caught_by=("lost-write",),
+        caught_by=(
+            "lost-write",
+            "committed-records-gone",
+        ),
         scenario="outage",
     ),
     Bug(

@@ -106,7 +106,11 @@ STORAGE_BUGS: Final = (
                 new="                -1,\n            )\n",
             ),
         ),
-        caught_by=("aborted-read", "pre-committed-read"),
+        caught_by=(
+            "aborted-read",
+            "pre-committed-read",
+            "lso-passed-undecided",
+        ),
         scenario="failover",
     ),
     Bug(
@@ -120,7 +124,11 @@ STORAGE_BUGS: Final = (
                 new="            _learn_coordinator_epoch(leader)\n            log.producers.restore(())\n",
             ),
         ),
-        caught_by=("aborted-read", "duplicate", "pre-committed-read"),
+        caught_by=(
+            "aborted-read",
+            "pre-committed-read",
+            "lso-passed-undecided",
+        ),
         scenario="failover",
     ),
     Bug(
@@ -153,7 +161,12 @@ STORAGE_BUGS: Final = (
                 new="and known[1] < 0\n",
             ),
         ),
-        caught_by=("lost-write", "torn-transaction", "aborted-read"),
+        caught_by=(
+            "two-outcomes",
+            "lost-write",
+            "torn-transaction",
+            "aborted-read",
+        ),
         scenario="frozen",
     ),
     Bug(
@@ -172,7 +185,12 @@ STORAGE_BUGS: Final = (
                 new="and known[1] < 0\n",
             ),
         ),
-        caught_by=("lost-write", "torn-transaction", "aborted-read"),
+        caught_by=(
+            "two-outcomes",
+            "coordinator-epoch-went-back",
+            "lost-write",
+            "torn-transaction",
+        ),
         scenario="frozen",
     ),
     Bug(
@@ -196,7 +214,11 @@ STORAGE_BUGS: Final = (
                 new="is not None and expected_base_offset > self.log.log_end_offset:\n",
             ),
         ),
-        caught_by=("coordinator-epoch-went-back", "two-outcomes"),
+        caught_by=(
+            "coordinator-epoch-went-back",
+            "illegal-transition",
+            "two-outcomes",
+        ),
         scenario="frozen",
     ),
     Bug(
@@ -238,7 +260,11 @@ STORAGE_BUGS: Final = (
                 new="            upper = leader.high_watermark\n",
             ),
         ),
-        caught_by=("pre-committed-read", "aborted-read"),
+        caught_by=(
+            "pre-committed-read",
+            "read-past-open-transaction",
+            "aborted-read",
+        ),
         scenario="failover",
     ),
     Bug(
