@@ -57,10 +57,14 @@ def partition_folders(data_dir: Path) -> list[tuple[Partition, Path]]:
 
 
 def read_checkpoint(data_dir: Path, name: str) -> dict[Partition, int]:
-    """One of the files beside the partitions; empty if there is none."""
+    """One of the files beside the partitions; empty if there is none, or if an unsynced one was torn."""
     try:
         return decode_checkpoint(_read(data_dir / name).decode())
     except FileNotFoundError:
+        return {}
+    except ValueError:
+        if name != HIGH_WATERMARKS:
+            raise
         return {}
 
 

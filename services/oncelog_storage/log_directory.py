@@ -68,7 +68,7 @@ class LogDirectory:
             clean.unlink(missing_ok=True)
             self.recovery_points = self._read_checkpoint(RECOVERY_POINTS)
             self.log_start_offsets = self._read_checkpoint(LOG_STARTS)
-            self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+            self.high_watermarks = self._read_high_watermarks()
             self.cleaner_offsets = self._read_checkpoint(CLEANER_OFFSETS)
             self.coordinator_epochs = self._read_checkpoint(COORDINATOR_EPOCHS)
             self._forget_absent()
@@ -217,6 +217,14 @@ class LogDirectory:
                 del numbers[partition]
             if absent:
                 write_checkpoints([self.encoded(name)])
+
+    def _read_high_watermarks(self) -> dict[Partition, int]:
+        """They are written often and never synced, so a power cut may tear the file; a replica learns its own anew."""
+        try:
+            return self._read_checkpoint(HIGH_WATERMARKS)
+        except StorageFailed as error:
+            _log.warning("%s; high watermarks begin at 0 until replicas are heard of", error)
+            return {}
 
     def _read_checkpoint(self, name: str) -> dict[Partition, int]:
         path = self.path / name
