@@ -35,8 +35,8 @@ def check(history: History, observations: Observations) -> Verdict:
                 continue
             writer_of_it = refused[value].by
             if is_committed or isinstance(writer_of_it, PlainSend):
-                findings.broken.append(
-                    f"{writer(writer_of_it)} wrote {seen(read)}, seen by {reader(by)}"
+                findings.breaks(
+                    (value,), f"{writer(writer_of_it)} wrote {seen(read)}, seen by {reader(by)}"
                 )
     findings.judged = sum(
         (written.send.topic, written.send.partition) in read_partitions

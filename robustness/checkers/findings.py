@@ -26,6 +26,16 @@ class Findings:
     broken: list[str] = field(default_factory=list)
     unclear: list[str] = field(default_factory=list)
     """Why something that should have been judged was not."""
+    _first: dict[tuple[str | int | None, ...], int] = field(default_factory=dict)
+    _more: dict[int, int] = field(default_factory=dict)
+
+    def breaks(self, about: tuple[str | int | None, ...], sentence: str) -> None:
+        """One sentence for all that is wrong about the same thing: the first. The rest is counted."""
+        at = self._first.setdefault(about, len(self.broken))
+        if at == len(self.broken):
+            self.broken.append(sentence)
+        else:
+            self._more[at] = self._more.get(at, 0) + 1
 
     def verdict(self, nothing: str) -> Verdict:
         """`nothing` says what did not happen if there was nothing to judge.
@@ -33,7 +43,11 @@ class Findings:
         A violation counts whatever else is unclear; without one, what is unclear forbids to say ok.
         """
         if self.broken:
-            return Verdict(self.checker, Answer.BROKEN, self.judged, _shown(self.broken))
+            told = [
+                f"{sentence} (and {self._more[at]} more of it)" if at in self._more else sentence
+                for at, sentence in enumerate(self.broken)
+            ]
+            return Verdict(self.checker, Answer.BROKEN, self.judged, _shown(told))
         if self.unclear:
             return Verdict(self.checker, Answer.UNKNOWN, self.judged, _shown(self.unclear))
         if not self.judged:

@@ -54,7 +54,9 @@ def _judge(findings: Findings, step: Step, log: _Log) -> None:
         if step.before is None
         else f"after {seen(step.before)}"
     )
-    findings.broken.append(
+    skipped_first = log.reads[first]
+    findings.breaks(
+        (skipped_first.topic, skipped_first.partition, skipped_first.offset),
         f"{reader(step.poll)}, {begin}, was handed {seen(step.read)} and skipped"
-        f" {seen(log.reads[first])} ({skipped} in all), which {reader(log.final)} shows"
+        f" {seen(skipped_first)} ({skipped} in all), which {reader(log.final)} shows",
     )

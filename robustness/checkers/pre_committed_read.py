@@ -22,7 +22,9 @@ def check(history: History, observations: Observations) -> Verdict:
                 findings.judged += 1
                 problem = _problem(reading, handed_ms, read, writers[read.value].by)
                 if problem:
-                    findings.broken.append(f"{reader(reading.by)} saw {seen(read)} {problem}")
+                    findings.breaks(
+                        (read.value,), f"{reader(reading.by)} saw {seen(read)} {problem}"
+                    )
     return findings.verdict("nothing was read of which the sender is known")
 
 

@@ -42,10 +42,11 @@ def check(history: History, observations: Observations) -> Verdict:
             first = bisect_right(asked, handed_ms)
             if first < len(asked) and lowest[first].first_offset < read.offset:
                 still_open = lowest[first]
-                findings.broken.append(
+                findings.breaks(
+                    (*spot, still_open.first_offset),
                     f"{reader(reading.by)} saw {seen(read)}, while"
                     f" {place(*spot, still_open.first_offset)} of {writer(still_open.by)} was open:"
-                    f" it asked for its commit at {still_open.asked_ms} ms"
+                    f" it asked for its commit at {still_open.asked_ms} ms",
                 )
     return findings.verdict("no reader and no committed transaction met in one partition")
 

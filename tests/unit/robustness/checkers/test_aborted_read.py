@@ -83,3 +83,14 @@ def test_an_aborted_tombstone_is_named():
     assert_ok(story.judged_by(check))
     story.final("t-0", "1 - k")
     assert_broken(story.judged_by(check), "w#8", "None at t-0@1")
+
+
+def test_a_value_that_is_seen_often_is_told_once_and_counted():
+    story = aborted_and_committed()
+    story.txn("t-0@7 z", ending=Ending.ABORT)
+    for _ in range(3):
+        story.poll("t-0@0 a")
+    story.poll("t-0@7 z")
+    verdict = story.judged_by(check)
+    assert_broken(verdict, "'a'", "(and 2 more of it)")
+    assert len(verdict.proof) == 2
