@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from robustness.chaos.measures import Measures, Recovery, percentile
+from robustness.chaos.measures import Lag, Measures, Recovery, percentile
 from robustness.chaos.page.svg import (
     LEFT,
     RIGHT,
     WIDTH,
+    Point,
     Scale,
     area,
     circle,
@@ -60,6 +61,7 @@ _RATE_HEIGHT: Final = 170
 _PLOT_HEIGHT: Final = 190
 _BUCKETS_MAX: Final = 300
 _DOTS_MAX: Final = 4_000
+_SILENCE_MS: Final = 4_000
 _BAR_PX_MIN: Final = 3.0
 
 
@@ -175,8 +177,8 @@ def lag(measures: Measures) -> str:
         (scale((one.at_ms - measures.from_ms) / 1000), values(one.records)) for one in samples
     ]
     parts = [*time_axis(scale, 10, bottom), *value_axis(values, "", "records")]
-    stepped = list(steps(points))
-    if stepped:
+    for stretch in _stretches(samples, points):
+        stepped = list(steps(stretch))
         parts += [area(stepped, bottom, "lag-area"), path(stepped, "lag-line")]
     for (x, y), one in zip(points, samples, strict=True):
         if one.records:
@@ -185,6 +187,18 @@ def lag(measures: Measures) -> str:
     return plot(
         _PLOT_HEIGHT, parts, "Records between the last stable offset and the high watermark"
     )
+
+
+def _stretches(samples: Sequence[Lag], points: Sequence[Point]) -> list[list[Point]]:
+    """Cut where nobody answered for a while: what was not seen is not drawn."""
+    found: list[list[Point]] = []
+    last_ms = -_SILENCE_MS
+    for one, point in zip(samples, points, strict=True):
+        if one.at_ms - last_ms >= _SILENCE_MS:
+            found.append([])
+        found[-1].append(point)
+        last_ms = one.at_ms
+    return found
 
 
 def recovery(measures: Measures) -> str:

@@ -58,7 +58,7 @@ def canned():
 
 @pytest.fixture
 def measures():
-    lags = [Lag(2_000, 0, "t-0"), Lag(3_000, 17, "t-1")]
+    lags = [Lag(2_000, 0, "t-0"), Lag(3_000, 17, "t-1"), Lag(20_000, 3, "t-1")]
     return measure(canned(), "pulse", FROM_MS, UNTIL_MS, ROLES, lags)
 
 
@@ -196,6 +196,7 @@ def test_the_page_stands_alone_and_every_fault_tells_what_it_was(result):
     assert len([tip for tip in page.tips if tip.startswith("kill storage-1\nat 9.0 s")]) == 2
     assert any("nothing was committed any more" in tip for tip in page.tips)
     assert page.classes["gap"] == 2
+    assert page.classes["lag-line"] == 2
     assert "<b>x" not in text
     assert "and 10 more" in text
     assert {one.name for one in result.options.folder.iterdir()} == {
