@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from oncelog_server.demo.processes import OncelogServer
+
 ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 240
 
@@ -70,6 +72,25 @@ def test_a_short_chaos(folder):
     assert "nothing is broken" in (folder / "report.md").read_text()
     assert (folder / "history.jsonl").stat().st_size > 10_000
     assert f"report: {folder / 'report.html'}" in told
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 60)
+def test_any_kafka_by_its_address(folder):
+    """Here it is `oncelog up`. Nothing of it is broken but our own clients."""
+    with OncelogServer(folder / "data") as server:
+        code, told = chaos(
+            *("--minutes", "0.1", "--seed", "7", "--folder", str(folder)),
+            *("--bootstrap", server.bootstrap),
+        )
+    assert code == 0, told
+    report = json.loads((folder / "report.json").read_text())
+    assert [one["role"] for one in report["roles"]] == ["clients"]
+    assert set(report["faults"]["by_kind"]) == {"client-kill"}
+    answers = {one["checker"]: one["answer"] for one in report["verdicts"]}
+    assert answers["lost-write"] == answers["torn-transaction"] == "ok"
+    assert answers["replicas-differ"] == answers["process-lost"] == "unknown"
+    assert server.bootstrap in report["replay"]
 
 
 @pytest.mark.parametrize(
