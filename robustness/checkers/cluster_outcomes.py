@@ -10,8 +10,8 @@ markers in its log          data commit 7 | data abort 7 abort 7 | commit 8
 
 A marker may be written again (its answer was lost) as long as no data stands between. A transaction may have left no
 data here, but it has its marker. Every decision that is recorded complete has one, except where the log's beginning is
-gone, and in shards of groups, whose coordinator writes none where no offsets are pending. Where compaction took the
-older states, markers at the beginning explain themselves.
+gone, in compacted logs, and in shards of groups, whose coordinator writes none where no offsets are pending. Where
+compaction took the older states, markers at the beginning explain themselves.
 
 Branches of Spark sinks have no states of this kind; each has a producer id and epoch of its own, so that all markers of
 one such pair must be the same.
@@ -23,6 +23,7 @@ from typing import NamedTuple
 from robustness.checkers.cluster_case import (
     SHARD_TOPICS,
     Case,
+    compacted_partitions,
     fullest_logs,
     key_of,
     named,
@@ -72,6 +73,7 @@ def check(_history: History, observations: Observations) -> Verdict:
         case.cannot("no recorded state of a transaction was read")
         return case.verdict()
     decisions = _decisions(observations)
+    compacted = compacted_partitions(observations)
     are_all_known = all(whole_shards(observations).values())
     unnamed: dict[tuple[int, int], dict[str, str]] = {}
     for log in fullest_logs(observations):
@@ -79,7 +81,13 @@ def check(_history: History, observations: Observations) -> Verdict:
             continue
         markers = _markers(log)
         for producer_id in sorted(decisions):
-            _explain(case, log, markers.get(producer_id, []), decisions[producer_id])
+            _explain(
+                case,
+                log,
+                markers.get(producer_id, []),
+                decisions[producer_id],
+                may_lack_all=log.topic in SHARD_TOPICS or key_of(log) in compacted,
+            )
         for producer_id in sorted(set(markers) - set(decisions)):
             for batch, _ in markers[producer_id]:
                 outcomes = unnamed.setdefault((producer_id, batch.producer_epoch), {})
@@ -92,22 +100,22 @@ def check(_history: History, observations: Observations) -> Verdict:
 def _decisions(observations: Observations) -> dict[int, Decisions]:
     whole = whole_shards(observations)
     found: dict[int, Decisions] = {}
-    latest: dict[str, Decided | None] = {}
+    latest: dict[str, Decided] = {}
     for record in sorted(observations.states, key=lambda state: (state.shard, state.offset)):
-        if record.state in COMPLETE:
-            decided = latest.get(record.transactional_id)
-            if decided is not None:
-                decided.is_complete = True
-            continue
         if record.producer_id < 0:
             continue
         known = found.get(record.producer_id)
         if known is None:
-            begins_known = record.state == "Empty" or whole.get(record.shard, False)
+            # An id that is new to its transactional id begins as Empty at epoch 0.
+            is_new = (record.state, record.producer_epoch) == ("Empty", 0)
+            begins_known = is_new or whole.get(record.shard, False)
             known = found[record.producer_id] = Decisions([], begins_known)
+        decided = latest.get(record.transactional_id)
+        if record.state in COMPLETE and decided is not None:
+            decided.is_complete = True
         if record.state in MARKER_OF:
-            latest[record.transactional_id] = Decided(record)
-            known.decided.append(latest[record.transactional_id])  # type: ignore[arg-type]
+            latest[record.transactional_id] = decided = Decided(record)
+            known.decided.append(decided)
     return found
 
 
@@ -123,14 +131,20 @@ def _markers(log: ReplicaLog) -> dict[int, list[Written]]:
     return found
 
 
-def _explain(case: Case, log: ReplicaLog, markers: list[Written], decisions: Decisions) -> None:
+def _explain(
+    case: Case,
+    log: ReplicaLog,
+    markers: list[Written],
+    decisions: Decisions,
+    *,
+    may_lack_all: bool,
+) -> None:
     place = (log.topic, log.partition)
     decided = [one for one in decisions.decided if place in one.record.partitions]
     if not decided and not markers:
         return
     case.judge(max(len(markers), 1))
-    may_lack_all = log.topic in SHARD_TOPICS
-    may_lack_first = may_lack_all or log.start_offset > 0 or log.is_compacted
+    may_lack_first = may_lack_all or log.start_offset > 0
     # Which decision the last marker may have been of; -1: of none that is known.
     reached = [-1]
     for marker in markers:

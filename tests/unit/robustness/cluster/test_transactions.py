@@ -219,6 +219,13 @@ class TestOutcomes:
         rest = log(data(2, 7, 0, 1), marker(3, 7, 0, "abort"), start=2)
         assert answer(cluster_outcomes.check, self.seen(states(*TWO_OF_TV1), rest)) is Answer.OK
 
+    def test_a_compacted_log_may_lack_markers_anywhere(self) -> None:
+        rest = log(data(0, 7), marker(1, 7, 0), data(5, 8, 0), compacted=True)
+        seen = self.seen(states(*TWO_OF_TV1), rest)
+        assert answer(cluster_outcomes.check, seen) is Answer.OK
+        seen.logs[-1] = replace(rest, is_compacted=False)
+        assert answer(cluster_outcomes.check, seen) is Answer.BROKEN
+
     def test_a_shard_of_groups_may_lack_markers_but_has_no_others(self) -> None:
         offsets = (("__consumer_offsets", 0),)
         recorded = states(*TWO_OF_TV1, partitions=offsets)
@@ -235,6 +242,15 @@ class TestOutcomes:
         assert answer(check, self.seen(recorded, both, compacted=True)) is Answer.OK
         assert answer(check, self.seen(recorded, both)) is Answer.BROKEN
         assert answer(check, self.seen(recorded, wrong, compacted=True)) is Answer.BROKEN
+
+    def test_a_producer_that_began_again_had_transactions_before(self) -> None:
+        again = (("Empty", 1), ("Ongoing", 1), ("PrepareCommit", 1), ("CompleteCommit", 1))
+        seen = log(data(0, 7), marker(1, 7, 0, "abort"), data(2, 7, 1), marker(3, 7, 1))
+        for told in (again, (("CompleteAbort", 0), *again)):
+            recorded = states(*told)
+            compacted = self.seen(recorded, seen, compacted=True)
+            assert answer(cluster_outcomes.check, compacted) is Answer.OK
+            assert answer(cluster_outcomes.check, self.seen(recorded, seen)) is Answer.BROKEN
 
     def test_branches_of_a_sink_agree(self) -> None:
         recorded = states(("Empty", 0))
