@@ -16,17 +16,21 @@ targets = ["storage", "coordinator"]
 lasts_ms = [200, 4000]
 """
 
+import random
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
 from oncelog.errors import OncelogError
 from robustness.nemesis import FaultKind, Storm
 
 FOLDER: Final = Path(__file__).parent / "scenarios"
+STORMS: Final = FOLDER / "storms"
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 ROLES: Final = ("controller", "storage", "coordinator", "marker-sender", "listener")
 
@@ -85,26 +89,30 @@ class Scenario(BaseModel):
     workloads: tuple[dict[str, Any], ...] = Field(min_length=1)
     """`kind` and the workload's own parameters (`robustness.workloads.catalog`)."""
     storm: dict[FaultKind, Faults] = {}
+    """Faults of every seed."""
+    storms: tuple[str, ...] = ()
+    """Files in `scenarios/storms`: a seed has the faults of one of them as well, which it draws."""
     settings: dict[str, str] = {}
     """Environment variables of every process of the cluster, over what is drawn."""
 
-    def storm_of(self, clients: Sequence[str] = ()) -> Storm:
-        """The storm with roles spelled out as processes. `clients` are those that CLIENT_KILL may strike."""
+    def storm_of(self, draw: random.Random) -> tuple[str, Storm]:
+        """The name of the storm that was drawn, and all faults with roles spelled out as processes."""
+        name = draw.choice(self.storms) if self.storms else self.name
+        drawn = _storm_named(name) if self.storms else {}
+        storm = drawn | self.storm
         names = self.shape.names()
         targets: dict[FaultKind, tuple[str, ...]] = {}
-        for kind, faults in self.storm.items():
-            if kind is FaultKind.CLIENT_KILL:
-                targets[kind] = tuple(clients) or faults.targets
-            elif kind in (FaultKind.ROLLING_RESTART, FaultKind.KILL_ALL):
+        for kind, faults in storm.items():
+            if kind in (FaultKind.ROLLING_RESTART, FaultKind.KILL_ALL):
                 targets[kind] = faults.targets
             else:
                 targets[kind] = tuple(
                     one for target in faults.targets for one in _spelled_out(target, names)
                 )
-        return Storm(
-            rates={kind: faults.per_minute for kind, faults in self.storm.items()},
+        return name, Storm(
+            rates={kind: faults.per_minute for kind, faults in storm.items()},
             targets=targets,
-            lasts_ms={kind: faults.lasts_ms for kind, faults in self.storm.items()},
+            lasts_ms={kind: faults.lasts_ms for kind, faults in storm.items()},
         )
 
 
@@ -122,23 +130,40 @@ def _spelled_out(target: str, names: Sequence[str]) -> list[str]:
     return [target]
 
 
+class _StormFile(RootModel[dict[FaultKind, Faults]]):
+    """One file of `scenarios/storms`."""
+
+
+def _storm_named(name: str) -> dict[FaultKind, Faults]:
+    """Raises OncelogError naming what is wrong with the file, or which storms there are."""
+    return _parsed(_path_of(name, STORMS, "storm"), _StormFile).root
+
+
 def load_scenario(name_or_path: str) -> Scenario:
-    """Raises OncelogError naming what is wrong with the file, or which scenarios there are."""
+    """Raises OncelogError naming what is wrong with a file, or which scenarios and storms there are."""
+    scenario = _parsed(_path_of(name_or_path, FOLDER, "scenario"), Scenario)
+    for name in scenario.storms:
+        _storm_named(name)
+    return scenario
+
+
+def _path_of(name_or_path: str, folder: Path, what: str) -> Path:
     path = Path(name_or_path)
     if path.suffix != ".toml":
-        path = FOLDER / f"{name_or_path}.toml"
+        path = folder / f"{name_or_path}.toml"
     if not path.is_file():
-        known = ", ".join(sorted(one.stem for one in FOLDER.glob("*.toml")))
-        raise OncelogError(f"there is no scenario {name_or_path!r}; there are: {known}")
+        known = ", ".join(sorted(one.stem for one in folder.glob("*.toml")))
+        raise OncelogError(f"there is no {what} {name_or_path!r}; there are: {known}")
+    return path
+
+
+def _parsed(path: Path, model: type[ModelT]) -> ModelT:
     try:
-        content: Mapping[str, Any] = tomllib.loads(path.read_text())
-        return Scenario.model_validate(content)
-    except (tomllib.TOMLDecodeError, ValidationError) as error:
-        first = (
-            error
-            if isinstance(error, tomllib.TOMLDecodeError)
-            else "; ".join(
-                f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()
-            )
+        return model.model_validate(tomllib.loads(path.read_text()))
+    except tomllib.TOMLDecodeError as error:
+        raise OncelogError(f"{path}: {error}") from error
+    except ValidationError as error:
+        found = "; ".join(
+            f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()
         )
-        raise OncelogError(f"{path}: {first}") from error
+        raise OncelogError(f"{path}: {found}") from error

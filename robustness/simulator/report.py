@@ -100,7 +100,7 @@ def _print_counts(console: Console, results: Sequence[RunResult]) -> None:
     counts: Counter[str] = Counter()
     for result in results:
         counts.update(result.counts)
-    for kind in ("fault", "operation"):
+    for kind in ("storm", "fault", "operation"):
         found = [
             f"{name.removeprefix(kind + ' ')} {count:,}"
             for name, count in sorted(counts.items())

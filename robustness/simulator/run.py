@@ -182,7 +182,10 @@ class _Run:
         low, high = self.scenario.intensity
         intensity = draw.uniform(low, high)
         duration_ms = self.scenario.duration_ms
-        faults = plan(self.scenario.storm_of(), duration_ms, intensity, draw)
+        name, storm = self.scenario.storm_of(draw)
+        self.world.trace("storm", name, intensity)
+        self.result.counts[f"storm {name}"] = 1
+        faults = plan(storm, duration_ms, intensity, draw)
         began = self.world.loop.time()
         steps = sorted(
             [(fault.at_ms, 0, index, fault) for index, fault in enumerate(faults)]
