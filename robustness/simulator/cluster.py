@@ -120,10 +120,11 @@ class SimCluster:
 
     def launch(self, name: str) -> None:
         """Start the next incarnation, unless one lives."""
+        # One that is just stopping is started again when it has ended.
+        self._wanted[name] = True
         life = self._lives.get(name)
         if life is not None and life.process.state is not ProcessState.DEAD:
             return
-        self._wanted[name] = True
         process = self._world.new_process(name)
         life = self._lives[name] = _Life(process)
         self._world.trace("launch", name, process.incarnation)

@@ -69,7 +69,7 @@ class SimHands:
             self._clocks.heal(name)
         self._database.heal()
         for restart in list(self._restarts):
-            await asyncio.wait((restart,))
+            restart.cancel()
         for name in self._cluster.members:
             self._cluster.resume(name)
             self._cluster.launch(name)

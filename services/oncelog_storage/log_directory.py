@@ -68,9 +68,13 @@ class LogDirectory:
             clean.unlink(missing_ok=True)
             self.recovery_points = self._read_checkpoint(RECOVERY_POINTS)
             self.log_start_offsets = self._read_checkpoint(LOG_STARTS)
-            self.high_watermarks = self._read_high_watermarks()
+            self.high_watermarks = self._read_unsynced(
+                HIGH_WATERMARKS, "high watermarks begin at 0 until replicas are heard of"
+            )
             self.cleaner_offsets = self._read_checkpoint(CLEANER_OFFSETS)
-            self.coordinator_epochs = self._read_checkpoint(COORDINATOR_EPOCHS)
+            self.coordinator_epochs = self._read_unsynced(
+                COORDINATOR_EPOCHS, "the metadata alone says which coordinators are fenced"
+            )
             self._forget_absent()
         except OSError as error:
             self.close()
@@ -218,12 +222,12 @@ class LogDirectory:
             if absent:
                 write_checkpoints([self.encoded(name)])
 
-    def _read_high_watermarks(self) -> dict[Partition, int]:
-        """They are written often and never synced, so a power cut may tear the file; a replica learns its own anew."""
+    def _read_unsynced(self, name: str, without_it: str) -> dict[Partition, int]:
+        """A file that is not synced whenever it is written: a power cut may tear it, and the node starts all the same."""
         try:
-            return self._read_checkpoint(HIGH_WATERMARKS)
+            return self._read_checkpoint(name)
         except StorageFailed as error:
-            _log.warning("%s; high watermarks begin at 0 until replicas are heard of", error)
+            _log.warning("%s; until then %s", error, without_it)
             return {}
 
     def _read_checkpoint(self, name: str) -> dict[Partition, int]:

@@ -89,11 +89,12 @@ def test_a_damaged_checkpoint_file_stops_the_start_and_names_itself(tmp_path, te
 
 
 @pytest.mark.parametrize("content", [b"", bytes(20), b"0\n2\norders 0 1\n", b"0\n1\norders"])
-def test_high_watermarks_that_a_power_cut_tore_do_not_stop_the_start(tmp_path, content):
-    (tmp_path / "replication-offset-checkpoint").write_bytes(content)
+@pytest.mark.parametrize("name", ["replication-offset-checkpoint", "coordinator-epoch-checkpoint"])
+def test_an_unsynced_file_that_a_power_cut_tore_does_not_stop_the_start(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
     directory = LogDirectory(tmp_path)
     directory.open("c", 1)
-    assert directory.high_watermarks == {}
+    assert directory.high_watermarks == directory.coordinator_epochs == {}
     directory.close()
 
 
