@@ -223,7 +223,7 @@ class LogDirectory:
                 write_checkpoints([self.encoded(name)])
 
     def _read_unsynced(self, name: str, without_it: str) -> dict[Partition, int]:
-        """A file that is not synced whenever it is written: a power cut may tear it, and the node starts all the same."""
+        """A file that is not always synced: a power cut may tear it, and the node starts all the same."""
         try:
             return self._read_checkpoint(name)
         except StorageFailed as error:
