@@ -84,7 +84,8 @@ class Bank:
                 if booking is not None:
                     balances[booking.account] += booking.amount
         is_consistent = all(one.is_complete for one in stable) and all(
-            one.end_offset == other.end_offset for one, other in zip(stable, high, strict=True)
+            one.start_offset == 0 and one.end_offset == other.end_offset
+            for one, other in zip(stable, high, strict=True)
         )
         sums = BankRead(
             topic=self.topic,

@@ -118,7 +118,9 @@ class Churn:
             await admin.add_partitions(self.passing(self._grown), partitions + 1)
             self._grown += 1
         elif self._created < created:
-            await admin.create_topic(self.passing(self._created), partitions, lab.replicas, {})
+            await admin.create_topic(
+                self.passing(self._created), partitions, lab.replicas, {"retention.ms": "-1"}
+            )
             self._created += 1
         else:
             return False
