@@ -60,7 +60,7 @@ class AiokafkaClients:
     library = "aiokafka"
 
     def __init__(self, bootstrap: Sequence[str]) -> None:
-        self._bootstrap = list(bootstrap)
+        self.bootstrap: Sequence[str] = list(bootstrap)
 
     async def producer(
         self, client: str, transactional_id: str | None, timeout_ms: int
@@ -78,11 +78,11 @@ class AiokafkaClients:
         return consumer
 
     async def admin(self, client: str) -> WireAdmin:
-        return WireAdmin(self._bootstrap, client)
+        return WireAdmin(self.bootstrap, client)
 
     def _settings(self, client: str) -> dict[str, Any]:
         return {
-            "bootstrap_servers": self._bootstrap,
+            "bootstrap_servers": self.bootstrap,
             "client_id": client,
             "request_timeout_ms": REQUEST_TIMEOUT_MS,
             "retry_backoff_ms": RETRY_BACKOFF_MS,

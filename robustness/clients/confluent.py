@@ -50,7 +50,7 @@ class ConfluentClients:
     library = "confluent-kafka"
 
     def __init__(self, bootstrap: Sequence[str]) -> None:
-        self._bootstrap = list(bootstrap)
+        self.bootstrap: Sequence[str] = list(bootstrap)
 
     async def producer(
         self, client: str, transactional_id: str | None, timeout_ms: int
@@ -63,10 +63,10 @@ class ConfluentClients:
         return ConfluentConsumer(self._settings(client), client, isolation, group)
 
     async def admin(self, client: str) -> WireAdmin:
-        return WireAdmin(self._bootstrap, client)
+        return WireAdmin(self.bootstrap, client)
 
     def _settings(self, client: str) -> dict[str, Any]:
-        return {**_SETTINGS, "bootstrap.servers": ",".join(self._bootstrap), "client.id": client}
+        return {**_SETTINGS, "bootstrap.servers": ",".join(self.bootstrap), "client.id": client}
 
 
 class _Requests:

@@ -128,6 +128,8 @@ class Clients(Protocol):
 
     library: str
     """`aiokafka`, `confluent-kafka`, `oncelog`."""
+    bootstrap: Sequence[str]
+    """Where its clients begin, each `host:port`."""
 
     async def producer(
         self, client: str, transactional_id: str | None, timeout_ms: int

@@ -71,13 +71,13 @@ class Tv2Clients:
     library = "oncelog"
 
     def __init__(self, bootstrap: Sequence[str]) -> None:
-        self._bootstrap = list(bootstrap)
+        self.bootstrap: Sequence[str] = list(bootstrap)
         self._readers = AiokafkaClients(bootstrap)
 
     async def producer(
         self, client: str, transactional_id: str | None, timeout_ms: int
     ) -> "Tv2Producer":
-        brokers = Brokers(self._bootstrap, client)
+        brokers = Brokers(self.bootstrap, client)
         producer = Tv2Producer(brokers, transactional_id, timeout_ms)
         if transactional_id is None:
             await producer.init_transactions()
@@ -89,7 +89,7 @@ class Tv2Clients:
         return await self._readers.consumer(client, isolation, group)
 
     async def admin(self, client: str) -> WireAdmin:
-        return WireAdmin(self._bootstrap, client)
+        return WireAdmin(self.bootstrap, client)
 
 
 class _Identity(NamedTuple):

@@ -11,6 +11,7 @@ from robustness.workloads.contract import Workload
 from robustness.workloads.copier import Copier, CopierParameters
 from robustness.workloads.parameters import Parameters
 from robustness.workloads.plain import Plain, PlainParameters
+from robustness.workloads.sink import Sink, SinkParameters
 from robustness.workloads.token_ring import Ring, TokenRingParameters
 from robustness.workloads.transactions import Transactions, TransactionsParameters
 from robustness.workloads.zombies import (
@@ -34,6 +35,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "copier": Kind(CopierParameters, Copier),
     "hijack": Kind(HijackParameters, Hijack),
     "plain": Kind(PlainParameters, Plain),
+    "sink": Kind(SinkParameters, Sink),
     "token_ring": Kind(TokenRingParameters, Ring),
     "transactions": Kind(TransactionsParameters, Transactions),
     "zombies": Kind(ZombiesParameters, Zombies),

@@ -1,0 +1,121 @@
+"""Runs oncelog's blocking client (`oncelog.client`, as the Spark sink uses it) on an asyncio loop, unchanged.
+
+    outcome = await blocking(open_attempt, cluster, name, timeout_ms)
+
+The call runs in a greenlet of its own. Where it would block, in a socket or in a sleep, it hands the loop an awaitable
+and goes on with its result. So there is no thread, many calls run side by side, and in the simulator a call is as
+deterministic, as slow and as mortal as everything else: its connections are the loop's.
+
+Only what runs in such a greenlet is affected: elsewhere in the process the client blocks as it always does.
+"""
+
+import asyncio
+import contextvars
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, ParamSpec, TypeVar
+
+import greenlet
+
+from oncelog.client import cluster, connection, produce_pipeline
+
+ResultT = TypeVar("ResultT")
+ArgumentsP = ParamSpec("ArgumentsP")
+
+
+class _Call(greenlet.greenlet):  # type: ignore[misc]
+    """A blocking call under way. Its parent is whoever runs the loop."""
+
+
+async def blocking(
+    call: Callable[ArgumentsP, ResultT], *args: ArgumentsP.args, **kwargs: ArgumentsP.kwargs
+) -> ResultT:
+    """What `call` returns or raises. Cancelling it raises CancelledError where it waits."""
+    _install()
+    under_way = _Call(call)
+    under_way.gr_context = contextvars.copy_context()
+    answer: Any = under_way.switch(*args, **kwargs)
+    while not under_way.dead:
+        try:
+            result = await answer
+        except BaseException as error:  # It belongs to the call, whatever it is.
+            answer = under_way.throw(error)
+        else:
+            answer = under_way.switch(result)
+    found: ResultT = answer
+    return found
+
+
+def _wait(awaitable: Awaitable[ResultT]) -> ResultT:
+    """Called in a greenlet of `blocking`: the loop goes on meanwhile."""
+    parent = greenlet.getcurrent().parent
+    assert parent is not None, "only a blocking call waits"
+    found: ResultT = parent.switch(awaitable)
+    return found
+
+
+def _is_ours() -> bool:
+    return isinstance(greenlet.getcurrent(), _Call)
+
+
+class _Stream:
+    """As much of a socket as `Connection` uses, over a connection of the loop."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._timeout_s: float | None = None
+
+    def settimeout(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+
+    def setsockopt(self, *_: Any) -> None:
+        """asyncio has set TCP_NODELAY already."""
+
+    def sendall(self, data: bytes) -> None:
+        self._writer.write(data)
+        _wait(asyncio.wait_for(self._writer.drain(), self._timeout_s))
+
+    def recv_into(self, view: memoryview) -> int:
+        data = _wait(asyncio.wait_for(self._reader.read(len(view)), self._timeout_s))
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._writer.transport.abort()
+
+
+class _Sockets:
+    """Stands for the module `socket` in `oncelog.client.connection`."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(socket, name)
+
+    def create_connection(self, address: tuple[str, int], timeout: float) -> Any:
+        if not _is_ours():
+            return socket.create_connection(address, timeout)
+        return _Stream(*_wait(asyncio.wait_for(asyncio.open_connection(*address), timeout)))
+
+
+class _Time:
+    """Stands for the module `time` where the client sleeps."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    def sleep(self, seconds: float) -> None:
+        if _is_ours():
+            _wait(asyncio.sleep(seconds))
+        else:
+            time.sleep(seconds)
+
+
+def _install() -> None:
+    for module, name, replacement in (
+        (connection, "socket", _Sockets),
+        (cluster, "time", _Time),
+        (produce_pipeline, "time", _Time),
+    ):
+        if not isinstance(getattr(module, name), replacement):
+            setattr(module, name, replacement())
