@@ -18,7 +18,15 @@ from robustness.history import (
     Read,
     Transaction,
 )
-from robustness.noted import GroupProgress, KeyDeleted, ProducerReady, facts_of, note
+from robustness.noted import (
+    GroupProgress,
+    KeyDeleted,
+    ProducerReady,
+    SparkBatchEnded,
+    SparkTask,
+    facts_of,
+    note,
+)
 from tests.integration.robustness.judged import (
     broken,
     changed,
@@ -96,6 +104,25 @@ def shows_a_zombie(history: History) -> History:
     raise AssertionError("no transaction was fenced")
 
 
+def shows_a_loser(history: History) -> History:
+    """A try that its driver did not name is there as well."""
+    ended = {one.attempt: dict(one.winners) for _, one in committed_batches(history)}
+    for _, task in facts_of(history, SparkTask):
+        winners = ended.get(task.attempt, {})
+        if winners.get(task.task, task.branch) != task.branch:
+            topic, partition, value = task.values[0]
+            return with_final_read(history, Read(topic, partition, 10_000, value))
+    raise AssertionError("no task of a committed attempt ran twice")
+
+
+def committed_batches(history: History):
+    return [
+        (noted, one)
+        for noted, one in facts_of(history, SparkBatchEnded)
+        if one.outcome == Outcome.OK.value
+    ]
+
+
 @dataclass(frozen=True)
 class Case:
     kind: str
@@ -148,6 +175,17 @@ CASES = [
         (*TRANSACTIONAL, "zombie-write"),
     ),
     Case("compaction", DEADLY, ((loses_the_newest_value, "lost-write"),), TRANSACTIONAL),
+    Case(
+        "sink",
+        {
+            **DEADLY,
+            "think_ms": 100,
+            "attempt_timeout_ms": 3_000,
+            "zombie_pause_ms": 500,
+        },
+        ((loses_the_newest_value, "spark-batch"), (shows_a_loser, "spark-batch")),
+        (*ALWAYS[1:], "spark-batch"),
+    ),
     Case("churn", DEADLY, ((loses_a_value, "lost-write"),), TRANSACTIONAL),
 ]
 
@@ -161,7 +199,7 @@ def run(request, target):
 def test_much_happens_and_nothing_is_broken(run):
     case, history = run
     done = [one for one in history.all(PlainSend) if one.outcome is Outcome.OK]
-    done += committed(history)
+    done += [*committed(history), *committed_batches(history)]
     assert len(done) > 5
     assert kills(history) > 0
     assert {one.isolation for one in history.all(Poll)} == set(Isolation)
@@ -182,7 +220,7 @@ def test_a_broken_history_is_found_guilty(run):
 def test_what_a_workload_alone_does_was_done(run):
     case, history = run
     endings = [(one.ending, one.outcome) for one in history.all(Transaction)]
-    if case.kind not in ("plain", "zombies", "hijack"):
+    if case.kind not in ("plain", "zombies", "hijack", "sink"):
         assert (Ending.ABORT, Outcome.OK) in endings
     match case.kind:
         case "plain":
@@ -204,6 +242,10 @@ def test_what_a_workload_alone_does_was_done(run):
             assert any(one.value is None for one in final_reads(history))
             sends = [send for one in committed(history) for send in one.sends]
             assert len(final_reads(history)) < len(sends)
+        case "sink":
+            endings = {one.outcome for _, one in facts_of(history, SparkBatchEnded)}
+            assert {Outcome.OK.value, Outcome.FAIL.value} <= endings
+            assert len({one.client for one, _ in committed_batches(history)}) > 1
         case "churn":
             topics = {send.topic for one in history.all(Transaction) for send in one.sends}
             assert topics - {one.topic for one in history.all(FinalRead)}
