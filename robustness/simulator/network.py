@@ -20,7 +20,8 @@ undoes it (a call without arguments, harmless when repeated); `heal_all` undoes 
 - `reset(host)`: every connection of the host breaks for both ends; what is on its way is lost. Has no end.
 - `ghost(host, gather_s, late_s)`: for `gather_s` what is sent to whoever accepted a connection is held. Then the
   connections break for whoever made them, and what was held still arrives, up to `late_s` later, and is processed as
-  from a living connection: a repetition on a new connection races with it. Has no end.
+  from a living connection: a repetition on a new connection races with it. The receiver learns up to `late_s` after
+  that what has become of its sender. Has no end.
 
 Everything is drawn from the streams `network.*`, and every opening, delivery and end adds to the trace.
 """
@@ -35,7 +36,7 @@ from typing import Any, Final
 from robustness.simulator import tcp
 from robustness.simulator.dialing import Attempt, Listener
 from robustness.simulator.faults import Fault
-from robustness.simulator.links import End, Pipe, Signal
+from robustness.simulator.links import End, Pipe
 from robustness.simulator.process import ProcessState, SimProcess, owner
 from robustness.simulator.world import World
 
@@ -355,17 +356,19 @@ class SimNetwork:
             if not pipe.is_forward:
                 continue
             self._break(pipe.source)
+            after_s = 0.0
             if pipe.queue:
-                pipe.postpone(self.loop.time() + late_s * self.dice.uniform(0.05, 1.0))
-                pipe.push(Signal.RST, 0, 0)
-                pipe.is_cut = True
-            else:
-                self._break(pipe.target)
+                after_s = late_s * self.dice.uniform(0.05, 1.0)
+                pipe.postpone(self.loop.time() + after_s)
+                # What arrives so late is also worked on before the receiver learns that its sender is gone.
+                after_s += late_s * self.dice.uniform(0.1, 1.0)
+            pipe.is_cut = True
+            self._break(pipe.target, after_s)
 
-    def _break(self, end: End) -> None:
+    def _break(self, end: End, after_s: float = 0.0) -> None:
         """The end learns it from its kernel, a moment later."""
         error = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
-        at = self.loop.time() + self.latency_s()
+        at = self.loop.time() + after_s + self.latency_s()
         self.loop.call_on_arrival(at, end.break_down, error, context=end.context)
 
     # -------------------------------------------------------------------------------------------------- trace

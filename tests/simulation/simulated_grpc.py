@@ -9,6 +9,7 @@ from robustness.simulator.grpc_network import install_grpc
 from robustness.simulator.network import SimNetwork, drawn_profile
 from robustness.simulator.world import World
 from tests.contracts.stub import ScriptedStorage
+from tests.simulation.small_net import keep_for_ever
 
 from oncelog.rpc.contract import STORAGE
 from oncelog.rpc.server import RpcServer
@@ -21,8 +22,9 @@ PORT = 9090
 class SimulatedGrpc:
     """`wildness` is that of the network."""
 
-    def __init__(self, wildness):
+    def __init__(self, wildness, seed=1):
         self._wildness = wildness
+        self._seed = seed
         self.network = None
 
     def run(self, scenario):
@@ -30,16 +32,14 @@ class SimulatedGrpc:
             async with asyncio.timeout(LIMIT_S):
                 await scenario()
 
-        world = World(1)
+        world = World(self._seed)
         network = self.network = SimNetwork(world, drawn_profile(world, self._wildness))
         world.loop.network = network
         with _installed(network):
             try:
                 world.loop.run_until_complete(bounded())
             finally:
-                # Processes that still run when the scenario is over are nobody's mistake.
-                for task in asyncio.all_tasks(world.loop):
-                    task._log_destroy_pending = False
+                keep_for_ever(world)
         return world
 
     @asynccontextmanager

@@ -6,6 +6,7 @@ from robustness.simulator.network import CALM, SimNetwork
 from robustness.simulator.world import World
 
 PORT = 9092
+_KEPT = []
 
 
 class SmallNet:
@@ -33,9 +34,7 @@ class SmallNet:
         try:
             return loop.run_until_complete(bounded())
         finally:
-            # Processes that still run when the test is over are nobody's mistake.
-            for task in asyncio.all_tasks(loop):
-                task._log_destroy_pending = False
+            keep_for_ever(self.world)
 
     async def until(self, holds, within_s=10):
         """In simulated time, which costs nothing."""
@@ -65,6 +64,14 @@ class SmallNet:
 
     async def until_heard(self, told, within_s=10):
         await self.until(lambda: [bytes(one) for one in self.heard] == told, within_s)
+
+
+def keep_for_ever(world):
+    """What still runs in a world when its test is over must not be finalized: its loop runs no more."""
+    tasks = asyncio.all_tasks(world.loop)
+    for task in tasks:
+        task._log_destroy_pending = False
+    _KEPT.append((world, tasks))
 
 
 async def close_at_end(reader, writer):

@@ -1,0 +1,193 @@
+"""Sessions over the simulated gRPC when the network or the other process fails."""
+
+import asyncio
+
+import pytest
+from tests.contracts.stub import ScriptedStorage, length_of, produce
+from tests.simulation.simulated_grpc import SimulatedGrpc
+
+from oncelog.rpc.contract import STORAGE
+from oncelog.rpc.server import RpcServer
+from oncelog.rpc.session_client import PeerSession, SessionStub
+from oncelog.rpc.sessions import PeerUnavailable, SessionLimits
+
+PORT = 9090
+LIMITS = SessionLimits(keepalive_ms=2000, keepalive_timeout_ms=1000)
+
+
+class Peers:
+    """Storage on the host `server`, and a session to it on the host `client`."""
+
+    def __init__(self, network):
+        self.network = network
+        self.server = network.world.new_process("server")
+        self.client = network.world.new_process("client")
+        self.servicer = ScriptedStorage()
+
+    @property
+    def now(self):
+        return self.network.loop.time()
+
+    async def start(self):
+        await self.server.spawn(self._serve(), "serve")
+        self.session = await self.client.spawn(self._open(), "open")
+        self.stub = SessionStub(self.session, STORAGE)
+
+    async def _serve(self):
+        self.rpc = RpcServer("0.0.0.0", PORT, LIMITS)
+        self.rpc.served.add(STORAGE, self.servicer)
+        await self.rpc.start()
+
+    async def _open(self):
+        return PeerSession(f"{self.network.address_of('server')}:{PORT}", LIMITS)
+
+    def call(self, what="", length=0, timeout=None):
+        call = self.stub.Produce(produce(what, length), timeout=timeout)
+        return self.client.spawn(call, "call")
+
+    async def until_answered(self):
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    return length_of(await self.call(length=7))
+                except PeerUnavailable:
+                    await asyncio.sleep(0.05)
+
+
+def told(story, seed=1, wildness=0):
+    medium = SimulatedGrpc(wildness, seed)
+
+    async def scenario():
+        peers = Peers(medium.network)
+        await peers.start()
+        await story(peers, medium.network)
+
+    return medium.run(scenario)
+
+
+def test_a_call_through_a_short_partition_is_late_and_not_lost():
+    async def story(peers, network):
+        await peers.call()
+        undo = network.partition(["client"], ["server"])
+        call = peers.call(length=5)
+        await asyncio.sleep(1)
+        assert not call.done()
+        assert peers.servicer.begun == 1
+        undo()
+        assert length_of(await call) == 5
+        assert peers.now < 5
+
+    told(story)
+
+
+@pytest.mark.parametrize("hosts", [("client", "server"), ("server", "client")])
+@pytest.mark.parametrize("one_way", [False, True])
+def test_a_partition_is_noticed_by_the_keepalive_on_both_sides(hosts, one_way):
+    async def story(peers, network):
+        waits = peers.call("waits")
+        await asyncio.sleep(0.1)
+        assert peers.servicer.in_flight == 1
+        network.partition([hosts[0]], [hosts[1]], one_way=one_way)
+        began = peers.now
+        # Whoever notices it says so, and may still be heard on the other side.
+        with pytest.raises(PeerUnavailable, match=r"keepalive watchdog|reset by peer") as failure:
+            await waits
+        assert failure.value.was_sent
+        assert 1 < peers.now - began < 4
+        await asyncio.sleep(4)
+        assert peers.servicer.cancelled == 1
+        with pytest.raises(PeerUnavailable) as failure:
+            await peers.call()
+        assert not failure.value.was_sent
+        network.heal_all()
+        assert await peers.until_answered() == 7
+
+    told(story)
+
+
+def test_a_frozen_peer_is_noticed_and_goes_on_where_nobody_waits():
+    async def story(peers, network):
+        await peers.call()
+        peers.server.pause()
+        with pytest.raises(PeerUnavailable, match="keepalive"):
+            await peers.call()
+        peers.server.resume()
+        await asyncio.sleep(1)
+        # What was in the kernel of the frozen process is a call like any other.
+        assert peers.servicer.begun == 2
+        assert peers.servicer.in_flight == 0
+        assert await peers.until_answered() == 7
+
+    told(story)
+
+
+def test_a_killed_peer_is_noticed_at_once():
+    async def story(peers, network):
+        waits = peers.call("waits")
+        await asyncio.sleep(0.1)
+        began = peers.now
+        peers.server.end()
+        with pytest.raises(PeerUnavailable, match="Socket closed"):
+            await waits
+        assert peers.now - began < 0.01
+        # Nothing of a killed process runs: its handler was never told.
+        assert peers.servicer.cancelled == 0
+
+    told(story)
+
+
+def test_a_reset_fails_what_is_in_flight_on_both_sides():
+    async def story(peers, network):
+        waits = peers.call("waits")
+        await asyncio.sleep(0.1)
+        network.reset("client")
+        with pytest.raises(PeerUnavailable, match="Connection reset by peer"):
+            await waits
+        await asyncio.sleep(0.1)
+        assert peers.servicer.cancelled == 1
+        assert await peers.until_answered() == 7
+
+    told(story)
+
+
+def test_a_ghost_call_is_executed_after_its_caller_was_told_that_it_failed():
+    async def story(peers, network):
+        await peers.call()
+        network.ghost("client", gather_s=0.1, late_s=1)
+        await asyncio.sleep(0.05)
+        with pytest.raises(PeerUnavailable) as failure:
+            await peers.call(length=5)
+        assert failure.value.was_sent
+        assert peers.servicer.begun == 1
+        assert await peers.until_answered() == 7
+        assert peers.servicer.begun == 2
+        await asyncio.sleep(2)
+        assert peers.servicer.begun == 3
+
+    told(story)
+
+
+def test_an_idle_connection_is_kept_alive():
+    async def story(peers, network):
+        waits = peers.call("until told", 3)
+        await asyncio.sleep(100)
+        peers.server.context().run(peers.servicer.told.set)
+        assert length_of(await waits) == 3
+
+    world = told(story)
+    assert world.trace_log.counts["net"] > 2 * 100 / 2
+
+
+def test_a_seed_is_the_same_run_every_time():
+    def digest(seed):
+        async def story(peers, network):
+            for number in range(200):
+                peers.call("turns", number)
+                await asyncio.sleep(0.01)
+                if number % 50 == 20:
+                    network.reset("server")
+            assert await peers.until_answered() == 7
+
+        return told(story, seed, wildness=1).trace_log.digest
+
+    assert digest(1) == digest(1) != digest(2)
