@@ -62,7 +62,7 @@ class SimProcess:
             return
         self.state = ProcessState.DEAD
         # Its suspended coroutines must never be collected: that would run their `finally`.
-        self._kept = [*self.parked, *asyncio.all_tasks(asyncio.get_running_loop())]
+        self._kept = [*self.parked, *_tasks()]
         self.parked.clear()
         actions, self._on_end = self._on_end, []
         for action in actions:
@@ -86,3 +86,11 @@ class SimProcess:
 def owner() -> SimProcess | None:
     """Whose code is running."""
     return OWNER.get()
+
+
+def _tasks() -> "set[asyncio.Task[Any]]":
+    try:
+        return asyncio.all_tasks()
+    except RuntimeError:
+        # No loop runs: nothing is suspended.
+        return set()
