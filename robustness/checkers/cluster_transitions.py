@@ -18,11 +18,20 @@ def check(_history: History, observations: Observations) -> Verdict:
     case = Case("illegal-transition")
     whole = whole_shards(observations)
     last: dict[str, StateRecorded] = {}
+    next_offset: dict[int, int] = {}
+    gapless_from: dict[int, int] = {}
     for record in sorted(observations.states, key=lambda state: (state.shard, state.offset)):
         case.judge()
         before = last.get(record.transactional_id)
+        is_whole = whole.get(record.shard, False)
+        if record.offset != next_offset.get(record.shard, record.offset):
+            gapless_from[record.shard] = record.offset
+        next_offset[record.shard] = record.offset + 1
+        if before is not None and not is_whole and before.shard == record.shard:
+            # Compaction may have taken what stood in between.
+            before = before if before.offset >= gapless_from.get(record.shard, 0) else None
         last[record.transactional_id] = record
-        error = _error(before, record, is_whole=whole.get(record.shard, False))
+        error = _error(before, record, is_whole=is_whole)
         if error:
             previous = "nothing" if before is None else _told(before)
             case.broken(f"{record.transactional_id}: {previous}, then {_told(record)}: {error}")

@@ -131,6 +131,19 @@ class TestTransitions:
         assert answer(cluster_transitions.check, seen) is Answer.OK
         assert answer(cluster_transitions.check, self.seen(recorded)) is Answer.BROKEN
 
+    def test_what_compaction_took_in_between_is_not_missed(self) -> None:
+        """As of a shard of which the newest records of a cleaned part stand before a part that was never cleaned."""
+        left = states(("CompleteCommit", 25))[0]
+        kept = [
+            replace(one, offset=one.offset + 281)
+            for one in states(("Ongoing", 58), ("PrepareCommit", 59), ("CompleteCommit", 59))
+        ]
+        check = cluster_transitions.check
+        assert answer(check, self.seen([left, *kept], compacted=True)) is Answer.OK
+        assert answer(check, self.seen([left, *kept])) is Answer.BROKEN
+        torn = [left, kept[0], replace(kept[2], offset=kept[1].offset)]
+        assert answer(check, self.seen(torn, compacted=True)) is Answer.BROKEN
+
 
 class TestOutcomes:
     def seen(
