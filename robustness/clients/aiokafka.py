@@ -145,6 +145,8 @@ class AiokafkaProducer:
             options["transaction_timeout_ms"] = timeout_ms
         self._client: Any = _Producer(**settings, **options)
         self._requests = _Requests(self._client.client)
+        self._queueing = asyncio.Lock()
+        """Sends that wait for metadata overtake each other inside aiokafka; its queue keeps their order."""
         self._transaction = 0
         """The number of the newest one."""
         self._failed = ""
@@ -177,7 +179,7 @@ class AiokafkaProducer:
         topic, number = partition
         transaction = self._transaction
         try:
-            async with asyncio.timeout(CALL_TIMEOUT_S):
+            async with asyncio.timeout(CALL_TIMEOUT_S), self._queueing:
                 if number not in await self._client.partitions_for(topic):
                     self._client.client.force_metadata_update()
                     raise self._given_up(f"{topic} has no partition {number}")

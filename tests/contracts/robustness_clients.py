@@ -12,7 +12,7 @@ from robustness.clients.contract import Fenced, Refused, Unanswered
 from robustness.history import Isolation
 
 TIMEOUT_MS = 30_000
-PRODUCE, END_TXN = 0, 26
+PRODUCE, METADATA, END_TXN = 0, 3, 26
 POLL_MS = 500
 PATIENCE_S = 40.0
 
@@ -220,6 +220,21 @@ class ClientContract:
             assert await producer.send((place.topic, 0), "b") == 1
             await producer.commit()
             assert await place.values() == ["a", "b"]
+            await producer.close()
+
+        self.run(scenario)
+
+    def test_sends_under_way_together_keep_the_order_of_their_calls(self):
+        """Also while the library still has to learn where the topic is, and is not answered at first."""
+
+        async def scenario(place):
+            await place.make_topic()
+            producer = await place.producer()
+            await producer.begin()
+            place.lose_answers(METADATA, 2)
+            sends = [producer.send((place.topic, 0), str(number)) for number in range(12)]
+            assert await asyncio.gather(*sends) == list(range(12))
+            await producer.abort()
             await producer.close()
 
         self.run(scenario)
