@@ -95,7 +95,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("producer-id-reused",),
-        scenario="deciders",
+        scenario="many-producers",
     ),
     Bug(
         name="offsets-committed-outside-the-transaction",
@@ -169,7 +169,7 @@ COORDINATOR_BUGS: Final = (
             "lost-write",
             "torn-transaction",
         ),
-        scenario="frozen",
+        scenario="ghosts",
     ),
     Bug(
         name="narrowed-marker-forgets-its-outcome",
@@ -214,8 +214,10 @@ COORDINATOR_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_controller.core.leadership",
-                old="in partition.replicas if node_id in isr and node_id in self._live\n",
-                new="in partition.replicas if node_id in self._live\n",
+                old="""        if leader == NO_LEADER and topic.configs.get("unclean.leader.election.enable") == "true":
+""",
+                new="""        if leader == NO_LEADER:
+""",
             ),
         ),
         caught_by=(
