@@ -108,7 +108,11 @@ def _decide_tv2(
     )
     if event.producer_id != txn.producer_id and not is_overflow_retry:
         return _answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "wrong_producer_id")
-    is_retry = is_overflow_retry or event.producer_epoch == txn.producer_epoch - 1
+    # Only an end under TV2 has bumped the epoch. After one under TV1 the epoch before is a fenced producer's: it would
+    # be told that its transaction was committed, or the epoch of its successor. Kafka asks for less.
+    is_retry = txn.client_transaction_version >= TV2 and (
+        is_overflow_retry or event.producer_epoch == txn.producer_epoch - 1
+    )
     if is_retry and (txn.state.is_prepared or txn.state in _COMPLETE):
         error_code = REPEATED[txn.state, event.commit]
         if error_code is not ErrorCode.NONE:

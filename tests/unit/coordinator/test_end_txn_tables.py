@@ -115,7 +115,8 @@ class TestTv2:
         ],
     )
     def test_a_retry_comes_with_the_epoch_before_the_bump(self, state, commit, code):
-        step = end(machine_with(stored(state, 6)), commit, producer_epoch=5, version=2)
+        decided = stored(state, 6, client_transaction_version=2)
+        step = end(machine_with(decided), commit, producer_epoch=5, version=2)
         assert (step.code, step.records) == (code, ())
         assert step.identity == ((PID, 6) if code == 0 else (-1, -1))
 
@@ -129,10 +130,25 @@ class TestTv2:
         ],
     )
     def test_a_retry_across_a_rotation_names_the_old_producer_id(self, state, commit, code):
-        rotated = stored(state, 0, producer_id=NEW_PID, previous_producer_id=PID)
+        rotated = stored(
+            state,
+            0,
+            producer_id=NEW_PID,
+            previous_producer_id=PID,
+            client_transaction_version=2,
+        )
         step = end(machine_with(rotated), commit, PID, 32_766, version=2)
         assert (step.code, step.records) == (code, ())
         assert step.identity == ((NEW_PID, 0) if code == 0 else (-1, -1))
+
+    @pytest.mark.parametrize("state", [s for s in EVERY_STATE if s not in (EMPTY, ONGOING)])
+    @pytest.mark.parametrize("commit", [True, False])
+    def test_one_epoch_behind_is_fenced_when_a_tv1_producer_decided(self, state, commit):
+        """TV1 has bumped nothing: the epoch before is its fenced predecessor's, which must not hear that this was its
+        own transaction, nor learn the epoch of its successor."""
+        decided = stored(state, 6, client_transaction_version=0)
+        step = end(machine_with(decided), commit, producer_epoch=5, version=2)
+        assert (step.code, step.identity) == (90, (-1, -1))
 
     def test_across_a_rotation_only_the_last_epoch_of_the_old_id_is_a_retry(self):
         rotated = stored(COMPLETE_COMMIT, 0, producer_id=NEW_PID, previous_producer_id=PID)
