@@ -183,7 +183,8 @@ class SimHands:
                 network.reset(target)
                 return None
             case FaultKind.GHOST:
-                network.ghost(target)
+                # The longer it gathers, the more is on its way when the connections break.
+                network.ghost(target, 0.05 + fault.strength, 0.2 + 4 * fault.strength)
                 return None
             case FaultKind.DELAY:
                 added_s = fault.strength * _DELAY_MAX_S

@@ -362,6 +362,7 @@ class SimNetwork:
                 pipe.postpone(self.loop.time() + after_s)
                 # What arrives so late is also worked on before the receiver learns that its sender is gone.
                 after_s += late_s * self.dice.uniform(0.1, 1.0)
+                self.note("ghost", pipe)
             pipe.is_cut = True
             self._break(pipe.target, after_s)
 

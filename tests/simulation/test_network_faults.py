@@ -314,6 +314,7 @@ def test_a_seed_is_the_same_storm_every_time():
     first, second, other = stormy(1), stormy(1), stormy(2)
     assert first.counts["net"] > 100
     assert first.counts["net-reset"] > 1
+    assert first.counts["net-ghost"] > 1
     assert first.digest == second.digest != other.digest
 
 
