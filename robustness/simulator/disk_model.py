@@ -4,8 +4,10 @@ The model is that of a journaling file system (ext4 with data=ordered or data=wr
 `man fsync` promises:
 
 - A synced file has at least the bytes that were synced. What was written after may be there, be missing, or be there in
-  part: a longer file ends at any byte, a page of what was added may be zeros (its extent was allocated, its data was
-  not written), a page that was overwritten is the old or the new one. Either whole page: a page is never mixed.
+  part: a page of what was added may be zeros (its extent was allocated, its data was not written), a page that was
+  overwritten is the old or the new one. Either whole page: a page is never mixed. What several writes added may end at
+  any byte, which is more than the ends of writes and pages where it really may. What one write added within a page is
+  there or not.
 - Names made, renamed and removed in a folder become durable in the order in which that was done: a power cut keeps some
   first part of them, never a later one without an earlier. A rename is one step. Two folders know nothing of each
   other, and syncing a file does not sync its name (real journals are stronger here: one log for everything).
@@ -37,6 +39,8 @@ class SimFile:
     """What stood in the synced part before a write or truncation, in order."""
     lost: list[tuple[int, bytes]] = field(default_factory=list)
     """What a failed sync left on the disk: no later one writes there, unless somebody writes there again."""
+    growths: int = 0
+    """Writes since the last sync that made it longer."""
     mtime_ns: int = 0
     has_real_mtime: bool = True
     attic_path: str = ""
@@ -56,7 +60,9 @@ class SimFile:
         return max(0, min(position + count, self.size, self.synced_size) - position)
 
     def written(self, position: int, count: int) -> None:
-        self.size = max(self.size, position + count)
+        if position + count > self.size:
+            self.growths += 1
+            self.size = position + count
         if self.lost:
             self.lost = _without(self.lost, position, position + count)
 
@@ -70,6 +76,7 @@ class SimFile:
         self.synced_size = self.size
         self.replaced.clear()
         self.shortest = None
+        self.growths = 0
 
     def sync_failed(self) -> None:
         # Of one place the oldest content is what the disk has.
@@ -90,6 +97,7 @@ class SimFile:
         self.replaced.clear()
         self.lost.clear()
         self.shortest = None
+        self.growths = 0
 
     # Power cuts.
 
@@ -127,7 +135,9 @@ class SimFile:
             return _old_or_new(safe, current, kept, draw) + safe[kept:]
         else:
             kept = min(self.shortest, self.synced_size)
-        ends = (kept, draw.randint(min(kept, len(current)), len(current)), len(current))
+        ends = [kept, len(current)]
+        if self.growths > 1 or kept // PAGE_BYTES < (len(current) - 1) // PAGE_BYTES:
+            ends.append(draw.randint(min(kept, len(current)), len(current)))
         end = max(kept, draw.choice(ends))
         added = bytearray(current[kept:end])
         for page in range(kept - kept % PAGE_BYTES, end, PAGE_BYTES):

@@ -90,9 +90,10 @@ def encode_leader_epochs(epochs: LeaderEpochs) -> str:
 def decode_leader_epochs(text: str) -> LeaderEpochs:
     """Raises CorruptLeaderEpochs."""
     try:
-        version, count, *rows = text.split("\n")
+        version, count, *rows, rest = text.split("\n")
         entries = [(int(row.split(" ")[0]), int(row.split(" ")[1])) for row in rows if row]
-        if int(version) != 0 or int(count) != len(entries):
+        # A number that was cut short is a number: only the end of its line says that it is whole.
+        if int(version) != 0 or int(count) != len(entries) or rest:
             raise ValueError
     except (ValueError, IndexError):
         raise CorruptLeaderEpochs("leader epoch checkpoint is malformed") from None

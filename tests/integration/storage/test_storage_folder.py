@@ -78,7 +78,8 @@ def test_checkpoint_files_are_kafkas_text():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1\n0\n", "0\n2\norders 0 1\n", "0\n1\norders zero 1\n", "0\nx\n"]
+    "text",
+    ["", "1\n0\n", "0\n2\norders 0 1\n", "0\n1\norders zero 1\n", "0\nx\n", "0\n1\norders 0 1"],
 )
 def test_a_damaged_checkpoint_file_stops_the_start_and_names_itself(tmp_path, text):
     (tmp_path / "recovery-point-offset-checkpoint").write_text(text)

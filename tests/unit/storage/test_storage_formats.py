@@ -152,7 +152,8 @@ def test_leader_epochs_are_kafkas_text():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1\n0\n", "0\n3\n0 0\n", "0\n1\nx y\n", "0\n2\n3 0\n1 5\n", "0\n1\n7\n"]
+    "text",
+    ["0\n1\n3 12", "", "1\n0\n", "0\n3\n0 0\n", "0\n1\nx y\n", "0\n2\n3 0\n1 5\n", "0\n1\n7\n"],
 )
 def test_damaged_leader_epochs_are_refused(text):
     with pytest.raises(CorruptLeaderEpochs):
