@@ -1,10 +1,17 @@
 """How a checker over a cluster comes to its verdict, and what several of them ask of the logs."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
 from robustness.checkers.verdict import Answer, Verdict
-from robustness.observations import BatchSeen, Observations, ReplicaLog, ReplicaState
+from robustness.observations import (
+    BatchSeen,
+    Observations,
+    ReplicaLog,
+    ReplicaState,
+    StateRecorded,
+)
 
 PROOFS_MAX: Final = 20
 SHARD_TOPICS: Final = ("__transaction_state", "__consumer_offsets")
@@ -100,6 +107,29 @@ def is_whole(log: ReplicaLog) -> bool:
 def with_producer(log: ReplicaLog) -> Iterator[BatchSeen]:
     """Its batches that carry a producer id; damaged ones are `cluster_replicas`' to judge."""
     return (batch for batch in log.batches if batch.producer_id >= 0 and batch.is_sound)
+
+
+class Neighbours:
+    """Tells whether records may be missing between two of a shard: cleaning takes them out of the middle, too, while
+    some of its segments are done and others are not."""
+
+    def __init__(self, observations: Observations) -> None:
+        self._whole = whole_shards(observations)
+        offsets: dict[int, list[int]] = {}
+        for state in observations.states:
+            offsets.setdefault(state.shard, []).append(state.offset)
+        self._offsets = {shard: sorted(found) for shard, found in offsets.items()}
+
+    def is_whole(self, shard: int) -> bool:
+        return self._whole.get(shard, False)
+
+    def are_all_between_known(self, first: StateRecorded, second: StateRecorded) -> bool:
+        """Every record between these two, of whichever id, is there."""
+        if first.shard != second.shard or self.is_whole(first.shard):
+            return True
+        offsets = self._offsets[first.shard]
+        apart = bisect_left(offsets, second.offset) - bisect_left(offsets, first.offset)
+        return apart == second.offset - first.offset
 
 
 def whole_shards(observations: Observations) -> dict[int, bool]:

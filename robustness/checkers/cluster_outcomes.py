@@ -11,7 +11,7 @@ markers in its log          data commit 7 | data abort 7 abort 7 | commit 8
 A marker may be written again (its answer was lost) as long as no data stands between. A transaction may have left no
 data here, but it has its marker. Every decision that is recorded complete has one, except where the log's beginning is
 gone, in compacted logs, and in shards of groups, whose coordinator writes none where no offsets are pending. Where
-compaction took the older states, markers at the beginning explain themselves.
+compaction took states, the markers in that place explain themselves.
 
 Branches of Spark sinks have no states of this kind; each has a producer id and epoch of its own, so that all markers of
 one such pair must be the same.
@@ -23,6 +23,7 @@ from typing import NamedTuple
 from robustness.checkers.cluster_case import (
     SHARD_TOPICS,
     Case,
+    Neighbours,
     compacted_partitions,
     fullest_logs,
     key_of,
@@ -41,6 +42,8 @@ COMPLETE = ("CompleteCommit", "CompleteAbort")
 @dataclass(slots=True)
 class Decided:
     record: StateRecorded
+    follows_gap: bool
+    """Compaction may have taken decisions between the one before and this one."""
     is_complete: bool = False
 
     @property
@@ -63,8 +66,21 @@ class Decisions:
     """Of one producer id, in order."""
 
     decided: list[Decided]
-    begins_known: bool
-    """False: compaction may have taken earlier ones."""
+    has_gap: bool
+    """Compaction may have taken decisions behind the last one."""
+
+    def about(self, place: tuple[str, int]) -> tuple[list[Decided], list[bool]]:
+        """Those about a partition, and before which of them (the last is: behind all) some may be missing."""
+        decided: list[Decided] = []
+        gaps: list[bool] = []
+        has_gap = False
+        for one in self.decided:
+            has_gap |= one.follows_gap
+            if place in one.record.partitions:
+                decided.append(one)
+                gaps.append(has_gap)
+                has_gap = False
+        return decided, [*gaps, has_gap or self.has_gap]
 
 
 def check(_history: History, observations: Observations) -> Verdict:
@@ -98,24 +114,30 @@ def check(_history: History, observations: Observations) -> Verdict:
 
 
 def _decisions(observations: Observations) -> dict[int, Decisions]:
-    whole = whole_shards(observations)
+    neighbours = Neighbours(observations)
     found: dict[int, Decisions] = {}
+    before: dict[str, StateRecorded] = {}
     latest: dict[str, Decided] = {}
     for record in sorted(observations.states, key=lambda state: (state.shard, state.offset)):
         if record.producer_id < 0:
             continue
         known = found.get(record.producer_id)
+        last = before.get(record.transactional_id)
+        before[record.transactional_id] = record
         if known is None:
             # An id that is new to its transactional id begins as Empty at epoch 0.
             is_new = (record.state, record.producer_epoch) == ("Empty", 0)
-            begins_known = is_new or whole.get(record.shard, False)
-            known = found[record.producer_id] = Decisions([], begins_known)
+            has_gap = not is_new and not neighbours.is_whole(record.shard)
+            known = found[record.producer_id] = Decisions([], has_gap)
+        elif last is not None and not neighbours.are_all_between_known(last, record):
+            known.has_gap = True
         decided = latest.get(record.transactional_id)
         if record.state in COMPLETE and decided is not None:
             decided.is_complete = True
         if record.state in MARKER_OF:
-            latest[record.transactional_id] = decided = Decided(record)
+            latest[record.transactional_id] = decided = Decided(record, known.has_gap)
             known.decided.append(decided)
+            known.has_gap = False
     return found
 
 
@@ -140,7 +162,7 @@ def _explain(
     may_lack_all: bool,
 ) -> None:
     place = (log.topic, log.partition)
-    decided = [one for one in decisions.decided if place in one.record.partitions]
+    decided, gaps = decisions.about(place)
     if not decided and not markers:
         return
     case.judge(max(len(markers), 1))
@@ -152,7 +174,7 @@ def _explain(
             reached,
             marker,
             decided,
-            decisions,
+            gaps,
             may_lack_all=may_lack_all,
             may_lack_first=may_lack_first,
         )
@@ -176,15 +198,16 @@ def _follow(
     reached: list[int],
     marker: Written,
     decided: list[Decided],
-    decisions: Decisions,
+    gaps: list[bool],
     *,
     may_lack_all: bool,
     may_lack_first: bool,
 ) -> list[int]:
     follows: list[int] = []
     for last in reached:
-        if last < 0 and not decisions.begins_known:
-            follows.append(-1)
+        if gaps[last + 1]:
+            # Of a decision that nobody can read any more.
+            follows.append(last)
         if last >= 0 and not marker.ends_data and _fits(marker, decided[last]):
             follows.append(last)
         for number in range(last + 1, len(decided)):

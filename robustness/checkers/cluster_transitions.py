@@ -6,7 +6,7 @@ the shard are held against it, in the order in which its log has them.
 """
 
 from oncelog_coordinator.core.txn_state import STATE_OF_NAME, VALID_PREVIOUS, TxnState
-from robustness.checkers.cluster_case import Case, whole_shards
+from robustness.checkers.cluster_case import Case, Neighbours
 from robustness.checkers.verdict import Verdict
 from robustness.history import History
 from robustness.observations import Observations, StateRecorded
@@ -16,21 +16,16 @@ FORGOTTEN = "Dead"
 
 def check(_history: History, observations: Observations) -> Verdict:
     case = Case("illegal-transition")
-    whole = whole_shards(observations)
+    neighbours = Neighbours(observations)
     last: dict[str, StateRecorded] = {}
-    next_offset: dict[int, int] = {}
-    gapless_from: dict[int, int] = {}
     for record in sorted(observations.states, key=lambda state: (state.shard, state.offset)):
         case.judge()
         before = last.get(record.transactional_id)
-        is_whole = whole.get(record.shard, False)
-        if record.offset != next_offset.get(record.shard, record.offset):
-            gapless_from[record.shard] = record.offset
-        next_offset[record.shard] = record.offset + 1
-        if before is not None and not is_whole and before.shard == record.shard:
-            # Compaction may have taken what stood in between.
-            before = before if before.offset >= gapless_from.get(record.shard, 0) else None
         last[record.transactional_id] = record
+        is_whole = neighbours.is_whole(record.shard)
+        if before is not None and not neighbours.are_all_between_known(before, record):
+            # Compaction took what was between, so that the id begins anew for us.
+            before = None
         error = _error(before, record, is_whole=is_whole)
         if error:
             previous = "nothing" if before is None else _told(before)

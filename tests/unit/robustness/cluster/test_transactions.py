@@ -144,6 +144,13 @@ class TestTransitions:
         torn = [left, kept[0], replace(kept[2], offset=kept[1].offset)]
         assert answer(check, self.seen(torn, compacted=True)) is Answer.BROKEN
 
+    def test_over_a_hole_that_compaction_made_nothing_is_said(self) -> None:
+        recorded = states(("CompleteCommit", 0), ("Empty", 9), ("Ongoing", 9))
+        apart = [recorded[0], *(replace(one, offset=one.offset + 40) for one in recorded[1:])]
+        assert answer(cluster_transitions.check, self.seen(apart, compacted=True)) is Answer.OK
+        seen = self.seen(recorded, compacted=True)
+        assert answer(cluster_transitions.check, seen) is Answer.BROKEN
+
 
 class TestOutcomes:
     def seen(
@@ -264,6 +271,20 @@ class TestOutcomes:
             compacted = self.seen(recorded, seen, compacted=True)
             assert answer(cluster_outcomes.check, compacted) is Answer.OK
             assert answer(cluster_outcomes.check, self.seen(recorded, seen)) is Answer.BROKEN
+
+    def test_states_with_a_hole_explain_what_is_on_both_sides_of_it(self) -> None:
+        first, last = states(*TWO_OF_TV1[:4]), states(*TWO_OF_TV1[4:])
+        recorded = [*first, *(replace(one, offset=one.offset + 40) for one in last)]
+        written = (data(0, 7), marker(1, 7, 0), data(2, 7, 0, 1), marker(3, 7, 0))
+        end = (data(4, 7, 0, 2), marker(5, 7, 0, "abort"))
+        good = self.seen(recorded, log(*written, *end), compacted=True)
+        assert answer(cluster_outcomes.check, good) is Answer.OK
+        assert answer(cluster_outcomes.check, self.seen(recorded, log(*written, *end))) is (
+            Answer.BROKEN
+        )
+        wrong = (data(4, 7, 0, 2), marker(5, 7, 0, "commit"))
+        bad = self.seen(recorded, log(*written, *wrong), compacted=True)
+        assert answer(cluster_outcomes.check, bad) is Answer.BROKEN
 
     def test_branches_of_a_sink_agree(self) -> None:
         recorded = states(("Empty", 0))
