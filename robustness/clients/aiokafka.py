@@ -147,6 +147,8 @@ class AiokafkaProducer:
         self._requests = _Requests(self._client.client)
         self._queueing = asyncio.Lock()
         """Sends that wait for metadata overtake each other inside aiokafka; its queue keeps their order."""
+        self._order = asyncio.Lock()
+        """Sends enter aiokafka's queue in the order of the calls: two that wait for metadata could overtake."""
         self._transaction = 0
         """The number of the newest one."""
         self._failed = ""
