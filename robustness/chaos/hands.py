@@ -113,6 +113,7 @@ class ProcessHands:
         self._clocks = clocks
         self._kill_client = kill_client
         self._threads = ThreadPoolExecutor(16, thread_name_prefix="hands")
+        self._is_closing = False
         self._under_way: dict[str, PlannedFault] = {}
         self.findings: list[str] = []
         """What a fault must not bring about: a process that did not come back, or ended by itself."""
@@ -155,6 +156,8 @@ class ProcessHands:
         await self._call(self._report_dead, struck)
 
     def close(self) -> None:
+        """Nothing is started after this, also when a run is given up in the middle of a storm."""
+        self._is_closing = True
         self._threads.shutdown(cancel_futures=True)
 
     async def _call(self, work: Callable[..., ResultT], *arguments: object) -> ResultT:
@@ -236,7 +239,7 @@ class ProcessHands:
     def _start(self, name: str) -> None:
         """Again and again, as a supervisor does: it may need somebody whom another fault has taken away."""
         deadline = time.monotonic() + START_TIMEOUT_S
-        while self._cluster.state_of(name) in ("dead", "stopped"):
+        while not self._is_closing and self._cluster.state_of(name) in ("dead", "stopped"):
             try:
                 self._cluster.start_one(name, max(1.0, deadline - time.monotonic()))
             except OncelogError as error:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 from oncelog_server.demo.processes import OncelogServer
@@ -25,14 +26,18 @@ def folder():
     shutil.rmtree(found, ignore_errors=True)
 
 
-def chaos(*arguments):
-    process = subprocess.Popen(
+def start(*arguments):
+    return subprocess.Popen(
         [sys.executable, "-m", "robustness.chaos", *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+def chaos(*arguments):
+    process = start(*arguments)
     try:
         told, _ = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -91,6 +96,26 @@ def test_any_kafka_by_its_address(folder):
     assert answers["lost-write"] == answers["torn-transaction"] == "ok"
     assert answers["replicas-differ"] == answers["process-lost"] == "unknown"
     assert server.bootstrap in report["replay"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S)
+def test_a_run_that_is_interrupted_leaves_nothing_behind(folder):
+    with OncelogServer(folder / "data") as server:
+        process = start(
+            "--minutes", "5", "--folder", str(folder / "run"), "--bootstrap", server.bootstrap
+        )
+        assert process.stdout is not None
+        told = "".join(iter(process.stdout.readline, "storm\n"))
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert children, told
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=60)
+        assert process.returncode == 130, told + rest
+        assert "Traceback" not in rest
+        gone, alive = psutil.wait_procs(children, timeout=30)
+        assert not alive
+        assert len(gone) == len(children)
 
 
 @pytest.mark.parametrize(
