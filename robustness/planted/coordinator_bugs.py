@@ -28,6 +28,7 @@ COORDINATOR_BUGS: Final = (
             "torn-transaction",
         ),
         scenario="deciders",
+        first_seed=1,
     ),
     Bug(
         name="init-producer-id-does-not-fence",
@@ -46,6 +47,7 @@ COORDINATOR_BUGS: Final = (
             "torn-transaction",
         ),
         scenario="deciders",
+        first_seed=1,
     ),
     Bug(
         name="reply-before-commit",
@@ -65,6 +67,7 @@ COORDINATOR_BUGS: Final = (
         ),
         caught_by=("lost-write",),
         scenario="deciders",
+        first_seed=1,
     ),
     Bug(
         name="resume-forgotten",
@@ -82,6 +85,7 @@ COORDINATOR_BUGS: Final = (
             "stuck-lso",
         ),
         scenario="deciders",
+        first_seed=1,
     ),
     Bug(
         name="producer-id-block-used-twice",
@@ -107,6 +111,7 @@ COORDINATOR_BUGS: Final = (
         ),
         caught_by=("producer-id-reused",),
         scenario="many-producers",
+        first_seed=1,
     ),
     Bug(
         name="offsets-committed-outside-the-transaction",
@@ -125,6 +130,7 @@ COORDINATOR_BUGS: Final = (
             "token-ring",
         ),
         scenario="groups",
+        first_seed=1,
     ),
     Bug(
         name="group-offsets-lost-at-failover",
@@ -146,6 +152,7 @@ COORDINATOR_BUGS: Final = (
             "token-ring",
         ),
         scenario="groups",
+        first_seed=2,
     ),
     Bug(
         name="two-decisions-for-one-batch",
@@ -163,6 +170,7 @@ COORDINATOR_BUGS: Final = (
             "duplicate",
         ),
         scenario="sinks",
+        first_seed=1,
     ),
     Bug(
         name="stamp-ignored",
@@ -181,6 +189,7 @@ COORDINATOR_BUGS: Final = (
             "torn-transaction",
         ),
         scenario="ghosts",
+        first_seed=3,
     ),
     Bug(
         name="narrowed-marker-forgets-its-outcome",
@@ -195,6 +204,7 @@ COORDINATOR_BUGS: Final = (
         ),
         caught_by=("lost-write", "torn-transaction", "two-outcomes"),
         scenario="deciders",
+        first_seed=1,
     ),
     Bug(
         name="marker-dropped-without-a-leader",
@@ -217,6 +227,7 @@ COORDINATOR_BUGS: Final = (
             "two-outcomes",
         ),
         scenario="outage",
+        first_seed=1,
     ),
     Bug(
         name="election-outside-the-isr",
@@ -236,6 +247,7 @@ COORDINATOR_BUGS: Final = (
             "committed-records-gone",
         ),
         scenario="outage",
+        first_seed=2,
     ),
     Bug(
         name="sequence-reused-after-a-timeout",
@@ -250,5 +262,6 @@ COORDINATOR_BUGS: Final = (
         ),
         caught_by=("lost-write",),
         scenario="deciders",
+        first_seed=1,
     ),
 )

@@ -22,6 +22,7 @@ STORAGE_BUGS: Final = (
         ),
         caught_by=("lost-write", "committed-records-gone", "replicas-differ"),
         scenario="failover",
+        first_seed=1,
     ),
     Bug(
         name="acks-all-answered-by-the-leader-alone",
@@ -36,6 +37,7 @@ STORAGE_BUGS: Final = (
         ),
         caught_by=("lost-write",),
         scenario="failover",
+        first_seed=8,
     ),
     Bug(
         name="lso-passes-an-unreplicated-marker",
@@ -50,6 +52,7 @@ STORAGE_BUGS: Final = (
         ),
         caught_by=("lso-passed-undecided",),
         scenario="failover",
+        first_seed=3,
     ),
     Bug(
         name="truncation-by-high-watermark",
@@ -70,6 +73,7 @@ STORAGE_BUGS: Final = (
         ),
         caught_by=("replicas-differ",),
         scenario="failover",
+        first_seed=2,
     ),
     Bug(
         name="aborted-index-lost-on-roll",
@@ -94,6 +98,7 @@ STORAGE_BUGS: Final = (
         ),
         caught_by=("aborted-read",),
         scenario="failover",
+        first_seed=2,
     ),
     Bug(
         name="snapshot-drops-open-transactions",
@@ -112,6 +117,7 @@ STORAGE_BUGS: Final = (
             "lso-passed-undecided",
         ),
         scenario="failover",
+        first_seed=1,
     ),
     Bug(
         name="new-leader-forgets-producers",
@@ -130,6 +136,7 @@ STORAGE_BUGS: Final = (
             "lso-passed-undecided",
         ),
         scenario="failover",
+        first_seed=1,
     ),
     Bug(
         name="repeated-batch-appended-again",
@@ -149,6 +156,7 @@ STORAGE_BUGS: Final = (
         ),
         caught_by=("duplicate",),
         scenario="failover",
+        first_seed=3,
     ),
     Bug(
         name="late-marker-ends-the-next-transaction",
@@ -168,6 +176,7 @@ STORAGE_BUGS: Final = (
             "aborted-read",
         ),
         scenario="frozen",
+        first_seed=9,
     ),
     Bug(
         name="marker-of-an-older-coordinator-accepted",
@@ -192,6 +201,7 @@ STORAGE_BUGS: Final = (
             "torn-transaction",
         ),
         scenario="frozen",
+        first_seed=1,
     ),
     Bug(
         name="coordinator-append-not-fenced",
@@ -220,6 +230,7 @@ STORAGE_BUGS: Final = (
             "two-outcomes",
         ),
         scenario="frozen",
+        first_seed=1,
     ),
     Bug(
         name="fsync-skipped",
@@ -234,6 +245,7 @@ STORAGE_BUGS: Final = (
         ),
         caught_by=("fsync-lie", "lost-write"),
         scenario="power",
+        first_seed=1,
     ),
     Bug(
         name="aborted-index-ignored-behind-the-first-batch",
@@ -248,6 +260,7 @@ STORAGE_BUGS: Final = (
         ),
         caught_by=("aborted-read",),
         scenario="failover",
+        first_seed=1,
     ),
     Bug(
         name="read-committed-up-to-the-high-watermark",
@@ -266,6 +279,7 @@ STORAGE_BUGS: Final = (
             "aborted-read",
         ),
         scenario="failover",
+        first_seed=1,
     ),
     Bug(
         name="compaction-counts-aborted-records",
@@ -280,5 +294,6 @@ STORAGE_BUGS: Final = (
         ),
         caught_by=("lost-write",),
         scenario="compaction",
+        first_seed=1,
     ),
 )

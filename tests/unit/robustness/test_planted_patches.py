@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from robustness.checkers.all import ALL
@@ -86,3 +87,9 @@ def test_import_gives_the_planted_code_and_leaves_the_files_alone():
 def test_bug_is_a_value():
     assert isinstance(BUGS[0], Bug)
     assert hash(BUGS[0]) == hash(replace(BUGS[0]))
+
+
+def test_the_track_record_shows_every_bug_with_its_seed():
+    record = (Path(__file__).parents[3] / "TRACK_RECORD.md").read_text()
+    for bug in BUGS:
+        assert f"| {bug.name} | {bug.promise} | `{bug.scenario}` {bug.first_seed} |" in record
