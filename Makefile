@@ -51,7 +51,7 @@ cluster-down: setup ## end that cluster; its data stays
 .PHONY: test
 test: setup java ## every check and every test suite of one machine (at most 20 minutes)
 	$(MAKE) --no-print-directory check
-	$(MAKE) --no-print-directory integration clusters conformance spark
+	$(MAKE) --no-print-directory simulation integration clusters conformance spark
 
 .PHONY: check
 check: setup fmt-check lint types arch proto-check unit property ## the fast half: no sockets beyond loopback
@@ -135,12 +135,12 @@ sim: setup ## the cluster on virtual time: 200 seeds, or one again: make sim SEE
 
 .PHONY: sim-nightly
 sim-nightly: setup ## 2,000 seeds, every planted bug, determinism over 50 seeds
-	$(BIN)/python -m robustness.simulator --seeds 2000 --first-seed 1001
-	ONCELOG_SIMULATION_FULL=1 $(PYTEST) -q tests/simulation
+	ONCELOG_SIMULATION_FULL=1 $(PYTEST) -q -s tests/simulation
 
 .PHONY: simulation
-simulation: setup ## 200 seeds, a few planted bugs, determinism
-	$(PYTEST) -q -n 2 tests/simulation
+simulation: setup ## the simulator's own tests, a few planted bugs, determinism, 200 seeds
+	$(PYTEST) -q -n 2 tests/simulation --ignore tests/simulation/test_seeds.py
+	$(PYTEST) -q -s tests/simulation/test_seeds.py
 
 .PHONY: chaos
 chaos: setup ## ten minutes of kills, freezes and cuts on real processes, judged; ARGS="--minutes 2 --seed 7"

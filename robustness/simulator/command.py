@@ -34,13 +34,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_USED_WRONGLY
 
 
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m robustness.simulator",
         description="The whole cluster in one process on virtual time, with faults drawn from a seed.",
     )
     parser.add_argument("--seed", type=int, help="this one seed, with its whole report")
-    parser.add_argument("--seeds", type=int, default=20, metavar="N", help="so many seeds")
+    parser.add_argument("--seeds", type=_positive, default=20, metavar="N", help="so many seeds")
     parser.add_argument("--first-seed", type=int, default=1, metavar="N")
     parser.add_argument(
         "--scenario",
@@ -48,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME|FILE",
         help="may be given again; default: all of robustness/scenarios in turn",
     )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
+    parser.add_argument("--jobs", type=_positive, default=os.cpu_count() or 1, help="runs at a time")
     parser.add_argument("--log", action="store_true", help="the log lines of every process")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="every event of one seed")
     parser.add_argument("--history", type=Path, metavar="FILE", help="what clients did, JSON lines")
