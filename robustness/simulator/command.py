@@ -55,7 +55,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME|FILE",
         help="may be given again; default: all of robustness/scenarios in turn",
     )
-    parser.add_argument("--jobs", type=_positive, default=os.cpu_count() or 1, help="runs at a time")
+    parser.add_argument(
+        "--jobs", type=_positive, default=os.cpu_count() or 1, help="runs at a time"
+    )
     parser.add_argument("--log", action="store_true", help="the log lines of every process")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="every event of one seed")
     parser.add_argument("--history", type=Path, metavar="FILE", help="what clients did, JSON lines")
