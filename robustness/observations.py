@@ -64,6 +64,8 @@ class ReplicaLog:
     is_compacted: bool = False
     topic_id: str = ""
     at_ms: int = 0
+    is_part: bool = False
+    """Only its last batches were kept: it tells where the log ended, not what was in it."""
 
     @property
     def end_offset(self) -> int:

@@ -70,6 +70,8 @@ def newest_logs(observations: Observations) -> dict[PartitionKey, list[ReplicaLo
     """Of each replica the log that was read last, by partition, in the order of node ids."""
     newest: dict[tuple[PartitionKey, int], ReplicaLog] = {}
     for log in observations.logs:
+        if log.is_part:
+            continue
         before = newest.get((key_of(log), log.node_id))
         if before is None or log.at_ms >= before.at_ms:
             newest[key_of(log), log.node_id] = log

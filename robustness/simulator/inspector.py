@@ -326,7 +326,8 @@ class Inspector:
             if end_offset and topic_id == log.topic_id:
                 self._remember_promise(log, end_offset)
                 # Its end alone is of interest, and a run may have many restarts.
-                self.observations.logs.append(replace(log, batches=log.batches[-1:]))
+                end = replace(log, batches=log.batches[-1:], is_part=True)
+                self.observations.logs.append(end)
 
     def _remember_promise(self, log: ReplicaLog, end_offset: int) -> None:
         self.observations.synced.append(
@@ -395,9 +396,14 @@ class Inspector:
             live = {
                 leader.partition: _live(leader, role.log_directory) for leader in role.replicas()
             }
-            for log in read_logs(data_dir, self._node_id(process), self._now_ms(), live):
-                if Partition(log.topic, log.partition) not in live:
+            topic_ids = {
+                tuple(leader.partition): _text_of(leader.log.topic_id) for leader in role.replicas()
+            }
+            for found in read_logs(data_dir, self._node_id(process), self._now_ms(), live):
+                if Partition(found.topic, found.partition) not in live:
                     continue
+                # A power cut can take the file that says which topic it is.
+                log = replace(found, topic_id=topic_ids[found.topic, found.partition])
                 replicas.append((data_dir, log))
                 promise = self._synced.get((process.host, log.topic, log.partition))
                 if promise is not None and promise[0] == log.topic_id:

@@ -206,6 +206,13 @@ class TestReplicas:
         seen = Observations(logs=[*self.logs(log(*BATCHES, node_id=2, at_ms=5)), before])
         assert answer(cluster_replicas.check_same_batches, seen) is Answer.OK
 
+    def test_the_end_of_a_log_is_no_log(self) -> None:
+        end = replace(log(BATCHES[2], node_id=2, at_ms=9), is_part=True)
+        seen = Observations(logs=[*self.logs(log(*BATCHES, node_id=2)), end], is_healed=True)
+        assert answer(cluster_replicas.check_same_batches, seen) is Answer.OK
+        seen.logs[-1] = replace(end, is_part=False)
+        assert answer(cluster_replicas.check_same_batches, seen) is Answer.BROKEN
+
     def test_one_copy_alone_is_unknown(self) -> None:
         verdict = judged(cluster_replicas.check_same_bytes, Observations(logs=self.logs()))
         assert verdict.answer is Answer.UNKNOWN
