@@ -221,11 +221,7 @@ COORDINATOR_BUGS: Final = (
 """,
             ),
         ),
-        caught_by=(
-            "transaction-left-open",
-            "stuck-lso",
-            "two-outcomes",
-        ),
+        caught_by=("transaction-left-open", "stuck-lso"),
         scenario="outage",
         first_seed=1,
     ),
