@@ -207,15 +207,26 @@ class _Recovery:
                 " restore the folder from a backup or delete the topic, then restart the node"
             )
 
+    def _usable_snapshots(self) -> list[int]:
+        """The best first. One taken above the high watermark has forgotten the transactions that end above it, and the
+        LSO would pass them; so it serves only where there is no older one."""
+        log = self._log
+        committed, above = [], []
+        for offset in reversed(snapshot_offsets(log.directory)):
+            if offset > log.recovery_point:
+                # Written just before a crash: the log behind it may not be what it was taken from.
+                (log.directory / f"{offset:020d}{SNAPSHOT_SUFFIX}").unlink()
+            elif offset <= log.committed_at_load:
+                committed.append(offset)
+            else:
+                above.append(offset)
+        return [*committed, *above]
+
     def _load_snapshot(self) -> int:
         """Restore producer state; returns the offset from which the log must be replayed."""
         log = self._log
-        for offset in reversed(snapshot_offsets(log.directory)):
+        for offset in self._usable_snapshots():
             path = log.directory / f"{offset:020d}{SNAPSHOT_SUFFIX}"
-            if offset > log.recovery_point:
-                # Written just before a crash: the log behind it may not be what it was taken from.
-                path.unlink()
-                continue
             try:
                 log.producers.restore(decode_snapshot(path.read_bytes()))
             except CorruptSnapshot as error:
