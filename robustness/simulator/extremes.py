@@ -15,9 +15,10 @@ from typing import Final, NamedTuple
 
 from oncelog_controller import sql_journal
 from oncelog_controller.core import machine
-from oncelog_storage import cleaner_pass, log, log_checkpoint, segment
+from oncelog_storage import cleaner_pass, log, log_checkpoint, replication, segment
 from robustness.simulator.seams import replace
 
+SCRUB_PAUSE_S: Final = 2.0
 EXTREME_SHARE: Final = 0.3
 """Of the settings, when a run is wild."""
 
@@ -150,6 +151,8 @@ def draw_topic_config(draw: random.Random, wildness: float = 1.0) -> dict[str, s
 def replace_constants(draw: random.Random, wildness: float = 1.0) -> dict[str, int]:
     """What production has no knob for, in the whole interpreter; returns what was drawn, by name."""
     drawn = {}
+    # A round of the scrub in a minute is of no use to a run of a minute.
+    replace(replication, "_SCRUB_PAUSE_S", SCRUB_PAUSE_S)
     for module, name, knob in (
         (machine, "PRODUCER_ID_BLOCK_SIZE", _PRODUCER_ID_BLOCK),
         (log, "INDEX_BYTES_MAX", _INDEX_BYTES),

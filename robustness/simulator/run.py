@@ -30,6 +30,7 @@ from robustness.simulator.cluster import Member, SimCluster
 from robustness.simulator.database import SimDatabase
 from robustness.simulator.disk import SimDisks
 from robustness.simulator.extremes import (
+    SCRUB_PAUSE_S,
     draw_controller_settings,
     draw_coordinator_settings,
     draw_listener_settings,
@@ -252,6 +253,9 @@ class _Run:
 
     async def _settled(self) -> None:
         """Every transaction decided and every marker written, as the cluster itself must get there."""
+        if FaultKind.BIT_FLIP in self._storm_drawn.rates:
+            # Nothing shows that a bit has turned over; the scrub's next rounds find it.
+            await asyncio.sleep(3 * SCRUB_PAUSE_S)
         give_up_at = self.world.loop.time() + self.scenario.heal_timeout_ms / 1000
         while (unsettled := self.inspector.unsettled()) is not None:
             if self.world.loop.time() >= give_up_at:
