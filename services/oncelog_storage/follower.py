@@ -21,6 +21,10 @@ _log = logging.getLogger(__name__)
 _COMMIT_TIMEOUT_S = 10.0
 
 
+Position = tuple[int, int, int]
+"""Log end offset, its leader epoch, log start offset."""
+
+
 class FollowedLog:
     """A partition in one leader epoch."""
 
@@ -31,7 +35,7 @@ class FollowedLog:
         self._leadership = leader.leadership
 
     @property
-    def position(self) -> tuple[int, int, int]:
+    def position(self) -> Position:
         """What the next request says of it."""
         log = self._leader.log
         return log.log_end_offset, log.leader_epochs.latest, log.log_start_offset

@@ -16,7 +16,7 @@ from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode, KafkaError, OncelogError, error_code_of
 from oncelog.ids import Partition
 from oncelog.rpc.directory import Directory
-from oncelog_storage.follower import FollowedLog
+from oncelog_storage.follower import FollowedLog, Position
 from oncelog_storage.partition import PartitionLeader
 from oncelog_storage.settings import StorageSettings
 
@@ -44,6 +44,8 @@ class ReplicaFetcher:
         self._directory = directory
         self._open_log = open_log
         self._followed: dict[Partition, FollowedLog] = {}
+        # The position that the session was told last, and of which log: what comes, begins there.
+        self._asked: dict[Partition, tuple[FollowedLog, Position]] = {}
         # Whose position the session does not know; and those that were refused, with the time to ask again.
         self._changed: dict[Partition, None] = {}
         self._refused: dict[Partition, float] = {}
@@ -78,6 +80,7 @@ class ReplicaFetcher:
         if self._followed.pop(partition, None) is not None:
             self._changed.pop(partition, None)
             self._refused.pop(partition, None)
+            self._asked.pop(partition, None)
             self._forgotten[partition] = None
 
     def _interrupt(self) -> None:
@@ -176,6 +179,7 @@ class ReplicaFetcher:
         for partition in self._changed:
             followed = self._followed[partition]
             if not followed.is_failed:
+                self._asked[partition] = followed, followed.position
                 followed.fill(request.partitions.add())
         for topic, index in self._forgotten:
             request.forgotten.append(types_pb2.TopicPartition(topic=topic, partition=index))
@@ -196,6 +200,10 @@ class ReplicaFetcher:
             self._refuse(partition)
             return
         before = followed.position
+        if self._asked.get(partition) != (followed, before):
+            # It was emptied, cut or opened again meanwhile: behind its end now, these records would leave a hole.
+            self._changed[partition] = None
+            return
         waits: Awaitable[None] | None = None
         try:
             waits = followed.take(part)

@@ -1,0 +1,81 @@
+"""What a follower does with an answer that was asked for before its log was cut: nothing, or there would be a hole."""
+
+import asyncio
+
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.ids import Partition
+from oncelog_storage.replica_fetcher import ReplicaFetcher
+from oncelog_storage.settings import StorageSettings
+
+FIRST, SECOND = Partition("t", 0), Partition("t", 1)
+
+
+class Log:
+    """A followed log that only counts offsets. Its `take` waits for `gate`, as for a disk."""
+
+    is_failed = False
+
+    def __init__(self, partition):
+        self.partition = partition
+        self.end = 25
+        self.taken = []
+        self.gate = asyncio.Event()
+        self.has_taken = asyncio.Event()
+
+    @property
+    def position(self):
+        return self.end, 0, 0
+
+    def fill(self, part):
+        part.topic, part.partition = self.partition
+        part.fetch_offset = self.end
+
+    def take(self, part):
+        self.taken.append((self.end, part.high_watermark))
+        self.end += 1
+        self.has_taken.set()
+        return self.gate.wait()
+
+
+class Leader:
+    """Answers the first request with both partitions, and none after it."""
+
+    def __init__(self):
+        self.requests = asyncio.Queue()
+        self.answered = False
+
+    def storage(self, node_id):
+        return self
+
+    async def ReplicaFetch(self, request, timeout):  # noqa: N802  (the contract's name)
+        self.requests.put_nowait(request)
+        if self.answered:
+            await asyncio.Event().wait()
+        self.answered = True
+        answer = pb.ReplicaFetchResponse(session_id=7)
+        for topic, number in (FIRST, SECOND):
+            answer.partitions.add(topic=topic, partition=number, high_watermark=26)
+        return answer
+
+
+def test_an_answer_to_an_older_position_is_dropped_and_asked_for_again():
+    async def scenario():
+        leader, logs = Leader(), {one: Log(one) for one in (FIRST, SECOND)}
+        fetcher = ReplicaFetcher(
+            12, 11, lambda: 1, StorageSettings(), leader, lambda held: logs[held.partition]
+        )
+        for log in logs.values():
+            fetcher.follow(log)
+        fetcher.start()
+        asked = await leader.requests.get()
+        assert [one.fetch_offset for one in asked.partitions] == [25, 25]
+        await logs[FIRST].has_taken.wait()
+        # While the first waits for its disk, the second is found damaged and begins again.
+        logs[SECOND].end = 0
+        logs[FIRST].gate.set()
+        again = await leader.requests.get()
+        assert logs[SECOND].taken == []
+        assert {one.partition: one.fetch_offset for one in again.partitions} == {0: 26, 1: 0}
+        await fetcher.stop()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
