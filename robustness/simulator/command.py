@@ -4,6 +4,7 @@ import argparse
 import logging
 import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -77,6 +78,7 @@ def _run(options: argparse.Namespace) -> int:
     jobs = list(_jobs(options))
     results: list[RunResult] = []
     broken = 0
+    began = time.monotonic()
     with showing_progress(len(jobs), is_wanted=not options.digests) as advance:
         for result in run_all(jobs, 1 if options.seed is not None else options.jobs):
             results.append(result)
@@ -94,7 +96,7 @@ def _run(options: argparse.Namespace) -> int:
         if options.history is not None:
             options.history.write_text("\n".join(results[0].history_lines) + "\n")
     elif not options.digests:
-        print_summary(results)
+        print_summary(results, time.monotonic() - began)
     return EXIT_BROKEN if broken else 0
 
 

@@ -49,7 +49,7 @@ def print_one(result: RunResult) -> None:
     )
 
 
-def print_summary(results: Sequence[RunResult]) -> None:
+def print_summary(results: Sequence[RunResult], wall_s: float) -> None:
     """What many runs did, found, and never reached."""
     console = Console(highlight=False)
     console.print(_verdict_table(results))
@@ -61,7 +61,8 @@ def print_summary(results: Sequence[RunResult]) -> None:
     broken = [result for result in results if not result.is_good]
     console.print(
         f"{len(results)} seeds, {simulated_s / 3600:.2f} simulated hours, "
-        f"{simulated_s / max(real_s, 1e-9):.0f} simulated seconds a second of one core, {len(broken)} broken"
+        f"{simulated_s / max(wall_s, 1e-9):.0f} simulated seconds a second "
+        f"({simulated_s / max(real_s, 1e-9):.0f} a run), {wall_s:.0f} s in all, {len(broken)} broken"
     )
     for result in broken[:20]:
         console.print(f"  replay: {result.replay}")
