@@ -103,8 +103,8 @@ class IsrProposals:
         codes = {(each.topic, each.partition): each.error_code for each in response.partitions}
         for leader, proposal in proposals.items():
             code = codes.get((leader.partition.topic, leader.partition.partition), 0)
-            # What was taken stays open until the image brings it: until then the maximal ISR counts.
-            self._open.pop(leader, None)
+            # What was taken stays pending until the image brings it: until then the maximal ISR counts.
+            self._close(leader, proposal)
             if code:
                 _log.info(
                     "%s: in-sync replicas %s refused: %s",
@@ -116,8 +116,13 @@ class IsrProposals:
                     self._settle(leader, proposal)
         return True
 
+    def _close(self, leader: PartitionLeader, proposal: Proposal) -> None:
+        """It need not be sent again. The image may have been faster than the answer, and another one be open by now."""
+        if self._open.get(leader) is proposal:
+            del self._open[leader]
+
     def _settle(self, leader: PartitionLeader, proposal: Proposal) -> None:
-        self._open.pop(leader, None)
+        self._close(leader, proposal)
         if _pending(leader) is proposal:
             state: LeaderState | None = leader.replicas
             assert state is not None
