@@ -33,7 +33,8 @@ from oncelog_storage.log_directory import (
 )
 from robustness.observations import BatchSeen, ReplicaLog, StateRecorded
 
-_SEGMENT: Final = re.compile(r"\d{20}\.log")
+_SEGMENT: Final = re.compile(r"\d{20}\.log(\.swap)?")
+"""With the ending, it is a cleaned one that the next start puts in the place of those it was made of."""
 _LEADER_EPOCH: Final = slice(12, 16)
 
 
@@ -185,7 +186,8 @@ def read_all_states(replicas: Iterable[tuple[Path, ReplicaLog]]) -> list[StateRe
 
 
 def _segments(folder: Path) -> list[str]:
-    return sorted(name for name in os.listdir(folder) if _SEGMENT.fullmatch(name))
+    names = {name for name in os.listdir(folder) if _SEGMENT.fullmatch(name)}
+    return sorted(name for name in names if f"{name}.swap" not in names)
 
 
 def _first_segment(folder: Path) -> int:
