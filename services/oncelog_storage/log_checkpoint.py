@@ -103,14 +103,20 @@ def discard(checkpoint: Checkpoint) -> None:
     (checkpoint.directory / name).unlink(missing_ok=True)
 
 
-def remove_old_snapshots(checkpoint: Checkpoint) -> None:
-    """Keep the newest two up to this checkpoint, and any after it. For a worker thread. Raises OSError."""
+def remove_old_snapshots(checkpoint: Checkpoint, committed: int) -> None:
+    """Keep the newest two up to this checkpoint, any after it, and the newest at or below `committed`.
+
+    That is the high watermark as it is written down: what a start after a crash begins from (`log_recovery`). For a
+    worker thread. Raises OSError.
+    """
     directory = checkpoint.directory
     if not directory.is_dir():
         return
     usable = [offset for offset in snapshot_offsets(directory) if offset <= checkpoint.offset]
+    below = max((offset for offset in usable if offset <= committed), default=None)
     for offset in usable[:-SNAPSHOTS_KEPT]:
-        os.unlink(directory / (file_stem(offset) + SNAPSHOT_SUFFIX))
+        if offset != below:
+            os.unlink(directory / (file_stem(offset) + SNAPSHOT_SUFFIX))
 
 
 def unsynced_paths(log: PartitionLog) -> list[str]:

@@ -209,7 +209,7 @@ class _Recovery:
 
     def _usable_snapshots(self) -> list[int]:
         """The best first. One taken above the high watermark has forgotten the transactions that end above it, and the
-        LSO would pass them; so it serves only where there is no older one."""
+        LSO would pass them; so it serves only where the high watermark is not known."""
         log = self._log
         committed, above = [], []
         for offset in reversed(snapshot_offsets(log.directory)):
@@ -220,7 +220,7 @@ class _Recovery:
                 committed.append(offset)
             else:
                 above.append(offset)
-        return [*committed, *above]
+        return committed if log.committed_at_load > 0 else [*committed, *above]
 
     def _load_snapshot(self) -> int:
         """Restore producer state; returns the offset from which the log must be replayed."""

@@ -199,8 +199,9 @@ class Maintenance:
                 if leader.log.truncation_count != count:
                     continue
                 log_checkpoint.finish(leader.log, checkpoint)
+                committed = self._log_directory.high_watermarks.get(leader.partition, 0)
                 await self._in_worker(
-                    functools.partial(log_checkpoint.remove_old_snapshots, checkpoint)
+                    functools.partial(log_checkpoint.remove_old_snapshots, checkpoint, committed)
                 )
         except OSError as error:
             _log.warning("cannot move the recovery points: %s; it is tried again", error)

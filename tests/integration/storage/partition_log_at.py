@@ -57,7 +57,7 @@ def checkpoint(log):
     taken = log_checkpoint.prepare(log)
     log_checkpoint.write(taken, log_checkpoint.sync_logs)
     log_checkpoint.finish(log, taken)
-    log_checkpoint.remove_old_snapshots(taken)
+    log_checkpoint.remove_old_snapshots(taken, 0)
     return taken.offset
 
 
