@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
-from oncelog.errors import ErrorCode, OncelogError
+from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS
 from oncelog.protocol.versions import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID
 from oncelog.rpc.metadata import GROUP, TRANSACTION
-from oncelog_listener.call import Call
+from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
     NO_THROTTLE,
     PEER_FAILURES,
@@ -22,7 +22,7 @@ from oncelog_listener.cluster import (
 )
 from oncelog_listener.core.error_versions import error_for_version
 from oncelog_listener.core.repeating import Repeatable, is_repeated
-from oncelog_listener.patience import Patience
+from oncelog_listener.patience import Patience, was_sent
 from oncelog_listener.repeats import ask_shard
 
 _IDENTITY_FROM: Final = 3
@@ -212,17 +212,30 @@ async def end_txn(call: Call) -> Any:
         client_transaction_version=_TV2 if call.version >= _TV2_END_FROM else 0,
         stamp=call.stamp,
     )
+    unanswered = 0
+
+    async def ask(coordinator: Any) -> Any:
+        nonlocal unanswered
+        unanswered += 1
+        try:
+            answer = await coordinator.EndTxn(asked)
+        except PEER_FAILURES as error:
+            unanswered -= not was_sent(error)
+            raise
+        unanswered -= 1
+        return answer
+
     try:
         answer = await ask_shard(
-            call.cluster,
-            TRANSACTION,
-            request.transactional_id,
-            lambda coordinator: coordinator.EndTxn(asked),
-            is_wanted=call.is_wanted,
+            call.cluster, TRANSACTION, request.transactional_id, ask, is_wanted=call.is_wanted
         )
     except PEER_FAILURES:
         return _ended(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if answer.error_code:
+        if unanswered and not error_code_of(answer.error_code).is_retriable:
+            # The repetition was refused, but what it repeated may have decided the transaction, and a successor have
+            # begun since. Only a client that knows that it asked twice can make something of this answer.
+            raise CloseConnection("EndTxn was repeated, and what became of the first is not known")
         return _ended(call, answer.error_code)
     return _ended(call, ErrorCode.NONE, answer.producer_id, answer.producer_epoch)
 

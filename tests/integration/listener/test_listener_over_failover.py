@@ -135,6 +135,33 @@ def test_a_frozen_coordinator_is_not_waited_for_when_its_shard_moves():
     assert answer.error_code == 0
 
 
+FENCED = coordinator_pb2.EndTxnResponse(error_code=90)
+
+
+def test_a_refused_repetition_of_an_end_is_no_answer():
+    """What it repeats may have decided the transaction, and a successor have fenced the producer since."""
+    world = two_nodes()
+    world.coordinator.canned["EndTxn"] = PeerUnavailable("gone", was_sent=True)
+    world.directory.coordinators[OTHER].canned["EndTxn"] = FENCED
+
+    async def scenario():
+        with pytest.raises(asyncio.IncompleteReadError):
+            await during_failover(world, 26, 1, lambda: world.coordinator.asked("EndTxn"), **END)
+
+    uvloop.run(scenario())
+    assert len(world.directory.coordinators[OTHER].asked("EndTxn")) == 1
+
+
+def test_a_refused_end_that_was_never_sent_before_is_an_answer():
+    world = two_nodes()
+    world.coordinator.canned["EndTxn"] = PeerUnavailable("gone", was_sent=False)
+    world.directory.coordinators[OTHER].canned["EndTxn"] = FENCED
+    answer = uvloop.run(
+        during_failover(world, 26, 2, lambda: world.coordinator.asked("EndTxn"), **END)
+    )
+    assert answer.error_code == 90
+
+
 def test_what_does_not_get_better_is_answered_in_time():
     world = two_nodes(repeat_max_ms=100)
     world.coordinator.canned["EndTxn"] = coordinator_pb2.EndTxnResponse(error_code=16)
