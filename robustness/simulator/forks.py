@@ -1,6 +1,8 @@
 """Runs of seeds, each in a fork of this process: a simulated world never gives the real one back."""
 
+import fcntl
 import gc
+import itertools
 import os
 import pickle
 import selectors
@@ -34,6 +36,7 @@ class _Child:
     pid: int
     pipe: int
     folder: Path
+    lock: int
     began: float
     answer: bytearray
 
@@ -78,14 +81,13 @@ def run_all(jobs: Iterable[Job], at_a_time: int) -> Iterator[RunResult]:
 
 
 def _fork(job: Job) -> _Child:
-    shm = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="oncelog-sim-", dir=shm if shm.is_dir() else None))
+    folder, lock = _folder(job)
     reading, writing = os.pipe()
     _flush()
     pid = os.fork()
     if pid:
         os.close(writing)
-        return _Child(job, pid, reading, folder, time.monotonic(), bytearray())
+        return _Child(job, pid, reading, folder, lock, time.monotonic(), bytearray())
     os.close(reading)
     _be_the_run(job, folder, writing)
     raise AssertionError("a run does not return")
@@ -134,4 +136,26 @@ def _end(child: _Child) -> int:
     os.close(child.pipe)
     _, status = os.waitpid(child.pid, 0)
     shutil.rmtree(child.folder, ignore_errors=True)
+    Path(f"{child.folder}.lock").unlink(missing_ok=True)
+    os.close(child.lock)
     return status
+
+
+def _folder(job: Job) -> tuple[Path, int]:
+    """An empty folder and the descriptor that keeps it ours. Error texts name it, and they cross the simulated network:
+    so a seed has the same one in every run, unless it is being run already."""
+    shm = Path("/dev/shm")
+    base = shm if shm.is_dir() else Path(tempfile.gettempdir())
+    for number in itertools.count():
+        folder = base / f"oncelog-sim-{os.getuid()}-{job.scenario.name}-{job.seed}-{number}"
+        lock = os.open(f"{folder}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            continue
+        # Left behind by a run that was killed.
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return folder, lock
+    raise AssertionError("numbers do not end")
