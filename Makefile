@@ -100,7 +100,7 @@ property: setup ## hypothesis: machines against small models
 
 .PHONY: integration
 integration: setup ## contract suites and real roles: sockets, Postgres, files
-	$(PYTEST) -q -n 2 --dist loadfile tests/contracts tests/integration $(CLUSTER_TESTS:%=--ignore=%)
+	$(PYTEST) -q -n 2 --dist loadfile tests/contracts tests/integration $(CLUSTER_TESTS:%=--ignore=%) --ignore=tests/integration/robustness
 
 # A cluster is a dozen processes: such tests run one at a time, with the machine to themselves.
 CLUSTER_TESTS := tests/integration/processes tests/integration/failover
@@ -141,6 +141,10 @@ sim-nightly: setup ## 2,000 seeds, every planted bug, determinism over 50 seeds
 simulation: setup ## the simulator's own tests, a few planted bugs, determinism, 200 seeds
 	$(PYTEST) -q -n 2 tests/simulation --ignore tests/simulation/test_seeds.py
 	$(PYTEST) -q -s tests/simulation/test_seeds.py
+
+.PHONY: robustness
+robustness: setup ## workloads, evidence and a short chaos against a running log and a real cluster
+	$(PYTEST) -q tests/integration/robustness
 
 .PHONY: chaos
 chaos: setup ## ten minutes of kills, freezes and cuts on real processes, judged; ARGS="--minutes 2 --seed 7"
