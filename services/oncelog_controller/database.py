@@ -8,10 +8,11 @@ new SQLite file gets the tables directly, stamped with the revision that the mig
 """
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
     Connection,
@@ -25,7 +26,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlchemyError
 
 from oncelog.errors import OncelogError
 from oncelog_controller.schema import (
@@ -40,6 +41,14 @@ ResultT = TypeVar("ResultT")
 
 MIGRATION_LOCK = 0x6F6E63656C6F67
 """Key of the advisory lock that lets one process at a time migrate a Postgres database ("oncelog")."""
+MIGRATION_TIMEOUT_MS: Final = 30_000
+"""Longest wait for one statement of a migration, or for another controller's migration. In operation a statement that
+takes seconds means that the database is ill; making the tables of a new one takes as long as its disk does."""
+_NEVER_HEALS: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+
+
+class DatabaseAway(OncelogError):
+    """The metadata database is not there, or too slow. What failed may be tried again, as it is."""
 
 
 class Database:
@@ -54,7 +63,8 @@ class Database:
         self._engine: Engine | None = None
 
     async def open(self) -> None:
-        """Connect and bring the schema up to date. Raises OncelogError with the way out."""
+        """Connect and bring the schema up to date. Raises OncelogError with the way out: DatabaseAway if it may be
+        tried again."""
         try:
             await self._on_thread(self._open)
         except ImportError as error:
@@ -63,9 +73,10 @@ class Database:
                 "pip install 'oncelog[server]'"
             ) from error
         except SQLAlchemyError as error:
-            raise OncelogError(
+            raise failure_of(
+                error,
                 f"cannot open the metadata database {self.shown_url}: {reason_of(error)}; "
-                "check that it is there and may be written, or set ONCELOG_CONTROLLER_DATABASE_URL"
+                "check that it is there and may be written, or set ONCELOG_CONTROLLER_DATABASE_URL",
             ) from error
 
     async def run(self, function: Callable[[Connection], ResultT]) -> ResultT:
@@ -124,6 +135,15 @@ def reason_of(error: SQLAlchemyError) -> str:
     return " ".join(str(cause).split()) or type(cause).__name__
 
 
+def failure_of(error: SQLAlchemyError, text: str) -> OncelogError:
+    """With that text: DatabaseAway where a later try may do better."""
+    code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
+    is_cut = isinstance(error, DBAPIError) and error.connection_invalidated
+    if (isinstance(error, OperationalError) or is_cut) and code not in _NEVER_HEALS:
+        return DatabaseAway(text)
+    return OncelogError(text)
+
+
 def _checked_url(text_url: str) -> URL:
     way_out = "set ONCELOG_CONTROLLER_DATABASE_URL to sqlite:///path or postgresql+psycopg://user@host/database"
     try:
@@ -169,6 +189,8 @@ def _bring_schema_up_to_date(engine: Engine, shown_url: str) -> None:
             return
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
+            for limit in ("statement_timeout", "lock_timeout"):
+                connection.exec_driver_sql(f"SET LOCAL {limit} = {MIGRATION_TIMEOUT_MS}")
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
         if not _is_current(connection):
             _migrate(connection, shown_url)

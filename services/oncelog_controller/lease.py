@@ -13,8 +13,7 @@ from sqlalchemy import BigInteger, Connection, cast, extract, func, select, upda
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.elements import ColumnElement
 
-from oncelog.errors import OncelogError
-from oncelog_controller.database import Database, reason_of
+from oncelog_controller.database import Database, failure_of, reason_of
 from oncelog_controller.schema import STATE_ID, controller_state
 
 ResultT = TypeVar("ResultT")
@@ -37,7 +36,7 @@ class LeaseView:
 
 
 class Lease:
-    """Every call is one transaction. Raises OncelogError when the database does not answer."""
+    """Every call is one transaction. Raises DatabaseAway when the database does not answer."""
 
     def __init__(
         self, database: Database, controller_id: int, rpc_address: str, lease_ms: int
@@ -102,8 +101,9 @@ class Lease:
         try:
             return await self._database.run(function)
         except SQLAlchemyError as error:
-            raise OncelogError(
-                f"the controller's lease in {self._database.shown_url} cannot be reached: {reason_of(error)}"
+            raise failure_of(
+                error,
+                f"the controller's lease in {self._database.shown_url} cannot be reached: {reason_of(error)}",
             ) from error
 
 

@@ -29,6 +29,13 @@ class ControllerSettings(BaseSettings):
         description="how long a controller that fell silent stays the active one; renewed four times within it. "
         "Shorter takes over sooner, and more often without need",
     )
+    database_start_timeout_ms: int = Field(
+        60_000,
+        ge=0,
+        le=86_400_000,
+        description="how long a controller that starts tries again while its database is not there, or too slow; then "
+        "it ends. 0: it ends at the first failure",
+    )
     database_silence_ms: int = Field(
         60_000,
         ge=1000,

@@ -22,7 +22,7 @@ from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import Offset
 from oncelog.journal import AppendFailed
 from oncelog.runtime.clock import Clock
-from oncelog_controller.database import Database, reason_of
+from oncelog_controller.database import Database, failure_of, reason_of
 from oncelog_controller.schema import STATE_ID, controller_state, metadata_journal
 
 RecordT = TypeVar("RecordT")
@@ -155,9 +155,10 @@ class SqlJournal(Generic[RecordT]):
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: SQLAlchemyError) -> OncelogError:
-        return OncelogError(
+        return failure_of(
+            error,
             f"cannot read the metadata journal in {self._database.shown_url}: {reason_of(error)}; "
-            "check the database"
+            "check the database",
         )
 
 

@@ -20,6 +20,7 @@ from oncelog_controller.database import Database
 from oncelog_controller.election import Election, Standing
 from oncelog_controller.lease import Lease
 from oncelog_controller.metadata_log import MetadataLog
+from oncelog_controller.patience import Patience
 from oncelog_controller.servicer import ControllerServicer
 from oncelog_controller.session_watch import SessionWatch
 from oncelog_controller.settings import ControllerSettings
@@ -39,6 +40,7 @@ class ControllerRole:
     def __init__(self, settings: ControllerSettings, clock: Clock) -> None:
         self._controller_id = settings.controller_id
         self._database = Database(settings.database_url, settings.database_timeout_ms)
+        self._start_timeout_s = settings.database_start_timeout_ms / 1000
         self._watchers = Watchers(settings.delta_history)
         incarnation_id = uuid.uuid4().hex
         self._log = MetadataLog(
@@ -88,13 +90,14 @@ class ControllerRole:
         return self._standing().is_active
 
     async def start(self) -> None:
-        """Raises OncelogError when the database cannot be opened, migrated or read."""
+        """Raises OncelogError when the database cannot be opened, migrated or read, and patience did not help."""
+        patience = Patience(self._start_timeout_s)
         try:
-            await self._database.open()
+            await patience.with_database(self._database.open)
             if self._election is not None:
-                await self._election.start()
+                await patience.with_database(self._election.start)
             else:
-                await self._log.begin()
+                await patience.with_database(self._log.begin)
                 self._sessions.begin()
         except BaseException:
             await self.stop()

@@ -4,6 +4,7 @@ The Postgres server comes from a wheel and is started once for all tests; each t
 root the wheel runs it as a system user that it creates, which must be able to reach the data folder.
 """
 
+import contextlib
 import itertools
 import shutil
 import tempfile
@@ -50,3 +51,21 @@ def database_url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'controller.db'}"
     return request.getfixturevalue("postgres_url")
+
+
+@contextlib.contextmanager
+def refusing_connections(server_url, url):
+    """Ends every session of the database, and lets none begin until the block ends."""
+    engine = create_engine(server_url, isolation_level="AUTOCOMMIT")
+    name = url.rpartition("/")[2].partition("?")[0]
+    with engine.connect() as connection:
+        connection.execute(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false"))
+        connection.execute(
+            text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name"),
+            {"name": name},
+        )
+        try:
+            yield
+        finally:
+            connection.execute(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"))
+    engine.dispose()

@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
 from tests.integration.controller.controller_at import (
     allocate,
     controller_at,
@@ -21,6 +20,7 @@ from tests.integration.controller.controller_at import (
     followed,
     register,
 )
+from tests.integration.controller.sql_databases import refusing_connections
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
@@ -234,24 +234,6 @@ def test_a_controller_without_its_database_for_long_stands_by_until_it_is_back(
             assert (await one.stub.NodeHeartbeat(request)).status.error_code == ErrorCode.NONE
 
     asyncio.run(scenario())
-
-
-@contextlib.contextmanager
-def refusing_connections(server_url, url):
-    """Ends every session of the database, and lets none begin until the block ends."""
-    engine = create_engine(server_url, isolation_level="AUTOCOMMIT")
-    name = url.rpartition("/")[2].partition("?")[0]
-    with engine.connect() as connection:
-        connection.execute(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false"))
-        connection.execute(
-            text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name"),
-            {"name": name},
-        )
-        try:
-            yield
-        finally:
-            connection.execute(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"))
-    engine.dispose()
 
 
 def test_controller_epochs_go_on_from_a_journal_that_is_older_than_the_lease(postgres_url):

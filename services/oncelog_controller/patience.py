@@ -1,0 +1,48 @@
+"""What a controller that starts does about a database that is not there yet.
+
+A controller and its database are often started together, and a database that begins on a busy machine takes seconds
+to answer. Whoever started the controller would have to start it again; so it waits by itself, and says what for.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from oncelog.errors import OncelogError
+from oncelog_controller.database import DatabaseAway
+
+_log = logging.getLogger(__name__)
+
+PAUSE_MIN_S: Final = 0.1
+PAUSE_MAX_S: Final = 2.0
+
+
+class Patience:
+    """All steps of a start share it: so much time from its first failure on."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._since: float | None = None
+
+    async def with_database(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Repeat `step`, which must be safe to repeat, while it raises DatabaseAway; raises OncelogError in the end."""
+        pause_s, told = PAUSE_MIN_S, ""
+        while True:
+            try:
+                return await step()
+            except DatabaseAway as error:
+                now = time.monotonic()
+                self._since = now if self._since is None else self._since
+                left_s = self._since + self._timeout_s - now
+                if left_s <= 0:
+                    waited = f"given up after {now - self._since:.0f} s of tries"
+                    raise OncelogError(f"{error}; {waited}") from error
+                if str(error) != told:
+                    _log.warning("%s; it is tried again for up to %.0f s", error, left_s)
+                    told = str(error)
+            # Controllers that were started together do not come back together.
+            await asyncio.sleep(min(left_s, pause_s * random.uniform(0.5, 1.0)))
+            pause_s = min(PAUSE_MAX_S, pause_s * 2)

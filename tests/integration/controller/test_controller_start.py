@@ -1,0 +1,141 @@
+"""A controller that is started before its database, or beside one that is slow: it waits, says so, and ends in time."""
+
+import asyncio
+import logging
+
+import pytest
+from sqlalchemy import create_engine, text
+from tests.integration.controller.controller_at import controller_at, register
+from tests.integration.controller.sql_databases import refusing_connections
+from tests.integration.controller.test_controller_takeover import Controller, active_of, until
+
+from oncelog.errors import OncelogError
+
+NOBODY_LISTENS = "postgresql+psycopg://nobody@127.0.0.1:1/nothing"
+PATIENCE = "oncelog_controller.patience"
+
+
+def told(caplog):
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == PATIENCE and record.levelno == logging.WARNING
+    ]
+
+
+async def until_told(caplog, count, words=""):
+    async def is_told():
+        return len([line for line in told(caplog) if words in line]) >= count
+
+    await until(is_told)
+
+
+async def one_is_active(started):
+    try:
+        assert await until(lambda: active_of(started))
+        standings = [(await one.describe()).active for one in started]
+        assert sorted(standings) == [False] * (len(started) - 1) + [True]
+        assert (await register(started[standings.index(True)].stub)).status.error_code == 0
+    finally:
+        for one in started:
+            await one.stop()
+
+
+def test_two_controllers_wait_for_a_database_that_is_not_there_yet(
+    postgres_server, postgres_url, caplog
+):
+    async def scenario():
+        with refusing_connections(postgres_server, postgres_url):
+            starts = [
+                asyncio.create_task(Controller(number, postgres_url).start()) for number in (1, 2)
+            ]
+            await until_told(caplog, 2)
+            assert not any(start.done() for start in starts)
+        await one_is_active(await asyncio.gather(*starts))
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+    assert "not currently accepting connections" in told(caplog)[0]
+    assert "it is tried again for up to 60 s" in told(caplog)[0]
+    assert "\n" not in told(caplog)[0]
+
+
+def test_the_tables_may_take_longer_to_make_than_a_statement_in_operation(postgres_url):
+    """Two controllers start on an empty database: one makes the tables, the other one waits for that."""
+    engine = create_engine(postgres_url)
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "CREATE FUNCTION dawdle() RETURNS event_trigger LANGUAGE plpgsql "
+                "AS 'BEGIN PERFORM pg_sleep(1.2); END'"
+            )
+        )
+        connection.execute(
+            text(
+                "CREATE EVENT TRIGGER dawdles ON ddl_command_start WHEN TAG IN ('CREATE TABLE') "
+                "EXECUTE FUNCTION dawdle()"
+            )
+        )
+    engine.dispose()
+
+    async def scenario():
+        settings = {"database_timeout_ms": 1000, "database_start_timeout_ms": 15_000}
+        starts = [Controller(number, postgres_url, **settings).start() for number in (1, 2)]
+        await one_is_active(await asyncio.gather(*starts))
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [("metadata_journal", "cannot read the metadata journal"), ("controller_state", "lease")],
+)
+def test_a_database_that_is_slow_later_in_a_start_is_waited_for_too(
+    postgres_url, caplog, table, words
+):
+    async def scenario():
+        async with controller_at(postgres_url):
+            pass
+        engine = create_engine(postgres_url)
+        with engine.connect() as connection:
+            connection.execute(text(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"))
+            start = asyncio.create_task(
+                Controller(1, postgres_url, database_timeout_ms=300).start()
+            )
+            await until_told(caplog, 1, words)
+            assert not start.done()
+        engine.dispose()
+        await one_is_active([await start])
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+@pytest.mark.parametrize("patience_ms", [0, 400])
+def test_patience_ends(caplog, patience_ms):
+    async def scenario():
+        with pytest.raises(OncelogError, match=r"Connection refused.*given up after") as caught:
+            await Controller(1, NOBODY_LISTENS, database_start_timeout_ms=patience_ms).start()
+        assert "\n" not in str(caught.value)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+    assert len(told(caplog)) == (1 if patience_ms else 0)
+
+
+def test_a_file_that_cannot_be_made_is_not_waited_for(tmp_path, caplog):
+    async def scenario():
+        async with controller_at(f"sqlite:///{tmp_path}/no-folder/c.db"):
+            pass
+
+    with pytest.raises(OncelogError, match="unable to open database file"):
+        asyncio.run(asyncio.wait_for(scenario(), 60))
+    assert told(caplog) == []
+
+
+def test_a_controller_that_waits_can_be_told_to_stop(caplog):
+    async def scenario():
+        start = asyncio.create_task(Controller(1, NOBODY_LISTENS).start())
+        await until_told(caplog, 1)
+        start.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await start
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
