@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.conformance.kafka_clients import Aiokafka, Confluent, Java, JavaProcess, KafkaPython
+from tests.conformance.clients.aiokafka import Aiokafka
+from tests.conformance.clients.confluent import Confluent
+from tests.conformance.clients.java import Java, JavaProcess
+from tests.conformance.clients.kafka_python import KafkaPython
 from tests.targets import TargetKind, open_target, target_kind
 
 HERE = Path(__file__).parent

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from kafka.admin import KafkaAdminClient
-from tests.conformance.kafka_clients import Confluent
+from tests.conformance.clients.confluent import Confluent
 
 CALL_TIMEOUT_S = 20
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import ConfigResource
-from tests.conformance.kafka_clients import Confluent
+from tests.conformance.clients.confluent import Confluent
 from tests.targets import open_target
 
 CLEANED_WITHIN_S = 60

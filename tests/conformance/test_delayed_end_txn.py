@@ -9,8 +9,10 @@ request arrive in the middle of the next transaction.
 import struct
 
 import pytest
+from tests.conformance.clients.aiokafka import Aiokafka
+from tests.conformance.clients.confluent import Confluent
+from tests.conformance.clients.kafka_python import KafkaPython
 from tests.conformance.cutting_proxy import ADD_PARTITIONS_TO_TXN, END_TXN, CuttingProxy
-from tests.conformance.kafka_clients import Aiokafka, Confluent, KafkaPython
 
 from oncelog_server.demo.processes import OncelogServer
 

@@ -4,19 +4,15 @@ import uuid
 
 import confluent_kafka
 import pytest
+from tests.conformance.clients.aiokafka import Aiokafka
+from tests.conformance.clients.confluent import Confluent
+from tests.conformance.clients.face import ClientFailed, Fenced, MustAbort
+from tests.conformance.clients.kafka_python import KafkaPython
 from tests.conformance.group_members import (
     LONG_SESSION,
     SERVER_ENVIRONMENT,
     Member,
     eventually,
-)
-from tests.conformance.kafka_clients import (
-    Aiokafka,
-    ClientFailed,
-    Confluent,
-    Fenced,
-    KafkaPython,
-    MustAbort,
 )
 from tests.targets import open_target
 

@@ -4,7 +4,10 @@ import os
 
 import confluent_kafka
 import pytest
-from tests.conformance.kafka_clients import Aiokafka, ClientFailed, Confluent, KafkaPython
+from tests.conformance.clients.aiokafka import Aiokafka
+from tests.conformance.clients.confluent import Confluent
+from tests.conformance.clients.face import ClientFailed
+from tests.conformance.clients.kafka_python import KafkaPython
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 MESSAGE_TOO_LARGE, UNKNOWN_TOPIC = 10, 3

@@ -3,7 +3,8 @@
 import time
 
 import pytest
-from tests.conformance.kafka_clients import ClientFailed, Confluent, Fenced
+from tests.conformance.clients.confluent import Confluent
+from tests.conformance.clients.face import ClientFailed, Fenced
 
 SENTINEL = b"the end"
 TIMEOUT_SCAN_S = 30.0

@@ -4,11 +4,9 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from tests.unit.listener.listener_fakes import (
-    World,
-    topic,
-)
+from tests.unit.listener.listener_image import topic
 from tests.unit.listener.listener_requests import ask, batch, produce
+from tests.unit.listener.listener_world import World
 
 from oncelog.protocol.messages import schema_of
 

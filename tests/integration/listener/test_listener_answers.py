@@ -6,14 +6,11 @@ from uuid import UUID
 
 import pytest
 import uvloop
-from tests.unit.listener.listener_fakes import (
-    FakeStorage,
-    WireClient,
-    World,
-    eventually,
-    topic,
-)
+from tests.unit.listener.fake_roles import FakeStorage
+from tests.unit.listener.listener_image import topic
 from tests.unit.listener.listener_requests import ask, batch, fetch, produce
+from tests.unit.listener.listener_world import World, eventually
+from tests.unit.listener.wire_client import WireClient
 
 from oncelog.api.v1 import controller_pb2, storage_pb2
 from oncelog.errors import OncelogError
@@ -244,11 +241,14 @@ def test_a_batch_lost_with_its_leader_is_unknown_in_a_code_that_every_client_rep
 def test_aborted_transactions_are_null_unless_the_reader_asked_for_committed_data(version):
     world = World(topic("orders", 1))
     assert fetch(world, version).responses[0].partitions[0].aborted_transactions is None
-    assert fetch(world, version, 1).responses[0].partitions[0].aborted_transactions == ()
+    assert (
+        fetch(world, version, isolation_level=1).responses[0].partitions[0].aborted_transactions
+        == ()
+    )
     found = storage_pb2.FetchedPartition(topic="orders", high_watermark=9, last_stable_offset=5)
     found.aborted_transactions.add(producer_id=4000, first_offset=3)
     world.storage.canned["Fetch"] = storage_pb2.FetchResponse(partitions=[found])
-    (partition,) = fetch(world, version, 1).responses[0].partitions
+    (partition,) = fetch(world, version, isolation_level=1).responses[0].partitions
     assert (partition.high_watermark, partition.last_stable_offset) == (9, 5)
     (aborted,) = partition.aborted_transactions
     assert (aborted.producer_id, aborted.first_offset) == (4000, 3)

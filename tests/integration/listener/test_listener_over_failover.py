@@ -6,16 +6,11 @@ from datetime import timedelta
 
 import pytest
 import uvloop
-from tests.unit.listener.listener_fakes import (
-    NODE_ID,
-    FakeCoordinator,
-    FakeStorage,
-    WireClient,
-    World,
-    eventually,
-    topic,
-)
+from tests.unit.listener.fake_roles import FakeCoordinator, FakeStorage
+from tests.unit.listener.listener_image import NODE_ID, topic
 from tests.unit.listener.listener_requests import ask, batch, fetch, produce
+from tests.unit.listener.listener_world import World, eventually
+from tests.unit.listener.wire_client import WireClient
 
 from oncelog.api.v1 import controller_pb2, coordinator_pb2, storage_pb2
 from oncelog.protocol.messages import schema_of

@@ -6,12 +6,10 @@ from datetime import timedelta
 
 import pytest
 import uvloop
-from tests.unit.listener.listener_fakes import (
-    WireClient,
-    World,
-    topic,
-)
+from tests.unit.listener.listener_image import topic
 from tests.unit.listener.listener_requests import ask
+from tests.unit.listener.listener_world import World
+from tests.unit.listener.wire_client import WireClient
 
 from oncelog.api.v1 import coordinator_pb2
 from oncelog.protocol.frames import framed, write_request_head

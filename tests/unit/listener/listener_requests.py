@@ -1,12 +1,14 @@
-"""Requests for tests: one call over a socket, and the two that need many fields."""
+"""Requests for tests: one call over a socket, and the two requests that need many fields."""
 
 from datetime import timedelta
 
 import uvloop
-from tests.unit.listener.listener_fakes import WireClient
+from tests.unit.listener.wire_client import WireClient
 
 from oncelog.protocol.messages import schema_of
 from oncelog.record.batch import HEADER, HEADER_BYTES
+
+PRODUCE, FETCH = 0, 1
 
 
 def ask(world, api_key, version, **fields):
@@ -20,17 +22,19 @@ def ask(world, api_key, version, **fields):
     return uvloop.run(scenario())
 
 
-def batch(attributes=0, producer_id=-1):
-    size = HEADER_BYTES - 12
-    return HEADER.pack(0, size, -1, 2, 0, attributes, 0, 0, 0, producer_id, -1, -1, 1)
+def batch(attributes=0, producer_id=-1, extra=0):
+    """The header of a batch that claims one record, with so many more bytes behind it."""
+    size = HEADER_BYTES - 12 + extra
+    return HEADER.pack(0, size, -1, 2, 0, attributes, 0, 0, 0, producer_id, -1, -1, 1) + bytes(
+        extra
+    )
 
 
-def produce(world, version=7, name="orders", records=(None,), acks=-1, transactional_id=None):
-    types = schema_of(0, version).request_types
-    answer = ask(
-        world,
-        0,
-        version,
+def produce_request(version=7, name="orders", records=None, acks=-1, transactional_id=None):
+    """To the topic's first partitions, one batch each; without `records` one batch to the first."""
+    schema = schema_of(PRODUCE, version)
+    types = schema.request_types
+    return schema.request(
         transactional_id=transactional_id,
         acks=acks,
         timeout=timedelta(seconds=1),
@@ -39,29 +43,31 @@ def produce(world, version=7, name="orders", records=(None,), acks=-1, transacti
                 name=name,
                 partition_data=tuple(
                     types.PartitionProduceData(index=index, records=one)
-                    for index, one in enumerate(records)
+                    for index, one in enumerate((batch(),) if records is None else records)
                 ),
             ),
         ),
     )
+
+
+def produce(world, version=7, records=(None,), **fields):
+    request = produce_request(version, records=records, **fields)
+    answer = ask(world, PRODUCE, version, request=request)
     return [one.error_code for one in answer.responses[0].partition_responses]
 
 
-def fetch(world, version, isolation_level=0, partitions=(0,), max_wait_ms=0, **fields):
-    types = schema_of(1, version).request_types
-    values = {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": (), "rack_id": ""}
-    known = schema_of(1, version).request.__dataclass_fields__
-    values = {name: value for name, value in {**values, **fields}.items() if name in known}
-    return ask(
-        world,
-        1,
-        version,
-        **({"replica_id": -1} if "replica_id" in known else {}),
-        max_wait=timedelta(milliseconds=max_wait_ms),
-        min_bytes=1,
-        max_bytes=1 << 20,
-        isolation_level=isolation_level,
-        topics=(
+def fetch_request(version=11, partitions=(0,), max_wait_ms=60_000, **fields):
+    schema = schema_of(FETCH, version)
+    types = schema.request_types
+    values = {
+        "replica_id": -1,
+        "max_wait": timedelta(milliseconds=max_wait_ms),
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": (
             types.FetchTopic(
                 topic="orders",
                 partitions=tuple(
@@ -70,5 +76,14 @@ def fetch(world, version, isolation_level=0, partitions=(0,), max_wait_ms=0, **f
                 ),
             ),
         ),
-        **values,
-    )
+        "forgotten_topics_data": (),
+        "rack_id": "",
+        **fields,
+    }
+    known = schema.request.__dataclass_fields__
+    return schema.request(**{name: value for name, value in values.items() if name in known})
+
+
+def fetch(world, version, max_wait_ms=0, **fields):
+    request = fetch_request(version, max_wait_ms=max_wait_ms, **fields)
+    return ask(world, FETCH, version, request=request)

@@ -241,6 +241,13 @@ def message(number, producer_id, task_partition=0, query_id=QUERY):
     )
 
 
+def opened(number=1):
+    """A shell whose sink has this attempt open."""
+    shell = SinkShell()
+    shell.open(number)
+    return shell
+
+
 def skip(number, query_id=QUERY):
     return BranchMessage(nonce=nonce(number), query_id=query_id, skipped=True)
 

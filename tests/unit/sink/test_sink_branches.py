@@ -1,89 +1,20 @@
-"""Opening, joining, adding partitions, sealing, aborting: one test a row of their tables."""
-
-from dataclasses import replace
+"""Branches are joined, get partitions, are sealed and are shown: one test a row of their tables."""
 
 import pytest
 from tests.unit.sink.sink_shell import (
-    MINUTE_MS,
-    QUERY,
     SINK,
     TIMEOUT_MS,
     SinkShell,
     nonce,
+    opened,
     partition,
 )
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import branch_transactional_id, shard_name_of
-from oncelog.machine import SetTimer
 from oncelog_coordinator.core.sink_events import SinkAnswer
 
-
-def opened(number=1):
-    shell = SinkShell()
-    shell.open(number)
-    return shell
-
-
-# ------------------------------------------------------------------------------------------------------- open
-
-
-def test_each_attempt_raises_the_sink_epoch():
-    shell = SinkShell()
-    assert [shell.open(number).sink_epoch for number in (1, 2, 3)] == [1, 2, 3]
-
-
-def test_sink_epoch_survives_attempts_that_left_nothing_behind():
-    shell = opened()
-    shell.abort(1)
-    shell.restart()
-    assert shell.open(2).sink_epoch == 2
-
-
-def test_repeated_open_gets_the_same_answer_and_appends_nothing():
-    shell = SinkShell()
-    first = shell.open(1)
-    before = len(shell.log)
-    assert shell.open(1) == first
-    assert len(shell.log) == before
-
-
-def test_opening_aborts_the_open_attempt_of_the_sink_only():
-    shell = opened(1)
-    shell.open(5, sink="other")
-    shell.task(1, 0)
-    shell.open(2)
-    (wanted,) = shell.outbox.values()
-    assert [marker.commit for marker in wanted.markers] == [False]
-    states = {a.nonce: a.state for a in shell.describe().attempts}
-    assert states == {nonce(1): "Aborting", nonce(2): "Open"}
-    assert [a.state for a in shell.describe("other").attempts] == ["Open"]
-
-
-def test_opening_leaves_a_committing_attempt_alone():
-    shell = SinkShell()
-    shell.committed(1, 0)
-    shell.open(2)
-    assert [a.state for a in shell.describe().attempts] == ["Committing", "Open"]
-
-
-@pytest.mark.parametrize("delivered", [False, True])
-def test_committed_nonce_cannot_be_opened_again(delivered):
-    shell = SinkShell()
-    shell.committed(1, 0)
-    if delivered:
-        shell.deliver()
-    assert shell.open(1).answer is SinkAnswer.FENCED
-
-
-def test_superseded_nonce_cannot_be_opened_while_its_markers_are_under_way():
-    shell = opened(1)
-    shell.task(1, 0)
-    shell.open(2)
-    assert shell.open(1).answer is SinkAnswer.FENCED
-
-
-# ------------------------------------------------------------------------------------------------------- join
+# ---------------------------------------------------------------------------------------------------------------- join
 
 
 def test_join_gives_a_fresh_producer_id_and_a_name_that_finds_the_sinks_shard():
@@ -195,92 +126,7 @@ def test_jobs_without_a_run_id_are_never_superseded():
     assert shell.join(3, 0, run_id="").answer is SinkAnswer.OK
 
 
-# ---------------------------------------------------------------------------------------- the sink's query
-
-
-def test_another_query_is_refused_and_told_the_way_out():
-    shell = SinkShell()
-    shell.committed(1, 40)
-    shell.open(2)
-    answer = shell.join(2, 0, query_id="query-2")
-    assert answer.answer is SinkAnswer.QUERY_CHANGED
-    assert "onNewQuery=adopt" in answer.error_message
-    assert shell.join(2, 41).answer is SinkAnswer.OK
-
-
-def test_adopting_query_starts_again_at_batch_0():
-    shell = SinkShell()
-    shell.committed(1, 40)
-    shell.deliver()
-    shell.open(2)
-    assert shell.join(2, 0, query_id="query-2", adopt_query=True).answer is SinkAnswer.OK
-    shell.restart()
-    described = shell.describe()
-    assert (described.query_id, described.last_committed_batch_id) == ("query-2", -1)
-    assert described.decisions == ()
-
-
-@pytest.mark.parametrize("adopt", [False, True])
-def test_query_that_lost_its_sink_cannot_take_it_back(adopt):
-    shell = SinkShell()
-    shell.committed(1, 40)
-    shell.open(2)
-    shell.join(2, 0, query_id="query-2", adopt_query=True)
-    shell.restart()
-    shell.open(3)
-    answer = shell.join(3, 41, query_id=QUERY, adopt_query=adopt)
-    assert answer.answer is SinkAnswer.QUERY_CHANGED
-    assert shell.join(3, 0, 1, query_id="query-2").answer is SinkAnswer.OK
-
-
-def test_adopt_needs_an_open_attempt():
-    shell = SinkShell()
-    shell.committed(1, 40)
-    assert shell.join(1, 0, query_id="query-2", adopt_query=True).answer is SinkAnswer.FENCED
-    assert shell.describe().query_id == QUERY
-
-
-def test_attempt_that_one_query_joined_cannot_be_adopted_by_another():
-    shell = opened(1)
-    shell.join(1, 0)
-    assert shell.join(1, 0, 1, query_id="q2", adopt_query=True).answer is SinkAnswer.FENCED
-
-
-def test_decision_of_the_old_query_completes_after_the_adoption_and_does_not_count():
-    shell = SinkShell()
-    shell.committed(1, 40)
-    shell.open(2)
-    shell.join(2, 0, query_id="query-2", adopt_query=True)
-    (wanted,) = shell.deliver()
-    assert all(marker.commit for marker in wanted.markers)
-    assert shell.describe().last_committed_batch_id == -1
-    assert [a.nonce for a in shell.describe().attempts] == [nonce(2)]
-
-
-def test_window_of_the_old_query_does_not_leak_into_the_new_ones():
-    shell = SinkShell()
-    shell.committed(1, 40)
-    shell.deliver()
-    shell.open(2)
-    won = shell.task(2, 0, query_id="query-2", adopt_query=True)
-    shell.commit(0, replace(won, query_id="query-2"))
-    shell.deliver()
-    shell.restart()
-    described = shell.describe()
-    assert described.last_committed_batch_id == 0
-    assert [d.batch_id for d in described.decisions] == [0]
-    shell.open(3)
-    assert shell.join(3, 1, query_id="query-2").answer is SinkAnswer.OK
-
-
-def test_flag_to_adopt_does_nothing_for_the_query_that_owns_the_sink():
-    shell = SinkShell()
-    shell.committed(1, 0)
-    shell.open(2)
-    assert shell.join(2, 0, adopt_query=True).answer is SinkAnswer.SKIP
-
-
-# ------------------------------------------------------------------------------------------- add partitions
+# ------------------------------------------------------------------------------------------------------ add partitions
 
 
 def test_added_partitions_get_their_markers():
@@ -359,7 +205,7 @@ def test_sealed_branch_takes_no_new_partition():
     assert shell.add(won.producer_id, "orders-1").error_code is ErrorCode.INVALID_TXN_STATE
 
 
-# ------------------------------------------------------------------------------------------------------- seal
+# ---------------------------------------------------------------------------------------------------------------- seal
 
 
 def test_seal_is_idempotent():
@@ -405,86 +251,7 @@ def test_partition_that_only_the_seal_knows_gets_its_marker():
     assert marker.partitions == (partition("orders-4"),)
 
 
-# ------------------------------------------------------------------------------------------------------ abort
-
-
-def test_abort_ends_open_attempts_and_leaves_decided_ones_alone():
-    shell = SinkShell()
-    shell.committed(1, 0)
-    shell.open(2)
-    assert shell.abort(1, 2, 77, 2).aborted == 1
-    assert shell.abort(1, 2, 77).aborted == 0
-    assert shell.describe().last_committed_batch_id == 0
-
-
-def test_abort_on_an_unknown_sink_is_harmless():
-    shell = SinkShell()
-    assert shell.abort(1).aborted == 0
-    assert shell.log == []
-
-
-def test_attempt_that_wrote_nothing_leaves_nothing():
-    shell = opened()
-    shell.join(1, 0)
-    shell.abort(1)
-    assert shell.outbox == {}
-    assert shell.describe().attempts == ()
-
-
-# --------------------------------------------------------------------------------------------------- deadline
-
-
-def test_silent_attempt_is_aborted_at_its_deadline():
-    shell = opened()
-    shell.task(1, 0)
-    shell.advance(TIMEOUT_MS - 1)
-    assert shell.outbox == {}
-    shell.advance(1)
-    assert len(shell.outbox) == 1
-    assert shell.join(1, 0, 1).answer is SinkAnswer.FENCED
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-def test_join_and_seal_renew_the_deadline(restarted):
-    shell = opened()
-    shell.advance(10 * MINUTE_MS)
-    producer_id = shell.join(1, 0).producer_id
-    shell.add(producer_id, "orders-0")
-    shell.advance(10 * MINUTE_MS)
-    shell.seal(1, producer_id)
-    if restarted:
-        shell.restart()
-    shell.advance(TIMEOUT_MS - 1)
-    assert shell.labels[-1] != "timed_out"
-    shell.advance(1)
-    assert shell.labels[-1] == "timed_out"
-
-
-def test_timeout_is_the_drivers_choice():
-    shell = SinkShell()
-    shell.open(1, timeout_ms=5_000)
-    shell.advance(5_000)
-    assert shell.describe().attempts == ()
-
-
-def test_early_timer_waits_for_the_rest():
-    shell = opened()
-    name, (_, event) = next(iter(shell.timers.items()))
-    shell.now += 60_000
-    decision = shell.machine.decide(event, shell.now)
-    assert decision.records == ()
-    assert decision.effects == (SetTimer(name, TIMEOUT_MS - 60_000, event),)
-
-
-def test_decided_attempt_has_no_deadline():
-    shell = SinkShell()
-    shell.committed(1, 0)
-    assert shell.timers == {}
-    shell.restart()
-    assert shell.timers == {}
-
-
-# ------------------------------------------------------------------------------------------------------ reads
+# --------------------------------------------------------------------------------------------------------------- reads
 
 
 def test_branches_are_shown_as_transactions():

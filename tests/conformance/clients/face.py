@@ -1,0 +1,68 @@
+"""Four real Kafka clients behind one small face, so that one test says the same thing to each of them.
+
+The face is synchronous: `send` returns when the broker has acknowledged. Every client's own exceptions become one of
+three: `Fenced` (this instance is finished for good), `MustAbort` (this transaction is), `ClientFailed` (anything else).
+"""
+
+import time
+from dataclasses import dataclass, field
+
+CALL_TIMEOUT_S = 30.0
+QUIET_S = 0.7
+
+
+class ClientFailed(Exception):
+    """A client gave up. `code` is Kafka's error code where the client tells it."""
+
+    def __init__(self, text, code=None):
+        super().__init__(text)
+        self.code = code
+
+
+class Fenced(ClientFailed):
+    """Another instance with the same transactional.id has taken over."""
+
+
+class MustAbort(ClientFailed):
+    """The transaction cannot be committed; the producer can go on after an abort."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record as a consumer saw it."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: list = field(default_factory=list)
+    timestamp_ms: int = -1
+    partition: int = 0
+    offset: int = -1
+
+
+def record_of(message):
+    return Record(
+        message.value,
+        message.key,
+        list(message.headers or ()),
+        message.timestamp,
+        message.partition,
+        message.offset,
+    )
+
+
+def reading_deadline(until):
+    return time.monotonic() + (QUIET_S if until is None else CALL_TIMEOUT_S)
+
+
+def is_done(records, until):
+    return until is not None and any(record.value == until for record in records)
+
+
+def polled(poll, records, until):
+    """Messages until `until` has been seen among `records`; without `until`, whatever comes in QUIET_S."""
+    deadline = reading_deadline(until)
+    while not is_done(records, until):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return
+        yield from poll(min(left, 0.1))

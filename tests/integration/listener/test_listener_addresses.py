@@ -1,0 +1,78 @@
+"""Where a listener listens, what it says when it cannot, and which address its clients are told."""
+
+import pytest
+import uvloop
+from tests.unit.listener.listener_image import topic
+from tests.unit.listener.listener_world import World
+from tests.unit.listener.wire_client import WireClient
+
+from oncelog.errors import OncelogError
+from oncelog_listener.settings import ListenerSettings
+from oncelog_listener.wiring import build_listener
+
+FETCH, PRODUCE, METADATA, API_VERSIONS, END_TXN = 1, 0, 3, 18, 26
+
+
+def test_a_port_in_use_is_named_with_the_way_out():
+    async def scenario():
+        world = World()
+        async with world.listening() as role:
+            second = build_listener(
+                ListenerSettings(port=role.port), 1, world.metadata, world.directory
+            )
+            with pytest.raises(OncelogError, match=f"port {role.port} .* in use.*ONCELOG_PORT"):
+                await second.start()
+            await second.stop()
+
+    uvloop.run(scenario())
+
+
+def test_a_host_that_is_not_ours_is_named_with_the_way_out():
+    async def scenario():
+        world = World()
+        settings = ListenerSettings(host="192.0.2.1", port=0)
+        with pytest.raises(OncelogError, match=r"192\.0\.2\.1.*ONCELOG_HOST"):
+            await build_listener(settings, 1, world.metadata, world.directory).start()
+
+    uvloop.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("settings", "connect_to", "told"),
+    [
+        ({}, "127.0.0.1", "127.0.0.1"),
+        ({"host": "0.0.0.0"}, "127.0.0.1", "127.0.0.1"),
+        ({"host": "0.0.0.0"}, "127.0.0.2", "127.0.0.2"),
+        ({"host": "localhost"}, "127.0.0.1", "127.0.0.1"),
+        ({"advertised_host": "log.example.org"}, "127.0.0.1", "log.example.org"),
+    ],
+)
+def test_clients_are_told_an_address_that_works_for_their_connection(settings, connect_to, told):
+    async def scenario():
+        world = World(topic("orders", 1), **settings)
+        async with world.listening() as role:
+            client = await WireClient.connect(role.port, connect_to)
+            (broker,) = (await client.call(METADATA, 1, topics=())).brokers
+            assert (broker.host, broker.port, broker.node_id) == (told, role.port, 1)
+            place = await client.call(10, 2, key="pay", key_type=1)
+            assert (place.host, place.port, place.node_id) == (told, role.port, 1)
+
+    uvloop.run(scenario())
+
+
+def test_an_advertised_port_is_told():
+    async def scenario():
+        world = World(topic("orders", 1), advertised_port=19_092)
+        async with world.listening() as role:
+            client = await WireClient.connect(role.port)
+            assert (
+                await client.call(
+                    METADATA,
+                    9,
+                    topics=None,
+                    include_cluster_authorized_operations=False,
+                    include_topic_authorized_operations=False,
+                )
+            ).brokers[0].port == 19_092
+
+    uvloop.run(scenario())

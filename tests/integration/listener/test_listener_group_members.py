@@ -1,0 +1,221 @@
+"""Members of classic groups through the listener: what is translated, what is refused, and who waits for whom."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+import uvloop
+from tests.unit.listener.listener_requests import ask
+from tests.unit.listener.listener_world import World, eventually
+from tests.unit.listener.wire_client import WireClient
+
+from oncelog.api.v1 import groups_pb2
+from oncelog.errors import ErrorCode, OncelogError
+from oncelog.protocol.messages import schema_of
+
+JOIN, BEAT, LEAVE, SYNC = 11, 12, 13, 14
+
+
+def join_fields(version, group_id="billing", member_id="", metadata=b"topics", **fields):
+    types = schema_of(JOIN, version).request_types
+    values = {
+        "group_id": group_id,
+        "session_timeout": timedelta(seconds=10),
+        "rebalance_timeout": timedelta(seconds=60),
+        "member_id": member_id,
+        "protocol_type": "consumer",
+        "protocols": (types.JoinGroupRequestProtocol(name="range", metadata=metadata),),
+        **fields,
+    }
+    known = schema_of(JOIN, version).request.__dataclass_fields__
+    return {name: value for name, value in values.items() if name in known}
+
+
+def join(world, version, **fields):
+    return ask(world, JOIN, version, **join_fields(version, **fields))
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_a_join_is_told_in_every_version(version):
+    world = World()
+    answer = join(world, version, group_instance_id="fixed", reason="because")
+    assert (answer.error_code, answer.generation_id, answer.leader) == (0, 3, "m-1")
+    assert [(one.member_id, one.metadata) for one in answer.members] == [
+        ("m-1", b"one"),
+        ("m-2", b"two"),
+    ]
+    (asked,) = world.groups.asked("JoinGroup")
+    assert asked.session_timeout_ms == 10_000
+    assert asked.rebalance_timeout_ms == (60_000 if version >= 1 else 10_000)
+    assert asked.client_id == "test"
+    assert asked.client_host == "/127.0.0.1"
+    assert not asked.requires_known_member_id or 4 <= version < 5, "a static member needs no round"
+    assert asked.supports_skipping_assignment == (version >= 9)
+    assert asked.reason == ("because" if version >= 8 else "")
+    if version >= 5:
+        assert asked.group_instance_id == "fixed"
+        assert [one.group_instance_id for one in answer.members] == [None, "fixed"]
+
+
+def test_a_dynamic_member_is_asked_to_come_back_with_the_id_it_is_given():
+    world = World()
+    world.groups.canned["JoinGroup"] = groups_pb2.JoinGroupResponse(
+        error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="test-1"
+    )
+    answer = join(world, 5)
+    assert (answer.error_code, answer.member_id, answer.generation_id) == (79, "test-1", -1)
+    assert world.groups.asked("JoinGroup")[0].requires_known_member_id
+    assert not World().groups.asked("JoinGroup")
+
+
+@pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None)])
+def test_a_refused_join_has_no_protocol_in_the_form_of_its_version(version, name):
+    answer = join(World(), version, group_id="")
+    assert (answer.error_code, answer.protocol_name) == (24, name)
+
+
+def test_what_could_never_be_written_is_refused_before_it_is_kept():
+    world = World(group_payload_bytes_max=1024)
+    assert join(world, 5, metadata=bytes(1025)).error_code == 10
+    assert world.groups.calls == []
+
+
+def sync_fields(version, **fields):
+    types = schema_of(SYNC, version).request_types
+    values = {
+        "group_id": "billing",
+        "generation_id": 3,
+        "member_id": "m-1",
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "assignments": (types.SyncGroupRequestAssignment(member_id="m-1", assignment=b"mine"),),
+        **fields,
+    }
+    known = schema_of(SYNC, version).request.__dataclass_fields__
+    return {name: value for name, value in values.items() if name in known}
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_a_sync_is_told_in_every_version(version):
+    world = World()
+    answer = ask(world, SYNC, version, **sync_fields(version))
+    assert (answer.error_code, answer.assignment) == (0, b"mine")
+    (asked,) = world.groups.asked("SyncGroup")
+    assert asked.assignments[0].assignment == b"mine"
+    assert asked.protocol_name == ("range" if version >= 5 else "")
+    assert not asked.HasField("group_instance_id")
+
+
+def test_from_version_5_a_sync_names_its_protocol():
+    world = World()
+    assert ask(world, SYNC, 5, **sync_fields(5, protocol_name=None)).error_code == 23
+    assert ask(world, SYNC, 4, **sync_fields(4)).error_code == 0
+    assert len(world.groups.calls) == 1
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_heartbeat_carries_the_coordinators_code(version):
+    world = World()
+    world.groups.canned["GroupHeartbeat"] = groups_pb2.GroupHeartbeatResponse(error_code=27)
+    fields = {"group_id": "billing", "generation_id": 3, "member_id": "m-1"}
+    assert ask(world, BEAT, version, **fields).error_code == 27
+    assert ask(world, BEAT, version, **{**fields, "group_id": ""}).error_code == 24
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_one_member_leaves_with_the_code_at_the_top(version):
+    world = World()
+    refused = groups_pb2.LeaveGroupResponse()
+    refused.members.add(member_id="m-1", error_code=25)
+    world.groups.canned["LeaveGroup"] = refused
+    assert ask(world, LEAVE, version, group_id="billing", member_id="m-1").error_code == 25
+
+
+@pytest.mark.parametrize("version", range(3, 6))
+def test_many_members_leave_each_with_its_code(version):
+    world = World()
+    types = schema_of(LEAVE, version).request_types
+    members = (
+        types.MemberIdentity(member_id="m-1", group_instance_id=None, reason="done"),
+        types.MemberIdentity(member_id="", group_instance_id="fixed", reason=None),
+    )
+    answer = ask(world, LEAVE, version, group_id="billing", members=members)
+    assert [(one.member_id, one.group_instance_id) for one in answer.members] == [
+        ("m-1", None),
+        ("", "fixed"),
+    ]
+    (asked,) = world.groups.asked("LeaveGroup")
+    assert [one.reason for one in asked.members] == ["done" if version >= 5 else "", ""]
+
+
+def test_a_group_without_a_coordinator_is_asked_for_again():
+    for world in (World(shards=0), World()):
+        world.groups.canned["JoinGroup"] = OncelogError("it went away")
+        world.groups.canned["GroupHeartbeat"] = TimeoutError()
+        assert join(world, 5).error_code == 15
+        fields = {"group_id": "billing", "generation_id": 3, "member_id": "m-1"}
+        assert ask(world, BEAT, 4, **fields).error_code == 15
+
+
+def test_a_waiting_join_holds_up_its_connection_and_no_other():
+    async def scenario():
+        world = World()
+        world.groups.gate = asyncio.Event()
+        async with world.listening() as role:
+            waiting = await WireClient.connect(role.port)
+            join_schema = waiting.send(JOIN, 5, **join_fields(5))
+            beat_schema = waiting.send(
+                BEAT, 3, group_id="billing", generation_id=3, member_id="m-1"
+            )
+            await eventually(lambda: world.groups.joins_waiting)
+            other = await WireClient.connect(role.port)
+            fields = {"group_id": "billing", "generation_id": 3, "member_id": "m-2"}
+            assert (await other.call(BEAT, 3, **fields)).error_code == 0
+            assert len(world.groups.asked("GroupHeartbeat")) == 1
+            world.groups.gate.set()
+            assert (await waiting.receive(join_schema))[1].member_id == "m-1"
+            assert (await waiting.receive(beat_schema))[1].error_code == 0
+
+    uvloop.run(scenario())
+
+
+def test_a_join_goes_on_when_its_client_leaves_and_its_bytes_stay_counted():
+    async def scenario():
+        world = World()
+        world.groups.gate = asyncio.Event()
+        async with world.listening() as role:
+            client = await WireClient.connect(role.port)
+            client.send(JOIN, 5, **join_fields(5, metadata=bytes(5_000)))
+            await eventually(lambda: world.groups.joins_waiting)
+            client.close()
+            await eventually(lambda: not role.counters.connections_open)
+            assert world.groups.joins_waiting == 1
+            assert role.queued_bytes > 5_000
+            world.groups.gate.set()
+            await eventually(lambda: not role.queued_bytes)
+            assert world.groups.joins_waiting == 0
+
+    uvloop.run(scenario())
+
+
+def test_clients_that_leave_waiting_joins_behind_cannot_add_up():
+    async def scenario():
+        world = World(connections_max=2)
+        world.groups.gate = asyncio.Event()
+        async with world.listening() as role:
+            for number in range(1, 3):
+                client = await WireClient.connect(role.port)
+                client.send(JOIN, 5, **join_fields(5))
+                await eventually(lambda number=number: world.groups.joins_waiting == number)
+                client.close()
+                await eventually(lambda: not role.counters.connections_open)
+            refused = await WireClient.connect(role.port)
+            assert await refused.is_closed_by_peer()
+            world.groups.gate.set()
+            await eventually(lambda: not world.groups.joins_waiting)
+            accepted = await WireClient.connect(role.port)
+            fields = {"group_id": "billing", "generation_id": 3, "member_id": "m-2"}
+            assert (await accepted.call(BEAT, 3, **fields)).error_code == 0
+
+    uvloop.run(scenario())
