@@ -348,6 +348,7 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             max_poll_interval_ms=POLL_INTERVAL_MAX_MS,
         )
         self._requests = _Requests(self._client._client)
+        self._admin = WireAdmin(settings["bootstrap_servers"], settings["client_id"])
         self._rebalances = 0
         self._is_moved = False
         """Partitions came or went, and the application has not polled since."""
@@ -400,7 +401,11 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         ]
 
     async def _settle(self) -> None:
-        """Learn where the new partitions are read from."""
+        """Learn where the new partitions are read from.
+
+        aiokafka asks for offsets as clients before KIP-447 did: behind a transaction that is committed and whose marker
+        is still on its way it is told the offset before. So the stable ones are asked for here, and it is led there.
+        """
         rebalance = self._rebalances
         if rebalance == 0 or self._client._subscription.reassignment_in_progress:
             await self._client._subscription.wait_for_assignment()
@@ -414,8 +419,13 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
                 # It has been taken away meanwhile: the next poll finds what came instead.
                 await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
                 return
-        if rebalance != self._rebalances:
+        if self.group is not None:
+            stable = await self._admin.committed(self.group, list(positions))
+            positions |= {one: offset for one, offset in stable.items() if offset >= 0}
+        if rebalance != self._rebalances or self._client._subscription.reassignment_in_progress:
             return
+        for one, offset in positions.items():
+            self._client.seek(TopicPartition(*one), offset)
         coordinator = self._client._coordinator
         self._membership = Membership(coordinator.generation, coordinator.member_id)
         self._new_positions = positions
@@ -458,6 +468,7 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             raise Unanswered(repr(error)) from error
 
     async def close(self) -> None:
+        await self._admin.close()
         await _stop(self._client, self._client._client)
 
 

@@ -28,6 +28,14 @@ from oncelog_listener.repeats import ask_shard
 _IDENTITY_FROM: Final = 3
 _TV2_END_FROM: Final = 5
 _TV2: Final = 2
+_MAY_HAVE_DECIDED: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""Answers to EndTxn whose decision may yet be in the log: its append was not confirmed in time (facts 6)."""
 
 
 async def _ask_any_coordinator(cluster: Cluster, asked: Any) -> Any:
@@ -212,17 +220,17 @@ async def end_txn(call: Call) -> Any:
         client_transaction_version=_TV2 if call.version >= _TV2_END_FROM else 0,
         stamp=call.stamp,
     )
-    unanswered = 0
+    undecided = 0
 
     async def ask(coordinator: Any) -> Any:
-        nonlocal unanswered
-        unanswered += 1
+        nonlocal undecided
+        undecided += 1
         try:
             answer = await coordinator.EndTxn(asked)
         except PEER_FAILURES as error:
-            unanswered -= not was_sent(error)
+            undecided -= not was_sent(error)
             raise
-        unanswered -= 1
+        undecided -= answer.error_code not in _MAY_HAVE_DECIDED
         return answer
 
     try:
@@ -232,7 +240,7 @@ async def end_txn(call: Call) -> Any:
     except PEER_FAILURES:
         return _ended(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if answer.error_code:
-        if unanswered and not error_code_of(answer.error_code).is_retriable:
+        if undecided and not error_code_of(answer.error_code).is_retriable:
             # The repetition was refused, but what it repeated may have decided the transaction, and a successor have
             # begun since. Only a client that knows that it asked twice can make something of this answer.
             raise CloseConnection("EndTxn was repeated, and what became of the first is not known")

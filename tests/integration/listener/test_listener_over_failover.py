@@ -133,10 +133,19 @@ def test_a_frozen_coordinator_is_not_waited_for_when_its_shard_moves():
 FENCED = coordinator_pb2.EndTxnResponse(error_code=90)
 
 
-def test_a_refused_repetition_of_an_end_is_no_answer():
+@pytest.mark.parametrize(
+    "first",
+    [
+        PeerUnavailable("gone", was_sent=True),
+        coordinator_pb2.EndTxnResponse(error_code=15),
+        coordinator_pb2.EndTxnResponse(error_code=16),
+    ],
+    ids=repr,
+)
+def test_a_refused_repetition_of_an_end_is_no_answer(first):
     """What it repeats may have decided the transaction, and a successor have fenced the producer since."""
     world = two_nodes()
-    world.coordinator.canned["EndTxn"] = PeerUnavailable("gone", was_sent=True)
+    world.coordinator.canned["EndTxn"] = first
     world.directory.coordinators[OTHER].canned["EndTxn"] = FENCED
 
     async def scenario():
@@ -147,9 +156,17 @@ def test_a_refused_repetition_of_an_end_is_no_answer():
     assert len(world.directory.coordinators[OTHER].asked("EndTxn")) == 1
 
 
-def test_a_refused_end_that_was_never_sent_before_is_an_answer():
+@pytest.mark.parametrize(
+    "first",
+    [
+        PeerUnavailable("gone", was_sent=False),
+        coordinator_pb2.EndTxnResponse(error_code=14),
+    ],
+    ids=repr,
+)
+def test_a_refused_end_that_nobody_took_before_is_an_answer(first):
     world = two_nodes()
-    world.coordinator.canned["EndTxn"] = PeerUnavailable("gone", was_sent=False)
+    world.coordinator.canned["EndTxn"] = first
     world.directory.coordinators[OTHER].canned["EndTxn"] = FENCED
     answer = uvloop.run(
         during_failover(world, 26, 2, lambda: world.coordinator.asked("EndTxn"), **END)
