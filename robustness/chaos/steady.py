@@ -13,7 +13,7 @@ from robustness.workloads import catalog
 from robustness.workloads.contract import ClientProcess, Lab, Workload
 from robustness.workloads.lives import live_on
 from robustness.workloads.parameters import Parameters, Partitions, Pause, Timeout
-from robustness.workloads.reading import final_reads, make_topic
+from robustness.workloads.reading import DECIDED_LIMIT_MS, final_reads, make_topic
 from robustness.workloads.transacting import OpenTransaction, Planned, Transactor
 
 KIND: Final = "steady"
@@ -49,7 +49,7 @@ class Steady:
         await live_on(lab, self.name, live, life_ms=0, rest_ms=given.rest_ms)
 
     async def check(self, lab: Lab) -> None:
-        limit_ms = self.parameters.transaction_timeout_ms + 60_000
+        limit_ms = self.parameters.transaction_timeout_ms + DECIDED_LIMIT_MS
         await final_reads(lab, f"{self.name}-check", self.partitions, decided_limit_ms=limit_ms)
 
     def _clients(self, lab: Lab) -> Clients:

@@ -2,25 +2,27 @@
 shows: money is neither made nor lost, whatever part of the transfers is committed."""
 
 from collections import Counter
-from functools import partial
-from typing import Final
 
 from pydantic import Field
 
 from robustness.history import Isolation, Partition
 from robustness.noted import BankOpened, BankRead, booking_of, booking_value, note
-from robustness.workloads.contract import ClientProcess, Lab, until_over
-from robustness.workloads.lives import live_on
+from robustness.workloads.applications import run_writer
+from robustness.workloads.contract import Lab, until_over
 from robustness.workloads.parameters import ClientCount, Partitions, Pause, Sends, Share, Watched
-from robustness.workloads.reading import final_reads, make_topic, partitions_of, watchers
+from robustness.workloads.reading import (
+    DECIDED_LIMIT_MS,
+    final_reads,
+    make_topic,
+    partitions_of,
+    watchers,
+)
 from robustness.workloads.transacting import (
     OpenTransaction,
     Planned,
     Transactor,
     until_committed,
 )
-
-DECIDED_LIMIT_MS: Final = 60_000
 
 
 class BankParameters(Watched):
@@ -103,18 +105,15 @@ class Bank:
 
     async def _teller(self, lab: Lab, number: int) -> None:
         given = self.parameters
-        name = f"{self.name}-teller-{number}"
-
-        async def live(process: ClientProcess) -> None:
-            clients = lab.clients[number % len(lab.clients)]
-            client = Transactor(lab, process, clients, name, given.transaction_timeout_ms)
-            await client.transact_on(
-                partial(self._transfers, client),
-                abort_share=given.abort_share,
-                pause_ms=given.think_ms,
-            )
-
-        await live_on(lab, name, live, life_ms=given.life_ms, rest_ms=given.rest_ms)
+        await run_writer(
+            lab,
+            f"{self.name}-teller-{number}",
+            number,
+            given,
+            self._transfers,
+            abort_share=given.abort_share,
+            pause_ms=given.think_ms,
+        )
 
     async def _transfers(self, client: Transactor, opened: OpenTransaction) -> None:
         draw = client.lab.random

@@ -6,17 +6,16 @@ as long as a creation or deletion takes, and that is the point. A name is never 
 create topics by itself (`auto.create.topics.enable`): clients that ask for a topic which is gone would bring it back.
 """
 
-from functools import partial
-from typing import Final
-
 from pydantic import Field
 
 from robustness.clients.contract import Admin, ClientError
 from robustness.history import Isolation, Partition
-from robustness.workloads.contract import ClientProcess, Lab, until_over
-from robustness.workloads.lives import live_on, patiently
+from robustness.workloads.applications import run_writer
+from robustness.workloads.contract import Lab, until_over
+from robustness.workloads.lives import patiently
 from robustness.workloads.parameters import ClientCount, Partitions, Pause, Sends, Share, Watched
 from robustness.workloads.reading import (
+    DECIDED_LIMIT_MS,
     PATIENCE_MS,
     final_reads,
     make_topic,
@@ -24,8 +23,6 @@ from robustness.workloads.reading import (
     watchers,
 )
 from robustness.workloads.transacting import OpenTransaction, Planned, Transactor
-
-DECIDED_LIMIT_MS: Final = 60_000
 
 
 class ChurnParameters(Watched):
@@ -140,18 +137,15 @@ class Churn:
 
     async def _writer(self, lab: Lab, number: int) -> None:
         given = self.parameters
-        name = f"{self.name}-writer-{number}"
-
-        async def live(process: ClientProcess) -> None:
-            clients = lab.clients[number % len(lab.clients)]
-            client = Transactor(lab, process, clients, name, given.transaction_timeout_ms)
-            await client.transact_on(
-                partial(self._write, client),
-                abort_share=given.abort_share,
-                pause_ms=given.think_ms,
-            )
-
-        await live_on(lab, name, live, life_ms=given.life_ms, rest_ms=given.rest_ms)
+        await run_writer(
+            lab,
+            f"{self.name}-writer-{number}",
+            number,
+            given,
+            self._write,
+            abort_share=given.abort_share,
+            pause_ms=given.think_ms,
+        )
 
     async def _write(self, client: Transactor, opened: OpenTransaction) -> None:
         draw = client.lab.random

@@ -12,13 +12,18 @@ from typing import Final
 from pydantic import Field
 
 from robustness.history import Partition
-from robustness.workloads.contract import ClientProcess, Lab, until_over
-from robustness.workloads.lives import live_on
+from robustness.workloads.applications import run_writer
+from robustness.workloads.contract import Lab, until_over
 from robustness.workloads.parameters import ClientCount, Partitions, Pause, Sends, Share, Watched
-from robustness.workloads.reading import final_reads, make_topic, partitions_of, watchers
+from robustness.workloads.reading import (
+    DECIDED_LIMIT_MS,
+    final_reads,
+    make_topic,
+    partitions_of,
+    watchers,
+)
 from robustness.workloads.transacting import OpenTransaction, Planned, Transactor
 
-DECIDED_LIMIT_MS: Final = 60_000
 CONFIG: Final[Mapping[str, str]] = {
     "cleanup.policy": "compact",
     "segment.bytes": "2048",
@@ -60,20 +65,17 @@ class Compaction:
 
     async def _writer(self, lab: Lab, number: int) -> None:
         given = self.parameters
-        name = f"{self.name}-writer-{number}"
+        await run_writer(
+            lab,
+            f"{self.name}-writer-{number}",
+            number,
+            given,
+            partial(self._update, number),
+            abort_share=given.abort_share,
+            pause_ms=given.think_ms,
+        )
 
-        async def live(process: ClientProcess) -> None:
-            clients = lab.clients[number % len(lab.clients)]
-            client = Transactor(lab, process, clients, name, given.transaction_timeout_ms)
-            await client.transact_on(
-                partial(self._update, client, number),
-                abort_share=given.abort_share,
-                pause_ms=given.think_ms,
-            )
-
-        await live_on(lab, name, live, life_ms=given.life_ms, rest_ms=given.rest_ms)
-
-    async def _update(self, client: Transactor, writer: int, opened: OpenTransaction) -> None:
+    async def _update(self, writer: int, client: Transactor, opened: OpenTransaction) -> None:
         given, draw = self.parameters, client.lab.random
         left = draw.randint(1, given.sends_max)
         while left > 0:

@@ -15,6 +15,7 @@ from robustness.clients.contract import Admin, ClientError, Clients
 from robustness.history import Ending, FinalRead, Isolation, Partition, Read
 from robustness.noted import Copier as CopierFact
 from robustness.noted import GroupProgress, copy_value, note
+from robustness.workloads.applications import run_writer
 from robustness.workloads.contract import ClientProcess, Lab, until_over
 from robustness.workloads.lives import kill, live_on, patiently
 from robustness.workloads.parameters import (
@@ -25,8 +26,9 @@ from robustness.workloads.parameters import (
     Share,
     Watched,
 )
-from robustness.workloads.plain import write_plainly
+from robustness.workloads.plain import Bursts, run_plain_writer
 from robustness.workloads.reading import (
+    DECIDED_LIMIT_MS,
     PATIENCE_MS,
     WrittenReader,
     fetch_offsets,
@@ -107,7 +109,7 @@ class Copier:
 
     async def check(self, lab: Lab) -> None:
         client = f"{self.name}-check"
-        limit_ms = self.parameters.transaction_timeout_ms + 60_000
+        limit_ms = self.parameters.transaction_timeout_ms + DECIDED_LIMIT_MS
         inputs = await final_reads(lab, client, self.inputs, limit_ms)
         goal = _goal(inputs)
         admin = await patiently(lab, PATIENCE_MS, lambda: lab.clients[0].admin(client))
@@ -125,20 +127,8 @@ class Copier:
 
     async def _plain_writer(self, lab: Lab, number: int) -> None:
         given = self.parameters
-        clients = lab.clients[number % len(lab.clients)]
-
-        async def live(process: ClientProcess) -> None:
-            await write_plainly(
-                lab, process, clients, self.inputs, given.writes_max, given.write_pause_ms
-            )
-
-        await live_on(
-            lab,
-            f"{self.name}-plain-{number}",
-            live,
-            life_ms=given.life_ms,
-            rest_ms=given.rest_ms,
-        )
+        bursts = Bursts(self.inputs, given.writes_max, given.write_pause_ms)
+        await run_plain_writer(lab, f"{self.name}-plain-{number}", number, given, bursts)
 
     async def _writer(self, lab: Lab, number: int) -> None:
         given = self.parameters
@@ -150,14 +140,9 @@ class Copier:
                 [Planned(lab.random.choice(self.inputs), client.unique()) for _ in range(count)]
             )
 
-        async def live(process: ClientProcess) -> None:
-            clients = lab.clients[number % len(lab.clients)]
-            client = Transactor(lab, process, clients, name, given.transaction_timeout_ms)
-            await client.transact_on(
-                partial(body, client), abort_share=0.3, pause_ms=given.write_pause_ms
-            )
-
-        await live_on(lab, name, live, life_ms=given.life_ms, rest_ms=given.rest_ms)
+        await run_writer(
+            lab, name, number, given, body, abort_share=0.3, pause_ms=given.write_pause_ms
+        )
 
     async def _copy(
         self,

@@ -3,16 +3,21 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
-from robustness.clients.contract import ClientError, Clients, Producer, Refused
+from robustness.clients.contract import ClientError, Producer, Refused
 from robustness.history import Outcome, Partition, PlainSend, Send
 from robustness.workloads.contract import ClientProcess, Lab, until_over
 from robustness.workloads.lives import live_on
 from robustness.workloads.parameters import ClientCount, Partitions, Pause, Sends, Watched
-from robustness.workloads.reading import final_reads, make_topic, partitions_of, watchers
+from robustness.workloads.reading import (
+    DECIDED_LIMIT_MS,
+    final_reads,
+    make_topic,
+    partitions_of,
+    watchers,
+)
 
-FINAL_LIMIT_MS: Final = 60_000
 TIMEOUT_MS: Final = 60_000
 """Of transactions, which there are none of."""
 
@@ -42,40 +47,38 @@ class Plain:
         await until_over(lab, works)
 
     async def check(self, lab: Lab) -> None:
-        await final_reads(lab, f"{self.name}-check", self.partitions, FINAL_LIMIT_MS)
+        await final_reads(lab, f"{self.name}-check", self.partitions, DECIDED_LIMIT_MS)
 
     async def _writer(self, lab: Lab, number: int) -> None:
         given = self.parameters
-        clients = lab.clients[number % len(lab.clients)]
-
-        async def live(process: ClientProcess) -> None:
-            await write_plainly(
-                lab, process, clients, self.partitions, given.burst_max, given.think_ms
-            )
-
-        await live_on(
-            lab,
-            f"{self.name}-writer-{number}",
-            live,
-            life_ms=given.life_ms,
-            rest_ms=given.rest_ms,
-        )
+        bursts = Bursts(self.partitions, given.burst_max, given.think_ms)
+        await run_plain_writer(lab, f"{self.name}-writer-{number}", number, given, bursts)
 
 
-async def write_plainly(
-    lab: Lab,
-    process: ClientProcess,
-    clients: Clients,
-    partitions: Sequence[Partition],
-    burst_max: int,
-    think_ms: int,
+class Bursts(NamedTuple):
+    """What a writer sends, and how."""
+
+    partitions: Sequence[Partition]
+    sends_max: int
+    """Under way at once."""
+    pause_ms: int
+    """The longest one between two bursts."""
+
+
+async def run_plain_writer(
+    lab: Lab, name: str, number: int, given: Watched, bursts: Bursts
 ) -> None:
-    """A life of one writer."""
-    try:
-        producer = await clients.producer(process.name, None, TIMEOUT_MS)
-    except ClientError:
-        return
-    await _Writer(lab, process, producer).write_on(partitions, burst_max, think_ms)
+    """Life after life, with the library that its number deals it."""
+
+    async def work(process: ClientProcess) -> None:
+        clients = lab.clients[number % len(lab.clients)]
+        try:
+            producer = await clients.producer(process.name, None, TIMEOUT_MS)
+        except ClientError:
+            return
+        await _Writer(lab, process, producer).write_on(bursts)
+
+    await live_on(lab, name, work, life_ms=given.life_ms, rest_ms=given.rest_ms)
 
 
 class _Writer:
@@ -87,17 +90,16 @@ class _Writer:
         self._producer = producer
         self._sent = 0
 
-    async def write_on(
-        self, partitions: Sequence[Partition], burst_max: int, think_ms: int
-    ) -> None:
+    async def write_on(self, bursts: Bursts) -> None:
         """Until the run is over or something is not acknowledged: its sequences may be lost, so it exits."""
         draw = self._lab.random
         while not self._lab.is_over:
-            burst = [draw.choice(partitions) for _ in range(draw.randint(1, burst_max))]
+            count = draw.randint(1, bursts.sends_max)
+            burst = [draw.choice(bursts.partitions) for _ in range(count)]
             answers = await asyncio.gather(*[self.send(one) for one in burst])
             if not all(answers):
                 return
-            await self._lab.sleep(draw.randint(0, think_ms))
+            await self._lab.sleep(draw.randint(0, bursts.pause_ms))
         try:
             await self._producer.close()
         except ClientError:

@@ -21,6 +21,8 @@ from robustness.workloads.parameters import Watched
 POLL_MS: Final = 100
 FINAL_READ_LIMIT_MS: Final = 60_000
 """For one partition, with a new consumer whenever one fails."""
+DECIDED_LIMIT_MS: Final = 60_000
+"""After healing, for every transaction to be decided; where clients leave some open, their timeout comes on top."""
 PATIENCE_MS: Final = 120_000
 """For the requests of `setup` and `check`."""
 

@@ -51,9 +51,14 @@ from robustness.workloads.parameters import (
     Timeout,
     Watched,
 )
-from robustness.workloads.reading import final_reads, make_topic, partitions_of, watchers
+from robustness.workloads.reading import (
+    DECIDED_LIMIT_MS,
+    final_reads,
+    make_topic,
+    partitions_of,
+    watchers,
+)
 
-DECIDED_LIMIT_MS: Final = 60_000
 SURE_WITHIN_MS: Final = 1_000
 """The coordinator knows who decided the last twenty batches. An answer that another attempt did proves nothing when it
 comes so late that twenty more may have been decided."""

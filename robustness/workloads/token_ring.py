@@ -8,15 +8,16 @@ predecessor.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
 
 from robustness.clients.contract import ClientError
 from robustness.history import Ending, Isolation, Read
 from robustness.noted import TokenRing, note, token_of, token_value
-from robustness.workloads.contract import ClientProcess, Lab, until_over
-from robustness.workloads.lives import live_on, patiently
+from robustness.workloads.applications import run_application
+from robustness.workloads.contract import Lab, until_over
+from robustness.workloads.lives import patiently
 from robustness.workloads.parameters import Partitions, Pause, Sends, Share, Watched
 from robustness.workloads.reading import (
+    DECIDED_LIMIT_MS,
     PATIENCE_MS,
     WrittenReader,
     fetch_offsets,
@@ -26,8 +27,6 @@ from robustness.workloads.reading import (
     watchers,
 )
 from robustness.workloads.transacting import OpenTransaction, Planned, Transactor, until_committed
-
-DECIDED_LIMIT_MS: Final = 60_000
 
 
 class TokenRingParameters(Watched):
@@ -80,15 +79,10 @@ class Ring:
         await admin.close()
 
     async def _mover(self, lab: Lab, place: int) -> None:
-        given = self.parameters
-        name = f"{self.name}-mover-{place}"
-
-        async def live(process: ClientProcess) -> None:
-            clients = lab.clients[place % len(lab.clients)]
-            client = Transactor(lab, process, clients, name, given.transaction_timeout_ms)
+        async def life(client: Transactor) -> None:
             await _Mover(self, client, place).live()
 
-        await live_on(lab, name, live, life_ms=given.life_ms, rest_ms=given.rest_ms)
+        await run_application(lab, f"{self.name}-mover-{place}", place, self.parameters, life)
 
 
 class _Mover:

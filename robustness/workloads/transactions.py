@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from robustness.clients.contract import ClientError
 from robustness.history import Ending, Isolation, Partition
-from robustness.workloads.contract import ClientProcess, Lab, until_over
-from robustness.workloads.lives import live_on
+from robustness.workloads.applications import run_application
+from robustness.workloads.contract import Lab, until_over
 from robustness.workloads.parameters import (
     ClientCount,
     Partitions,
@@ -16,6 +16,7 @@ from robustness.workloads.parameters import (
     Watched,
 )
 from robustness.workloads.reading import (
+    DECIDED_LIMIT_MS,
     WrittenReader,
     bounds_of,
     final_reads,
@@ -62,23 +63,16 @@ class Transactions:
         await until_over(lab, works)
 
     async def check(self, lab: Lab) -> None:
-        await final_reads(
-            lab,
-            f"{self.name}-check",
-            self.partitions,
-            decided_limit_ms=self.parameters.transaction_timeout_ms + 60_000,
-        )
+        limit_ms = self.parameters.transaction_timeout_ms + DECIDED_LIMIT_MS
+        await final_reads(lab, f"{self.name}-check", self.partitions, limit_ms)
 
     async def _writer(self, lab: Lab, number: int) -> None:
         given = self.parameters
-        name = f"{self.name}-writer-{number}"
 
-        async def live(process: ClientProcess) -> None:
-            clients = lab.clients[number % len(lab.clients)]
-            client = Transactor(lab, process, clients, name, given.transaction_timeout_ms)
+        async def life(client: Transactor) -> None:
             await _Writer(client, given, self.partitions).live()
 
-        await live_on(lab, name, live, life_ms=given.life_ms, rest_ms=given.rest_ms)
+        await run_application(lab, f"{self.name}-writer-{number}", number, given, life)
 
 
 class _Writer:

@@ -5,17 +5,20 @@ hijack    live applications take the id from one another for ever, each as if it
 """
 
 from functools import partial
-from typing import Final
 
 from pydantic import Field
 
 from robustness.workloads.contract import ClientProcess, Lab, until_over
 from robustness.workloads.lives import live_on, outlive
 from robustness.workloads.parameters import ClientCount, Partitions, Pause, Sends, Share, Watched
-from robustness.workloads.reading import final_reads, make_topic, partitions_of, watchers
+from robustness.workloads.reading import (
+    DECIDED_LIMIT_MS,
+    final_reads,
+    make_topic,
+    partitions_of,
+    watchers,
+)
 from robustness.workloads.transacting import OpenTransaction, Planned, Transactor
-
-DECIDED_LIMIT_MS: Final = 60_000
 
 
 class ContendersParameters(Watched):
