@@ -19,6 +19,8 @@ import random
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from aiokafka.errors import KafkaError as ClientLibraryError
+
 from robustness.clients.contract import Clients
 from robustness.history import AnyOperation, History
 from robustness.workloads.contract import Workload
@@ -256,6 +258,12 @@ class KillingLoop(asyncio.SelectorEventLoop):
         handle = _Handle(callback, args, self, context)
         self._ready.append(handle)  # type: ignore[attr-defined]
         return handle
+
+    def call_exception_handler(self, context: Any) -> None:
+        """aiokafka tells each of its waiters why it ended, and of a fenced producer some have nobody who waits."""
+        is_left = context.get("message") == "Future exception was never retrieved"
+        if not (is_left and isinstance(context.get("exception"), ClientLibraryError)):
+            super().call_exception_handler(context)
 
     async def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         transport, protocol = await super().create_connection(*args, **kwargs)

@@ -1,8 +1,10 @@
 """A client of `RunLab` dies as by SIGKILL: nothing of it runs any more, and the history has its last words."""
 
 import asyncio
+import gc
 
 import pytest
+from aiokafka.errors import ProducerFenced
 from robustness.history import Noted
 from robustness.workloads.run_lab import RunLab, run_on_killing_loop
 
@@ -120,3 +122,17 @@ def test_the_next_incarnation_has_the_next_number():
 
     in_lab(main)
     assert names == ["client#1", "client#2"]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_told"), [(ProducerFenced(), False), (ValueError("a bug"), True)]
+)
+def test_of_futures_that_nobody_looks_at_only_the_client_librarys_are_passed_over(
+    error, is_told, caplog
+):
+    async def main(lab):
+        asyncio.get_running_loop().create_future().set_exception(error)
+
+    in_lab(main)
+    gc.collect()
+    assert ("never retrieved" in caplog.text) == is_told
