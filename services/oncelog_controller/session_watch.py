@@ -66,7 +66,8 @@ class SessionWatch:
         node = self._log.image.nodes.get(node_id)
         expected = node is not None and node.draining
         self._sessions.closed(node_id, node_epoch, now_ms(), expected=expected)
-        if node is not None and self._group is not None:
+        # At the end of a term the streams end too, while the group does: it takes no more tasks.
+        if node is not None and self._group is not None and self._ticker is not None:
             self._group.create_task(self._look_for(node))
 
     def is_live(self, node_id: int) -> bool:

@@ -22,6 +22,8 @@ log = logging.getLogger("oncelog.listener")
 CONNECT_TIMEOUT_S: Final = 1.0
 DEPARTED_S: Final = 60.0
 """Longer than a restart; a listener that was taken out of service is told of no longer than that."""
+SETTLED_S: Final = 0.1
+"""A connection that lasts so long reached its peer: a proxy takes those to a dead one as well, and hangs up at once."""
 PAUSE_S: Final = 0.1
 PAUSE_MAX_S: Final = 2.0
 
@@ -79,26 +81,38 @@ class PeerWatch:
         task.add_done_callback(self._ending.discard)
 
     async def _watch(self, node_id: int, address: Address) -> None:
-        suspects = self._cluster.suspects
         pause_s = PAUSE_S
         while True:
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     reader, writer = await asyncio.open_connection(*address)
+                try:
+                    is_settled = await self._watch_connection(node_id, reader)
+                finally:
+                    writer.close()
             except (OSError, TimeoutError):
+                is_settled = False
+            if is_settled:
+                pause_s = PAUSE_S
+            else:
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
                 pause_s = min(pause_s * 2, PAUSE_MAX_S)
-                continue
-            pause_s = PAUSE_S
-            suspects.discard(node_id)
-            try:
-                # Nothing is ever sent, so this ends with the connection.
+
+    async def _watch_connection(self, node_id: int, reader: asyncio.StreamReader) -> bool:
+        """Until it ends. False when it ended so soon that nobody may have been behind it. Raises OSError."""
+        # Nothing is ever sent, so a read ends with the connection.
+        try:
+            async with asyncio.timeout(SETTLED_S):
                 await reader.read(1)
-            except OSError as error:
-                log.info("listener %d: %r", node_id, error)
-            finally:
-                writer.close()
-            suspects.add(node_id)
-            for one in live_listeners(self._cluster.image, self._cluster.node_id):
-                if one.node_id == node_id:
-                    self._departed(one)
+            return False
+        except TimeoutError:
+            self._cluster.suspects.discard(node_id)
+        try:
+            await reader.read(1)
+        except OSError as error:
+            log.info("listener %d: %r", node_id, error)
+        self._cluster.suspects.add(node_id)
+        for one in live_listeners(self._cluster.image, self._cluster.node_id):
+            if one.node_id == node_id:
+                self._departed(one)
+        return True

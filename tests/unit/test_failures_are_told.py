@@ -33,8 +33,10 @@ def test_a_failure_with_unseen_futures_left_is_told(tmp_path):
     (tmp_path / "test_failing.py").write_text(FAILING)
     (tmp_path / "empty.ini").write_text("[pytest]\n")
     told = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-c", tmp_path / "empty.ini"]
-        + [tmp_path / "test_failing.py"],
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest"),
+            *("-c", tmp_path / "empty.ini", tmp_path / "test_failing.py"),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,

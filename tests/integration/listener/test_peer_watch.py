@@ -1,0 +1,92 @@
+"""A listener trusts a peer again when a connection to it lasts, not when something accepts one."""
+
+import asyncio
+from types import SimpleNamespace
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog_listener.peer_watch import PeerWatch
+
+PEER = 2
+DEADLINE_S = 30
+
+
+class Suspects(set):
+    """Notes who was cleared."""
+
+    def __init__(self, *members):
+        super().__init__(*members)
+        self.cleared = []
+
+    def discard(self, member):
+        self.cleared.append(member)
+        super().discard(member)
+
+
+class Door:
+    """What a proxy before the peer does: it accepts, and keeps the connection only if the peer lives."""
+
+    def __init__(self):
+        self.peer_lives = True
+        self.accepted = 0
+        self._kept = []
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_):
+        self._server.close()
+        self.hang_up()
+
+    def _accept(self, _reader, writer):
+        self.accepted += 1
+        self._kept.append(writer)
+        if not self.peer_lives:
+            self.hang_up()
+
+    def hang_up(self):
+        while self._kept:
+            self._kept.pop().transport.abort()
+
+
+async def until(condition):
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+def test_a_door_with_nobody_behind_it_clears_no_suspect():
+    async def scenario():
+        async with Door() as door:
+            node = pb.Node(
+                node_id=PEER,
+                roles=[pb.ROLE_LISTENER],
+                kafka_host="127.0.0.1",
+                kafka_port=door.port,
+            )
+            cluster = SimpleNamespace(
+                node_id=1,
+                image=SimpleNamespace(nodes={PEER: node}),
+                metadata=SimpleNamespace(on_change=lambda changed: lambda: None),
+                suspects=Suspects([PEER]),
+                departed={},
+            )
+            watch = PeerWatch(cluster)
+            watch.start()
+            await until(lambda: PEER not in cluster.suspects)
+
+            door.peer_lives = False
+            cluster.suspects.cleared.clear()
+            door.hang_up()
+            await until(lambda: PEER in cluster.suspects)
+            assert list(cluster.departed) == [PEER]
+            tried = door.accepted
+            await until(lambda: door.accepted > tried + 3)
+            assert cluster.suspects.cleared == []
+
+            door.peer_lives = True
+            await until(lambda: PEER not in cluster.suspects)
+            await watch.stop()
+
+    asyncio.run(scenario())
