@@ -1,19 +1,22 @@
-"""`python -m robustness.planted`: the planted bugs, and whether the simulator catches one of them.
+"""`python -m robustness.planted`: the planted bugs, and whether the simulator catches them.
 
-python -m robustness.planted                       lists them
-python -m robustness.planted NAME                  runs seeds from its recorded one until it is caught
-python -m robustness.planted NAME --every --seeds 40 --first-seed 1    runs them all
+python -m robustness.planted                  lists them
+python -m robustness.planted NAME             runs seeds from its recorded one until it is caught
+python -m robustness.planted NAME --every     goes on after that: how many of the budget's seeds catch it
+python -m robustness.planted --all            hunts each of them, and ends with a table
 """
 
 import argparse
 import os
 import sys
+import time
 from collections.abc import Sequence
 from typing import Final
 
 from robustness.planted.catalog import BUGS
-from robustness.planted.hunt import Finding, findings
+from robustness.planted.hunt import Finding, findings, hunted_all
 from robustness.planted.importing import CannotPlant, bug_named
+from robustness.planted.screen import print_bugs, print_hunts, showing_hunts
 
 EXIT_NOT_CAUGHT: Final = 1
 EXIT_USED_WRONGLY: Final = 2
@@ -21,10 +24,17 @@ EXIT_USED_WRONGLY: Final = 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 caught (or listed), 1 not caught within the budget, 2 used wrongly."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.all:
+        if options.bug is not None or options.every:
+            parser.error("--all hunts every bug until its first catch: no NAME, no --every")
+        return _hunt_all(options)
     if options.bug is None:
-        for bug in BUGS:
-            print(f"{bug.name:<46} {bug.scenario:<12} {', '.join(bug.caught_by)}")
+        print_bugs(BUGS)
+        print(
+            f"{len(BUGS)} bugs. One of them: python -m robustness.planted NAME; each of them: --all"
+        )
         return 0
     try:
         return _hunt(options)
@@ -33,14 +43,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_USED_WRONGLY
 
 
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m robustness.planted", description="Planted bugs, and who catches them."
+        prog="python -m robustness.planted",
+        description="Planted bugs, and who catches them. Without a NAME: lists them.",
     )
-    parser.add_argument("bug", nargs="?")
+    parser.add_argument("bug", nargs="?", metavar="NAME")
+    parser.add_argument("--all", action="store_true", help="hunt each of them")
     parser.add_argument("--first-seed", type=int, help="default: the one that the catalog records")
-    parser.add_argument("--seeds", type=int, help="default: the bug's budget")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
+    parser.add_argument("--seeds", type=_positive, help="default: the bug's budget")
+    parser.add_argument(
+        "--jobs", type=_positive, default=os.cpu_count() or 1, help="runs at a time"
+    )
     parser.add_argument("--every", action="store_true", help="go on after it was caught")
     return parser
 
@@ -48,18 +69,42 @@ def _parser() -> argparse.ArgumentParser:
 def _hunt(options: argparse.Namespace) -> int:
     bug = bug_named(options.bug)
     caught: list[str] = []
+    tried = 0
+    began = time.monotonic()
     for found in findings(
         bug.name, first_seed=options.first_seed, seeds=options.seeds, jobs=options.jobs
     ):
-        is_catch = found.is_catch(bug)
-        if is_catch:
+        tried += 1
+        checker = found.catcher(bug)
+        if checker is not None:
             caught.append(str(found.seed))
-        _show(found, is_catch=is_catch)
-        if is_catch and not options.every:
+        _show(found, is_catch=checker is not None)
+        if checker is not None and not options.every:
             break
     verdict = f"caught by seed {', '.join(caught)}" if caught else "not caught"
-    print(f"{bug.name}: {verdict}")
+    seeds = "1 seed" if tried == 1 else f"{tried} seeds"
+    print(f"{bug.name}: {verdict} ({seeds}, {time.monotonic() - began:.1f} s)")
     return 0 if caught else EXIT_NOT_CAUGHT
+
+
+def _hunt_all(options: argparse.Namespace) -> int:
+    names = [bug.name for bug in BUGS]
+    began = time.monotonic()
+    with showing_hunts(len(names)) as advance:
+        hunts = hunted_all(
+            names,
+            first_seed=options.first_seed,
+            seeds=options.seeds,
+            jobs=options.jobs,
+            on_end=advance,
+        )
+    print_hunts(hunts)
+    caught = sum(hunt.seed is not None for hunt in hunts)
+    tried = sum(hunt.tried for hunt in hunts)
+    print(
+        f"{caught} of {len(hunts)} planted bugs caught; {tried} seeds, {time.monotonic() - began:.0f} s"
+    )
+    return 0 if caught == len(hunts) else EXIT_NOT_CAUGHT
 
 
 def _show(found: Finding, *, is_catch: bool) -> None:

@@ -66,7 +66,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("lost-write",),
-        scenario="deciders",
+        scenario="hasty",
         first_seed=1,
     ),
     Bug(
@@ -129,6 +129,36 @@ COORDINATOR_BUGS: Final = (
             "processed-once",
             "token-ring",
         ),
+        scenario="groups",
+        first_seed=1,
+    ),
+    Bug(
+        name="offsets-of-an-abort-committed",
+        promise="What a transaction that aborts wanted to commit for a group is thrown away.",
+        source="facts 5.2; architecture/group-coordinator",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.core.group_commits",
+                old="event.producer_id, event.producer_epoch, event.is_commit, event.coordinator_epoch, now\n",
+                new="event.producer_id, event.producer_epoch, True, event.coordinator_epoch, now\n",
+            ),
+        ),
+        caught_by=("two-outcomes",),
+        scenario="groups",
+        first_seed=1,
+    ),
+    Bug(
+        name="offsets-of-an-abort-left-open",
+        promise="An abort ends its transaction in the shards of groups, too.",
+        source="facts 5.2; architecture/group-coordinator",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.core.group_commits",
+                old="""    return Decision((record,), (reply,), "marker_written")\n""",
+                new="""    return Decision((record,) if event.is_commit else (), (reply,), "marker_written")\n""",
+            ),
+        ),
+        caught_by=("transaction-left-open",),
         scenario="groups",
         first_seed=1,
     ),
@@ -222,7 +252,7 @@ COORDINATOR_BUGS: Final = (
             ),
         ),
         caught_by=("transaction-left-open", "stuck-lso"),
-        scenario="outage",
+        scenario="leaderless",
         first_seed=1,
     ),
     Bug(
@@ -258,6 +288,62 @@ COORDINATOR_BUGS: Final = (
         ),
         caught_by=("lost-write",),
         scenario="deciders",
+        first_seed=1,
+    ),
+    Bug(
+        name="leader-changes-within-an-epoch",
+        promise="Each leader of a partition has a leader epoch of its own.",
+        source="KIP-101; ADR 0006; architecture/controller",
+        edits=(
+            Edit(
+                module="oncelog_controller.core.image",
+                old="known.leader_epoch + (leader != known.leader),\n",
+                new="known.leader_epoch + (leader == NO_LEADER),\n",
+            ),
+        ),
+        caught_by=("two-leaders-of-an-epoch",),
+        scenario="failover",
+        first_seed=1,
+    ),
+    Bug(
+        name="shard-moves-within-an-epoch",
+        promise="Each coordinator of a shard has a coordinator epoch of its own.",
+        source="facts 1.1; DESIGN rule 2; architecture/controller",
+        edits=(
+            Edit(
+                module="oncelog_controller.core.image",
+                old="known.coordinator_epoch + 1 if known else 0\n",
+                new="known.coordinator_epoch if known else 0\n",
+            ),
+        ),
+        caught_by=("two-owners-of-a-shard",),
+        scenario="deciders",
+        first_seed=1,
+    ),
+    Bug(
+        name="deposed-controller-may-write",
+        promise="A controller whose lease another one took writes nothing more.",
+        source="ADR 0005; architecture/controller",
+        edits=(
+            Edit(
+                module="oncelog_controller.sql_journal",
+                old="        if self._controller_epoch not in (None, state.controller_epoch):\n",
+                new="        if (self._controller_epoch or 0) > state.controller_epoch:\n",
+            ),
+            # What the other wrote meanwhile would stop it as well.
+            Edit(
+                module="oncelog_controller.sql_journal",
+                old="        if (-1 if last is None else last) != first - 1:\n",
+                new="        if last is not None and last < first - 1:\n",
+            ),
+        ),
+        caught_by=(
+            "two-leaders-of-an-epoch",
+            "leader-epoch-went-back",
+            "two-owners-of-a-shard",
+            "producer-id-reused",
+        ),
+        scenario="deposed",
         first_seed=1,
     ),
 )

@@ -5,6 +5,7 @@
 The files stay as they are, and no compiled copy of the changed source is kept: other processes see nothing of it.
 """
 
+import difflib
 import importlib.machinery
 import importlib.util
 import os
@@ -26,12 +27,13 @@ class CannotPlant(Exception):
 
 
 def bug_named(name: str) -> Bug:
-    """Raises CannotPlant, which lists the bugs that there are."""
+    """Raises CannotPlant, which tells the nearest name, or how to list them all."""
     for bug in BUGS:
         if bug.name == name:
             return bug
-    known = "\n".join(f"  {bug.name}" for bug in BUGS)
-    raise CannotPlant(f"there is no planted bug {name!r}; known are\n{known}")
+    near = difflib.get_close_matches(name, [bug.name for bug in BUGS], n=1)
+    hint = f"did you mean {near[0]}?" if near else "python -m robustness.planted lists them"
+    raise CannotPlant(f"there is no planted bug {name!r}; {hint}")
 
 
 def install(name: str) -> Bug:

@@ -36,8 +36,8 @@ STORAGE_BUGS: Final = (
             ),
         ),
         caught_by=("lost-write",),
-        scenario="failover",
-        first_seed=8,
+        scenario="cut-off",
+        first_seed=1,
     ),
     Bug(
         name="lso-passes-an-unreplicated-marker",
@@ -97,8 +97,8 @@ STORAGE_BUGS: Final = (
             ),
         ),
         caught_by=("aborted-read",),
-        scenario="failover",
-        first_seed=2,
+        scenario="rolls",
+        first_seed=1,
     ),
     Bug(
         name="snapshot-drops-open-transactions",
@@ -294,6 +294,153 @@ STORAGE_BUGS: Final = (
         ),
         caught_by=("lost-write",),
         scenario="compaction",
+        first_seed=1,
+    ),
+    Bug(
+        name="isr-shrunk-before-the-controller-agrees",
+        promise="A leader that is cut off commits nothing by leaving its followers out on its own.",
+        source="KIP-497; ADR 0006; architecture/storage",
+        edits=(
+            Edit(
+                module="oncelog_storage.core.leader_state",
+                old="self.isr if self.pending is None else {*self.isr, *self.pending.isr}\n",
+                new="self.isr if self.pending is None else self.pending.isr\n",
+            ),
+        ),
+        caught_by=("lost-write", "committed-records-gone", "two-outcomes"),
+        scenario="cut-off",
+        first_seed=1,
+    ),
+    Bug(
+        name="follower-joins-the-isr-too-early",
+        promise="A follower comes back into the ISR when it has all that is committed.",
+        source="KIP-497; architecture/storage",
+        edits=(
+            Edit(
+                module="oncelog_storage.core.leader_state",
+                old="""            and progress.end_offset >= high_watermark
+            and progress.end_offset >= self.epoch_start_offset
+""",
+                new="            and progress.end_offset > UNKNOWN_END\n",
+            ),
+        ),
+        caught_by=("lost-write", "committed-records-gone"),
+        scenario="cut-off",
+        first_seed=1,
+    ),
+    Bug(
+        name="deposed-leader-says-yes",
+        promise="A leader that is replaced says no to whoever waits for a commit: nobody knows what becomes of it.",
+        source="facts 9; architecture/storage",
+        edits=(
+            Edit(
+                module="oncelog_storage.partition",
+                old="""            else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        )
+        self.refuse_waiters(code)
+""",
+                new="""            else ErrorCode.NONE
+        )
+        self.refuse_waiters(code)
+""",
+            ),
+        ),
+        caught_by=("lost-write", "two-outcomes", "torn-transaction"),
+        scenario="cut-off",
+        first_seed=1,
+    ),
+    Bug(
+        name="older-producer-epoch-may-write",
+        promise="A partition refuses what an earlier incarnation of a producer sends.",
+        source="facts 9, rule 1; KIP-98",
+        edits=(
+            Edit(
+                module="oncelog_storage.core.producer_state",
+                old="""        if entry is not None and batch.producer_epoch < entry.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if batch.base_sequence""",
+                new="        if batch.base_sequence",
+            ),
+            Edit(
+                module="oncelog_storage.core.producer_state",
+                old="            and entry.producer_epoch == producer_epoch\n",
+                new="",
+            ),
+            Edit(
+                module="oncelog_storage.core.producer_state",
+                old="        if entry is not None and producer_epoch < entry.producer_epoch:\n",
+                new="        if entry is not None and producer_epoch < NO_PRODUCER_EPOCH:\n",
+            ),
+        ),
+        caught_by=("producer-epoch-went-back", "zombie-write"),
+        scenario="hijackers",
+        first_seed=1,
+    ),
+    Bug(
+        name="compaction-beyond-the-lso",
+        promise="Compaction touches nothing at or above the LSO: what is open may still be aborted.",
+        source="facts 5.3; architecture/storage (compaction)",
+        edits=(
+            Edit(
+                module="oncelog_storage.cleaner",
+                old="self._look(leader, leader.last_stable_offset)\n",
+                new="self._look(leader, leader.high_watermark)\n",
+            ),
+            Edit(
+                module="oncelog_storage.cleaner",
+                old="self._look(leader, min(leader.last_stable_offset, leader.log.recovery_point))\n",
+                new="self._look(leader, min(leader.high_watermark, leader.log.recovery_point))\n",
+            ),
+        ),
+        caught_by=("lost-write", "aborted-read"),
+        scenario="compaction",
+        first_seed=1,
+    ),
+    Bug(
+        name="compaction-takes-markers-first",
+        promise="A marker stays as long as records of its transaction do.",
+        source="KIP-534; architecture/storage (compaction)",
+        edits=(
+            Edit(
+                module="oncelog_storage.core.cleaning",
+                old="""        if not may_go or is_last or self._is_last_word(fields):
+""",
+                new="""        if is_last or self._is_last_word(fields):
+""",
+            ),
+            Edit(
+                module="oncelog_storage.core.cleaning",
+                old="""        if fields[12] == 0:
+            return None
+        if not fields[5] & DELETE_HORIZON:
+""",
+                new="""        if fields[12]:
+            return None
+        if not fields[5] & DELETE_HORIZON:
+""",
+            ),
+        ),
+        caught_by=("transaction-left-open", "lost-write", "unseen-after-healing", "two-outcomes"),
+        scenario="compaction",
+        first_seed=1,
+    ),
+    Bug(
+        name="scrub-passes-damage",
+        promise="A copy that rots is found and copied again from the others.",
+        source="architecture/storage (scrub)",
+        edits=(
+            Edit(
+                module="oncelog_storage.scrub",
+                old="""                if reason:
+                    break
+                expected""",
+                new="""                if reason in CUT:
+                    break
+                expected""",
+            ),
+        ),
+        caught_by=("corrupt-minority",),
+        scenario="rot",
         first_seed=1,
     ),
 )

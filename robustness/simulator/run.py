@@ -181,8 +181,11 @@ class _Run:
         self.lab.end()
         await self._ended(working)
         await self._settled()
-        await self._all("check", self.scenario.heal_timeout_ms / 1000)
-        await self.inspector.finish()
+        try:
+            await self._all("check", self.scenario.heal_timeout_ms / 1000)
+        finally:
+            # What the logs say is evidence, also of what made the last reads impossible.
+            await self.inspector.finish()
         self.judge()
 
     async def _storm(self) -> None:

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 Share = Annotated[float, Field(ge=0, le=1)]
 ClientCount = Annotated[int, Field(ge=0, le=64)]
 Partitions = Annotated[int, Field(ge=1, le=64)]
+Replicas = Annotated[int, Field(ge=0, le=9)]
 Sends = Annotated[int, Field(ge=1, le=1_000)]
 Pause = Annotated[int, Field(ge=0, le=60_000)]
 """The longest one, in milliseconds; each is drawn."""

@@ -169,9 +169,15 @@ async def fetch_offsets(
 
 
 async def make_topic(
-    lab: Lab, topic: str, partitions: int, config: Mapping[str, str] | None = None
+    lab: Lab,
+    topic: str,
+    partitions: int,
+    config: Mapping[str, str] | None = None,
+    replicas: int = 0,
 ) -> None:
-    """With segments of a drawn size, half the time so small that they are full all the time. Nothing of it is ever
+    """With `replicas`, 0: as many as are usual here.
+
+    With segments of a drawn size, half the time so small that they are full all the time. Nothing of it is ever
     too old or too much, whatever the target's defaults say: what vanishes would be taken for lost."""
     wanted = {"retention.ms": "-1", "retention.bytes": "-1", **(config or {})}
     if lab.random.random() < 0.5:
@@ -180,12 +186,12 @@ async def make_topic(
 
     async def create() -> None:
         try:
-            await admin.create_topic(topic, partitions, lab.replicas, wanted)
+            await admin.create_topic(topic, partitions, replicas or lab.replicas, wanted)
         except Refused:
             # Since KIP-1030 Apache Kafka has no segments below a megabyte.
             if wanted.pop("segment.bytes", None) is None:
                 raise
-            await admin.create_topic(topic, partitions, lab.replicas, wanted)
+            await admin.create_topic(topic, partitions, replicas or lab.replicas, wanted)
 
     await patiently(lab, PATIENCE_MS, create)
     await admin.close()

@@ -11,6 +11,7 @@ from robustness.workloads.parameters import (
     ClientCount,
     Partitions,
     Pause,
+    Replicas,
     Sends,
     Share,
     Watched,
@@ -32,6 +33,8 @@ class TransactionsParameters(Watched):
     topics: Partitions = 2
     partitions: Partitions = 3
     """Of each topic."""
+    replicas: Replicas = 0
+    """0: as many as are usual. With one alone a partition has no leader while that is gone."""
     sends_max: Sends = 6
     """In a transaction."""
     abort_share: Share = 0.2
@@ -55,7 +58,9 @@ class Transactions:
 
     async def setup(self, lab: Lab) -> None:
         for topic in self.topics:
-            await make_topic(lab, topic, self.parameters.partitions)
+            await make_topic(
+                lab, topic, self.parameters.partitions, replicas=self.parameters.replicas
+            )
 
     async def start(self, lab: Lab) -> None:
         works = [self._writer(lab, number) for number in range(self.parameters.writers)]

@@ -10,9 +10,10 @@ import pytest
 from robustness.checkers.all import ALL
 from robustness.history import History
 from robustness.observations import Observations
-from robustness.planted import importing
+from robustness.planted import importing, screen
 from robustness.planted.bug import Bug, Edit
 from robustness.planted.catalog import BUGS
+from robustness.planted.hunt import Hunted
 
 MODULES = [(bug.name, module) for bug in BUGS for module in sorted({e.module for e in bug.edits})]
 
@@ -23,7 +24,7 @@ def edited(bug, module):
 
 
 def test_names_are_unique_and_promises_are_sentences():
-    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 18
+    assert len({bug.name for bug in BUGS}) == len(BUGS) == 40
     for bug in BUGS:
         assert bug.promise.endswith("."), bug.name
         assert bug.source, bug.name
@@ -52,9 +53,35 @@ def test_patch_that_does_not_fit_is_refused():
         importing.planted("a a", [Edit("oncelog.ids", "a", "b")])
 
 
-def test_unknown_bug_is_told_which_ones_there_are():
-    with pytest.raises(importing.CannotPlant, match=BUGS[0].name):
-        importing.install("moon")
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("resume-forgoten", "did you mean resume-forgotten?"),
+        ("moon", "python -m robustness.planted lists them"),
+    ],
+)
+def test_unknown_bug_is_answered_with_the_nearest_name_in_one_line(name, hint):
+    with pytest.raises(importing.CannotPlant) as refused:
+        importing.install(name)
+    assert str(refused.value) == f"there is no planted bug {name!r}; {hint}"
+
+
+def test_tables_fit_a_hundred_columns_and_show_every_name_whole(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "240")
+    screen.print_bugs(BUGS)
+    listed = capsys.readouterr().out
+    hunts = [Hunted(bug.name, 20, 1234.5, None, "") for bug in BUGS]
+    caught = max((checker for bug in BUGS for checker in bug.caught_by), key=len)
+    hunts[0] = Hunted(BUGS[0].name, 3, 12.25, 103, caught)
+    screen.print_hunts(hunts)
+    hunted = capsys.readouterr().out
+    for bug in BUGS:
+        assert bug.name in listed
+        assert bug.name in hunted
+    assert max(map(len, [*listed.splitlines(), *hunted.splitlines()])) <= 100
+    row = next(line for line in hunted.splitlines() if BUGS[0].name in line)
+    assert row.split() == [BUGS[0].name, caught, "3", "12", "seed", "103"]
+    assert hunted.count(" NO") == len(BUGS) - 1
 
 
 def test_bug_that_comes_too_late_is_refused():
