@@ -116,7 +116,7 @@ def _replay(minutes: float, seed: int, bootstrap: str, scenario: str) -> str:
 def tell(console: Console, result: RunResult, page: Path) -> None:
     table = Table(box=None, padding=(0, 2))
     for title in ("anomaly", "answer", "judged", ""):
-        table.add_column(title)
+        table.add_column(title, no_wrap=title == "anomaly")
     for verdict in result.verdicts:
         proof = "\n".join(verdict.proof[:PROOFS_SHOWN])
         table.add_row(
@@ -134,8 +134,9 @@ def tell(console: Console, result: RunResult, page: Path) -> None:
     console.print(roles)
     measures = result.measures
     console.print(
-        f"{len(measures.commits)} commits of the pulse, {measures.availability:.1%} of the time "
-        f"without a gap of a second; {len(result.history.operations)} operations in all",
+        f"{len(measures.commits)} commits by the producer that never pauses; during "
+        f"{measures.availability:.1%} of the time no gap between them was longer than a second; "
+        f"{len(result.history.operations)} operations of all clients",
         highlight=False,
         soft_wrap=True,
     )

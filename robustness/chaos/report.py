@@ -135,7 +135,8 @@ def report_lines(content: dict[str, Any]) -> Iterator[str]:
     pulse = content["pulse"]
     yield ""
     yield (
-        f"The pulse: {pulse['commits']} commits, {pulse['availability']:.1%} of the time without a gap of a second; "
+        f"The pulse, a producer that never pauses: {pulse['commits']} commits, "
+        f"{pulse['availability']:.1%} of the time without a gap of a second; "
         f"commit p50 {pulse['commit_p50_ms']} ms, p99 {pulse['commit_p99_ms']} ms, longest "
         f"{pulse['commit_max_ms']} ms; greatest LSO lag {content['lso_lag_max']} records."
     )

@@ -5,8 +5,7 @@ import logging
 import os
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,19 +19,37 @@ if TYPE_CHECKING:
 
 EXIT_BROKEN: Final = 1
 EXIT_USED_WRONGLY: Final = 2
+EXIT_INTERRUPTED: Final = 130
+EXIT_NOBODY_READS: Final = 141
 _SHOWN_FAILURES: Final = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 nothing found, 1 something broken, 2 used wrongly."""
+    """Exit codes: 0 nothing found, 1 something broken, 2 used wrongly, 130 stopped by Ctrl-C, 141 nobody reads."""
     options = _parser().parse_args(arguments)
     try:
+        for file in (options.trace, options.history):
+            _must_be_writable(file)
         if options.planted:
             install(options.planted)
         return _run(options)
     except (OncelogError, CannotPlant) as error:
         print(f"robustness.simulator: {error}", file=sys.stderr)
         return EXIT_USED_WRONGLY
+    except BrokenPipeError:
+        # `| head -1` has what it wants. What Python still has to flush at its end goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_NOBODY_READS
+
+
+def _must_be_writable(file: Path | None) -> None:
+    """Raises OncelogError: better now than after the run."""
+    if file is None:
+        return
+    try:
+        file.open("a").close()
+    except OSError as error:
+        raise OncelogError(f"cannot write {file}: {error.strerror}") from error
 
 
 def _positive(text: str) -> int:
@@ -46,24 +63,41 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m robustness.simulator",
         description="The whole cluster in one process on virtual time, with faults drawn from a seed.",
+        epilog="Exit code 0: nothing found. 1: something is broken. 2: used wrongly.",
     )
     parser.add_argument("--seed", type=int, help="this one seed, with its whole report")
-    parser.add_argument("--seeds", type=_positive, default=20, metavar="N", help="so many seeds")
-    parser.add_argument("--first-seed", type=int, default=1, metavar="N")
+    parser.add_argument(
+        "--seeds", type=_positive, default=20, metavar="N", help="so many seeds (default: 20)"
+    )
+    parser.add_argument(
+        "--first-seed", type=int, default=1, metavar="N", help="where they begin (default: 1)"
+    )
     parser.add_argument(
         "--scenario",
         action="append",
         metavar="NAME|FILE",
-        help="may be given again; default: all of robustness/scenarios in turn",
+        help="may be given again; default: all of robustness/scenarios in turn, so a seed has its own",
     )
     parser.add_argument(
-        "--jobs", type=_positive, default=os.cpu_count() or 1, help="runs at a time"
+        "--jobs",
+        type=_positive,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="runs at a time (default: one a processor)",
     )
-    parser.add_argument("--log", action="store_true", help="the log lines of every process")
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="every event of one seed")
-    parser.add_argument("--history", type=Path, metavar="FILE", help="what clients did, JSON lines")
+    parser.add_argument(
+        "--log", action="store_true", help="on stderr, the log lines of every process"
+    )
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="every event, with --seed")
+    parser.add_argument(
+        "--history", type=Path, metavar="FILE", help="what clients did, as JSON lines, with --seed"
+    )
     parser.add_argument("--digests", action="store_true", help="print seed, scenario and digest")
-    parser.add_argument("--planted", metavar="BUG", help="with this bug planted in the code")
+    parser.add_argument(
+        "--planted",
+        metavar="BUG",
+        help="with this bug planted in the code; python -m robustness.planted lists them",
+    )
     parser.add_argument(
         "--until-broken", action="store_true", help="stop at the first seed that finds something"
     )
@@ -75,36 +109,44 @@ def _run(options: argparse.Namespace) -> int:
     from robustness.simulator.report import print_failure, print_one, print_summary
     from robustness.simulator.screen import showing_progress
 
-    jobs = list(_jobs(options))
+    scenarios = _scenarios(options.scenario)
+    replay_of = _replays(scenarios, options.planted)
+    jobs = list(_jobs(options, scenarios))
     results: list[RunResult] = []
     broken = 0
+    is_interrupted = False
     began = time.monotonic()
-    with showing_progress(len(jobs), is_wanted=not options.digests) as advance:
-        for result in run_all(jobs, 1 if options.seed is not None else options.jobs):
-            results.append(result)
-            advance(result)
-            if options.digests:
-                print(f"{result.seed} {result.scenario} {result.digest}", flush=True)
-            if not result.is_good:
-                broken += 1
-                if broken <= _SHOWN_FAILURES and options.seed is None:
-                    print_failure(result)
-                if options.until_broken:
-                    break
-    if options.seed is not None and results:
-        print_one(results[0])
-        if options.history is not None:
+    try:
+        with showing_progress(len(jobs), is_wanted=not options.digests) as advance:
+            for result in run_all(jobs, 1 if options.seed is not None else options.jobs):
+                results.append(result)
+                advance(result)
+                if options.digests:
+                    print(f"{result.seed} {result.scenario} {result.digest}", flush=True)
+                if not result.is_good:
+                    broken += 1
+                    if broken <= _SHOWN_FAILURES and options.seed is None:
+                        print_failure(result, replay_of(result))
+                    if options.until_broken:
+                        break
+    except KeyboardInterrupt:
+        is_interrupted = True
+    if options.seed is not None:
+        for result in results:
+            print_one(result, replay_of(result))
+        if options.history is not None and results:
             options.history.write_text("\n".join(results[0].history_lines) + "\n")
-    elif not options.digests:
-        print_summary(results, time.monotonic() - began)
+    elif results and not options.digests:
+        print_summary(results, time.monotonic() - began, replay_of)
+    if is_interrupted:
+        print(f"stopped after {len(results)} of {len(jobs)} runs", file=sys.stderr)
+        return EXIT_INTERRUPTED
     return EXIT_BROKEN if broken else 0
 
 
-def _jobs(options: argparse.Namespace) -> "Iterator[Job]":
+def _jobs(options: argparse.Namespace, scenarios: "dict[str, Scenario]") -> "Iterator[Job]":
     from robustness.simulator.forks import Job
     from robustness.simulator.run import RunOptions
-
-    scenarios = _scenarios(options.scenario)
 
     def run_options(folder: Path) -> RunOptions:
         return RunOptions(
@@ -114,26 +156,28 @@ def _jobs(options: argparse.Namespace) -> "Iterator[Job]":
             keeps_history=options.history is not None,
         )
 
-    if options.seed is not None:
-        for scenario in scenarios[:1] if options.scenario is None else scenarios:
+    if options.seed is not None and options.scenario is not None:
+        for scenario in scenarios.values():
             yield Job(scenario, options.seed, run_options)
         return
-    for index in range(options.seeds):
-        seed = options.first_seed + index
-        yield Job(scenarios[seed % len(scenarios)], seed, run_options)
+    first, count = options.first_seed, options.seeds
+    if options.seed is not None:
+        first, count = options.seed, 1
+    in_turn = list(scenarios.values())
+    for seed in range(first, first + count):
+        yield Job(in_turn[seed % len(in_turn)], seed, run_options)
 
 
-def _scenarios(names: Sequence[str] | None) -> "list[Scenario]":
+def _scenarios(names: Sequence[str] | None) -> "dict[str, Scenario]":
+    """By name or file, as they were or could have been asked for."""
     from robustness.scenario import FOLDER, load_scenario
 
-    if names:
-        return [load_scenario(name) for name in names]
-    return [load_scenario(path.stem) for path in sorted(FOLDER.glob("*.toml"))]
+    wanted = names or [path.stem for path in sorted(FOLDER.glob("*.toml"))]
+    return {name: load_scenario(name) for name in wanted}
 
 
-def totals(results: "Sequence[RunResult]") -> Counter[str]:
-    """All counts of all runs."""
-    found: Counter[str] = Counter()
-    for result in results:
-        found.update(result.counts)
-    return found
+def _replays(scenarios: "dict[str, Scenario]", planted: str | None) -> "Callable[[RunResult], str]":
+    """What a person types to have a run again: the scenario as it was asked for, which may be a file."""
+    asked = {scenario.name: name for name, scenario in scenarios.items()}
+    rest = f' ARGS="--planted {planted}"' if planted else ""
+    return lambda result: f"make sim SEED={result.seed} SCENARIO={asked[result.scenario]}{rest}"

@@ -2,12 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from robustness.checkers.verdict import Answer, Verdict
 from robustness.simulator.run import RunResult
@@ -17,7 +17,7 @@ _LABEL: Final = re.compile(r'label="([a-z0-9_]+)"')
 _SERVICES: Final = Path(__file__).parents[2] / "services"
 
 
-def print_failure(result: RunResult) -> None:
+def print_failure(result: RunResult, replay: str) -> None:
     """Enough to know what broke, and the line that replays it."""
     console = Console(highlight=False)
     console.print(f"[bold red]seed {result.seed} of {result.scenario} is broken[/bold red]")
@@ -28,28 +28,40 @@ def print_failure(result: RunResult) -> None:
                 console.print(f"    {line}", markup=False)
     for failure in result.failures[:2]:
         console.print(f"  {failure.rstrip()[-1500:]}", markup=False)
-    console.print(f"  replay: {result.replay}")
+    _print_line(console, f"  replay: {replay}")
 
 
-def print_one(result: RunResult) -> None:
+def print_one(result: RunResult, replay: str) -> None:
     """The whole report of one run."""
     console = Console(highlight=False)
     for failure in result.failures:
         console.print(failure, style="red", markup=False)
-    console.print(_verdict_table([result]))
+    if result.verdicts:
+        console.print(_verdict_table([result]))
     for verdict in result.verdicts:
         if verdict.answer is Answer.BROKEN:
             console.print(f"{verdict.checker}:", style="red")
             for line in verdict.proof:
                 console.print(f"  {line}", markup=False)
     _print_counts(console, [result])
-    console.print(
-        f"seed {result.seed}, {result.simulated_s:.0f} simulated seconds in {result.real_s:.1f} s, "
-        f"digest {result.digest}"
+    _print_line(
+        console,
+        f"seed {result.seed} of {result.scenario}, {result.simulated_s:.0f} simulated seconds in "
+        f"{result.real_s:.1f} s, digest {result.digest}",
     )
+    if result.is_good:
+        _print_line(console, "[green]nothing is broken[/green]")
+        return
+    broken = [one.checker for one in result.verdicts if one.answer is Answer.BROKEN]
+    if result.failures:
+        broken.append(f"failures: {len(result.failures)}")
+    _print_line(console, f"[bold red]broken[/bold red]: {', '.join(broken)}")
+    _print_line(console, f"  replay: {replay}")
 
 
-def print_summary(results: Sequence[RunResult], wall_s: float) -> None:
+def print_summary(
+    results: Sequence[RunResult], wall_s: float, replay_of: Callable[[RunResult], str]
+) -> None:
     """What many runs did, found, and never reached."""
     console = Console(highlight=False)
     console.print(_verdict_table(results))
@@ -59,13 +71,19 @@ def print_summary(results: Sequence[RunResult], wall_s: float) -> None:
     never = never_reached(results)
     console.print(f"decisions never reached: {', '.join(never) or 'none'}")
     broken = [result for result in results if not result.is_good]
-    console.print(
+    _print_line(
+        console,
         f"{len(results)} seeds, {simulated_s / 3600:.2f} simulated hours, "
         f"{simulated_s / max(wall_s, 1e-9):.0f} simulated seconds a second "
-        f"({simulated_s / max(real_s, 1e-9):.0f} a run), {wall_s:.0f} s in all, {len(broken)} broken"
+        f"({simulated_s / max(real_s, 1e-9):.0f} a run), {wall_s:.0f} s in all, {len(broken)} broken",
     )
     for result in broken[:20]:
-        console.print(f"  replay: {result.replay}")
+        _print_line(console, f"  replay: {replay_of(result)}")
+
+
+def _print_line(console: Console, line: str) -> None:
+    """Whole, however narrow the terminal: somebody copies it, or greps for it."""
+    console.print(line, soft_wrap=True)
 
 
 def never_reached(results: Iterable[RunResult]) -> list[str]:
@@ -80,7 +98,7 @@ def never_reached(results: Iterable[RunResult]) -> list[str]:
 
 
 def _verdict_table(results: Sequence[RunResult]) -> Table:
-    table = Table("anomaly", "answer", "judged", "first proof", title=None)
+    table = Table(Column("anomaly", no_wrap=True), "answer", "judged", "first proof", title=None)
     merged: dict[str, list[Verdict]] = {}
     for result in results:
         for verdict in result.verdicts:

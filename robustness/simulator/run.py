@@ -76,10 +76,6 @@ class RunResult:
     def is_good(self) -> bool:
         return not self.failures and all(one.answer is not Answer.BROKEN for one in self.verdicts)
 
-    @property
-    def replay(self) -> str:
-        return f"make sim SEED={self.seed} SCENARIO={self.scenario}"
-
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:

@@ -1,10 +1,12 @@
 """Many seeds find nothing, and a seed is the same run whatever Python makes of hashes (ADR 0021)."""
 
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
+from robustness.planted.hunt import SCENARIOS as PLANTED
 
 IS_FULL = os.environ.get("ONCELOG_SIMULATION_FULL") == "1"
 SEEDS = 2000 if IS_FULL else 200
@@ -12,14 +14,14 @@ DIGESTS = 50 if IS_FULL else 8
 TIMEOUT_S = 20_000 if IS_FULL else 900
 
 
-def simulate(*arguments, hash_seed="0"):
+def simulate(*arguments, hash_seed="0", columns="150"):
     return subprocess.run(
         [sys.executable, "-m", "robustness.simulator", *arguments],
         capture_output=True,
         check=False,
         text=True,
         timeout=TIMEOUT_S,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "COLUMNS": "150"},
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "COLUMNS": columns},
     )
 
 
@@ -59,6 +61,8 @@ def test_another_seed_is_another_run():
         (["--planted", "nosuch"], "nosuch"),
         (["--seeds", "0"], "--seeds"),
         (["--jobs", "0"], "--jobs"),
+        (["--seed", "1", "--trace", "/nosuch/file"], "cannot write /nosuch/file: No such file"),
+        (["--seed", "1", "--history", "/"], "cannot write /: Is a directory"),
     ],
 )
 def test_wrong_use_is_told_in_a_line(arguments, told):
@@ -66,3 +70,49 @@ def test_wrong_use_is_told_in_a_line(arguments, told):
     assert done.returncode == 2
     assert told in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_seed_alone_runs_in_the_scenario_that_it_has_among_many():
+    many = simulate("--seeds", "1", "--first-seed", "5", "--digests").stdout.split()
+    alone = simulate("--seed", "5").stdout
+    assert f"seed 5 of {many[1]}, " in alone
+    assert f"digest {many[2]}\n" in alone
+
+
+def test_what_broke_comes_with_the_line_that_replays_it():
+    scenario = str(PLANTED / "sinks.toml")
+    bug = "two-decisions-for-one-batch"
+    done = simulate(
+        *("--seeds", "5", "--until-broken", "--scenario", scenario, "--planted", bug), columns="60"
+    )
+    assert done.returncode == 1, done.stdout
+    (line,) = {line.strip() for line in done.stdout.splitlines() if line.startswith("  replay: ")}
+    seed = int(line.split("SEED=")[1].split()[0])
+    assert line == f'replay: make sim SEED={seed} SCENARIO={scenario} ARGS="--planted {bug}"'
+
+
+def test_whoever_reads_one_line_only_gets_no_complaint():
+    command = (sys.executable, "-m", "robustness.simulator", "--seeds", "3", "--digests")
+    with subprocess.Popen(
+        (*command, "--jobs", "1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert running.stdout.readline()
+        running.stdout.close()
+        assert running.stderr.read() == ""
+    assert running.returncode == 141
+
+
+def test_ctrl_c_tells_what_was_found_so_far():
+    command = (sys.executable, "-m", "robustness.simulator", "--seeds", "500", "--digests")
+    with subprocess.Popen(
+        (*command, "--jobs", "1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline()
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert told.startswith("stopped after ")
+    assert "Traceback" not in told

@@ -1,5 +1,6 @@
 """`oncelog cluster`: a whole cluster on this machine, one process per role, to work with and to break."""
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -27,6 +28,16 @@ Folder = Annotated[
 ]
 Name = Annotated[str, typer.Argument(help="a process, as `oncelog cluster status` names it")]
 FOLDER_DEFAULT = Path("oncelog-cluster")
+
+
+@app.callback()
+def needs_the_extra() -> None:
+    """Start, watch and break a whole cluster on this machine."""
+    # One of what the extra brings; a plain install runs `oncelog up` and has none of it (ADR 0010).
+    if importlib.util.find_spec("psutil") is None:
+        raise OncelogError(
+            "a cluster needs more than a plain install: pip install 'oncelog[server]'"
+        )
 
 
 @app.command()

@@ -53,6 +53,21 @@ def test_wrong_use_ends_with_two(arguments, capsys):
     assert capsys.readouterr().err
 
 
+def test_a_cluster_says_what_a_plain_install_lacks():
+    """ADR 0010. The module is hidden as it is for an install without the extra: it cannot be found."""
+    hidden = "import sys; sys.modules['psutil'] = None; from oncelog_server.cli import run; "
+    for command in ("up", "status"):
+        done = subprocess.run(
+            [sys.executable, "-c", f"{hidden} sys.exit(run(['cluster', '{command}']))"],
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+        assert done.returncode == 1
+        assert "pip install 'oncelog[server]'" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
