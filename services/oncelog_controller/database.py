@@ -44,6 +44,9 @@ MIGRATION_LOCK = 0x6F6E63656C6F67
 MIGRATION_TIMEOUT_MS: Final = 30_000
 """Longest wait for one statement of a migration, or for another controller's migration. In operation a statement that
 takes seconds means that the database is ill; making the tables of a new one takes as long as its disk does."""
+LEFT_OPEN_MS: Final = 2_000
+"""A controller that is frozen or cut off in the middle of a transaction holds the lock that all of them need. After so
+long Postgres ends that transaction, and nobody loses anything: nothing was answered yet."""
 _NEVER_HEALS: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 
 
@@ -114,7 +117,12 @@ class Database:
             event.listen(engine, "connect", _configure_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
             return engine
-        options = f"-c lock_timeout={self._timeout_ms} -c statement_timeout={self._timeout_ms}"
+        limits = {
+            "lock_timeout": self._timeout_ms,
+            "statement_timeout": self._timeout_ms,
+            "idle_in_transaction_session_timeout": min(self._timeout_ms, LEFT_OPEN_MS),
+        }
+        options = " ".join(f"-c {name}={limit}" for name, limit in limits.items())
         connect_timeout_s = max(2, self._timeout_ms // 1000)
         return create_engine(
             self._url,

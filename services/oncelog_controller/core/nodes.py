@@ -134,6 +134,12 @@ def plain_heartbeat(image: ClusterImage, event: NodeHeartbeat) -> HeartbeatAnswe
 
     The shell answers such heartbeats from the committed image, also while nothing can be written.
     """
+    known = image.nodes.get(event.node_id)
+    if known is not None and event.node_epoch > known.node_epoch:
+        # Registered with a controller of a later term, or before the journal was restored from an older copy. Told
+        # that it was replaced, a healthy node would end; to register again does no harm where it is registered.
+        reason = f"this controller has not heard of node epoch {event.node_epoch} of node {event.node_id}; register it"
+        return HeartbeatAnswer(ErrorCode.BROKER_ID_NOT_REGISTERED, reason)
     error_code, message = node_fault(image, event.node_id, event.node_epoch)
     if error_code is not ErrorCode.NONE:
         return HeartbeatAnswer(error_code, message)

@@ -128,7 +128,7 @@ def test_features_and_heartbeats(database_url):
             assert "x.version" in refused.status.error_message
             for epoch, expected in (
                 (node_epoch, ErrorCode.NONE),
-                (node_epoch + 1, ErrorCode.STALE_BROKER_EPOCH),
+                (node_epoch - 1, ErrorCode.STALE_BROKER_EPOCH),
             ):
                 beat = await stub.NodeHeartbeat(
                     pb.NodeHeartbeatRequest(node_id=1, node_epoch=epoch)

@@ -9,10 +9,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
+from sqlalchemy.exc import DBAPIError
 from tests.integration.controller.controller_at import (
     allocate,
     controller_at,
@@ -27,6 +30,9 @@ from oncelog.errors import ErrorCode
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.node import Node
 from oncelog.rpc.node_settings import NodeSettings
+from oncelog_controller.database import Database
+from oncelog_controller.lease import Lease
+from oncelog_controller.schema import controller_state
 from oncelog_controller.settings import ControllerSettings
 from oncelog_controller.wiring import build_controller
 
@@ -234,6 +240,33 @@ def test_a_controller_without_its_database_for_long_stands_by_until_it_is_back(
             assert (await one.stub.NodeHeartbeat(request)).status.error_code == ErrorCode.NONE
 
     asyncio.run(scenario())
+
+
+def test_a_controller_frozen_in_a_transaction_does_not_keep_the_others_out(postgres_url):
+    """Its lock on the one row goes with its transaction, which Postgres ends."""
+
+    async def scenario():
+        frozen, other = (Database(postgres_url, 4000) for _ in range(2))
+        await frozen.open()
+        await other.open()
+        in_transaction, goes_on = threading.Event(), threading.Event()
+
+        def freeze(connection):
+            connection.execute(select(controller_state).with_for_update())
+            in_transaction.set()
+            goes_on.wait(DEADLINE_S)
+
+        freezing = asyncio.create_task(frozen.run(freeze))
+        await asyncio.to_thread(in_transaction.wait, DEADLINE_S)
+        lease = Lease(other, 2, "127.0.0.1:1", 1000)
+        assert await lease.take(await lease.read()) is not None
+        goes_on.set()
+        with pytest.raises(DBAPIError):
+            await freezing
+        await frozen.close()
+        await other.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 def test_controller_epochs_go_on_from_a_journal_that_is_older_than_the_lease(postgres_url):

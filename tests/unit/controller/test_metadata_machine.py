@@ -187,6 +187,15 @@ def test_heartbeat_and_blocks_check_the_node_epoch():
     assert block.first_producer_id == 1000
 
 
+def test_a_controller_that_has_not_heard_of_a_registration_calls_nobody_replaced():
+    """A deposed one that does not know it yet: a node it told to end would be the one that lives."""
+    bench = Bench()
+    epoch = bench.register().node_epoch
+    answer = bench.ask(lambda rid: NodeHeartbeat(rid, 1, epoch + 10))
+    assert answer.error_code is ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert f"node epoch {epoch + 10}" in answer.message
+
+
 def test_producer_ids_end_with_an_error_and_not_with_a_second_use():
     bench = Bench()
     epoch = bench.register().node_epoch
