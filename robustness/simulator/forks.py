@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from robustness.scenario import Scenario
 from robustness.simulator.run import RunOptions, RunResult, run_seed
+from robustness.simulator.warming import warm_up
 
 REAL_TIMEOUT_S: Final = 240.0
 """Of one run on the clock of the wall: beyond it something loops."""
@@ -43,6 +44,8 @@ class _Child:
 
 def run_all(jobs: Iterable[Job], at_a_time: int) -> Iterator[RunResult]:
     """Results as they come, not in the order of the jobs."""
+    warm_up()
+    # A run must not write into what it shares with this process, or the kernel copies it page by page.
     gc.collect()
     gc.freeze()
     waiting = iter(jobs)
