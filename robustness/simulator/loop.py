@@ -13,6 +13,7 @@ import asyncio
 import contextvars
 import heapq
 import itertools
+from asyncio import format_helpers
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
@@ -25,6 +26,7 @@ TURN_S: Final = 1e-6
 TURNS_WITHOUT_PAUSE_MAX: Final = 200_000
 """More turns of the loop without a pause mean that somebody spins."""
 
+_RESOLUTION_S: Final = 1e-9
 _CANCELLED_TIMERS_KEPT: Final = 100
 
 _SOON, _TIMER, _ARRIVAL = range(3)
@@ -35,31 +37,71 @@ class Stuck(AssertionError):
     """Nothing will ever happen again, or time stands still."""
 
 
-_run_handle: Final = asyncio.Handle._run
+_RUNNING, _PAUSED = ProcessState.RUNNING, ProcessState.PAUSED
+# Looked up a million times in a minute.
+_new: Final = object.__new__
+_copy_context: Final = contextvars.copy_context
+_heappop, _heappush = heapq.heappop, heapq.heappush
 _numbers: Final = itertools.count(1)
 
 
 class _Handle(asyncio.Handle):
-    __slots__ = ("kind",)
-    kind: int
+    """A million of these are made in a minute: the loop fills them in itself, and nothing is kept for a debug mode."""
 
-    def _run(self) -> None:
-        process = self._context.get(OWNER)  # type: ignore[attr-defined]
-        if process is None or process.state is ProcessState.RUNNING:
-            _run_handle(self)
-        elif process.state is ProcessState.PAUSED:
-            process.parked.append(self)
+    __slots__ = ()
+    _source_traceback = None
+    _repr = None
+    _args: Any
+    _callback: Any
+    _cancelled: bool
+    _context: contextvars.Context
+    _loop: "SimLoop"
+    kind = _SOON
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = self._args = None
+
+    def failed(self, error: BaseException) -> None:
+        """What asyncio does when a callback raises."""
+        source = format_helpers._format_callback_source(self._callback, self._args)
+        self._loop.call_exception_handler(
+            {"message": f"Exception in callback {source}", "exception": error, "handle": self}
+        )
 
 
 class _TimerHandle(asyncio.TimerHandle):
     __slots__ = ("kind",)
+    _source_traceback = None
+    _repr = None
+    _args: Any
+    _callback: Any
+    _cancelled: bool
+    _context: contextvars.Context
+    _loop: "SimLoop"
+    _scheduled: bool
+    _when: float
     kind: int
 
-    _run = _Handle._run
+    failed = _Handle.failed
 
-    def __lt__(self, other: Any) -> bool:
-        earlier: bool = self._when < other._when  # type: ignore[attr-defined]
-        return earlier
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = self._args = None
+            if self._scheduled:
+                self._loop.timer_cancelled()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return hash(self._when)
+
+    def __lt__(self, other: object) -> bool:
+        # Asked when both are due at the same time: neither comes before the other.
+        return False
 
 
 class _Numbered:
@@ -148,7 +190,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._timer_cancelled_count: int
         self._stopping: bool
         self._now_s = 0.0
-        self._clock_resolution = 1e-9
+        self._clock_resolution = _RESOLUTION_S
         self._turns = 0
         self._executor_delay_s = executor_delay_s
         self._executor_moment = executor_moment
@@ -156,7 +198,6 @@ class SimLoop(asyncio.BaseEventLoop):
         self._executor_free_at: dict[tuple[int, int], float] = {}
         self._executors: list[object] = []
         self.network: Any = None
-        self.set_task_factory(_make_task)
 
     def time(self) -> float:
         """Seconds since the simulation began."""
@@ -164,50 +205,86 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         """One turn, as asyncio's; where that would sleep, time jumps to the next timer."""
-        self._drop_cancelled_timers()
         scheduled, ready = self._scheduled, self._ready
-        if ready or self._stopping or (scheduled and scheduled[0]._when <= self._now_s):
+        if self._timer_cancelled_count:
+            scheduled = self._drop_cancelled_timers()
+        if ready or self._stopping or (scheduled and scheduled[0][0] <= self._now_s):
             # Code takes a moment, or whoever waits for the rest of a nanosecond would wait for ever.
             self._now_s += TURN_S
             self._turns += 1
             if self._turns > TURNS_WITHOUT_PAUSE_MAX:
                 raise Stuck(f"at {self._now_s:.3f} s time stands still: somebody spins")
         elif scheduled:
-            self._now_s = scheduled[0]._when
+            self._now_s = scheduled[0][0]
             self._turns = 0
         else:
             raise Stuck(f"at {self._now_s:.3f} s nothing is left that could ever happen")
-        end_s = self._now_s + self._clock_resolution
-        while scheduled and scheduled[0]._when < end_s:
-            timer = heapq.heappop(scheduled)
+        end_s = self._now_s + _RESOLUTION_S
+        while scheduled and scheduled[0][0] < end_s:
+            timer = _heappop(scheduled)[1]
             timer._scheduled = False
             ready.append(timer)
         # What these schedule in turn waits for the next turn.
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
+            if handle._cancelled:
+                continue
+            context = handle._context
+            process = context.get(OWNER)
+            if process is not None and process.state is not _RUNNING:
+                if process.state is _PAUSED:
+                    process.parked.append(handle)
+                continue
+            try:
+                context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                handle.failed(error)
 
-    def _drop_cancelled_timers(self) -> None:
+    def _drop_cancelled_timers(self) -> list[Any]:
         scheduled = self._scheduled
-        while scheduled and scheduled[0]._cancelled:
+        while scheduled and scheduled[0][1]._cancelled:
             self._timer_cancelled_count -= 1
-            heapq.heappop(scheduled)._scheduled = False
+            _heappop(scheduled)[1]._scheduled = False
         if self._timer_cancelled_count > max(_CANCELLED_TIMERS_KEPT, len(scheduled) // 2):
             kept = []
-            for timer in scheduled:
-                if timer._cancelled:
-                    timer._scheduled = False
+            for entry in scheduled:
+                if entry[1]._cancelled:
+                    entry[1]._scheduled = False
                 else:
-                    kept.append(timer)
+                    kept.append(entry)
             heapq.heapify(kept)
-            self._scheduled = kept
+            self._scheduled = scheduled = kept
             self._timer_cancelled_count = 0
+        return scheduled
+
+    def timer_cancelled(self) -> None:
+        """One that is scheduled; it is dropped when its time comes, or when there are too many."""
+        self._timer_cancelled_count += 1
 
     def create_future(self) -> "asyncio.Future[Any]":
         return SimFuture(loop=self)
 
+    def create_task(
+        self,
+        coro: Any,
+        *,
+        name: object = None,
+        context: contextvars.Context | None = None,
+    ) -> SimTask:
+        return SimTask(coro, loop=self, name=None if name is None else str(name), context=context)
+
     # ----------------------------------------------------------------------------------------------- callbacks
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self._push(_TIMER, self._now_s + delay, callback, args, context)
 
     def call_at(  # type: ignore[override]
         self,
@@ -236,27 +313,45 @@ class SimLoop(asyncio.BaseEventLoop):
         args: Any,
         context: contextvars.Context | None,
     ) -> asyncio.TimerHandle:
-        timer = _TimerHandle(when, callback, args, self, context)
+        timer = _new(_TimerHandle)
         timer.kind = kind
-        heapq.heappush(self._scheduled, timer)
-        timer._scheduled = True  # type: ignore[attr-defined]
+        timer._when = when
+        timer._callback = callback
+        timer._args = args
+        timer._loop = self
+        timer._context = _copy_context() if context is None else context
+        timer._cancelled = False
+        timer._scheduled = True
+        _heappush(self._scheduled, (when, timer))
         return timer
 
-    def _call_soon(
-        self, callback: Callable[..., object], args: Any, context: contextvars.Context | None
+    def call_soon(  # type: ignore[override]
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        handle = _Handle(callback, args, self, context)
-        handle.kind = _SOON
+        handle = _new(_Handle)
+        handle._callback = callback
+        handle._args = args
+        handle._loop = self
+        handle._context = _copy_context() if context is None else context
+        handle._cancelled = False
         self._ready.append(handle)
         return handle
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
 
     def requeue(self, handles: Iterable[asyncio.Handle]) -> None:
         """What a paused process missed, in the order in which a real loop would take it up."""
         ordered = sorted(handles, key=lambda handle: _RESUME_ORDER[handle.kind])  # type: ignore[attr-defined]
         self._ready.extend(ordered)
-
-    def _write_to_self(self) -> None:
-        return
 
     # ------------------------------------------------------------------------------------------------- threads
 
@@ -315,10 +410,6 @@ class SimLoop(asyncio.BaseEventLoop):
 
     async def getaddrinfo(self, *args: Any, **kwargs: Any) -> Any:
         return await self.network.getaddrinfo(*args, **kwargs)
-
-
-def _make_task(loop: Any, coroutine: Any, *, context: Any = None) -> SimTask:
-    return SimTask(coroutine, loop=loop, context=context)
 
 
 def _executor_key(executor: Executor | None) -> tuple[int, int]:
