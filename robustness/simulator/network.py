@@ -380,7 +380,9 @@ class SimNetwork:
 
     def note_segment(self, pipe: Pipe, size: int, checksum: int) -> None:
         self.segments += 1
-        self.world.trace("net", pipe.number, pipe.is_forward, size, checksum)
+        self.world.trace_log.add_segment(
+            self.loop.time(), pipe.number, pipe.is_forward, size, checksum
+        )
 
     # ------------------------------------------------------------------------------------------------ asyncio
 

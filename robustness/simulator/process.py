@@ -62,7 +62,7 @@ class SimProcess:
             return
         self.state = ProcessState.DEAD
         # Its suspended coroutines must never be collected: that would run their `finally`.
-        self._kept = [*self.parked, *_tasks()]
+        self._kept = [*self.parked, *_taken_tasks()]
         self.parked.clear()
         actions, self._on_end = self._on_end, []
         for action in actions:
@@ -88,9 +88,14 @@ def owner() -> SimProcess | None:
     return OWNER.get()
 
 
-def _tasks() -> "set[asyncio.Task[Any]]":
+def _taken_tasks() -> "set[asyncio.Task[Any]]":
+    """Of everybody: a task does not tell whose it is. asyncio forgets them, so that the next end need not look at what
+    is kept already."""
     try:
-        return asyncio.all_tasks()
+        found = asyncio.all_tasks()
     except RuntimeError:
         # No loop runs: nothing is suspended.
         return set()
+    for task in found:
+        asyncio.tasks._unregister_task(task)
+    return found

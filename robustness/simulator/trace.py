@@ -2,7 +2,9 @@
 
 import hashlib
 from collections import Counter
-from typing import TextIO
+from typing import Final, TextIO
+
+_LINES_AT_A_TIME: Final = 1000
 
 
 class Trace:
@@ -11,17 +13,34 @@ class Trace:
     def __init__(self, output: TextIO | None = None) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
         self._output = output
+        self._lines: list[str] = []
+        """Not in the digest yet."""
         self.counts: Counter[str] = Counter()
         """Lines by kind: what this run reached."""
 
     def add(self, at_s: float, kind: str, *facts: object) -> None:
         """`facts` print the same in every run: no addresses in memory, no sets."""
-        line = f"{at_s:.6f} {kind} {' '.join(map(str, facts))}\n"
-        self._hash.update(line.encode())
+        self._add(kind, f"{at_s:.6f} {kind} {' '.join(map(str, facts))}\n")
+
+    def add_segment(
+        self, at_s: float, pipe: int, is_forward: bool, size: int, checksum: int
+    ) -> None:
+        """What most lines are about, as `add` would write it."""
+        self._add("net", f"{at_s:.6f} net {pipe} {is_forward} {size} {checksum}\n")
+
+    def _add(self, kind: str, line: str) -> None:
+        self._lines.append(line)
+        if len(self._lines) >= _LINES_AT_A_TIME:
+            self._take_in()
         self.counts[kind] += 1
         if self._output is not None:
             self._output.write(line)
 
+    def _take_in(self) -> None:
+        self._hash.update("".join(self._lines).encode())
+        self._lines.clear()
+
     @property
     def digest(self) -> str:
+        self._take_in()
         return self._hash.hexdigest()
