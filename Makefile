@@ -100,7 +100,7 @@ property: setup ## hypothesis: machines against small models
 
 .PHONY: integration
 integration: setup ## contract suites and real roles: sockets, Postgres, files
-	$(PYTEST) -q -n 2 --dist loadfile tests/contracts tests/integration $(CLUSTER_TESTS:%=--ignore=%) --ignore=tests/integration/robustness
+	$(PYTEST) -q -n 2 --dist loadfile tests/contracts tests/integration $(CLUSTER_TESTS:%=--ignore=%) -m "not robustness"
 
 # A cluster is a dozen processes: such tests run one at a time, with the machine to themselves.
 CLUSTER_TESTS := tests/integration/processes tests/integration/failover
@@ -143,7 +143,7 @@ simulation: setup ## the simulator's own tests, a few planted bugs, determinism,
 	$(PYTEST) -q -s tests/simulation/test_seeds.py
 
 .PHONY: robustness
-robustness: setup ## workloads, evidence and a short chaos against a running log and a real cluster
+robustness: setup ## every workload, evidence and a short chaos, against a running log and a real cluster
 	$(PYTEST) -q tests/integration/robustness
 
 .PHONY: chaos

@@ -48,6 +48,7 @@ def chaos(*arguments):
 
 
 @pytest.mark.slow
+@pytest.mark.robustness
 @pytest.mark.timeout(TIMEOUT_S + 120)
 def test_a_short_chaos(folder):
     code, told = chaos("--minutes", "0.42", "--seed", "7", "--folder", str(folder))
@@ -80,6 +81,7 @@ def test_a_short_chaos(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.robustness
 @pytest.mark.timeout(TIMEOUT_S + 60)
 def test_any_kafka_by_its_address(folder):
     """Here it is `oncelog up`. Nothing of it is broken but our own clients."""
@@ -99,6 +101,7 @@ def test_any_kafka_by_its_address(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.robustness
 @pytest.mark.timeout(TIMEOUT_S)
 def test_a_run_that_is_interrupted_leaves_nothing_behind(folder):
     with OncelogServer(folder / "data") as server:

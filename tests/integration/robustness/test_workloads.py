@@ -207,7 +207,17 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.kind)
+IN_THE_GATE = ("transactions", "compaction", "zombies")
+"""The others take a minute more."""
+
+
+def cases():
+    for case in CASES:
+        marks = () if case.kind in IN_THE_GATE else (pytest.mark.robustness,)
+        yield pytest.param(case, id=case.kind, marks=marks)
+
+
+@pytest.fixture(scope="module", params=cases())
 def run(request, target):
     case = request.param
     return case, history_of(target, case.kind, case.parameters)
