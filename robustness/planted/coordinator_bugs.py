@@ -320,30 +320,4 @@ COORDINATOR_BUGS: Final = (
         scenario="deciders",
         first_seed=1,
     ),
-    Bug(
-        name="deposed-controller-may-write",
-        promise="A controller whose lease another one took writes nothing more.",
-        source="ADR 0005; architecture/controller",
-        edits=(
-            Edit(
-                module="oncelog_controller.sql_journal",
-                old="        if self._controller_epoch not in (None, state.controller_epoch):\n",
-                new="        if (self._controller_epoch or 0) > state.controller_epoch:\n",
-            ),
-            # What the other wrote meanwhile would stop it as well.
-            Edit(
-                module="oncelog_controller.sql_journal",
-                old="        if (-1 if last is None else last) != first - 1:\n",
-                new="        if last is not None and last < first - 1:\n",
-            ),
-        ),
-        caught_by=(
-            "two-leaders-of-an-epoch",
-            "leader-epoch-went-back",
-            "two-owners-of-a-shard",
-            "producer-id-reused",
-        ),
-        scenario="deposed",
-        first_seed=1,
-    ),
 )
