@@ -37,14 +37,14 @@ def print_hunts(hunts: Sequence[Hunted]) -> None:
     table = _table(bugs)
     table.add_column("checker")
     table.add_column("tried", justify="right")
-    table.add_column("s", justify="right")
+    table.add_column("took", justify="right")
     table.add_column("caught")
     for bug, hunt in zip(bugs, hunts, strict=True):
         table.add_row(
             _told(bug),
             hunt.checker or "-",
             str(hunt.tried),
-            f"{hunt.seconds:.0f}",
+            f"{hunt.seconds:.0f} s",
             Text("NO", style="bold red") if hunt.seed is None else Text(f"seed {hunt.seed}"),
         )
     _console().print(table)

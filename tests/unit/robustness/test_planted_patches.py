@@ -80,7 +80,7 @@ def test_tables_fit_a_hundred_columns_and_show_every_name_whole(capsys, monkeypa
         assert bug.name in hunted
     assert max(map(len, [*listed.splitlines(), *hunted.splitlines()])) <= 100
     row = next(line for line in hunted.splitlines() if BUGS[0].name in line)
-    assert row.split() == [BUGS[0].name, caught, "3", "12", "seed", "103"]
+    assert row.split() == [BUGS[0].name, caught, "3", "12", "s", "seed", "103"]
     assert hunted.count(" NO") == len(BUGS) - 1
 
 
