@@ -102,7 +102,7 @@ class Nodes:
         if node_id not in nodes:
             raise KafkaError(
                 ErrorCode.BROKER_ID_NOT_REGISTERED,
-                f"there is no node {node_id}; there are {', '.join(map(str, sorted(nodes)))}",
+                f"there is no node {node_id}; the nodes are {', '.join(map(str, sorted(nodes)))}",
             )
         return nodes[node_id]
 

@@ -64,6 +64,8 @@ def up(
     print(
         f"\nKafka clients   {cluster.bootstrap}\n"
         f"REST, console   {cluster.gateway}\n"
+        f"metrics         {cluster.gateway}/metrics, and of each process: "
+        f"oncelog cluster status --metrics{_folder_option(folder)}\n"
         f"data, logs      {cluster.folder}\n"
         f"`oncelog cluster down{_folder_option(folder)}` ends it."
     )
@@ -79,13 +81,22 @@ def down(folder: Folder = FOLDER_DEFAULT) -> None:
 
 
 @app.command()
-def status(folder: Folder = FOLDER_DEFAULT, output: AsOutput = None) -> None:
+def status(
+    folder: Folder = FOLDER_DEFAULT,
+    metrics: Annotated[
+        bool, typer.Option("--metrics", help="instead: where each process serves its figures")
+    ] = False,
+    output: AsOutput = None,
+) -> None:
     """Which process runs where, and what it leads or owns."""
     from oncelog_server.cluster.status import cluster_status
 
     cluster = _opened(folder)
     if output is Output.JSON:
         print(json.dumps([asdict(row) for row in cluster_status(cluster)], indent=2))
+        return
+    if metrics:
+        _show_metrics(cluster)
         return
     _show(cluster)
 
@@ -146,6 +157,18 @@ def _show(cluster: "Cluster") -> None:
         ("process", ">node", "address", ">pid", "state", "leads or owns"),
         [(row.name, row.node_id, row.address, row.pid, row.state, row.duty) for row in rows],
         empty="no processes",
+    )
+
+
+def _show_metrics(cluster: "Cluster") -> None:
+    """Not in the other table: that one has no room left in 80 columns."""
+    from oncelog_server.cli.tables import show_table
+    from oncelog_server.cluster.status import cluster_status
+
+    show_table(
+        ("process", "metrics"),
+        [(row.name, row.metrics_url) for row in cluster_status(cluster) if row.metrics_url],
+        empty="no process serves metrics",
     )
 
 

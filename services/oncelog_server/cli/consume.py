@@ -10,7 +10,7 @@ from uuid import uuid4
 import typer
 
 from oncelog.errors import OncelogError
-from oncelog_server.cli.options import AsOutput, Bootstrap, Output
+from oncelog_server.cli.options import AsOutput, Bootstrap, Output, not_empty
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
@@ -32,13 +32,14 @@ def consume(
         Isolation, typer.Option(help="read_uncommitted also shows open and aborted transactions")
     ] = Isolation.READ_COMMITTED,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="the same as --offset beginning")
+        bool,
+        typer.Option("--from-beginning", help="the same as --offset beginning; not with --group"),
     ] = False,
     offset: Annotated[
         str | None,
         typer.Option(
             metavar="beginning|end|N",
-            help="where to begin in each partition [default: beginning; with --follow: end]",
+            help="where to begin in each partition (default: beginning; with --follow: end)",
         ),
     ] = None,
     partition: Annotated[
@@ -48,10 +49,14 @@ def consume(
         str | None,
         typer.Option(
             metavar="ID",
-            help="read as a member of this group: go on where it stands, and commit what was printed",
+            callback=not_empty,
+            help="read as a member of this group and commit what was printed: goes on where the group stands, "
+            "from the beginning where it has committed nothing yet",
         ),
     ] = None,
-    max_messages: Annotated[int | None, typer.Option("--max-messages", "-n", min=1)] = None,
+    max_messages: Annotated[
+        int | None, typer.Option("--max-messages", "-n", min=1, help="end after so many")
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="wait for new records until Ctrl-C")
     ] = False,
@@ -71,7 +76,8 @@ def consume(
 
     if group is not None and (offset is not None or from_beginning or partition):
         raise typer.BadParameter(
-            "with --group the group says where reading goes on; move it with: oncelog groups reset-offsets"
+            f"--group {group} goes on where the group stands, and from the beginning where it has committed nothing; "
+            f"to read all of it again: oncelog groups reset-offsets {group} --topic {topic} --to beginning --execute"
         )
     begin = _begin(offset, from_beginning=from_beginning, follow=follow)
     client = kafka_clients.consumer(bootstrap, _reading(group, isolation))

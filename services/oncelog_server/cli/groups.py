@@ -1,11 +1,20 @@
 """`oncelog groups`: who reads what and how far behind, through the gateway; offsets are moved through Kafka."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
 
 from oncelog.errors import OncelogError
-from oncelog_server.cli.options import AsOutput, Bootstrap, Gateway, Output, Yes, confirmed
+from oncelog_server.cli.options import (
+    AsOutput,
+    Bootstrap,
+    Gateway,
+    Output,
+    Yes,
+    as_spelled,
+    confirmed,
+    not_empty,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -17,12 +26,24 @@ app = typer.Typer(
 )
 PAGE: Final = 10_000
 
-GroupId = Annotated[str, typer.Argument(help="the group.id")]
+GroupId = Annotated[str, typer.Argument(callback=not_empty, help="the group.id")]
+
+
+def _states(given: list[str] | None) -> list[str] | None:
+    from oncelog_gateway.routes.groups import GroupState
+
+    return given and as_spelled(given, get_args(GroupState))
 
 
 @app.command("list")
 def list_groups(
-    state: Annotated[list[str] | None, typer.Option(help="Stable, Empty …; repeatable")] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            callback=_states,
+            help="Empty, PreparingRebalance, CompletingRebalance, Assigning, Reconciling, Stable or Dead; repeatable",
+        ),
+    ] = None,
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:

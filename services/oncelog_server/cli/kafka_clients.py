@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+import typer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, TopicMetadata
 
@@ -50,7 +51,7 @@ def existing_topic(client: AdminClient | Producer | Consumer, name: str) -> Topi
     found = topics(client).get(name)
     if found is None:
         raise OncelogError(
-            f"there is no topic {name!r}; make it with: oncelog topics create {name}"
+            f"there is no topic {name!r}; `oncelog topics list` lists all, `oncelog topics create {name}` makes it"
         )
     return found
 
@@ -90,7 +91,7 @@ def _try_addresses(bootstrap: str) -> None:
     for address in bootstrap.split(","):
         host, _, port = address.strip().rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise OncelogError(
+            raise typer.BadParameter(
                 f"--bootstrap {address.strip()!r} is not an address; give host:port, like localhost:9092"
             )
         try:

@@ -1,5 +1,6 @@
 """Commands by name; the module behind one is imported when it runs, is completed, or is listed in the help."""
 
+import difflib
 import importlib
 import importlib.util
 from typing import Any, Final, NamedTuple
@@ -34,6 +35,15 @@ class LazyGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for name, entry in COMMANDS.items() if _exists(entry)]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As elsewhere a slip of the finger is told what was meant; here no command is loaded to be compared with."""
+        if args and args[0] not in COMMANDS:
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx))
+            if near:
+                meant = " or ".join(repr(one) for one in near)
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {meant}?")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         entry = COMMANDS.get(cmd_name)

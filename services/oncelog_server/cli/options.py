@@ -1,5 +1,7 @@
 """Options that most commands share. Each may stand before the command or after it; the nearer one wins."""
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
@@ -8,6 +10,7 @@ import typer
 
 BOOTSTRAP_DEFAULT: Final = "localhost:9092"
 GATEWAY_DEFAULT: Final = "http://localhost:8080"
+INT64_MAX: Final = 2**63 - 1
 
 
 class Output(StrEnum):
@@ -45,7 +48,7 @@ Bootstrap = Annotated[
     str,
     typer.Option(
         callback=_bootstrap,
-        help=f"Kafka address [env: ONCELOG_BOOTSTRAP] [default: {BOOTSTRAP_DEFAULT}]",
+        help=f"Kafka address (or ONCELOG_BOOTSTRAP; default: {BOOTSTRAP_DEFAULT})",
         metavar="HOST:PORT",
         show_default=False,
     ),
@@ -54,7 +57,7 @@ Gateway = Annotated[
     str,
     typer.Option(
         callback=_gateway,
-        help=f"REST address [env: ONCELOG_GATEWAY] [default: {GATEWAY_DEFAULT}]",
+        help=f"REST address (or ONCELOG_GATEWAY; default: {GATEWAY_DEFAULT})",
         metavar="URL",
         show_default=False,
     ),
@@ -77,5 +80,27 @@ def confirmed(question: str, *, yes: bool) -> None:
 
     Without a terminal nobody can answer: then only `--yes` will do.
     """
-    if not yes:
+    if yes:
+        return
+    try:
         typer.confirm(question, abort=True, err=True)
+    except typer.Abort:
+        if not sys.stdin.isatty():
+            typer.echo("\nnobody is there to answer; --yes does it without asking", err=True)
+        raise
+
+
+def not_empty(value: str | None) -> str | None:
+    """For a name: the client libraries abort the whole process on an empty one."""
+    if value is not None and not value.strip():
+        raise typer.BadParameter("an empty name is none")
+    return value
+
+
+def as_spelled(given: Sequence[str] | None, known: Sequence[str]) -> list[str] | None:
+    """Words of a known list, in whatever case they were typed."""
+    spelled = {one.casefold(): one for one in known}
+    for one in given or ():
+        if one.casefold() not in spelled:
+            raise typer.BadParameter(f"{one!r} is not one of {', '.join(known)}")
+    return None if given is None else [spelled[one.casefold()] for one in given]

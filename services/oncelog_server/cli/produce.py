@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 import typer
 
 from oncelog.errors import OncelogError
-from oncelog_server.cli.options import AsOutput, Bootstrap, Output
+from oncelog_server.cli.options import AsOutput, Bootstrap, Output, not_empty
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
@@ -20,6 +20,12 @@ TRANSACTION_TIMEOUT_S: Final = 30.0
 COMMIT_ATTEMPTS_MAX: Final = 5
 
 
+def _separator(value: str | None) -> str | None:
+    if value == "":
+        raise typer.BadParameter("an empty text separates nothing")
+    return value
+
+
 @app.command()
 def produce(
     topic: Annotated[str, typer.Argument(help="where to write")],
@@ -27,7 +33,7 @@ def produce(
         Path | None, typer.Option(exists=True, dir_okay=False, help="read this instead of stdin")
     ] = None,
     key_separator: Annotated[
-        str | None, typer.Option(help="each line is KEY, this text, VALUE")
+        str | None, typer.Option(callback=_separator, help="each line is KEY, this text, VALUE")
     ] = None,
     header: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="on every record; repeatable")
@@ -36,7 +42,8 @@ def produce(
         int, typer.Option(min=-1, help="-1: by key, or spread", show_default=False)
     ] = -1,
     transactional_id: Annotated[
-        str | None, typer.Option(help="write everything in one transaction of this id")
+        str | None,
+        typer.Option(callback=not_empty, help="write everything in one transaction of this id"),
     ] = None,
     batch: Annotated[
         int | None, typer.Option(min=1, help="commit after each N lines, not only at the end")
@@ -242,7 +249,7 @@ def _headers(given: list[str]) -> list[tuple[str, str | bytes | None]]:
     headers: list[tuple[str, str | bytes | None]] = []
     for one in given:
         name, equals, value = one.partition("=")
-        if not equals:
+        if not equals or not name:
             raise typer.BadParameter(f"--header {one!r} is not NAME=VALUE")
         headers.append((name, value.encode()))
     return headers

@@ -9,6 +9,8 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any, Final
 
+import typer
+
 from oncelog.errors import OncelogError
 
 TIMEOUT_S: Final = 30.0
@@ -24,12 +26,15 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Rest:
-    """Every method raises OncelogError: the problem's detail, or that nobody answers at the address."""
+    """Every method raises OncelogError: the problem's detail, or that nobody answers at the address.
+
+    A value that the gateway's schema refuses is a wrong argument like one that this command refuses itself.
+    """
 
     def __init__(self, gateway: str) -> None:
         parts = urllib.parse.urlsplit(gateway)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise OncelogError(
+        if parts.scheme not in ("http", "https") or not parts.hostname or not _has_port(parts):
+            raise typer.BadParameter(
                 f"--gateway {gateway!r} is not a URL; give one like http://localhost:8080"
             )
         self._base = gateway.rstrip("/")
@@ -61,7 +66,10 @@ class Rest:
                 return None if answer.status == http.HTTPStatus.NO_CONTENT else json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
-                raise OncelogError(_refusal(error.code, error.read())) from None
+                content = error.read()
+            if wrong := wrong_values(content):
+                raise typer.BadParameter(wrong) from None
+            raise OncelogError(_refusal(error.code, content)) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise OncelogError(
@@ -77,6 +85,32 @@ class Rest:
 def quoted(name: str) -> str:
     """As one segment of a path, slashes included."""
     return urllib.parse.quote(name, safe="")
+
+
+def _has_port(parts: urllib.parse.SplitResult) -> bool:
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False
+
+
+def wrong_values(content: bytes) -> str:
+    """What the schema refused, under the names that the command's options have. Empty when it was something else."""
+    try:
+        errors = json.loads(content).get("errors") or ()
+        return "; ".join(
+            f"{_option(one['location'])}: {one['message'].removeprefix('Value error, ')}"
+            for one in errors
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ""
+
+
+def _option(location: str) -> str:
+    """`query.producer_id.0` is the first --producer-id."""
+    place, _, name = location.partition(".")
+    word = name.split(".")[0].replace("_", "-") or place
+    return word if place == "path" else f"--{word}"
 
 
 def _refusal(status: int, content: bytes) -> str:

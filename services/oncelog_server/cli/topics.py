@@ -10,7 +10,7 @@ from oncelog.ids import INTERNAL_TOPICS
 from oncelog_server.cli.options import AsOutput, Bootstrap, Output, Yes, confirmed
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, TopicMetadata
+    from confluent_kafka.admin import AdminClient
 
 app = typer.Typer(
     add_completion=False, help="List, make, change and delete topics.", no_args_is_help=True
@@ -24,7 +24,7 @@ def list_topics(
     bootstrap: Bootstrap = "",
     output: AsOutput = None,
 ) -> None:
-    """Every topic, its partitions and replicas."""
+    """Every topic and how many partitions it has. `oncelog partitions TOPIC` shows leaders and replicas."""
     from oncelog_server.cli.kafka_clients import admin, topics
     from oncelog_server.cli.tables import show_json, show_table
 
@@ -33,7 +33,6 @@ def list_topics(
         {
             "name": name,
             "partitions": len(found[name].partitions),
-            "replication_factor": _replication_factor(found[name]),
             "internal": name in INTERNAL_TOPICS,
         }
         for name in sorted(found)
@@ -43,8 +42,8 @@ def list_topics(
         show_json(rows)
         return
     show_table(
-        ["topic", ">partitions", ">replicas"],
-        [(row["name"], row["partitions"], row["replication_factor"]) for row in rows],
+        ["topic", ">partitions"],
+        [(row["name"], row["partitions"]) for row in rows],
         empty="No topics yet; make one with: oncelog topics create NAME",
     )
 
@@ -52,7 +51,9 @@ def list_topics(
 @app.command("create")
 def create_topic(
     name: Name,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, max=10_000)] = 1,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=1, max=10_000, help="how many it has")
+    ] = 1,
     replication_factor: Annotated[
         int, typer.Option(min=-1, max=32_767, help="-1: the cluster's default")
     ] = -1,
@@ -94,7 +95,10 @@ def create_topic(
 
 @app.command("describe")
 def describe_topic(name: Name, bootstrap: Bootstrap = "", output: AsOutput = None) -> None:
-    """Leaders and replicas of each partition, and what is configured differently."""
+    """What is configured differently, and the node through which Kafka clients reach each partition.
+
+    On a cluster that is a listener, which passes on to the leader; `oncelog partitions TOPIC` shows who leads.
+    """
     from oncelog_server.cli.kafka_clients import admin, existing_topic
     from oncelog_server.cli.tables import say, show_json, show_table
 
@@ -104,9 +108,7 @@ def describe_topic(name: Name, bootstrap: Bootstrap = "", output: AsOutput = Non
     rows: list[dict[str, Any]] = [
         {
             "partition": one.id,
-            "leader": one.leader if one.leader >= 0 else None,
-            "replicas": list(one.replicas),
-            "isr": list(one.isrs),
+            "reached_through": one.leader if one.leader >= 0 else None,
         }
         for one in sorted(topic.partitions.values(), key=lambda one: one.id)
     ]
@@ -116,13 +118,11 @@ def describe_topic(name: Name, bootstrap: Bootstrap = "", output: AsOutput = Non
     settings = ", ".join(f"{key}={value}" for key, value in changed.items())
     say(f"{name}: {len(rows)} partitions; {settings or 'default configuration'}")
     show_table(
-        [">partition", ">leader", "replicas", "in sync"],
-        [
-            (row["partition"], row["leader"], _ids(row["replicas"]), _ids(row["isr"]))
-            for row in rows
-        ],
+        [">partition", ">reached through node"],
+        [(row["partition"], row["reached_through"]) for row in rows],
         empty="",
     )
+    say(f"leaders and replicas: oncelog partitions {name}")
 
 
 @app.command("delete")
@@ -243,11 +243,3 @@ def _pairs(given: Sequence[str], option: str) -> dict[str, str]:
             raise typer.BadParameter(f"{option} {one!r} is not NAME=VALUE")
         pairs[name.strip()] = value.strip()
     return pairs
-
-
-def _replication_factor(topic: "TopicMetadata") -> int:
-    return max((len(one.replicas) for one in topic.partitions.values()), default=0)
-
-
-def _ids(nodes: Sequence[int]) -> str:
-    return ", ".join(str(node) for node in nodes)

@@ -1,10 +1,19 @@
 """`oncelog transactions`: see them, find what hangs, and end it safely. All through the gateway."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_args
 
 import typer
 
-from oncelog_server.cli.options import AsOutput, Gateway, Output, Yes, confirmed
+from oncelog_server.cli.options import (
+    INT64_MAX,
+    AsOutput,
+    Gateway,
+    Output,
+    Yes,
+    as_spelled,
+    confirmed,
+    not_empty,
+)
 
 app = typer.Typer(
     add_completion=False,
@@ -13,22 +22,37 @@ app = typer.Typer(
 )
 PAGE: Final = 500
 
-TransactionalId = Annotated[str, typer.Argument(help="the transactional.id")]
+TransactionalId = Annotated[str, typer.Argument(callback=not_empty, help="the transactional.id")]
 Topic = Annotated[str, typer.Option(help="the topic")]
 Partition = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="its partition")]
+
+
+def _states(given: list[str] | None) -> list[str] | None:
+    from oncelog_gateway.resources import TransactionState
+
+    return given and as_spelled(given, get_args(TransactionState))
 
 
 @app.command("list")
 def list_transactions(
     state: Annotated[
-        list[str] | None, typer.Option(help="Ongoing, PrepareCommit …; repeatable")
+        list[str] | None,
+        typer.Option(
+            callback=_states,
+            help="Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, Dead or "
+            "PrepareEpochFence; repeatable",
+        ),
     ] = None,
-    producer_id: Annotated[list[int] | None, typer.Option(min=0, help="repeatable")] = None,
+    producer_id: Annotated[
+        list[int] | None,
+        typer.Option(min=0, max=INT64_MAX, help="only of this producer; repeatable"),
+    ] = None,
     min_duration_ms: Annotated[
-        int | None, typer.Option(min=0, help="only open ones older than this")
+        int | None, typer.Option(min=0, max=INT64_MAX, help="only open ones older than this")
     ] = None,
     id_pattern: Annotated[
-        str, typer.Option(help="regular expression of the whole id", show_default=False)
+        str,
+        typer.Option(help="only ids like this; * stands for any characters", show_default=False),
     ] = "",
     limit: Annotated[int, typer.Option(min=1, help="rows at most")] = 1_000,
     gateway: Gateway = "",
@@ -134,7 +158,9 @@ def describe_producers(
 @app.command("find-hanging")
 def find_hanging(
     topic: Annotated[str | None, typer.Option(help="only this topic")] = None,
-    min_idle_ms: Annotated[int, typer.Option(min=0, help="only with no record for this long")] = 0,
+    min_idle_ms: Annotated[
+        int, typer.Option(min=0, max=INT64_MAX, help="only with no record for this long")
+    ] = 0,
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
@@ -174,7 +200,7 @@ def abort(
     topic: Topic,
     partition: Partition,
     start_offset: Annotated[
-        int, typer.Option(min=0, max=2**63 - 1, help="exactly its first offset there")
+        int, typer.Option(min=0, max=INT64_MAX, help="exactly its first offset there")
     ],
     producer_epoch: Annotated[
         int | None, typer.Option(min=0, max=32_767, help="exactly its producer epoch")

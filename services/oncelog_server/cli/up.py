@@ -11,27 +11,27 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def up(
     data: Annotated[
-        Path | None, typer.Option(help="folder of everything that lasts [default: oncelog-data]")
+        Path | None, typer.Option(help="folder of everything that lasts (default: oncelog-data)")
     ] = None,
     ephemeral: Annotated[
         bool,
         typer.Option("--ephemeral", help="keep the data in a temporary folder, removed at the end"),
     ] = False,
-    host: Annotated[str | None, typer.Option(help="address to bind [default: 127.0.0.1]")] = None,
+    host: Annotated[str | None, typer.Option(help="address to bind (default: 127.0.0.1)")] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Kafka port, 0 takes a free one [default: 9092]"),
+        typer.Option(min=0, max=65535, help="Kafka port, 0 takes a free one (default: 9092)"),
     ] = None,
     gateway_port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="REST port, 0 takes a free one [default: 8080]"),
+        typer.Option(min=0, max=65535, help="REST port, 0 takes a free one (default: 8080)"),
     ] = None,
     advertised_host: Annotated[
-        str | None, typer.Option(help="host told to clients [default: the one they used]")
+        str | None, typer.Option(help="host told to clients (default: the one they used)")
     ] = None,
     advertised_port: Annotated[
         int | None,
-        typer.Option(min=1, max=65535, help="port told to clients [default: the one they used]"),
+        typer.Option(min=1, max=65535, help="port told to clients (default: the one they used)"),
     ] = None,
     postgres: Annotated[
         bool, typer.Option("--postgres", help="keep metadata in a real embedded Postgres")

@@ -111,7 +111,7 @@ class Cluster:
         state = read_state(folder)
         if state is None:
             raise OncelogError(
-                f"no cluster was started in {folder}; `oncelog cluster up` starts one"
+                f"no cluster was started in {folder}; `oncelog cluster up --folder {folder}` starts one"
             )
         cluster = cls(folder, on_progress=on_progress)
         cluster._state = state

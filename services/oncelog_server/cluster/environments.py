@@ -26,6 +26,8 @@ def environment_of(member: Member, state: ClusterState, folder: Path) -> dict[st
         "ONCELOG_NODE_PORT": str(member.rpc_port),
         "ONCELOG_NODE_CONTROLLERS": ",".join(one.rpc_address for one in controllers),
     }
+    if member.metrics_port:
+        node["ONCELOG_PROCESS_METRICS_PORT"] = str(member.metrics_port)
     own = state.environments.get(member.name, {})
     return node | _of_role(member, state, folder) | state.environment | own
 

@@ -74,6 +74,8 @@ class Member:
     rpc_port: int
     port: int
     """Kafka's port of a listener, the HTTP port of a gateway; 0 for the others."""
+    metrics_port: int = 0
+    """Of its own figures; 0: none, as in clusters that were planned before there was one."""
 
     @property
     def rpc_address(self) -> str:
@@ -83,6 +85,10 @@ class Member:
     def address(self) -> str:
         """What a client of this process connects to."""
         return f"{HOST}:{self.port or self.rpc_port}"
+
+    @property
+    def metrics_url(self) -> str:
+        return f"http://{HOST}:{self.metrics_port}/metrics" if self.metrics_port else ""
 
 
 def plan_members(shape: ClusterShape, *, port: int, gateway_port: int) -> tuple[Member, ...]:
@@ -103,6 +109,7 @@ def plan_members(shape: ClusterShape, *, port: int, gateway_port: int) -> tuple[
                     node_id=role.first_node_id + index,
                     rpc_port=ports.take(),
                     port=wanted,
+                    metrics_port=ports.take(),
                 )
             )
     return tuple(members)
@@ -125,7 +132,14 @@ def replan_ports(
         if member.role in given:
             role, first = given[member.role]
             own = ports.exactly(first + index, role) if first else ports.again(member.port)
-        replanned.append(replace(member, rpc_port=ports.again(member.rpc_port), port=own))
+        replanned.append(
+            replace(
+                member,
+                rpc_port=ports.again(member.rpc_port),
+                port=own,
+                metrics_port=ports.again(member.metrics_port),
+            )
+        )
     return tuple(replanned)
 
 
@@ -145,8 +159,8 @@ class FreePorts:
         raise OncelogError(f"no free port between {_FREE_PORTS.start} and {_FREE_PORTS.stop}")
 
     def again(self, port: int) -> int:
-        """This one if it is free, another if not."""
-        if port in self._taken or not _is_free(port):
+        """This one if it is free, another if not, or if there was none."""
+        if port == 0 or port in self._taken or not _is_free(port):
             return self.take()
         self._taken.add(port)
         return port

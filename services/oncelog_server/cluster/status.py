@@ -28,6 +28,8 @@ class ProcessStatus:
     role: str
     node_id: int | None
     address: str
+    metrics_url: str
+    """Empty where there are none: Postgres, Redis, and processes that do not run."""
     pid: int | None
     state: str
     """`ready`, `starting`, `draining`, `fenced`, `paused`, `dead` or `stopped`."""
@@ -124,6 +126,7 @@ def _row(cluster: Cluster, member: Member, state: str, duty: str) -> ProcessStat
         role=member.role,
         node_id=member.node_id,
         address=member.address,
+        metrics_url="" if state in ("dead", "stopped") else member.metrics_url,
         pid=None if process is None else process.pid,
         state=state,
         duty=duty if state not in ("dead", "stopped") else "",
@@ -139,6 +142,7 @@ def _database_row(cluster: Cluster, name: str, address: str) -> ProcessStatus:
         role=name,
         node_id=None,
         address=address,
+        metrics_url="",
         pid=None if process is None else process.pid,
         state="ready" if state == "running" else state,
         duty="metadata journal" if name == POSTGRES else "event feed",

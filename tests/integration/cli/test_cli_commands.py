@@ -81,7 +81,6 @@ def test_topics_live_through_every_command(oncelog):
     assert {
         "name": "cycle",
         "partitions": 1,
-        "replication_factor": 1,
         "internal": False,
     } in json.loads(oncelog("topics", "list", "--output", "json"))
     oncelog("topics", "add-partitions", "cycle", "3")

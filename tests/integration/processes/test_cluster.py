@@ -228,21 +228,15 @@ def test_a_ready_process_ends_with_code_zero_on_either_signal(cluster, run_progr
         (LISTENER, ["oncelog_listener_connections_open", "oncelog_listener_bytes_sent_total"]),
     ],
 )
-def test_a_process_serves_the_figures_of_its_role(cluster, run_program, role, series):
+def test_a_process_serves_the_figures_of_its_role(cluster, capsys, monkeypatch, role, series):
     member = cluster.of_role(role)[1]
-    cluster.terminate(member.name)
-    environment = environment_of(member, cluster.state, cluster.folder)
-    metrics_port = FreePorts().take()
-    process = run_program(member.module, "--process-metrics-port", str(metrics_port), **environment)
-    while "is ready" not in (line := process.stderr.readline()):
-        assert line, "it ended"
-    with urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=PATIENCE_S) as answer:
+    with urlopen(member.metrics_url, timeout=PATIENCE_S) as answer:
         shown = answer.read().decode()
     for name in series:
         assert f"# TYPE {name}" in shown, shown
-    process.send_signal(signal.SIGTERM)
-    process.stderr.read()
-    assert process.wait(PATIENCE_S) == 0
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["cluster", "status", "--metrics", "--folder", str(cluster.folder)]) == 0
+    assert f"{member.name} {member.metrics_url}" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_second_signal_ends_a_process_at_once(cluster):

@@ -3,13 +3,18 @@
 import json
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
+from oncelog_gateway.resources import TransactionState
+from oncelog_gateway.routes.groups import GroupState
 from oncelog_server.cli import root, run
 from oncelog_server.cli.consume import text_of
 from oncelog_server.cli.lazy import COMMANDS
+from oncelog_server.cli.rest import wrong_values
 from oncelog_server.cli.tables import show_fields, show_table
 
 NOBODY = "127.0.0.1:1"
@@ -18,6 +23,41 @@ NOWHERE = "http://127.0.0.1:1"
 
 def invoke(*arguments, **options):
     return CliRunner().invoke(root, arguments, **options)
+
+
+def told(capsys):
+    """What stands on stderr, without the frame that folds it."""
+    return " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def commands():
+    """Every command of the tree by its words, with its parameters."""
+
+    def below(words, command):
+        for name, one in command.commands.items():
+            if hasattr(one, "commands"):
+                yield from below((*words, name), one)
+            else:
+                yield (*words, name), one
+
+    for name in COMMANDS:
+        command = typer.main.get_command(root).get_command(None, name)
+        if hasattr(command, "commands"):
+            yield from below((name,), command)
+        else:
+            yield (name,), command
+
+
+def test_every_option_says_what_it_is_for_in_words_that_are_shown():
+    """Rich takes a word in square brackets for markup and swallows it."""
+    found = list(commands())
+    assert len(found) > 25
+    for words, command in found:
+        for parameter in command.params:
+            if not getattr(parameter, "hidden", False):
+                text = getattr(parameter, "help", None)
+                assert text, (words, parameter.name)
+                assert "[" not in text, (words, parameter.name)
 
 
 def test_help_lists_every_command():
@@ -46,6 +86,13 @@ def test_help_lists_every_command():
         ["partitions", "reassign", "x", "--replicas", "1,two"],
         ["partitions", "reassign", "x", "--replicas", "1", "--cancel"],
         ["sing"],
+        ["consume", "x", "--group", "", "--bootstrap", NOBODY],
+        ["consume", "x", "--group", "g", "--from-beginning", "--bootstrap", NOBODY],
+        ["groups", "reset-offsets", "", "--topic", "x", "--to", "end", "--bootstrap", NOBODY],
+        ["produce", "x", "--transactional-id", "", "--bootstrap", NOBODY],
+        ["produce", "x", "--key-separator", "", "--bootstrap", NOBODY],
+        ["transactions", "describe", ""],
+        ["transactions", "list", "--producer-id", str(2**63)],
     ],
 )
 def test_wrong_use_ends_with_two(arguments, capsys):
@@ -120,14 +167,73 @@ def test_options_may_stand_before_the_command_and_the_nearer_wins(capsys, monkey
 
 @pytest.mark.parametrize("address", ["localhost", "localhost:", ":9092", "localhost:99999", "a:b"])
 def test_what_is_no_address_is_named(address, capsys):
-    assert run(["topics", "list", "--bootstrap", address]) == 1
-    assert "give host:port" in capsys.readouterr().err
+    assert run(["topics", "list", "--bootstrap", address]) == 2
+    assert "give host:port" in told(capsys)
 
 
-@pytest.mark.parametrize("url", ["localhost:8080", "file:///etc/passwd", "http://"])
+@pytest.mark.parametrize(
+    "url", ["localhost:8080", "file:///etc/passwd", "http://", "http://localhost:99999"]
+)
 def test_what_is_no_url_is_named(url, capsys):
-    assert run(["partitions", "--gateway", url]) == 1
-    assert repr(url) in capsys.readouterr().err
+    assert run(["partitions", "--gateway", url]) == 2
+    assert repr(url) in told(capsys)
+
+
+@pytest.mark.parametrize(
+    ("command", "states"), [("transactions", TransactionState), ("groups", GroupState)]
+)
+def test_a_state_that_is_none_is_named_with_those_there_are(command, states, capsys):
+    assert run([command, "list", "--state", "Foo", "--gateway", NOWHERE]) == 2
+    error = told(capsys)
+    assert f"'Foo' is not one of {', '.join(get_args(states))}" in error
+    shown = invoke(command, "list", "--help").output
+    assert all(state in shown for state in get_args(states))
+    assert run([command, "list", "--state", "deAD", "--gateway", NOWHERE]) == 1, "in any case"
+
+
+def test_what_the_gateways_schema_refuses_is_a_wrong_argument():
+    refused = {
+        "detail": "…",
+        "errors": [
+            {"location": "query.min_idle_ms", "message": "Input should be less"},
+            {"location": "body.replicas", "message": "Value error, a node is named twice"},
+            {"location": "path.group_id", "message": "String should be longer"},
+        ],
+    }
+    assert wrong_values(json.dumps(refused).encode()) == (
+        "--min-idle-ms: Input should be less; --replicas: a node is named twice; "
+        "group-id: String should be longer"
+    )
+    assert wrong_values(b'{"detail": "there is no topic", "kafka_error_name": "X"}') == ""
+    assert wrong_values(b"<html>") == ""
+
+
+def test_a_group_is_told_how_to_read_all_again(capsys):
+    run(["consume", "t", "--group", "g", "--from-beginning", "--bootstrap", NOBODY])
+    assert "oncelog groups reset-offsets g --topic t --to beginning --execute" in told(capsys)
+
+
+def test_a_folder_without_a_cluster_is_told_how_to_start_one(tmp_path, capsys):
+    assert run(["cluster", "status", "--folder", str(tmp_path)]) == 1
+    assert f"`oncelog cluster up --folder {tmp_path}` starts one" in capsys.readouterr().err
+
+
+def test_a_command_that_was_mistyped_is_guessed(capsys):
+    assert run(["topic", "list"]) == 2
+    assert "Did you mean 'topics'?" in told(capsys)
+
+
+def test_a_question_that_nobody_can_answer_says_what_answers_it():
+    asked = subprocess.run(
+        [sys.executable, "-m", "oncelog_server", "groups", "delete", "g", "--gateway", NOWHERE],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert asked.returncode == 1
+    assert "--yes does it without asking" in asked.stderr
 
 
 def test_a_wrong_environment_of_up_is_named(capsys, monkeypatch):
