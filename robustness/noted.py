@@ -244,6 +244,11 @@ def copy_value(unique: str, original: str) -> str:
     return SEPARATOR.join(("copy", unique, original))
 
 
+def copy_partition(offset: int, partitions: int) -> int:
+    """Where the copy of the record at this offset goes, whichever partition that lies in."""
+    return offset % partitions
+
+
 def copy_of(value: str) -> Copy | None:
     """None for a value that is no copy."""
     parts = value.split(SEPARATOR, 2)

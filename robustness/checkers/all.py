@@ -14,6 +14,7 @@ from robustness.checkers import (
     group_offsets,
     inconsistent_offsets,
     lost_write,
+    newest_of_key,
     poll_reversal,
     poll_skip,
     pre_committed_read,
@@ -35,6 +36,7 @@ from robustness.observations import Observations
 
 ALL: Final[tuple[Checker, ...]] = (
     lost_write.check,
+    newest_of_key.check,
     aborted_read.check,
     torn_transaction.check,
     duplicate.check,

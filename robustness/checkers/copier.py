@@ -1,5 +1,7 @@
-"""copier: each record that a copying group has passed is copied once, and nothing else is.
+"""copier: each record that a copying group has passed is copied once, to its place and in order, and nothing else is.
 
+The partition of a copy follows from its original's offset, and originals of one partition have their copies in one
+partition in their own order: a transaction is over before the next one reads on.
 Read off the outcome alone: the copies in the output against the originals in the input, up to the group's final offset.
 It needs nobody's account of a transaction, so it sees as well what clients did of which nobody knows.
 """
@@ -8,7 +10,7 @@ from robustness.checkers.evidence import FinalLog, FinalState
 from robustness.checkers.findings import Findings, place, reader, seen
 from robustness.checkers.verdict import Verdict
 from robustness.history import History, OffsetsFetched, Partition, Read
-from robustness.noted import Copier, copy_of, facts_of
+from robustness.noted import Copier, copy_of, copy_partition, facts_of
 from robustness.observations import Observations
 
 
@@ -54,7 +56,9 @@ def _judge(
             copy = copy_of(read.value or "")
             if copy is not None:
                 copies.setdefault(copy.original, []).append(read)
-    originals = {read.value for log in inputs.values() for read in log.read.reads}
+    originals = {
+        read.value: read for log in inputs.values() for read in log.read.reads if read.value
+    }
     for original, many in copies.items():
         findings.judged += 1
         if len(many) > 1:
@@ -74,6 +78,36 @@ def _judge(
                     f"group {copier.group} stands at {place(*spot, offset)}, but {seen(read)}, which"
                     f" {reader(inputs[spot].read)} shows, has no copy in {copier.output_topic}"
                 )
+    _judge_places(findings, copier, originals, outputs)
+
+
+def _judge_places(
+    findings: Findings,
+    copier: Copier,
+    originals: dict[str, Read],
+    outputs: dict[Partition, FinalLog],
+) -> None:
+    for (_, number), log in outputs.items():
+        before: dict[Partition, tuple[Read, Read]] = {}
+        for read in log.read.reads:
+            copy = copy_of(read.value or "")
+            original = None if copy is None else originals.get(copy.original)
+            if original is None:
+                continue
+            wanted = copy_partition(original.offset, len(outputs))
+            if wanted != number:
+                findings.broken.append(
+                    f"the copy of {seen(original)} belongs into {place(copier.output_topic, wanted)},"
+                    f" but is {seen(read)}"
+                )
+            spot = (original.topic, original.partition)
+            earlier, earlier_copy = before.get(spot, (original, read))
+            if earlier.offset > original.offset:
+                findings.broken.append(
+                    f"{seen(original)} lies before {seen(earlier)}, but its copy {seen(read)} lies"
+                    f" behind {seen(earlier_copy)}"
+                )
+            before[spot] = (original, read)
 
 
 def _ends(history: History, group: str) -> dict[Partition, int]:

@@ -11,6 +11,8 @@ wrong, and neither is the metadata database's.
 import random
 from typing import TYPE_CHECKING, Final
 
+from robustness.simulator.effects import Effect
+
 if TYPE_CHECKING:
     from robustness.simulator.world import World
 
@@ -36,6 +38,8 @@ class SimClocks:
     def skew(self, host: str, skew_ms: int) -> None:
         """From now on the clock of `host` is off by so much; it is a jump for whoever runs there."""
         self._world.trace("clock", host, skew_ms)
+        if skew_ms:
+            self._world.effects[Effect.CLOCK_SET] += 1
         for process in self._world.processes.values():
             if process.host == host:
                 # A restart takes it over.

@@ -19,6 +19,7 @@ from oncelog_listener.__main__ import PROGRAM as LISTENER
 from oncelog_marker_sender.__main__ import PROGRAM as MARKER_SENDER
 from oncelog_storage.__main__ import PROGRAM as STORAGE
 from robustness.scenario import Shape
+from robustness.simulator.effects import Effect
 from robustness.simulator.process import ProcessState, SimProcess
 from robustness.simulator.world import World
 
@@ -146,13 +147,17 @@ class SimCluster:
         self._wanted[name] = False
         if life.process.state is not ProcessState.DEAD:
             self._world.trace("kill", name, life.process.incarnation)
+            self._world.effects[Effect.KILLED] += 1
             life.process.end()
             self._world.keep_for_ever(life)
             life.ended.set()
 
     def pause(self, name: str) -> None:
         self._world.trace("pause", name)
-        self._lives[name].process.pause()
+        process = self._lives[name].process
+        if process.state is ProcessState.RUNNING:
+            self._world.effects[Effect.PAUSED] += 1
+        process.pause()
 
     def resume(self, name: str) -> None:
         self._world.trace("resume", name)
@@ -167,6 +172,7 @@ class SimCluster:
         try:
             async with asyncio.timeout(timeout_s):
                 await life.ended.wait()
+            self._world.effects[Effect.DRAINED] += 1
         except TimeoutError:
             if self._lives[name] is life:
                 self.kill(name)

@@ -29,6 +29,7 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import OperationalError
 
 from oncelog_controller.database import Database
+from robustness.simulator.effects import Effect
 from robustness.simulator.process import SimProcess, owner
 from robustness.simulator.seams import EPOCH_MS, replace
 
@@ -88,6 +89,7 @@ class SimDatabase:
             result = await run(database, reached)
             if breaks != (self._breaks[host], self._breaks[""]) or self._loses_answer(host):
                 self._world.trace("database", host, "answer-lost")
+                self._world.effects[Effect.ANSWER_LOST] += 1
                 raise _failure("the connection was closed before the answer came")
             self._world.trace("database", host, "done")
             return result
@@ -134,6 +136,7 @@ class SimDatabase:
     def _reach(self, host: str) -> None:
         if host in self._outages or "" in self._outages:
             self._world.trace("database", host, "unreachable")
+            self._world.effects[Effect.DATABASE_UNREACHABLE] += 1
             raise _failure("the database cannot be reached")
 
     def _loses_answer(self, host: str) -> bool:

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from robustness.simulator.effects import Effect
 from robustness.simulator.links import End
 from robustness.simulator.process import ProcessState, SimProcess, owner
 
@@ -97,6 +98,7 @@ class Attempt:
     def _send(self, late_s: float) -> None:
         network = self._network
         if network.is_connecting_blocked(self._host, self._target_host):
+            network.world.effects[Effect.CONNECTING_STUCK] += 1
             network.waiting_attempts[self] = None
             return
         delays = network.delays(self._host, self._target_host)
@@ -110,6 +112,7 @@ class Attempt:
         if network.is_connecting_blocked(self._host, self._target_host) or (
             network.is_connecting_blocked(self._target_host, self._host)
         ):
+            network.world.effects[Effect.CONNECTING_STUCK] += 1
             network.waiting_attempts[self] = None
             return
         delays = network.delays(self._target_host, self._host)

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from robustness.simulator.disk_model import Made, Node, SimFile, SimFolder
+from robustness.simulator.effects import Effect
 from robustness.simulator.process import ProcessKilled, ProcessState, SimProcess, owner
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ class SimDisks:
                 last_words()
             del self._crashes[process]
             self._world.trace("disk", process.host, "killed-in-step", process.name)
+            self.happened(Effect.KILLED_IN_STEP)
             process.end()
             raise ProcessKilled(repr(process))
 
@@ -212,8 +214,12 @@ class SimDisks:
         disk = self._hosts.get(process.host)
         if disk is None or not disk.delay_s:
             return delay_s
+        self.happened(Effect.DISK_SLOW)
         draw = self._world.streams.stream(f"disk.{process.host}.delay")
         return delay_s + draw.expovariate(1 / disk.delay_s)
+
+    def happened(self, effect: Effect) -> None:
+        self._world.effects[effect] += 1
 
     # ----------------------------------------------------------------------------------------------- whose file
 
@@ -325,6 +331,7 @@ class SimDisks:
             _close(descriptor)
         name = path.removeprefix(disk.path + os.sep)
         self.trace(disk, "bit-flip", name, f"{position}.{bit}")
+        self.happened(Effect.BIT_FLIPPED)
         return name
 
     def _at_rest(
@@ -367,6 +374,8 @@ class SimDisks:
         names = folder.after_power_cut(draw)
         if changes:
             self.trace(disk, "names-after-cut", path.removeprefix(self.prefix), len(names))
+            if names != folder.names:
+                self.happened(Effect.NAMES_LOST)
         for name in sorted(names):
             node, target = names[name], f"{path}{os.sep}{name}"
             if isinstance(node, SimFolder):
@@ -376,6 +385,9 @@ class SimDisks:
             if not node.is_synced:
                 content = _read_all(source)
                 survived = node.after_power_cut(content, draw)
+                if survived != content:
+                    is_whole = survived == node.on_disk(content)
+                    self.happened(Effect.UNSYNCED_LOST if is_whole else Effect.FILE_TORN)
                 _write_all(source, survived)
                 self.trace(
                     disk,

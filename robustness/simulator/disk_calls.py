@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from robustness.simulator.disk_model import Made, Removed, Renamed, SimFile, SimFolder
+from robustness.simulator.effects import Effect
 from robustness.simulator.seams import replace
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class _FileCalls:
         if is_new or is_emptied:
             disks.enter_change()
         if is_new and place.disk.is_full:
+            disks.happened(Effect.DISK_FULL)
             raise _error(errno.ENOSPC, str(path))
         if is_emptied and isinstance(node, SimFile) and node.size:
             self._truncated(place.disk, node, os.fspath(path), 0)
@@ -141,6 +143,7 @@ class _FileCalls:
         disks.enter_change(lambda: _ignore(write(data[: disks.draw(disk).randint(0, len(data))])))
         room = disk.room_for(position + len(data) - node.size)
         if room is not None:
+            disks.happened(Effect.DISK_FULL)
             fits = max(0, node.size + room - position)
             if not fits:
                 disks.trace(disk, "full", file.name, len(data))
@@ -275,6 +278,7 @@ class _NameCalls:
             return
         self._disks.enter_change()
         if place.disk.is_full and place.node is None:
+            self._disks.happened(Effect.DISK_FULL)
             raise _error(errno.ENOSPC, str(path))
         _os_mkdir(path, mode)
         assert place.folder is not None

@@ -148,6 +148,15 @@ def draw_topic_config(draw: random.Random, wildness: float = 1.0) -> dict[str, s
     return {name: value for name, value in drawn.items() if value not in _texts(TOPIC[name])}
 
 
+def extreme_count(environment: Mapping[str, str]) -> int:
+    """How many of these settings are none of the ordinary ones."""
+    return sum(
+        environment.get(prefix + name, _texts(knob)[0]) not in _texts(knob)
+        for prefix, knobs in _PREFIXED.items()
+        for name, knob in knobs.items()
+    )
+
+
 def replace_constants(draw: random.Random, wildness: float = 1.0) -> dict[str, int]:
     """What production has no knob for, in the whole interpreter; returns what was drawn, by name."""
     drawn = {}
@@ -166,6 +175,15 @@ def replace_constants(draw: random.Random, wildness: float = 1.0) -> dict[str, i
         drawn[name] = int(_value(knob, draw, wildness))
         replace(module, name, drawn[name])
     return drawn
+
+
+_PREFIXED: Final = {
+    "ONCELOG_STORAGE_": STORAGE,
+    "ONCELOG_CONTROLLER_": CONTROLLER,
+    "ONCELOG_COORDINATOR_": COORDINATOR,
+    "ONCELOG_LISTENER_": LISTENER,
+    "ONCELOG_MARKER_SENDER_": MARKER_SENDER,
+}
 
 
 def _environment(

@@ -9,6 +9,7 @@ from robustness.simulator.clocks import SimClocks
 from robustness.simulator.cluster import SimCluster
 from robustness.simulator.database import SimDatabase
 from robustness.simulator.disk import SimDisks
+from robustness.simulator.effects import UNDOABLE_HERE, Effect
 from robustness.simulator.lab import SimLab
 from robustness.simulator.network import SimNetwork
 from robustness.simulator.world import World
@@ -45,7 +46,7 @@ class SimHands:
         self._draw = world.streams.stream("hands")
 
     def can(self, kind: FaultKind) -> bool:
-        return kind is not FaultKind.REDIS_OUTAGE
+        return kind not in UNDOABLE_HERE
 
     async def begin(self, fault: PlannedFault) -> None:
         self._world.trace("fault", fault.kind.value, fault.target, fault.lasts_ms)
@@ -149,6 +150,7 @@ class SimHands:
         living = self._lab.living()
         if living:
             self._draw.choice(living).kill()
+            self._world.effects[Effect.CLIENT_KILLED] += 1
 
     def _harm_disk(self, fault: PlannedFault) -> Callable[[], object] | None:
         if fault.kind is FaultKind.BIT_FLIP:

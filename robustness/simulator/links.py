@@ -18,6 +18,7 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from robustness.simulator.effects import Effect
 from robustness.simulator.process import SimProcess
 
 if TYPE_CHECKING:
@@ -177,6 +178,7 @@ class Pipe:
         "is_cut",
         "is_finished",
         "is_forward",
+        "is_haunting",
         "is_room_owed",
         "last_at",
         "network",
@@ -206,6 +208,8 @@ class Pipe:
         self.has_reset = False
         self.is_cut = False
         """Whatever is sent is lost: both ends are about to learn that the connection is gone."""
+        self.is_haunting = False
+        """Its sender has given it up, and what it holds is still to arrive."""
         self.is_blocked = False
         self.extra_delays: tuple[tuple[float, float], ...] = ()
         self.room_mark = -1
@@ -222,8 +226,11 @@ class Pipe:
         if self.is_cut:
             return
         if self.is_blocked:
+            self.network.world.effects[Effect.SEGMENT_HELD] += 1
             at = _HELD
         else:
+            if self.extra_delays:
+                self.network.world.effects[Effect.SEGMENT_DELAYED] += 1
             at = self.network.loop.time() + self.network.latency_s(self.extra_delays)
             if at < self.last_at:
                 at = self.last_at
@@ -283,6 +290,8 @@ class Pipe:
         receiver = target.receiver
         assert receiver is not None
         now = network.loop.time()
+        if self.is_haunting:
+            network.note_haunting(self)
         while queue and queue[0][0] <= now and target.is_open and target.is_reading:
             _, item, size, checksum = queue.popleft()
             self.unread -= size
@@ -382,6 +391,7 @@ class Pipe:
             self.timer = None
 
     def cut(self) -> None:
+        self.network.world.effects[Effect.SEGMENT_DROPPED] += len(self.queue)
         self.is_cut = True
         self.drop()
 

@@ -35,6 +35,7 @@ from typing import Any, Final
 
 from robustness.simulator import tcp
 from robustness.simulator.dialing import Attempt, Listener
+from robustness.simulator.effects import Effect
 from robustness.simulator.faults import Fault
 from robustness.simulator.links import End, Pipe
 from robustness.simulator.process import ProcessState, SimProcess, owner
@@ -363,6 +364,7 @@ class SimNetwork:
                 # What arrives so late is also worked on before the receiver learns that its sender is gone.
                 after_s += late_s * self.dice.uniform(0.1, 1.0)
                 self.note("ghost", pipe)
+                pipe.is_haunting = True
             pipe.is_cut = True
             self._break(pipe.target, after_s)
 
@@ -377,6 +379,19 @@ class SimNetwork:
     def note(self, what: str, pipe: Pipe) -> None:
         source, target = pipe.source, pipe.target
         self.world.trace(f"net-{what}", pipe.number, source.host, target.host, target.address[1])
+
+    def note_haunting(self, pipe: Pipe) -> None:
+        """Bytes of a connection arrive that their sender has given up."""
+        effects = self.world.effects
+        effects[Effect.SEGMENT_AFTER_BREAK] += 1
+        source, target = pipe.source, pipe.target
+        if any(
+            other.number > pipe.number
+            and other.source.host == source.host
+            and other.target.address == target.address
+            for other in self._pipes
+        ):
+            effects[Effect.SEGMENT_OVERTAKEN] += 1
 
     def note_segment(self, pipe: Pipe, size: int, checksum: int) -> None:
         self.segments += 1

@@ -1,20 +1,27 @@
 """What the simulator prints of its runs."""
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from rich.console import Console
 from rich.table import Column, Table
 
 from robustness.checkers.verdict import Answer, Verdict
+from robustness.simulator.effects import never_injected
+from robustness.simulator.labels import never_reached
 from robustness.simulator.run import RunResult
 
 _STYLES: Final = {Answer.OK: "green", Answer.BROKEN: "bold red", Answer.UNKNOWN: "yellow"}
-_LABEL: Final = re.compile(r'label="([a-z0-9_]+)"')
-_SERVICES: Final = Path(__file__).parents[2] / "services"
+
+_COUNTED: Final = {
+    "storm": "storms",
+    "fault": "faults",
+    "hit": "faults by role",
+    "effect": "what faults did",
+    "work": "done by workload",
+    "operation": "operations",
+}
 
 
 def print_failure(result: RunResult, replay: str) -> None:
@@ -68,8 +75,10 @@ def print_summary(
     _print_counts(console, results)
     simulated_s = sum(result.simulated_s for result in results)
     real_s = sum(result.real_s for result in results)
-    never = never_reached(results)
+    never = never_reached(result.labels for result in results)
     console.print(f"decisions never reached: {', '.join(never) or 'none'}")
+    unharmed = never_injected(result.counts for result in results)
+    console.print(f"faults never injected: {', '.join(unharmed) or 'none'}")
     broken = [result for result in results if not result.is_good]
     _print_line(
         console,
@@ -84,17 +93,6 @@ def print_summary(
 def _print_line(console: Console, line: str) -> None:
     """Whole, however narrow the terminal: somebody copies it, or greps for it."""
     console.print(line, soft_wrap=True)
-
-
-def never_reached(results: Iterable[RunResult]) -> list[str]:
-    """Labels that a machine of a role can decide with and that no run decided with."""
-    reached = {label.rpartition(" ")[2] for result in results for label in result.labels}
-    known = {
-        label
-        for path in _SERVICES.glob("*/core/*.py")
-        for label in _LABEL.findall(path.read_text())
-    }
-    return sorted(known - reached)
 
 
 def _verdict_table(results: Sequence[RunResult]) -> Table:
@@ -119,10 +117,10 @@ def _print_counts(console: Console, results: Sequence[RunResult]) -> None:
     counts: Counter[str] = Counter()
     for result in results:
         counts.update(result.counts)
-    for kind in ("storm", "fault", "operation"):
+    for kind in _COUNTED:
         found = [
             f"{name.removeprefix(kind + ' ')} {count:,}"
             for name, count in sorted(counts.items())
             if name.startswith(kind + " ")
         ]
-        console.print(f"{kind}s: {', '.join(found) or 'none'}")
+        console.print(f"{_COUNTED[kind]}: {', '.join(found) or 'none'}")

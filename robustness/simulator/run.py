@@ -10,18 +10,17 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from aiokafka.errors import KafkaError as ClientLibraryError
 
-from oncelog.runtime.driver import Driver
 from robustness.checkers.all import judge
 from robustness.checkers.verdict import Answer, Verdict
 from robustness.clients.libraries import LIBRARIES, SIMULATED
-from robustness.history import Fault, History
+from robustness.history import Fault, History, Outcome
 from robustness.nemesis import FaultKind, PlannedFault, plan
 from robustness.scenario import Scenario
 from robustness.simulator import seams
@@ -29,6 +28,7 @@ from robustness.simulator.clocks import SimClocks
 from robustness.simulator.cluster import Member, SimCluster
 from robustness.simulator.database import SimDatabase
 from robustness.simulator.disk import SimDisks
+from robustness.simulator.effects import Effect
 from robustness.simulator.extremes import (
     SCRUB_PAUSE_S,
     draw_controller_settings,
@@ -36,12 +36,14 @@ from robustness.simulator.extremes import (
     draw_listener_settings,
     draw_marker_sender_settings,
     draw_storage_settings,
+    extreme_count,
     replace_constants,
 )
 from robustness.simulator.grpc_network import install_grpc
 from robustness.simulator.hands import SimHands
 from robustness.simulator.inspector import Inspector, InvariantBroken
 from robustness.simulator.lab import CONDUCTOR, SimLab, failure_text
+from robustness.simulator.labels import count_labels
 from robustness.simulator.network import SimNetwork, drawn_profile
 from robustness.simulator.process import owner
 from robustness.simulator.tcp import install_tcp
@@ -133,7 +135,7 @@ class _Run:
         self.database.install()
         self.clocks = SimClocks(world)
         _set_up_logging(world, options.log_level, result.failures)
-        _count_labels(result.labels)
+        count_labels(result.labels, result.failures)
         self._drawn = (
             draw_controller_settings(draw, wildness)
             | draw_storage_settings(draw, wildness)
@@ -142,6 +144,7 @@ class _Run:
             | draw_listener_settings(draw, wildness)
         )
         replace_constants(draw, wildness)
+        world.effects[Effect.SETTING_EXTREME] += extreme_count(self._drawn)
         self._storm_draw = world.streams.stream("storm")
         self._storm_name, self._storm_drawn = scenario.storm_of(self._storm_draw)
         if FaultKind.POWER_CUT in self._storm_drawn.rates:
@@ -215,9 +218,9 @@ class _Run:
 
     def _note(self, fault: PlannedFault) -> None:
         now = self.lab.now_ms()
-        self.result.counts[f"fault {fault.kind.value}"] = (
-            self.result.counts.get(f"fault {fault.kind.value}", 0) + 1
-        )
+        self._count(f"fault {fault.kind.value}")
+        for target in fault.target.split("+"):
+            self._count(f"hit {target.rstrip('-0123456789')}")
         self.history.add(
             Fault(
                 client="nemesis",
@@ -280,11 +283,19 @@ class _Run:
         for operation in self.history.operations:
             kind = type(operation).__name__
             outcome = getattr(operation, "outcome", None)
-            key = f"operation {kind}" + (f" {outcome.value}" if outcome is not None else "")
-            result.counts[key] = result.counts.get(key, 0) + 1
+            self._count(f"operation {kind}" + (f" {outcome.value}" if outcome is not None else ""))
+            if outcome is Outcome.OK:
+                for workload in self.workloads:
+                    if operation.client.startswith(f"{workload.name}-"):
+                        self._count(f"work {workload.name}")
+        for effect, times in self.world.effects.items():
+            self._count(f"effect {effect.value}", times)
         result.counts["restarts by itself"] = self.cluster.restarts_by_itself
         if self.options.keeps_history:
             result.history_lines = list(self.history.lines())
+
+    def _count(self, key: str, times: int = 1) -> None:
+        self.result.counts[key] = self.result.counts.get(key, 0) + times
 
     # ----------------------------------------------------------------------------------------------- the parts
 
@@ -348,28 +359,3 @@ def _set_up_logging(world: World, level: int | None, failures: list[str]) -> Non
     logging.basicConfig(
         level=logging.ERROR if level is None else level, handlers=handlers, force=True
     )
-
-
-def _count_labels(labels: dict[str, int]) -> None:
-    """Each decision of each machine by its label, over all processes."""
-    original = Driver.__init__
-
-    def counting(
-        self: Driver,
-        name: str,
-        machine: Any,
-        *args: Any,
-        on_label: Callable[[str], None] | None = None,
-        **more: Any,
-    ) -> None:
-        kind = type(machine).__name__
-
-        def count(label: str) -> None:
-            key = f"{kind} {label}"
-            labels[key] = labels.get(key, 0) + 1
-            if on_label is not None:
-                on_label(label)
-
-        original(self, name, machine, *args, on_label=count, **more)
-
-    seams.replace(Driver, "__init__", counting)

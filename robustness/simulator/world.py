@@ -1,10 +1,12 @@
 """The world of one run: its seed, its time, its processes, and the account of what happened."""
 
 import contextvars
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TextIO
 
+from robustness.simulator.effects import Effect
 from robustness.simulator.loop import SimLoop
 from robustness.simulator.process import SimProcess
 from robustness.simulator.randomness import Streams
@@ -18,6 +20,8 @@ class World:
         self.seed = seed
         self.streams = Streams(seed)
         self.trace_log = Trace(trace_output)
+        self.effects: Counter[Effect] = Counter()
+        """What faults have brought about so far."""
         self.executor_delay_s: Callable[[Executor | None], float] = self._thread_delay_s
         """Replaced by whoever makes disks slow."""
         self.loop = SimLoop(

@@ -14,7 +14,7 @@ from typing import Final
 from robustness.clients.contract import Admin, ClientError, Clients
 from robustness.history import Ending, FinalRead, Isolation, Partition, Read
 from robustness.noted import Copier as CopierFact
-from robustness.noted import GroupProgress, copy_value, note
+from robustness.noted import GroupProgress, copy_partition, copy_value, note
 from robustness.workloads.applications import run_writer
 from robustness.workloads.contract import ClientProcess, Lab, until_over
 from robustness.workloads.lives import kill, live_on, patiently
@@ -272,7 +272,7 @@ class _Member:
         await opened.send_all(
             [
                 Planned(
-                    self._outputs[one.offset % len(self._outputs)],
+                    self._outputs[copy_partition(one.offset, len(self._outputs))],
                     copy_value(self._client.unique(), one.value or ""),
                 )
                 for one in reads

@@ -1,5 +1,6 @@
 """The Spark sink's attempts without Spark: several drivers of one query open, write, seal, commit and abort batches,
-die in the middle, repeat batches that were committed, and leave tasks behind that go on as zombies.
+die in the middle, repeat batches that were committed, leave tasks behind that go on as zombies, are slower than their
+attempt may be, and now and then begin again with a new checkpoint, as another query that adopts the sink.
 
 What it shows: each batch is in the topic once and whole, by one attempt and one try of each task, or not at all. All of
 it is the sink's own code, `oncelog.spark.attempt` and the blocking client; only rows of Arrow are left out. The private
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from pydantic import Field
 
@@ -23,6 +24,7 @@ from oncelog.client.produce_pipeline import ProducePipeline
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition as LogPartition
 from oncelog.ids import ProducerEpoch, ProducerId
+from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_CALLS
 from oncelog.spark.attempt import (
     NONCE_BYTES,
     AttemptName,
@@ -33,7 +35,6 @@ from oncelog.spark.attempt import (
     abort_attempts,
     commit_batch,
     join_attempt,
-    last_committed_batch_id,
     open_attempt,
     seal_branch,
 )
@@ -63,6 +64,9 @@ SURE_WITHIN_MS: Final = 1_000
 """The coordinator knows who decided the last twenty batches. An answer that another attempt did proves nothing when it
 comes so late that twenty more may have been decided."""
 
+HASTY_MS_MAX: Final = 3_000
+"""Of a timeout so short that it may pass while a step of its attempt is being written; each power of ten alike."""
+
 
 class SinkParameters(Watched):
     partitions: Partitions = 3
@@ -82,6 +86,18 @@ class SinkParameters(Watched):
     """Of the batches: one that was committed already, and of the commits: asked twice."""
     think_ms: Pause = 600
     attempt_timeout_ms: Timeout = 10_000
+    hasty_share: Share = 0.25
+    """Of the attempts: with a timeout so short that it may pass at any step of theirs."""
+    new_query_share: Share = 0.06
+    """Of the batches: the first one of a query that nobody has heard of, and that takes the sink over."""
+
+
+class _Turn(NamedTuple):
+    """Which batch a driver is to write: of the query that owns the sink, or the first one of a new query."""
+
+    query: str
+    batch: int
+    adopts: bool
 
 
 class Sink:
@@ -147,6 +163,7 @@ class _Driver:
         )
         self._zombies: list[asyncio.Task[_Try | None]] = []
         self._tries = 0
+        self._queries = 0
         self.run = 0
         """Of the query: Spark gives each start another run id."""
 
@@ -155,37 +172,53 @@ class _Driver:
 
     async def run_batch(self) -> None:
         """Raises OncelogError where Spark would fail the query."""
-        draw, given = self._lab.random, self._given
         with self._cluster() as cluster:
-            attempt = AttemptName(self._sink, draw.randbytes(NONCE_BYTES))
+            attempt = AttemptName(self._sink, self._lab.random.randbytes(NONCE_BYTES))
             # Opened first: nobody has heard of a sink before its first attempt.
-            await blocking(open_attempt, cluster, attempt, given.attempt_timeout_ms)
-            batch = await blocking(last_committed_batch_id, cluster, self._sink) + 1
-            if batch > 0 and draw.random() < given.repeat_share:
-                batch -= 1
+            await blocking(open_attempt, cluster, attempt, self._timeout_ms())
+            turn = await self._turn(cluster)
             began_ms = self._lab.now_ms()
-            failed = self._ended(attempt, batch, Outcome.FAIL, (), began_ms)
+            failed = self._ended(attempt, turn, Outcome.FAIL, (), began_ms)
             # Only its driver can commit an attempt.
             self._process.last_word(attempt.nonce.hex(), failed)
             outcome = Outcome.FAIL
             winners: Sequence[tuple[int, _Try]] = ()
             try:
-                winners = await self._run_tasks(attempt, batch)
-                outcome = await self._decide(cluster, attempt, batch, winners)
+                winners = await self._run_tasks(attempt, turn)
+                outcome = await self._decide(cluster, attempt, turn, winners)
             finally:
-                told = self._ended(attempt, batch, outcome, winners, began_ms)
+                told = self._ended(attempt, turn, outcome, winners, began_ms)
                 self._process.settle(attempt.nonce.hex(), told)
 
-    async def _run_tasks(self, attempt: AttemptName, batch: int) -> Sequence[tuple[int, _Try]]:
+    def _timeout_ms(self) -> int:
+        draw, given = self._lab.random, self._given
+        longest_ms = given.attempt_timeout_ms
+        if draw.random() < given.hasty_share:
+            power: float = min(longest_ms, HASTY_MS_MAX) ** draw.random()
+            return max(1, round(power))
+        return longest_ms
+
+    async def _turn(self, cluster: Cluster) -> _Turn:
+        draw, given = self._lab.random, self._given
+        described = await blocking(_describe, cluster, self._sink)
+        if draw.random() < given.new_query_share:
+            self._queries += 1
+            return _Turn(f"{self._process.name}-{self._queries}", 0, adopts=True)
+        batch = described.last_committed_batch_id + 1
+        if batch > 0 and draw.random() < given.repeat_share:
+            batch -= 1
+        return _Turn(described.query_id or self._sink, batch, adopts=False)
+
+    async def _run_tasks(self, attempt: AttemptName, turn: _Turn) -> Sequence[tuple[int, _Try]]:
         """A try of each task that is to win. Raises OncelogError when a task has none."""
         draw, given = self._lab.random, self._given
         running: list[tuple[int, asyncio.Task[_Try | None]]] = []
         for task in range(given.tasks):
             count = 2 if draw.random() < given.second_try_share else 1
-            running += [(task, self._start_try(attempt, batch, task, 0)) for _ in range(count)]
+            running += [(task, self._start_try(attempt, turn, task, 0)) for _ in range(count)]
             if draw.random() < given.zombie_share:
                 pause_ms = given.zombie_pause_ms
-                self._zombies.append(self._start_try(attempt, batch, task, pause_ms))
+                self._zombies.append(self._start_try(attempt, turn, task, pause_ms))
         done = await asyncio.gather(*[one for _, one in running])
         sealed: dict[int, list[_Try]] = {task: [] for task in range(given.tasks)}
         for (task, _), found in zip(running, done, strict=True):
@@ -201,7 +234,7 @@ class _Driver:
         self,
         cluster: Cluster,
         attempt: AttemptName,
-        batch: int,
+        turn: _Turn,
         winners: Sequence[tuple[int, _Try]],
     ) -> Outcome:
         draw, given = self._lab.random, self._given
@@ -210,10 +243,10 @@ class _Driver:
             return Outcome.FAIL
         outcomes = [one.outcome for _, one in winners]
         asked_ms = self._lab.now_ms()
-        unknown = self._ended(attempt, batch, Outcome.INFO, winners, asked_ms)
+        unknown = self._ended(attempt, turn, Outcome.INFO, winners, asked_ms)
         self._process.last_word(attempt.nonce.hex(), unknown)
         try:
-            await blocking(commit_batch, cluster, self._sink, batch, outcomes)
+            await blocking(commit_batch, cluster, self._sink, turn.batch, outcomes)
         except FencedError as error:
             is_late = self._lab.now_ms() - asked_ms > SURE_WITHIN_MS
             is_other = str(error).startswith("ALREADY_OTHER")
@@ -227,21 +260,21 @@ class _Driver:
         if draw.random() < given.repeat_share:
             # Spark commits again after a crash; whatever it hears then, the batch is committed.
             with suppress(OncelogError):
-                await blocking(commit_batch, cluster, self._sink, batch, outcomes)
+                await blocking(commit_batch, cluster, self._sink, turn.batch, outcomes)
         return Outcome.OK
 
     def _ended(
         self,
         attempt: AttemptName,
-        batch: int,
+        turn: _Turn,
         outcome: Outcome,
         winners: Sequence[tuple[int, _Try]],
         began_ms: int,
     ) -> Noted:
         fact = SparkBatchEnded(
             sink=self._sink,
-            query=self._sink,
-            batch=batch,
+            query=turn.query,
+            batch=turn.batch,
             attempt=attempt.nonce.hex(),
             outcome=outcome.value,
             winners=tuple((task, one.branch) for task, one in winners if not one.outcome.skipped),
@@ -256,27 +289,29 @@ class _Driver:
     # ------------------------------------------------------------------------------------------------- tasks
 
     def _start_try(
-        self, attempt: AttemptName, batch: int, task: int, pause_ms: int
+        self, attempt: AttemptName, turn: _Turn, task: int, pause_ms: int
     ) -> "asyncio.Task[_Try | None]":
         self._tries += 1
         identity = TaskIdentity(
-            query_id=self._sink,
+            query_id=turn.query,
             run_id=f"{self._process.name}-{self.run}",
-            batch_id=batch,
+            batch_id=turn.batch,
             task_partition=task,
             task_attempt_id=self._tries,
         )
-        return asyncio.get_running_loop().create_task(self._try(attempt, identity, pause_ms))
+        return asyncio.get_running_loop().create_task(
+            self._try(attempt, identity, pause_ms, turn.adopts)
+        )
 
     async def _try(
-        self, attempt: AttemptName, identity: TaskIdentity, pause_ms: int
+        self, attempt: AttemptName, identity: TaskIdentity, pause_ms: int, adopts: bool
     ) -> _Try | None:
         """None when it failed: a task of Spark's raises, and its driver hears of it."""
         name = str(identity.task_attempt_id)
         draw = self._lab.random
         try:
             with self._cluster() as cluster:
-                branch = await blocking(join_attempt, cluster, attempt, identity, False)
+                branch = await blocking(join_attempt, cluster, attempt, identity, adopts)
                 if branch is None:
                     skipped = BranchOutcome(
                         attempt, identity.query_id, identity.task_partition, skipped=True
@@ -330,7 +365,7 @@ class _Driver:
         )
         fact = SparkTask(
             sink=self._sink,
-            query=self._sink,
+            query=identity.query_id,
             batch=identity.batch_id,
             attempt=attempt.nonce.hex(),
             task=identity.task_partition,
@@ -355,3 +390,9 @@ class _Driver:
 
     async def bury_zombies(self) -> None:
         await asyncio.gather(*self._zombies)
+
+
+def _describe(cluster: Cluster, sink: str) -> Any:
+    """Which query owns the sink, and its last committed batch, as DescribeSinkResponse tells."""
+    request = PRIVATE_CALLS[KEY_OF_METHOD["DescribeSink"]].request(sink=sink)
+    return cluster.private_call("DescribeSink", request)

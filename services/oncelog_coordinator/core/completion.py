@@ -5,12 +5,11 @@ markers: its completion is decided in the same step. When the marker sender was 
 the transaction stays prepared: if the shard is still ours after `RESEND_AFTER_MS`, the markers are wanted again.
 """
 
-from typing import Final
-
 from oncelog.ids import Millis, TransactionalId
 from oncelog.machine import CancelTimer, Decision, Effect, Reply, Send, SetTimer
 from oncelog_coordinator.core.markers import (
     MARKER_SENDER,
+    RESEND_AFTER_MS,
     DecisionKey,
     DeliveryOutcome,
     MarkersDelivered,
@@ -19,9 +18,6 @@ from oncelog_coordinator.core.markers import (
 )
 from oncelog_coordinator.core.txn_events import ResendMarkers
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnRecord, TxnState
-
-RESEND_AFTER_MS: Final = Millis(5_000)
-"""Long enough for news of a moved shard to arrive first; short enough that a spurious fencing does not pin an LSO."""
 
 
 def prepared_decision(

@@ -15,6 +15,9 @@ from oncelog.ids import Millis, Partition, ProducerEpoch, ProducerId
 MARKER_SENDER: Final = "marker_sender"
 """The destination of a `Send` that carries `MarkersWanted`."""
 
+RESEND_AFTER_MS: Final = Millis(5_000)
+"""Long enough for news of a moved shard to arrive first; short enough that a spurious fencing does not pin an LSO."""
+
 TXN_MACHINE: Final = "txn"
 SINK_MACHINE: Final = "sink"
 
@@ -64,7 +67,11 @@ class DeliveryOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MarkersDelivered:
-    """An event: the marker sender is done with a decision."""
+    """An event: the marker sender is done with a decision.
+
+    In one life of a machine the shell asks for a delivery once, submits one outcome, and asks again only after a
+    refusal. So the outcome always finds its decision waiting; the machines bear one that does not all the same.
+    """
 
     decision_key: DecisionKey
     outcome: DeliveryOutcome

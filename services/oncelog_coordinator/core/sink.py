@@ -415,7 +415,7 @@ class SinkMachine:
     def _send_again(self, event: MarkersOverdue) -> Decision[SinkRecord]:
         attempt = self._map.attempt(event.sink, event.nonce)
         if attempt is None or attempt.decide is None:
-            return Decision(label="delivery_ignored")
+            return Decision(label="resend_ignored")
         return Decision(
             effects=(_drive_markers(attempt, attempt.decide),), label="markers_sent_again"
         )

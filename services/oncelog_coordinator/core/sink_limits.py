@@ -6,6 +6,7 @@ from typing import Final
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis
+from oncelog_coordinator.core.markers import RESEND_AFTER_MS
 from oncelog_coordinator.core.sink_events import (
     AbortAttempt,
     CommitBatch,
@@ -22,8 +23,8 @@ class SinkLimits:
     """How long an attempt may be silent (no open, join or seal) before it is aborted; must exceed the slowest task."""
     timeout_max_ms: Millis = Millis(86_400_000)
     """An abandoned attempt holds back readers for as long as its timeout."""
-    redelivery_ms: Millis = Millis(30_000)
-    """After a refused delivery of markers. A shard that is really fenced is dropped before."""
+    redelivery_ms: Millis = RESEND_AFTER_MS
+    """After a refused delivery of markers, as for ordinary transactions."""
     sinks_max: int = 10_000
     """Per shard. A sink is never forgotten: its last batch id is what makes a re-run harmless."""
     attempts_max: int = 16

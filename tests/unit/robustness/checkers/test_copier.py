@@ -45,3 +45,35 @@ def test_logs_that_were_not_read_as_a_whole_are_not_judged():
     story.note(Copier(input_topic="in", output_topic="out", group="g"))
     assert_unknown(story.judged_by(check), "not read")
     assert_unknown(Story().judged_by(check), "nothing was set up")
+
+
+def placed(*copies: tuple[str, str, int]) -> Story:
+    """Input a at 0 and c at 2 of one partition, b at 1; `copies` are partition, original and offset."""
+    story = Story()
+    story.note(Copier(input_topic="in", output_topic="out", group="g"))
+    story.final("in-0", "0 a", "1 b", "2 c")
+    for number in ("0", "1"):
+        story.final(
+            f"out-{number}",
+            *[
+                f"{at} {copy_value(f'u{original}', original)}"
+                for partition, original, at in copies
+                if partition == number
+            ],
+        )
+    story.fetched("g: in-0@3", final=True)
+    return story
+
+
+def test_copies_in_their_places_and_order_are_fine():
+    assert_ok(placed(("0", "a", 0), ("0", "c", 1), ("1", "b", 0)).judged_by(check), judged=3)
+
+
+def test_a_copy_in_a_wrong_partition_is_named():
+    story = placed(("0", "a", 0), ("0", "b", 1), ("0", "c", 2))
+    assert_broken(story.judged_by(check), "'b' at in-0@1", "out-1", "out-0@1")
+
+
+def test_copies_in_another_order_than_their_originals_are_named():
+    story = placed(("0", "c", 0), ("0", "a", 1), ("1", "b", 0))
+    assert_broken(story.judged_by(check), "'a' at in-0@0", "'c' at in-0@2", "out-0@1", "out-0@0")
