@@ -18,6 +18,7 @@ _DONE_AT_ONCE: Final = frozenset({FaultKind.RESET, FaultKind.GHOST, FaultKind.BI
 _DELAY_MAX_S: Final = 0.4
 _FSYNC_MAX_S: Final = 1.5
 _KILLED_IN_STEP: Final = 0.6
+_STEPS_MAX: Final = 10
 _STEP_COMES_WITHIN_S: Final = 0.5
 
 
@@ -108,7 +109,9 @@ class SimHands:
         for name in names:
             if fault.kind is FaultKind.KILL and fault.strength > _KILLED_IN_STEP:
                 # In the middle of whatever it does to its disk next; at the latest in a moment.
-                self._disks.crash_after(self._cluster.process(name), self._draw.randrange(40))
+                self._disks.crash_after(
+                    self._cluster.process(name), self._draw.randrange(_STEPS_MAX)
+                )
                 self._world.loop.call_later(
                     _STEP_COMES_WITHIN_S, self._kill_unless_over, name, fault
                 )
