@@ -29,8 +29,8 @@ class Effect(StrEnum):
     UNSYNCED_LOST = "unsynced-lost"  # a file fell back to what was synced
     FILE_TORN = "file-torn"  # a part of what was not synced is there
     NAMES_LOST = "names-lost"  # files made, renamed or removed, and a power cut undid it
-    DISK_SLOW = "disk-slow"
-    DISK_FULL = "disk-full"
+    DISK_SLOW = "disk-waited-for"
+    DISK_FULL = "write-refused"
     BIT_FLIPPED = "bit-flipped"
     KILLED_IN_STEP = "killed-in-step"  # between two calls for the disk, or in the middle of a write
     CLOCK_SET = "clock-set"
