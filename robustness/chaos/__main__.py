@@ -1,7 +1,9 @@
 """`python -m robustness.chaos --minutes 10 --seed 7`: break a cluster, or watch any Kafka, and judge it."""
 
 import asyncio
+import os
 import secrets
+import signal
 import sys
 import tempfile
 import time
@@ -26,7 +28,11 @@ DEFAULT_SCENARIO: Final = Path(__file__).parent / "default.toml"
 COLOURS: Final = {Answer.OK: "green", Answer.BROKEN: "bold red", Answer.UNKNOWN: "yellow"}
 PROOFS_SHOWN: Final = 3
 
-app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 @app.command()
@@ -37,7 +43,11 @@ def main(
         str, typer.Option(help="host:port[,…] of any Kafka; then only our own clients are broken")
     ] = "",
     scenario: Annotated[
-        str, typer.Option(help="which workloads: a name, or a .toml file; its storm is not used")
+        str,
+        typer.Option(
+            help="which workloads: a name, or a .toml file; its storm is not used",
+            show_default="robustness/chaos/default.toml",
+        ),
     ] = str(DEFAULT_SCENARIO),
     folder: Annotated[
         Path | None, typer.Option(help="for logs, data and the report; default: a new one")
@@ -51,9 +61,14 @@ def main(
     Exit code 0: nothing is broken. 1: something is, or nothing could be judged. 2: it could not begin.
     """
     console = Console(stderr=True)
+    # Whoever ends it so, a job's timeout for one, wants the cluster gone as after Ctrl-C, which a shell's background
+    # process would not even notice.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     seed = seed or secrets.randbelow(1_000_000) + 1
     folder = folder or Path(tempfile.mkdtemp(prefix=f"oncelog-chaos-{seed}-"))
     try:
+        _make(folder)
         chosen = load_scenario(scenario)
         options = RunOptions(
             folder=folder.absolute(),
@@ -66,7 +81,7 @@ def main(
         )
         target = _target(options.folder, bootstrap, chosen)
     except OncelogError as error:
-        console.print(f"[bold red]cannot begin:[/] {error}", highlight=False)
+        console.print(f"[bold red]cannot begin:[/] {error}", highlight=False, soft_wrap=True)
         raise typer.Exit(2) from error
     with Progress(console, options.duration_ms, target.roles) as progress:
         try:
@@ -81,6 +96,18 @@ def main(
     page = write_report(result)
     tell(Console(), result, page)
     raise typer.Exit(0 if result.is_sound else 1)
+
+
+def _make(folder: Path) -> None:
+    """Raises OncelogError for a folder that cannot be made, or that holds a run: its values would be taken for ours."""
+    try:
+        if (folder / "cluster").exists() or (folder / "history.jsonl").exists():
+            raise OncelogError(
+                f"{folder} holds an earlier run; take another --folder, or remove it"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OncelogError(f"cannot make {folder}: {error.strerror}") from error
 
 
 def _libraries(wanted: list[str] | None) -> tuple[str, ...]:
@@ -137,6 +164,12 @@ def tell(console: Console, result: RunResult, page: Path) -> None:
         f"{len(measures.commits)} commits by the producer that never pauses; during "
         f"{measures.availability:.1%} of the time no gap between them was longer than a second; "
         f"{len(result.history.operations)} operations of all clients",
+        highlight=False,
+        soft_wrap=True,
+    )
+    broken = [one.checker for one in result.verdicts if one.answer is Answer.BROKEN]
+    console.print(
+        f"[bold red]broken[/]: {', '.join(broken)}" if broken else "[green]nothing is broken[/]",
         highlight=False,
         soft_wrap=True,
     )

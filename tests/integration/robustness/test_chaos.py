@@ -103,7 +103,8 @@ def test_any_kafka_by_its_address(folder):
 @pytest.mark.slow
 @pytest.mark.robustness
 @pytest.mark.timeout(TIMEOUT_S)
-def test_a_run_that_is_interrupted_leaves_nothing_behind(folder):
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_interrupted_leaves_nothing_behind(folder, ended_by):
     with OncelogServer(folder / "data") as server:
         process = start(
             "--minutes", "5", "--folder", str(folder / "run"), "--bootstrap", server.bootstrap
@@ -112,7 +113,7 @@ def test_a_run_that_is_interrupted_leaves_nothing_behind(folder):
         told = "".join(iter(process.stdout.readline, "storm\n"))
         children = psutil.Process(process.pid).children(recursive=True)
         assert children, told
-        process.send_signal(signal.SIGINT)
+        process.send_signal(ended_by)
         rest, _ = process.communicate(timeout=60)
         assert process.returncode == 130, told + rest
         assert "Traceback" not in rest
@@ -132,14 +133,25 @@ def test_a_run_that_is_interrupted_leaves_nothing_behind(folder):
     ],
 )
 def test_what_cannot_begin_says_why_in_one_line(arguments, told, tmp_path):
-    environment = {**os.environ, "COLUMNS": "500"}
+    cannot_begin(told, *arguments, "--folder", str(tmp_path))
+
+
+def test_a_folder_of_an_earlier_run_is_refused(tmp_path):
+    """The same seed writes the same values: those of the earlier run would be taken for duplicates."""
+    (tmp_path / "cluster").mkdir()
+    cannot_begin("holds an earlier run", "--folder", str(tmp_path))
+    (tmp_path / "file").touch()
+    cannot_begin("cannot make", "--folder", str(tmp_path / "file" / "below"))
+
+
+def cannot_begin(told, *arguments):
     process = subprocess.run(
-        [sys.executable, "-m", "robustness.chaos", *arguments, "--folder", str(tmp_path)],
+        [sys.executable, "-m", "robustness.chaos", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=60,
-        env=environment,
+        env={**os.environ, "COLUMNS": "80"},
         check=False,
     )
     assert process.returncode == 2
