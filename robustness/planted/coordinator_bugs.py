@@ -47,7 +47,7 @@ COORDINATOR_BUGS: Final = (
             "torn-transaction",
         ),
         scenario="deciders",
-        first_seed=1,
+        first_seed=2,
     ),
     Bug(
         name="reply-before-commit",
@@ -67,7 +67,7 @@ COORDINATOR_BUGS: Final = (
         ),
         caught_by=("lost-write",),
         scenario="hasty",
-        first_seed=1,
+        first_seed=2,
     ),
     Bug(
         name="resume-forgotten",
@@ -219,7 +219,7 @@ COORDINATOR_BUGS: Final = (
             "torn-transaction",
         ),
         scenario="ghosts",
-        first_seed=3,
+        first_seed=4,
     ),
     Bug(
         name="narrowed-marker-forgets-its-outcome",

@@ -98,7 +98,7 @@ STORAGE_BUGS: Final = (
         ),
         caught_by=("aborted-read",),
         scenario="rolls",
-        first_seed=1,
+        first_seed=2,
     ),
     Bug(
         name="snapshot-drops-open-transactions",
@@ -230,7 +230,7 @@ STORAGE_BUGS: Final = (
             "two-outcomes",
         ),
         scenario="frozen",
-        first_seed=1,
+        first_seed=2,
     ),
     Bug(
         name="fsync-skipped",
@@ -309,7 +309,7 @@ STORAGE_BUGS: Final = (
         ),
         caught_by=("lost-write", "committed-records-gone", "two-outcomes"),
         scenario="cut-off",
-        first_seed=1,
+        first_seed=6,
     ),
     Bug(
         name="follower-joins-the-isr-too-early",
@@ -326,7 +326,7 @@ STORAGE_BUGS: Final = (
         ),
         caught_by=("lost-write", "committed-records-gone"),
         scenario="cut-off",
-        first_seed=1,
+        first_seed=3,
     ),
     Bug(
         name="deposed-leader-says-yes",
@@ -347,7 +347,7 @@ STORAGE_BUGS: Final = (
         ),
         caught_by=("lost-write", "two-outcomes", "torn-transaction"),
         scenario="cut-off",
-        first_seed=1,
+        first_seed=2,
     ),
     Bug(
         name="older-producer-epoch-may-write",
