@@ -119,6 +119,8 @@ class ProcessHands:
         """What a fault must not bring about: a process that did not come back, or ended by itself."""
         self.facts: dict[str, str] = {}
         """What was done, by the name of the fault, when its plan does not say it."""
+        self.missed: set[str] = set()
+        """Names of faults that broke nothing: they are no hits."""
 
     def can(self, kind: FaultKind) -> bool:
         if kind is FaultKind.CLOCK_SKEW:
@@ -135,6 +137,7 @@ class ProcessHands:
         except OncelogError as error:
             # Most likely an earlier fault's victim has not come back; what comes next may still be seen.
             self.findings.append(f"{name_of(fault)} could not be carried out: {error}")
+            self.missed.add(name_of(fault))
 
     async def end(self, fault: PlannedFault) -> None:
         try:
@@ -170,6 +173,8 @@ class ProcessHands:
         if fault.kind is FaultKind.RESET:
             broken = self._proxy.reset(fault.target)
             self.facts[name_of(fault)] = f"{broken} connections"
+            if not broken:
+                self.missed.add(name_of(fault))
         else:
             self._proxy.put(name_of(fault), network_rules(fault))
 
@@ -200,7 +205,9 @@ class ProcessHands:
                 (cluster.kill if fault.strength < 0.5 else cluster.pause)(target)
                 self.facts[name_of(fault)] = "killed" if fault.strength < 0.5 else "paused"
             case FaultKind.CLIENT_KILL:
-                self.facts[name_of(fault)] = self._kill_client(fault.strength)
+                self.facts[name_of(fault)] = killed = self._kill_client(fault.strength)
+                if not killed:
+                    self.missed.add(name_of(fault))
 
     def _end_process(self, fault: PlannedFault) -> None:
         target = fault.target

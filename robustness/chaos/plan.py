@@ -76,6 +76,16 @@ LASTS_MS: Final[Mapping[FaultKind, tuple[int, int]]] = {
     FaultKind.REDIS_OUTAGE: (500, 4_000),
     FaultKind.CLIENT_KILL: (0, 0),
 }
+_NODES: Final = (CONTROLLER.role, STORAGE.role, COORDINATOR.role, MARKER_SENDER.role)
+_TALKS_TO: Final[Mapping[str, frozenset[str]]] = {
+    CONTROLLER.role: frozenset((*_NODES, LISTENER.role, GATEWAY.role, POSTGRES)),
+    STORAGE.role: frozenset((*_NODES, LISTENER.role, REDIS)),
+    COORDINATOR.role: frozenset((*_NODES, LISTENER.role, REDIS)) - {COORDINATOR.role},
+    MARKER_SENDER.role: frozenset(_NODES) - {MARKER_SENDER.role},
+    LISTENER.role: frozenset((*_NODES, CLIENTS)) - {MARKER_SENDER.role},
+    GATEWAY.role: frozenset((CONTROLLER.role,)),
+}
+"""To part two that never meet breaks nothing."""
 _WHOLE_ROLE: Final = frozenset((FaultKind.KILL_ALL, FaultKind.ROLLING_RESTART))
 
 
@@ -133,7 +143,8 @@ def _target(
     if kind in _WHOLE_ROLE:
         return role
     if kind is FaultKind.PARTITION_PAIR:
-        return f"{name}+{draw.choice([one for one in everybody if one != name])}"
+        met = [one for one in everybody if one != name and role_of(one) in _TALKS_TO[role]]
+        return f"{name}+{draw.choice(met)}"
     return name
 
 

@@ -188,16 +188,17 @@ class ChaosRun:
             finally:
                 await hands.end(fault)
                 self._progress.fault_ends(name_of(fault))
-                self._faults.append(
-                    Fault(
-                        client=NEMESIS,
-                        invoked_ms=invoked_ms,
-                        completed_ms=self.now_ms(),
-                        kind=fault.kind,
-                        target=fault.target,
-                        facts=hands.facts.get(name_of(fault), ""),
+                if name_of(fault) not in hands.missed:
+                    self._faults.append(
+                        Fault(
+                            client=NEMESIS,
+                            invoked_ms=invoked_ms,
+                            completed_ms=self.now_ms(),
+                            kind=fault.kind,
+                            target=fault.target,
+                            facts=hands.facts.get(name_of(fault), ""),
+                        )
                     )
-                )
 
     async def _watch(self, lab: LabProcess, hands: ChaosHands) -> None:
         while True:

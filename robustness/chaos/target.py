@@ -15,7 +15,7 @@ from oncelog_server.cluster.databases import POSTGRES, REDIS
 from oncelog_server.cluster.plan import ROLES, ClusterShape
 from oncelog_server.cluster.state_file import ClusterState
 from robustness.chaos.evidence import Evidence
-from robustness.chaos.hands import Clocks, ProcessHands, find_faketime
+from robustness.chaos.hands import Clocks, ProcessHands, find_faketime, name_of
 from robustness.chaos.links import CLIENTS
 from robustness.chaos.network import PROXY_LOG, ClusterNetwork, ProxyProcess
 from robustness.nemesis import FaultKind, PlannedFault
@@ -31,6 +31,7 @@ class ChaosHands(Protocol):
 
     findings: list[str]
     facts: dict[str, str]
+    missed: set[str]
 
     def can(self, kind: FaultKind) -> bool: ...
     async def begin(self, fault: PlannedFault) -> None: ...
@@ -142,12 +143,14 @@ class ClientHands:
         self._kill_client = kill_client
         self.findings: list[str] = []
         self.facts: dict[str, str] = {}
+        self.missed: set[str] = set()
 
     def can(self, kind: FaultKind) -> bool:
         return kind is FaultKind.CLIENT_KILL
 
     async def begin(self, fault: PlannedFault) -> None:
-        self._kill_client(fault.strength)
+        if not self._kill_client(fault.strength):
+            self.missed.add(name_of(fault))
 
     async def end(self, fault: PlannedFault) -> None:
         """The dead stay dead; their successors come by themselves."""

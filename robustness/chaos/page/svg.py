@@ -107,7 +107,7 @@ def steps(points: Sequence[Point]) -> Iterator[Point]:
 
 
 def plot(height: float, parts: Iterable[str], label: str) -> str:
-    return tag(
+    drawn = tag(
         "svg",
         "".join(parts),
         viewBox=f"0 0 {WIDTH} {height:.0f}",
@@ -115,6 +115,7 @@ def plot(height: float, parts: Iterable[str], label: str) -> str:
         aria_label=label,
         class_="plot",
     )
+    return tag("div", drawn, class_="scroll")
 
 
 def time_axis(scale: Scale, top: float, bottom: float) -> Iterator[str]:

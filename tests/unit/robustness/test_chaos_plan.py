@@ -58,12 +58,21 @@ def test_every_process_and_every_kind_comes_around():
         assert {fault.kind for fault in plan if role_of(fault.target) == role} == set(deck)
 
 
-def test_a_pair_is_of_two():
-    pairs = [fault.target for fault in planned(3) if fault.kind is FaultKind.PARTITION_PAIR]
-    assert pairs
+def test_a_pair_is_of_two_that_meet():
+    pairs = [
+        fault.target
+        for seed in range(20)
+        for fault in planned(seed)
+        if fault.kind is FaultKind.PARTITION_PAIR
+    ]
+    roles = set()
     for pair in pairs:
         left, right = pair.split("+")
         assert left != right
+        roles.add((role_of(left), role_of(right)))
+    assert len(roles) > 15
+    assert not roles & {("controller", REDIS), ("listener", POSTGRES), ("marker-sender", CLIENTS)}
+    assert {right for left, right in roles if left == "gateway"} == {"controller"}
 
 
 def test_the_seed_is_the_plan():
