@@ -44,7 +44,7 @@ MIGRATION_LOCK = 0x6F6E63656C6F67
 MIGRATION_TIMEOUT_MS: Final = 30_000
 """Longest wait for one statement of a migration, or for another controller's migration. In operation a statement that
 takes seconds means that the database is ill; making the tables of a new one takes as long as its disk does."""
-LEFT_OPEN_MS: Final = 2_000
+LEFT_OPEN_MS: Final = 4_000
 """A controller that is frozen or cut off in the middle of a transaction holds the lock that all of them need. After so
 long Postgres ends that transaction, and nobody loses anything: nothing was answered yet."""
 _NEVER_HEALS: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)

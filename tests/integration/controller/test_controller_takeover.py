@@ -246,7 +246,7 @@ def test_a_controller_frozen_in_a_transaction_does_not_keep_the_others_out(postg
     """Its lock on the one row goes with its transaction, which Postgres ends."""
 
     async def scenario():
-        frozen, other = (Database(postgres_url, 4000) for _ in range(2))
+        frozen, other = (Database(postgres_url, 8000) for _ in range(2))
         await frozen.open()
         await other.open()
         in_transaction, goes_on = threading.Event(), threading.Event()
