@@ -7,11 +7,10 @@ a standby may try, so taking it early costs a needless failover and nothing else
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import BigInteger, Connection, cast, extract, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.sql.elements import ColumnElement
 
 from oncelog_controller.database import Database, failure_of, reason_of
 from oncelog_controller.schema import STATE_ID, controller_state
@@ -107,23 +106,28 @@ class Lease:
             ) from error
 
 
+# Made once: a standby asks several times a second.
+_LEASE = select(
+    controller_state.c.holder,
+    controller_state.c.controller_epoch,
+    controller_state.c.rpc_address,
+    controller_state.c.lease_expires_at_ms,
+).where(controller_state.c.state_id == STATE_ID)
+_LOCKED_LEASE = _LEASE.with_for_update()
+_POSTGRES_NOW_MS = select(cast(extract("epoch", func.clock_timestamp()) * 1000, BigInteger))
+_SQLITE_NOW_MS = select(cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger))
+
+
 def _read(connection: Connection, *, lock: bool) -> tuple[LeaseView, int]:
     """The row and the database's time, in milliseconds."""
-    row = controller_state.c
-    query = select(
-        row.holder, row.controller_epoch, row.rpc_address, row.lease_expires_at_ms
-    ).where(row.state_id == STATE_ID)
-    found = connection.execute(query.with_for_update() if lock else query).one()
+    found = connection.execute(_LOCKED_LEASE if lock else _LEASE).one()
     # Asked after the lock was got: a wait for it must not count as time that the holder has left.
-    now_ms = int(connection.execute(select(_database_now_ms(connection))).scalar_one())
+    is_postgres = connection.dialect.name == "postgresql"
+    now_ms = int(
+        connection.execute(_POSTGRES_NOW_MS if is_postgres else _SQLITE_NOW_MS).scalar_one()
+    )
     remaining_ms = max(0, int(found.lease_expires_at_ms) - now_ms)
     view = LeaseView(
         int(found.holder), int(found.controller_epoch), str(found.rpc_address), remaining_ms
     )
     return view, now_ms
-
-
-def _database_now_ms(connection: Connection) -> ColumnElement[Any]:
-    if connection.dialect.name == "postgresql":
-        return cast(extract("epoch", func.clock_timestamp()) * 1000, BigInteger)
-    return cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
