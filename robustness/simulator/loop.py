@@ -203,10 +203,15 @@ class SimLoop(asyncio.BaseEventLoop):
         """Seconds since the simulation began."""
         return self._now_s
 
+    # Each future and task asks for it: a type without a function call is the cheapest "no" there is.
+    get_debug = bool
+
     def _run_once(self) -> None:
         """One turn, as asyncio's; where that would sleep, time jumps to the next timer."""
         scheduled, ready = self._scheduled, self._ready
-        if self._timer_cancelled_count:
+        if (
+            scheduled and scheduled[0][1]._cancelled
+        ) or self._timer_cancelled_count > _CANCELLED_TIMERS_KEPT:
             scheduled = self._drop_cancelled_timers()
         if ready or self._stopping or (scheduled and scheduled[0][0] <= self._now_s):
             # Code takes a moment, or whoever waits for the rest of a nanosecond would wait for ever.

@@ -7,6 +7,7 @@ A simulated world has its operating system process for itself and never gives th
 import gc
 import os
 import random
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,7 @@ def replace_clock_and_randomness(world: "World") -> None:
         replace(time, name, loop.time)
         replace(time, f"{name}_ns", lambda: int(loop.time() * 1e9))
     replace(time, "sleep", _never_sleeps)
+    replace(threading.Event, "wait", _rests_no_time)
 
     def shutdown(
         executor: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bool = False
@@ -77,6 +79,12 @@ def replace_what_aiokafka_takes_from_c() -> None:
 
     replace(BatchBuilder, "append", append_at_our_time)
     install_ordered_sets()
+
+
+def _rests_no_time(event: threading.Event, timeout: float | None = None) -> bool:
+    """Of a thread's work, which is one instant: the loop stands still meanwhile, so nothing would come of waiting."""
+    assert timeout is not None or event.is_set(), "this would wait for ever"
+    return event.is_set()
 
 
 def _never_sleeps(seconds: float) -> None:
