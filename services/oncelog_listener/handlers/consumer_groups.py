@@ -4,7 +4,7 @@ A heartbeat is answered at once, whatever the group is doing. Topics go by their
 """
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -13,10 +13,9 @@ from oncelog.errors import ErrorCode
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, milliseconds, wire_error
 from oncelog_listener.core.repeating import Repeatable
-from oncelog_listener.handlers.group_views import CONSUMER
+from oncelog_listener.handlers.group_views import CONSUMER, described_groups
 from oncelog_listener.handlers.groups import (
     ask_coordinator,
-    ask_coordinators,
     client_host,
     optional,
     told_code,
@@ -106,14 +105,7 @@ def _refused(call: Call, code: int, message: str) -> Any:
 
 async def consumer_group_describe(call: Call) -> Any:
     ids = list(dict.fromkeys(call.request.group_ids))
-
-    async def ask(coordinator: Any, positions: list[int]) -> Sequence[Any]:
-        asked = pb.DescribeGroupsRequest(group_ids=[ids[position] for position in positions])
-        answer = await call.cluster.ask(coordinator.DescribeGroups(asked))
-        found: Sequence[Any] = answer.groups
-        return found
-
-    found = await ask_coordinators(call, ids, ask)
+    found = await described_groups(call, ids)
     return call.types.ConsumerGroupDescribeResponse(
         throttle_time=NO_THROTTLE,
         groups=tuple(

@@ -16,8 +16,8 @@ _DEAD: Final = "Dead"
 CONSUMER: Final = "consumer"
 
 
-async def describe_groups(call: Call) -> Any:
-    ids = list(dict.fromkeys(call.request.groups))
+async def described_groups(call: Call, ids: Sequence[str]) -> Sequence[Any]:
+    """Each as its coordinator has it, of whichever protocol, in this order."""
 
     async def ask(coordinator: Any, positions: list[int]) -> Sequence[Any]:
         asked = pb.DescribeGroupsRequest(group_ids=[ids[position] for position in positions])
@@ -25,7 +25,12 @@ async def describe_groups(call: Call) -> Any:
         found: Sequence[Any] = answer.groups
         return found
 
-    found = await ask_coordinators(call, ids, ask)
+    return await ask_coordinators(call, ids, ask)
+
+
+async def describe_groups(call: Call) -> Any:
+    ids = list(dict.fromkeys(call.request.groups))
+    found = await described_groups(call, ids)
     return call.types.DescribeGroupsResponse(
         throttle_time=NO_THROTTLE,
         groups=tuple(

@@ -1,6 +1,7 @@
 """Topics come and go: CreateTopics, DeleteTopics, CreatePartitions, all decided by the controller."""
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from uuid import UUID
 
@@ -33,20 +34,13 @@ async def create_topics(call: Call) -> Any:
         else:
             asked.append(_new_topic(topic))
     if asked:
-        controller = call.cluster.directory.controller()
-        try:
-            answer = await call.cluster.ask(
-                controller.CreateTopics(
-                    pb.CreateTopicsRequest(topics=asked, validate_only=request.validate_only)
-                )
-            )
-        except PEER_FAILURES as error:
-            lost = Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
-            results.update((topic.name, lost) for topic in asked)
-        else:
-            results.update((result.name, result) for result in answer.results)
-            if not request.validate_only:
-                await call.cluster.wait_for_image(answer.metadata_offset)
+        wanted = pb.CreateTopicsRequest(topics=asked, validate_only=request.validate_only)
+        results |= await _decided(
+            call,
+            [topic.name for topic in asked],
+            lambda controller: controller.CreateTopics(wanted),
+            is_change=not request.validate_only,
+        )
     return call.types.CreateTopicsResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(_created(call, name, results.get(name)) for name in times),
@@ -109,7 +103,15 @@ async def delete_topics(call: Call) -> Any:
             results[name, topic_id] = Unanswered(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         else:
             names.append(name if topic is None else topic.name)
-    deleted = await _delete(call, list(dict.fromkeys(names))) if names else {}
+    deleted: dict[str, Any] = {}
+    if names:
+        asked = pb.DeleteTopicsRequest(names=list(dict.fromkeys(names)))
+        deleted = await _decided(
+            call,
+            list(asked.names),
+            lambda controller: controller.DeleteTopics(asked),
+            is_change=True,
+        )
     types = call.types
     responses = []
     for name, topic_id in wanted:
@@ -130,16 +132,18 @@ async def delete_topics(call: Call) -> Any:
     return types.DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
 
 
-async def _delete(call: Call, names: list[str]) -> dict[str, Any]:
+async def _decided(
+    call: Call, names: list[str], ask: Callable[[Any], Awaitable[Any]], *, is_change: bool
+) -> dict[str, Any]:
+    """What the controller says of each topic, once the image shows it: the client may ask for it at once."""
     controller = call.cluster.directory.controller()
     try:
-        answer = await call.cluster.ask(
-            controller.DeleteTopics(pb.DeleteTopicsRequest(names=names))
-        )
+        answer = await call.cluster.ask(ask(controller))
     except PEER_FAILURES as error:
         lost = Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
         return dict.fromkeys(names, lost)
-    await call.cluster.wait_for_image(answer.metadata_offset)
+    if is_change:
+        await call.cluster.wait_for_image(answer.metadata_offset)
     return {result.name: result for result in answer.results}
 
 
@@ -160,20 +164,13 @@ async def create_partitions(call: Call) -> Any:
         else:
             asked.append(_new_partitions(call, topic))
     if asked:
-        controller = call.cluster.directory.controller()
-        try:
-            answer = await call.cluster.ask(
-                controller.CreatePartitions(
-                    pb.CreatePartitionsRequest(topics=asked, validate_only=request.validate_only)
-                )
-            )
-        except PEER_FAILURES as error:
-            lost = Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
-            results.update((topic.name, lost) for topic in asked)
-        else:
-            results.update((result.name, result) for result in answer.results)
-            if not request.validate_only:
-                await call.cluster.wait_for_image(answer.metadata_offset)
+        wanted = pb.CreatePartitionsRequest(topics=asked, validate_only=request.validate_only)
+        results |= await _decided(
+            call,
+            [topic.name for topic in asked],
+            lambda controller: controller.CreatePartitions(wanted),
+            is_change=not request.validate_only,
+        )
     types = call.types
     missing = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
     return types.CreatePartitionsResponse(
