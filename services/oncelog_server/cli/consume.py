@@ -75,10 +75,7 @@ def consume(
     from oncelog_server.cli import kafka_clients
 
     if group is not None and (offset is not None or from_beginning or partition):
-        raise typer.BadParameter(
-            f"--group {group} goes on where the group stands, and from the beginning where it has committed nothing; "
-            f"to read all of it again: oncelog groups reset-offsets {group} --topic {topic} --to beginning --execute"
-        )
+        raise typer.BadParameter(_where_a_group_goes_on(group, topic))
     begin = _begin(offset, from_beginning=from_beginning, follow=follow)
     client = kafka_clients.consumer(bootstrap, _reading(group, isolation))
     try:
@@ -101,6 +98,13 @@ def consume(
             _tell_what_waits(client, topic, reader.ends)
     finally:
         client.close()
+
+
+def _where_a_group_goes_on(group: str, topic: str) -> str:
+    return (
+        f"--group {group} goes on where the group stands, and from the beginning where it has committed nothing; "
+        f"to read all of it again: oncelog groups reset-offsets {group} --topic {topic} --to beginning --execute"
+    )
 
 
 def _reading(group: str | None, isolation: Isolation) -> dict[str, Any]:
