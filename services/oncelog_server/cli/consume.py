@@ -79,13 +79,7 @@ def consume(
     begin = _begin(offset, from_beginning=from_beginning, follow=follow)
     client = kafka_clients.consumer(bootstrap, _reading(group, isolation))
     try:
-        known = sorted(kafka_clients.existing_topic(client, topic).partitions)
-        chosen = sorted(set(partition)) if partition else known
-        for one in chosen:
-            if one not in known:
-                raise OncelogError(
-                    f"there is no partition {one} of topic {topic!r}; its partitions are 0 to {known[-1]}"
-                )
+        chosen = kafka_clients.existing_partitions(client, topic, partition)
         with kafka_clients.kafka_errors():
             reader = Reader(client, max_messages, follow=follow, is_member=group is not None)
             if group is None:

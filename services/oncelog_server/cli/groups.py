@@ -163,12 +163,7 @@ def reset_offsets(
         raise typer.BadParameter(f"--to {to!r} is neither beginning, end nor a number")
     client = kafka_clients.consumer(bootstrap, {"group.id": group_id, "enable.auto.commit": False})
     try:
-        known = sorted(kafka_clients.existing_topic(client, topic).partitions)
-        chosen = sorted(set(partition)) if partition else known
-        if unknown := [one for one in chosen if one not in known]:
-            raise OncelogError(
-                f"there is no partition {unknown[0]} of topic {topic!r}; its partitions are 0 to {known[-1]}"
-            )
+        chosen = kafka_clients.existing_partitions(client, topic, partition)
         with kafka_clients.kafka_errors():
             moves = [_move(client, topic, one, to) for one in chosen]
     finally:

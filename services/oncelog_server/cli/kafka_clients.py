@@ -6,7 +6,7 @@ has a deadline, and its log goes nowhere because what matters comes back as an e
 
 import logging
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -54,6 +54,19 @@ def existing_topic(client: AdminClient | Producer | Consumer, name: str) -> Topi
             f"there is no topic {name!r}; `oncelog topics list` lists all, `oncelog topics create {name}` makes it"
         )
     return found
+
+
+def existing_partitions(
+    client: AdminClient | Producer | Consumer, topic: str, wanted: Sequence[int] | None
+) -> list[int]:
+    """The wanted ones in order, all of them when none is named. Raises OncelogError for one that does not exist."""
+    known = sorted(existing_topic(client, topic).partitions)
+    chosen = sorted(set(wanted)) if wanted else known
+    if unknown := [one for one in chosen if one not in known]:
+        raise OncelogError(
+            f"there is no partition {unknown[0]} of topic {topic!r}; its partitions are 0 to {known[-1]}"
+        )
+    return chosen
 
 
 @contextmanager
