@@ -348,6 +348,8 @@ STORAGE_BUGS: Final = (
         caught_by=("lost-write", "two-outcomes", "torn-transaction"),
         scenario="cut-off",
         first_seed=2,
+        # Clients mostly go on to the next leader before the old one speaks: about one seed in six shows it.
+        seeds=60,
     ),
     Bug(
         name="older-producer-epoch-may-write",
