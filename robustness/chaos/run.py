@@ -94,7 +94,7 @@ class ChaosRun:
         options.folder.mkdir(parents=True, exist_ok=True)
         progress.phase("starting")
         try:
-            await asyncio.to_thread(self._target.start, progress.process)
+            await self._started()
             with LabProcess(self._order(), options.folder / "lab.log") as lab:
                 hands = self._target.hands(lab.kill_client)
                 try:
@@ -121,6 +121,17 @@ class ChaosRun:
             measures=measures,
             wall_s=time.monotonic() - self._began_s,
         )
+
+    async def _started(self) -> None:
+        """A thread cannot be interrupted. What is half started when this run is can only be ended once it stands."""
+        starting = asyncio.create_task(
+            asyncio.to_thread(self._target.start, self._progress.process), name="starting"
+        )
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.wait([starting])
+            raise
 
     # ------------------------------------------------------------------------------------------------- the storm
 

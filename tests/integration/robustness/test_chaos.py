@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import psutil
@@ -120,6 +121,27 @@ def test_a_run_that_is_interrupted_leaves_nothing_behind(folder, ended_by):
         gone, alive = psutil.wait_procs(children, timeout=30)
         assert not alive
         assert len(gone) == len(children)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S)
+def test_a_run_that_is_interrupted_as_its_cluster_starts_leaves_no_cluster(folder):
+    def of_the_run():
+        return [one for one in psutil.process_iter(["cmdline"]) if str(folder) in str(one.info)]
+
+    process = start("--minutes", "5", "--folder", str(folder))
+    try:
+        deadline = time.monotonic() + 60
+        # Its Postgres runs: there is something to leave behind, and more is about to be started.
+        while not any("postgres" in str(one.info) for one in of_the_run()):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        process.send_signal(signal.SIGINT)
+        told, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, told
+    assert of_the_run() == []
 
 
 @pytest.mark.parametrize(
