@@ -33,6 +33,7 @@ class FaultKind(StrEnum):
     DATABASE_OUTAGE = "database-outage"
     REDIS_OUTAGE = "redis-outage"
     CLIENT_KILL = "client-kill"
+    MOVE = "move"  # an operator gives a partition other replicas
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ class Effect(StrEnum):
     PAUSED = "paused"
     DRAINED = "drained"
     CLIENT_KILLED = "client-killed"
+    REPLICAS_MOVED = "replicas-moved"  # accepted; done when the new ones have caught up
     SETTING_EXTREME = "setting-extreme"
 
 

@@ -11,6 +11,7 @@ from robustness.simulator.database import SimDatabase
 from robustness.simulator.disk import SimDisks
 from robustness.simulator.effects import UNDOABLE_HERE, Effect
 from robustness.simulator.lab import SimLab
+from robustness.simulator.moves import Mover
 from robustness.simulator.network import SimNetwork
 from robustness.simulator.world import World
 
@@ -42,6 +43,7 @@ class SimHands:
         self._database = database
         self._clocks = clocks
         self._lab = lab
+        self._mover = Mover(world, cluster, network)
         self._undo: dict[PlannedFault, Callable[[], object]] = {}
         self._restarts: set[asyncio.Task[None]] = set()
         self._draw = world.streams.stream("hands")
@@ -91,6 +93,9 @@ class SimHands:
                 return None
             case FaultKind.CLIENT_KILL:
                 self._kill_client()
+                return None
+            case FaultKind.MOVE:
+                self._mover.move(self._draw)
                 return None
             case FaultKind.SLOW_DISK | FaultKind.DISK_FULL | FaultKind.BIT_FLIP:
                 return self._harm_disk(fault)

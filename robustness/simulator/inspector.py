@@ -14,7 +14,7 @@ checkers. Of a stretch in which a replica only grew, its beginning and its end a
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, Protocol
@@ -354,7 +354,7 @@ class Inspector:
                 return f"a {role} does not run"
         storage: list[tuple[SimProcess, StorageRole]] = self._cluster.running("storage")
         nodes = {self._node_id(process): role for process, role in storage}
-        image = max((role.image for role in nodes.values()), key=lambda one: one.metadata_offset)
+        image = _newest_image(nodes.values())
         return self._unsettled_shard(image) or _unsettled_partition(image, nodes)
 
     def is_settled(self) -> bool:
@@ -391,7 +391,9 @@ class Inspector:
         observations = self.observations
         observations.is_healed = True
         replicas = []
-        for process, role in self._cluster.running("storage"):
+        storage: list[tuple[SimProcess, StorageRole]] = self._cluster.running("storage")
+        image = _newest_image([role for _, role in storage])
+        for process, role in storage:
             data_dir = role.log_directory.path
             live = {
                 leader.partition: _live(leader, role.log_directory) for leader in role.replicas()
@@ -400,7 +402,8 @@ class Inspector:
                 tuple(leader.partition): _text_of(leader.log.topic_id) for leader in role.replicas()
             }
             for found in read_logs(data_dir, self._node_id(process), self._now_ms(), live):
-                if Partition(found.topic, found.partition) not in live:
+                partition = Partition(found.topic, found.partition)
+                if partition not in live or _was_moved(image, partition, found.node_id):
                     continue
                 # A power cut can take the file that says which topic it is.
                 log = replace(found, topic_id=topic_ids[found.topic, found.partition])
@@ -417,6 +420,16 @@ class Inspector:
     def _node_id(self, process: SimProcess) -> int:
         node_id: int = self._cluster.members[process.name].node_id
         return node_id
+
+
+def _newest_image(roles: Collection[StorageRole]) -> MetadataImage:
+    return max((role.image for role in roles), key=lambda one: one.metadata_offset)
+
+
+def _was_moved(image: MetadataImage, partition: Partition, node_id: int) -> bool:
+    """This node's copy is left over: it is none of the replicas any more, and waits for its removal."""
+    found = image.partition(partition)
+    return found is not None and node_id not in found.replicas
 
 
 def _raise(sentence: str) -> None:
