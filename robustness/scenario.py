@@ -85,8 +85,6 @@ class Scenario(BaseModel):
     """The seed draws how wild a run is: all rates are multiplied by it."""
     extreme_settings: float = Field(0.5, ge=0, le=1)
     """The share of runs whose settings are drawn from the edges of what is allowed."""
-    one_seed_in: int | None = Field(None, ge=2, le=10_000)
-    """The seeds of a scenario that takes no turn: one in so many, in place of the scenario whose turn it is."""
     shape: Shape = Shape()
     workloads: tuple[dict[str, Any], ...] = Field(min_length=1)
     """`kind` and the workload's own parameters (`robustness.workloads.catalog`)."""

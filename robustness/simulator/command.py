@@ -163,17 +163,9 @@ def _jobs(options: argparse.Namespace, scenarios: "dict[str, Scenario]") -> "Ite
     first, count = options.first_seed, options.seeds
     if options.seed is not None:
         first, count = options.seed, 1
+    in_turn = list(scenarios.values())
     for seed in range(first, first + count):
-        yield Job(scenario_of(list(scenarios.values()), seed), seed, run_options)
-
-
-def scenario_of(scenarios: "Sequence[Scenario]", seed: int) -> "Scenario":
-    """Whose turn it is: one that is seldom played, where this is a seed of its own, or else one of the rest."""
-    for scenario in scenarios:
-        if scenario.one_seed_in is not None and seed % scenario.one_seed_in == 0:
-            return scenario
-    in_turn = [scenario for scenario in scenarios if scenario.one_seed_in is None] or scenarios
-    return in_turn[seed % len(in_turn)]
+        yield Job(in_turn[seed % len(in_turn)], seed, run_options)
 
 
 def _scenarios(names: Sequence[str] | None) -> "dict[str, Scenario]":

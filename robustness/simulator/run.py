@@ -22,6 +22,7 @@ from robustness.checkers.verdict import Answer, Verdict
 from robustness.clients.libraries import LIBRARIES, SIMULATED
 from robustness.history import Fault, History, Outcome
 from robustness.nemesis import FaultKind, PlannedFault, plan
+from robustness.noted import SparkBatchEnded, facts_of
 from robustness.scenario import Scenario
 from robustness.simulator import seams
 from robustness.simulator.clocks import SimClocks
@@ -288,6 +289,9 @@ class _Run:
                 for workload in self.workloads:
                     if operation.client.startswith(f"{workload.name}-"):
                         self._count(f"work {workload.name}")
+        for _, ended in facts_of(self.history, SparkBatchEnded):
+            if ended.was is Outcome.OK:
+                self._count(f"work {ended.sink}")
         for effect, times in self.world.effects.items():
             self._count(f"effect {effect.value}", times)
         result.counts["restarts by itself"] = self.cluster.restarts_by_itself
