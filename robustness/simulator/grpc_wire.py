@@ -98,7 +98,7 @@ class Wire:
         if isinstance(item, bytes):
             self._lose("this is not HTTP/2")
             return
-        self._last_heard = self._loop.time()
+        self._last_heard = self._loop.now_s
         kind = item[0]
         if kind == PING:
             self.send(PONG, 0)

@@ -231,7 +231,8 @@ class Pipe:
         else:
             if self.extra_delays:
                 self.network.world.effects[Effect.SEGMENT_DELAYED] += 1
-            at = self.network.loop.time() + self.network.latency_s(self.extra_delays)
+            network = self.network
+            at = network.loop.now_s + network.latency_s(self.extra_delays)
             if at < self.last_at:
                 at = self.last_at
             self.last_at = at
@@ -306,7 +307,8 @@ class Pipe:
             else:
                 network.note_segment(self, size, checksum)
                 receiver.received(item)
-        self._look_for_room()
+        if self.room_mark >= 0:
+            self._look_for_room()
         self.go_on()
         if not target.is_open:
             network.settle(self)

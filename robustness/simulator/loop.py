@@ -189,7 +189,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._ready: deque[Any]
         self._timer_cancelled_count: int
         self._stopping: bool
-        self._now_s = 0.0
+        self.now_s = 0.0
+        """What `time` answers, for those who ask at each segment and each line of the trace."""
         self._clock_resolution = _RESOLUTION_S
         self._turns = 0
         self._executor_delay_s = executor_delay_s
@@ -201,7 +202,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         """Seconds since the simulation began."""
-        return self._now_s
+        return self.now_s
 
     # Each future and task asks for it: a type without a function call is the cheapest "no" there is.
     get_debug = bool
@@ -213,18 +214,18 @@ class SimLoop(asyncio.BaseEventLoop):
             scheduled and scheduled[0][1]._cancelled
         ) or self._timer_cancelled_count > _CANCELLED_TIMERS_KEPT:
             scheduled = self._drop_cancelled_timers()
-        if ready or self._stopping or (scheduled and scheduled[0][0] <= self._now_s):
+        if ready or self._stopping or (scheduled and scheduled[0][0] <= self.now_s):
             # Code takes a moment, or whoever waits for the rest of a nanosecond would wait for ever.
-            self._now_s += TURN_S
+            self.now_s += TURN_S
             self._turns += 1
             if self._turns > TURNS_WITHOUT_PAUSE_MAX:
-                raise Stuck(f"at {self._now_s:.3f} s time stands still: somebody spins")
+                raise Stuck(f"at {self.now_s:.3f} s time stands still: somebody spins")
         elif scheduled:
-            self._now_s = scheduled[0][0]
+            self.now_s = scheduled[0][0]
             self._turns = 0
         else:
-            raise Stuck(f"at {self._now_s:.3f} s nothing is left that could ever happen")
-        end_s = self._now_s + _RESOLUTION_S
+            raise Stuck(f"at {self.now_s:.3f} s nothing is left that could ever happen")
+        end_s = self.now_s + _RESOLUTION_S
         while scheduled and scheduled[0][0] < end_s:
             timer = _heappop(scheduled)[1]
             timer._scheduled = False
@@ -289,7 +290,7 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        return self._push(_TIMER, self._now_s + delay, callback, args, context)
+        return self._push(_TIMER, self.now_s + delay, callback, args, context)
 
     def call_at(  # type: ignore[override]
         self,
@@ -375,7 +376,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if executor is not None and executor not in self._executors:
             # Kept, so that no other executor ever has its id.
             self._executors.append(executor)
-        begins = max(self._now_s, self._executor_free_at.get(key, 0.0))
+        begins = max(self.now_s, self._executor_free_at.get(key, 0.0))
         delay_s = self._executor_delay_s(executor)
         work = _Work(future, func, args, begins)
         if executor is not None:

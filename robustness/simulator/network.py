@@ -396,7 +396,7 @@ class SimNetwork:
     def note_segment(self, pipe: Pipe, size: int, checksum: int) -> None:
         self.segments += 1
         self.world.trace_log.add_segment(
-            self.loop.time(), pipe.number, pipe.is_forward, size, checksum
+            self.loop.now_s, pipe.number, pipe.is_forward, size, checksum
         )
 
     # ------------------------------------------------------------------------------------------------ asyncio

@@ -35,7 +35,7 @@ class World:
         self._graveyard: list[object] = []
 
     def trace(self, kind: str, *facts: object) -> None:
-        self.trace_log.add(self.loop.time(), kind, *facts)
+        self.trace_log.add(self.loop.now_s, kind, *facts)
 
     def new_process(self, name: str, host: str | None = None) -> SimProcess:
         """The next incarnation of `name`; the one before has ended."""
