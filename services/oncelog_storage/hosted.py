@@ -17,7 +17,7 @@ from oncelog.ids import (
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataFollower, MetadataImage
 from oncelog.runtime import Clock
 from oncelog.topic_config import TopicConfig
-from oncelog_storage import log_recovery
+from oncelog_storage import log_checkpoint, log_recovery
 from oncelog_storage.files import OpenFiles, StorageFailed
 from oncelog_storage.log import PartitionLog
 from oncelog_storage.log_directory import (
@@ -114,6 +114,8 @@ class HostedPartitions:
                 directory.log_start_offsets.get(partition, 0),
                 self._clock.now(),
             )
+            if self._settings.flush_policy is FlushPolicy.ALWAYS:
+                log_checkpoint.sync_recovered(log)
         except StorageFailed as error:
             failure = error
         leader = self._add(log, image)

@@ -14,7 +14,13 @@ from typing import Final, NamedTuple
 from oncelog_storage.core.aborted_index import CHECKS_FILE, encode_checks
 from oncelog_storage.core.leader_epochs import encode_leader_epochs
 from oncelog_storage.core.producer_snapshot import encode_snapshot
-from oncelog_storage.files import sync_file, write_at, write_atomically
+from oncelog_storage.files import (
+    StorageFailed,
+    sync_directory,
+    sync_file,
+    write_at,
+    write_atomically,
+)
 from oncelog_storage.log import LEADER_EPOCH_CHECKPOINT, PartitionLog
 from oncelog_storage.log_recovery import SNAPSHOT_SUFFIX, snapshot_offsets
 from oncelog_storage.segment import Segment, file_stem
@@ -123,6 +129,22 @@ def unsynced_paths(log: PartitionLog) -> list[str]:
     """The segment files that may hold bytes only the operating system has."""
     dirty = log.segments[log.segment_index(max(log.recovery_point, log.flushed_offset)) :]
     return [segment.log_path for segment in dirty if segment.size_bytes]
+
+
+def sync_recovered(log: PartitionLog) -> None:
+    """What a killed process left in the system's cache reads as if it were safe. It is made so before anybody, a leader
+    that counts replicas above all, is told of it. Blocks. Raises StorageFailed."""
+    if not log.is_dirty:
+        return
+    try:
+        sync_logs(unsynced_paths(log))
+        sync_directory(log.directory)
+        sync_directory(log.directory.parent)
+    except OSError as error:
+        raise StorageFailed(
+            f"cannot sync {log.directory}: {error.strerror}; check the disk, then restart the node"
+        ) from error
+    log.flushed_offset = log.log_end_offset
 
 
 def sync_logs(paths: list[str]) -> None:

@@ -205,6 +205,28 @@ def test_flush_policy_always_makes_new_names_durable_too(tmp_path, monkeypatch):
     asyncio.run(scenario())
 
 
+def test_what_a_killed_process_left_is_synced_before_anybody_hears_of_it(tmp_path, monkeypatch):
+    """A follower's next fetch tells its end, and the leader takes that for kept: a power cut may follow the kill."""
+    synced = []
+
+    async def scenario():
+        orders = topic("orders")
+        async with running(tmp_path / "node", orders) as node:
+            await node.produce("orders", batch())
+            shutil.copytree(tmp_path / "node", tmp_path / "killed")
+        for name in ("fsync", "fdatasync"):
+            monkeypatch.setattr(os, name, watched(getattr(os, name), synced))
+        folder = tmp_path / "killed" / "orders-0"
+        wanted = {str(folder / "00000000000000000000.log"), str(folder), str(folder.parent)}
+        async with running(tmp_path / "killed", orders, flush_policy="always"):
+            assert wanted <= set(synced)
+        synced.clear()
+        async with running(tmp_path / "killed", orders, flush_policy="always"):
+            assert str(folder / "00000000000000000000.log") not in synced
+
+    asyncio.run(scenario())
+
+
 def watched(sync, synced):
     def watching(descriptor):
         synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
