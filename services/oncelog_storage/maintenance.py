@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -98,12 +99,14 @@ class Maintenance:
             self._tasks.append(asyncio.create_task(loop(), name=f"storage {name}"))
 
     async def stop(self) -> None:
-        """End the tasks, checkpoint everything, and leave the mark of a clean shutdown."""
+        """End the tasks, checkpoint everything, and leave the mark of a clean shutdown.
+
+        A slow disk with many partitions is not waited for until somebody loses patience and kills: what is not
+        checkpointed after `stop_timeout_ms` is read at the next start, as after a crash, and there is no mark.
+        """
         await self._end_tasks()
-        dirty = [
-            leader for leader in self._hosted if leader.log.is_dirty and leader.offline is None
-        ]
-        if await self._checkpoint(dirty):
+        timeout_s = self._settings.stop_timeout_ms / 1000
+        if await self._checkpoint(self._dirty(), timeout_s):
             try:
                 await self._in_worker(self._log_directory.mark_clean)
             except OSError as error:
@@ -154,18 +157,33 @@ class Maintenance:
 
     async def checkpoint_all(self) -> None:
         """Checkpoint what has changed now instead of at the next interval."""
-        await self._checkpoint(
-            [leader for leader in self._hosted if leader.log.is_dirty and leader.offline is None]
-        )
+        await self._checkpoint(self._dirty())
 
-    async def _checkpoint(self, leaders: list[PartitionLeader]) -> bool:
+    def _dirty(self) -> list[PartitionLeader]:
+        return [leader for leader in self._hosted if leader.log.is_dirty and leader.offline is None]
+
+    async def _checkpoint(
+        self, leaders: list[PartitionLeader], timeout_s: float = math.inf
+    ) -> bool:
         """Checkpoint these partitions, then move their recovery points in one write. Returns whether all went well.
 
         A disk that refuses is told of in one line each time; the next interval tries again.
         """
         done = []
         is_complete = True
-        for leader in leaders:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        for count_before, leader in enumerate(leaders):
+            if loop.time() >= deadline:
+                _log.warning(
+                    "%d of %d partitions are not checkpointed after %d s; the next start reads them from where"
+                    " they last were",
+                    len(leaders) - count_before,
+                    len(leaders),
+                    timeout_s,
+                )
+                is_complete = False
+                break
             async with leader.log.folder_lock:
                 if leader.is_truncating or not leader.log.exists_on_disk:
                     continue

@@ -37,6 +37,11 @@ class StorageSettings(BaseSettings):
         ge=10,
         description="A partition with appends is checkpointed at least this often.",
     )
+    stop_timeout_ms: int = Field(
+        default=10_000,
+        ge=0,
+        description="How long a stop may write checkpoints; what it does not come to is read at the next start.",
+    )
     retention_check_interval_ms: int = Field(
         default=300_000,
         ge=10,

@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import threading
+import time
 
 import pytest
 from tests.integration.storage.partition_log_at import (
@@ -223,6 +224,31 @@ def test_what_a_killed_process_left_is_synced_before_anybody_hears_of_it(tmp_pat
         synced.clear()
         async with running(tmp_path / "killed", orders, flush_policy="always"):
             assert str(folder / "00000000000000000000.log") not in synced
+
+    asyncio.run(scenario())
+
+
+def test_a_stop_does_not_wait_for_a_slow_disk_for_ever(tmp_path, caplog):
+    """Whoever asked would kill it; so it gives up in time, says what, and the next start finds all of it."""
+    is_slow = False
+
+    def sync(paths):
+        if is_slow:
+            time.sleep(0.1)
+        log_checkpoint.sync_logs(paths)
+
+    async def scenario():
+        nonlocal is_slow
+        orders = topic("orders", 20)
+        async with running(tmp_path, orders, sync=sync, stop_timeout_ms=250) as node:
+            for partition in range(20):
+                await node.produce("orders", batch(), partition=partition)
+            is_slow = True
+        is_slow = False
+        assert "of 20 partitions are not checkpointed" in caplog.text
+        async with running(tmp_path, orders) as node:
+            for partition in range(20):
+                assert (await node.describe("orders", partition)).log_end_offset == 1
 
     asyncio.run(scenario())
 
