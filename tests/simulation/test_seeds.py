@@ -1,6 +1,7 @@
 """Many seeds find nothing, and a seed is the same run whatever Python makes of hashes (ADR 0021)."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,6 +33,15 @@ def test_seeds_find_nothing():
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert f"{SEEDS} seeds" in done.stdout
+
+
+@pytest.mark.timeout(TIMEOUT_S + 30)
+def test_partitions_move_under_load_and_nothing_is_lost():
+    """A scenario that is played when asked for."""
+    count = 60 if IS_FULL else 4
+    done = simulate("--scenario", "asked/moves", "--seeds", str(count), "--jobs", "2")
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert re.search(r"replicas-moved\s+\d", done.stdout), done.stdout
 
 
 @pytest.mark.timeout(TIMEOUT_S + 30)
