@@ -145,9 +145,10 @@ def reason_of(error: SQLAlchemyError) -> str:
 
 def failure_of(error: SQLAlchemyError, text: str) -> OncelogError:
     """With that text: DatabaseAway where a later try may do better."""
+    # SQLite's extended codes have the primary one in their last byte.
     code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
     is_cut = isinstance(error, DBAPIError) and error.connection_invalidated
-    if (isinstance(error, OperationalError) or is_cut) and code not in _NEVER_HEALS:
+    if (isinstance(error, OperationalError) or is_cut) and (code or 0) & 0xFF not in _NEVER_HEALS:
         return DatabaseAway(text)
     return OncelogError(text)
 
@@ -197,7 +198,11 @@ def _bring_schema_up_to_date(engine: Engine, shown_url: str) -> None:
             return
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
-            for limit in ("statement_timeout", "lock_timeout"):
+            for limit in (
+                "statement_timeout",
+                "lock_timeout",
+                "idle_in_transaction_session_timeout",
+            ):
                 connection.exec_driver_sql(f"SET LOCAL {limit} = {MIGRATION_TIMEOUT_MS}")
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
         if not _is_current(connection):

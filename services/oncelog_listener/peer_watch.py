@@ -82,6 +82,7 @@ class PeerWatch:
 
     async def _watch(self, node_id: int, address: Address) -> None:
         pause_s = PAUSE_S
+        was_cut = False
         while True:
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -90,8 +91,13 @@ class PeerWatch:
                     is_settled = await self._watch_connection(node_id, reader)
                 finally:
                     writer.close()
-            except (OSError, TimeoutError):
+                was_cut = not is_settled
+            except (OSError, TimeoutError) as error:
                 is_settled = False
+                # A proxy accepts for a dead peer. Who broke off at once and now refuses has died just then.
+                if was_cut and isinstance(error, ConnectionRefusedError):
+                    self._lost(node_id)
+                    was_cut = False
             if is_settled:
                 pause_s = PAUSE_S
             else:
@@ -111,8 +117,11 @@ class PeerWatch:
             await reader.read(1)
         except OSError as error:
             log.info("listener %d: %r", node_id, error)
+        self._lost(node_id)
+        return True
+
+    def _lost(self, node_id: int) -> None:
         self._cluster.suspects.add(node_id)
         for one in live_listeners(self._cluster.image, self._cluster.node_id):
             if one.node_id == node_id:
                 self._departed(one)
-        return True

@@ -16,7 +16,7 @@ from oncelog.ids import (
 )
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataFollower, MetadataImage
 from oncelog.runtime import Clock
-from oncelog.topic_config import TopicConfig
+from oncelog.topic_config import FLUSH_NEVER, TopicConfig
 from oncelog_storage import log_checkpoint, log_recovery
 from oncelog_storage.files import OpenFiles, StorageFailed
 from oncelog_storage.log import PartitionLog
@@ -114,7 +114,8 @@ class HostedPartitions:
                 directory.log_start_offsets.get(partition, 0),
                 self._clock.now(),
             )
-            if self._settings.flush_policy is FlushPolicy.ALWAYS:
+            is_always = self._settings.flush_policy is FlushPolicy.ALWAYS
+            if is_always or log.config.flush_messages < FLUSH_NEVER:
                 log_checkpoint.sync_recovered(log)
         except StorageFailed as error:
             failure = error

@@ -32,6 +32,7 @@ from oncelog_storage.files import (
     StorageFailed,
     read_failed,
     sync_directory,
+    sync_file,
     write_atomically,
 )
 from oncelog_storage.segment import SUFFIXES, CorruptSegment, Segment
@@ -303,6 +304,14 @@ class PartitionLog:
                 f"cannot create {self.directory}: {error.strerror}; free space or make the folder writable"
             ) from error
         self.exists_on_disk = True
+
+    def make_folder_durable(self) -> None:
+        """For what is to outlast a power cut without a record. Raises StorageFailed and OSError."""
+        if not self.exists_on_disk:
+            self._create_directory()
+        sync_file(str(self.directory / PARTITION_METADATA))
+        sync_directory(self.directory)
+        sync_directory(self.directory.parent)
 
     def assign_leader_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """This epoch writes from here on. The first append makes the folder; its batches tell the epoch by then."""

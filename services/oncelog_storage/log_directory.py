@@ -50,6 +50,7 @@ class LogDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.was_clean = False
+        self.is_stopping = False
         self.recovery_points: dict[Partition, int] = {}
         self.log_start_offsets: dict[Partition, int] = {}
         self.high_watermarks: dict[Partition, int] = {}
@@ -186,6 +187,9 @@ class LogDirectory:
     def remove_retired(self) -> None:
         """Remove every folder that was renamed for deletion. For a worker thread. Raises OSError."""
         for name in os.listdir(self.path):
+            # A stop does not wait for it; the next start goes on.
+            if self.is_stopping:
+                return
             if name.endswith(DELETE_SUFFIX) and (self.path / name).is_dir():
                 shutil.rmtree(self.path / name)
 

@@ -183,6 +183,9 @@ def start_over(log: PartitionLog, offset: int) -> None:
             for name in os.listdir(log.directory):
                 if name.endswith((*SUFFIXES, SNAPSHOT_SUFFIX)) or name in _DERIVED_FILES:
                     os.unlink(log.directory / name)
+        # A start looks for the log start of folders only. A replica that forgot it would begin at 0 again, and as a
+        # leader give the offsets below a second time.
+        log.make_folder_durable()
     except OSError as error:
         raise StorageFailed(
             f"cannot empty {log.directory}: {error.strerror}; check the disk, then restart the node"

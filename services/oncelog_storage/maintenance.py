@@ -104,6 +104,7 @@ class Maintenance:
         A slow disk with many partitions is not waited for until somebody loses patience and kills: what is not
         checkpointed after `stop_timeout_ms` is read at the next start, as after a crash, and there is no mark.
         """
+        self._log_directory.is_stopping = True
         await self._end_tasks()
         timeout_s = self._settings.stop_timeout_ms / 1000
         if await self._checkpoint(self._dirty(), timeout_s):
@@ -176,7 +177,7 @@ class Maintenance:
         for count_before, leader in enumerate(leaders):
             if loop.time() >= deadline:
                 _log.warning(
-                    "%d of %d partitions are not checkpointed after %d s; the next start reads them from where"
+                    "%d of %d partitions are not checkpointed after %.1f s; the next start reads them from where"
                     " they last were",
                     len(leaders) - count_before,
                     len(leaders),

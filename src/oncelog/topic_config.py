@@ -207,13 +207,17 @@ def checked_overrides(configs: Mapping[str, str]) -> dict[str, str]:
     return checked
 
 
+FLUSH_NEVER: Final = 2**63 - 1
+"""As many messages as never come: syncing is left to the node's policy."""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
     """What a partition's log needs to know; the units are in the names."""
 
     is_compacted: bool = False
     is_deleted: bool = True
-    flush_messages: int = 2**63 - 1
+    flush_messages: int = FLUSH_NEVER
     flush_ms: int = 2**63 - 1
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1048588

@@ -221,16 +221,18 @@ async def end_txn(call: Call) -> Any:
         stamp=call.stamp,
     )
     undecided = 0
+    is_last_in_doubt = False
 
     async def ask(coordinator: Any) -> Any:
-        nonlocal undecided
+        nonlocal undecided, is_last_in_doubt
         undecided += 1
         try:
             answer = await coordinator.EndTxn(asked)
         except PEER_FAILURES as error:
             undecided -= not was_sent(error)
             raise
-        undecided -= answer.error_code not in _MAY_HAVE_DECIDED
+        is_last_in_doubt = answer.error_code in _MAY_HAVE_DECIDED
+        undecided -= not is_last_in_doubt
         return answer
 
     try:
@@ -240,7 +242,8 @@ async def end_txn(call: Call) -> Any:
     except PEER_FAILURES:
         return _ended(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if answer.error_code:
-        if undecided and not error_code_of(answer.error_code).is_retriable:
+        earlier = undecided - is_last_in_doubt
+        if earlier and not error_code_of(answer.error_code).is_retriable:
             # The repetition was refused, but what it repeated may have decided the transaction, and a successor have
             # begun since. Only a client that knows that it asked twice can make something of this answer.
             raise CloseConnection("EndTxn was repeated, and what became of the first is not known")

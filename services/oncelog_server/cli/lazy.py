@@ -38,7 +38,7 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As elsewhere a slip of the finger is told what was meant; here no command is loaded to be compared with."""
-        if args and args[0] not in COMMANDS:
+        if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             near = difflib.get_close_matches(args[0], self.list_commands(ctx))
             if near:
                 meant = " or ".join(repr(one) for one in near)

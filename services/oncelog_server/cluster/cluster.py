@@ -58,7 +58,8 @@ from oncelog_server.cluster.view import is_active, read_image, what_is_missing
 START_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 12.0
 """Longer than a storage node writes checkpoints."""
-DRAIN_TIMEOUT_S: Final = 30.0
+DRAIN_TIMEOUT_S: Final = 40.0
+"""A drain, and then a stop."""
 STARTS_AT_ONCE: Final = 4
 """Starting Python costs most of a second of a core; more starts at once only make all of them late."""
 

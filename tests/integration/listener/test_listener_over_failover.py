@@ -174,6 +174,13 @@ def test_a_refused_end_that_nobody_took_before_is_an_answer(first):
     assert answer.error_code == 90
 
 
+def test_the_only_answer_to_an_end_is_told_whatever_it_leaves_open():
+    """The listener has not repeated anything, so the client knows as much as it does."""
+    world = two_nodes()
+    world.coordinator.canned["EndTxn"] = coordinator_pb2.EndTxnResponse(error_code=-1)
+    assert ask(world, 26, 1, **END).error_code == -1
+
+
 def test_what_does_not_get_better_is_answered_in_time():
     world = two_nodes(repeat_max_ms=100)
     world.coordinator.canned["EndTxn"] = coordinator_pb2.EndTxnResponse(error_code=16)

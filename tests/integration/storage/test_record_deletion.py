@@ -3,6 +3,7 @@
 import asyncio
 
 from tests.integration.storage.replica_cluster import TOPIC, batch, running_cluster
+from tests.integration.storage.storage_node import until
 
 from oncelog.api.v1 import storage_pb2
 from oncelog.errors import ErrorCode
@@ -52,5 +53,28 @@ def test_an_in_sync_replica_that_does_not_answer_is_waited_for(tmp_path):
             await asyncio.sleep(0)
             cluster.cut_off.clear()
             assert await waiting == (0, 9)
+
+    asyncio.run(scenario())
+
+
+def test_a_replica_without_records_begins_where_it_began_after_a_kill(tmp_path):
+    """As a leader that begins at 0 again it would give offsets a second time."""
+
+    async def scenario():
+        async with running_cluster(tmp_path) as cluster:
+            cluster.controller.topic()
+            await cluster.kill(3)
+            for _ in range(5):
+                assert (await cluster.produce(batch(3))).error_code == 0
+            assert await delete(cluster, -1) == (0, 15)
+            await cluster.start(3)
+            await until(lambda: 3 in cluster.controller.partition().isr)
+            await cluster.caught_up()
+            await cluster.kill(3)
+            cluster.cut_off.add(3)
+            node = await cluster.start(3)
+            log = node.held().log
+            assert (log.log_start_offset, log.log_end_offset) == (15, 15)
+            cluster.cut_off.clear()
 
     asyncio.run(scenario())
