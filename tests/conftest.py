@@ -1,23 +1,37 @@
 """For all tests: what must be true for a failure to be told."""
 
+import contextlib
 import gc
 
 import pytest
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(call):
-    """Garbage is collected before a failure is put into words, not meanwhile.
+@contextlib.contextmanager
+def no_garbage_meanwhile():
+    """CPython 3.11 ends a parse with "AST constructor recursion depth mismatch" when another one begins within it.
 
-    Telling it parses the sources of tests, and CPython 3.11 ends that with "AST constructor recursion depth mismatch"
-    when a parse begins within it. A future whose exception nobody looked at does that when it is collected: asyncio
-    logs its traceback, and to underline the failing expression a traceback is parsed.
+    A future whose exception nobody looked at does that when it is collected: asyncio logs its traceback, and to
+    underline the failing expression a traceback is parsed. So garbage is collected before, not meanwhile.
     """
-    if call.excinfo is None:
-        return (yield)
     gc.collect()
     gc.disable()
     try:
-        return (yield)
+        yield
     finally:
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call):
+    """Putting a failure into words parses the sources of tests."""
+    if call.excinfo is None:
+        return (yield)
+    with no_garbage_meanwhile():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish():
+    """Plugins load what they need for it only now, and pytest parses them to rewrite their asserts."""
+    with no_garbage_meanwhile():
+        return (yield)
