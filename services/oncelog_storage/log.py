@@ -307,7 +307,8 @@ class PartitionLog:
 
     def make_folder_durable(self) -> None:
         """For what is to outlast a power cut without a record. Raises StorageFailed and OSError."""
-        if not self.exists_on_disk:
+        # A folder may be there without this file: a power cut can have taken it.
+        if not (self.directory / PARTITION_METADATA).exists():
             self._create_directory()
         sync_file(str(self.directory / PARTITION_METADATA))
         sync_directory(self.directory)

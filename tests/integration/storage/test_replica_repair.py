@@ -122,3 +122,20 @@ def test_the_last_copy_is_not_dropped(tmp_path):
             assert (isr(cluster), held.log.log_end_offset) == ([1], 120)
 
     asyncio.run(scenario())
+
+
+def test_a_damaged_copy_whose_folder_lost_its_topic_id_is_copied_again(tmp_path):
+    """`partition.metadata` is written unsynced, so a power cut may take it; the repair writes it again."""
+
+    async def scenario():
+        async with running_cluster(tmp_path, **FAST) as cluster:
+            cluster.controller.topic(segment_bytes=1024, min_insync_replicas=2)
+            await fill(cluster)
+            metadata = tmp_path / "3" / f"{TOPIC}-0" / "partition.metadata"
+            metadata.unlink()
+            flip(segments(tmp_path, 3)[1])
+            await cluster.nodes[3].role.replication.scrub_all(1 << 30)
+            await whole_again(cluster, 3)
+            assert metadata.exists()
+
+    asyncio.run(scenario())
