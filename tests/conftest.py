@@ -1,9 +1,14 @@
-"""For all tests: what must be true for a failure to be told."""
+"""For all tests: what must be true for a failure to be told, and for Ctrl-C to reach what a test starts."""
 
 import contextlib
 import gc
+import signal
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So begins whatever a shell puts into the background, and every child would inherit it: none could be interrupted.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextlib.contextmanager
