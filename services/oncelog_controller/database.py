@@ -8,6 +8,7 @@ new SQLite file gets the tables directly, stamped with the revision that the mig
 """
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +49,18 @@ LEFT_OPEN_MS: Final = 4_000
 """A controller that is frozen or cut off in the middle of a transaction holds the lock that all of them need. After so
 long Postgres ends that transaction, and nobody loses anything: nothing was answered yet."""
 _NEVER_HEALS: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+_DENIED: Final = re.compile(
+    r"no password supplied"
+    r"|FATAL: +("
+    r"(password|Peer|Ident|certificate) authentication failed for user"
+    r"|(role|database) .* does not exist"
+    r"|role .* is not permitted to log in"
+    r"|permission denied for database"
+    r"|no pg_hba\.conf entry for|pg_hba\.conf rejects)"
+)
+"""How Postgres words what asking again does not change. A session that never began has no code of its error, so these
+words are all there is; other words, and another language's, are waited for. So are ways to log in that ask a third
+party, such as LDAP: it may be back in a moment."""
 
 
 class DatabaseAway(OncelogError):
@@ -78,7 +91,7 @@ class Database:
         except SQLAlchemyError as error:
             raise failure_of(
                 error,
-                f"cannot open the metadata database {self.shown_url}: {reason_of(error)}; "
+                f"cannot open the metadata database {self.shown_url}",
                 "check that it is there and may be written, or set ONCELOG_CONTROLLER_DATABASE_URL",
             ) from error
 
@@ -143,10 +156,18 @@ def reason_of(error: SQLAlchemyError) -> str:
     return " ".join(str(cause).split()) or type(cause).__name__
 
 
-def failure_of(error: SQLAlchemyError, text: str) -> OncelogError:
-    """With that text: DatabaseAway where a later try may do better."""
+def failure_of(error: SQLAlchemyError, what: str, way_out: str = "") -> OncelogError:
+    """`what` failed, why, and what to do about it: DatabaseAway where a later try may do better."""
+    reason = reason_of(error)
+    cause = getattr(error, "orig", None)
+    if getattr(cause, "sqlstate", None) is None and _DENIED.search(reason):
+        return OncelogError(
+            f"{what}: {reason}; correct user, password and database in "
+            "ONCELOG_CONTROLLER_DATABASE_URL, or let them in on the server"
+        )
+    text = f"{what}: {reason}" + (f"; {way_out}" if way_out else "")
     # SQLite's extended codes have the primary one in their last byte.
-    code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
+    code = getattr(cause, "sqlite_errorcode", None)
     is_cut = isinstance(error, DBAPIError) and error.connection_invalidated
     if (isinstance(error, OperationalError) or is_cut) and (code or 0) & 0xFF not in _NEVER_HEALS:
         return DatabaseAway(text)

@@ -12,7 +12,7 @@ from typing import TypeVar
 from sqlalchemy import BigInteger, Connection, cast, extract, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from oncelog_controller.database import Database, failure_of, reason_of
+from oncelog_controller.database import Database, failure_of
 from oncelog_controller.schema import STATE_ID, controller_state
 
 ResultT = TypeVar("ResultT")
@@ -101,8 +101,7 @@ class Lease:
             return await self._database.run(function)
         except SQLAlchemyError as error:
             raise failure_of(
-                error,
-                f"the controller's lease in {self._database.shown_url} cannot be reached: {reason_of(error)}",
+                error, f"the controller's lease in {self._database.shown_url} cannot be reached"
             ) from error
 
 

@@ -157,7 +157,7 @@ class SqlJournal(Generic[RecordT]):
     def _unreadable(self, error: SQLAlchemyError) -> OncelogError:
         return failure_of(
             error,
-            f"cannot read the metadata journal in {self._database.shown_url}: {reason_of(error)}; "
+            f"cannot read the metadata journal in {self._database.shown_url}",
             "check the database",
         )
 

@@ -8,10 +8,12 @@ import contextlib
 import itertools
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
 
 _numbers = itertools.count()
 _running: list[str] = []
@@ -69,3 +71,37 @@ def refusing_connections(server_url, url):
         finally:
             connection.execute(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"))
     engine.dispose()
+
+
+@contextlib.contextmanager
+def asking_for_a_password(server_url, role, password):
+    """Until the block ends there is such a role, and the server, which else trusts everybody, wants that from it."""
+    engine = create_engine(server_url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        rules = Path(connection.execute(text("SHOW hba_file")).scalar_one())
+        before = rules.read_text()
+        try:
+            connection.execute(text(f"CREATE ROLE {role} LOGIN PASSWORD '{password}'"))
+            rules.write_text(f"local all {role} scram-sha-256\n{before}")
+            connection.execute(text("SELECT pg_reload_conf()"))
+            _await_refusal(engine.url.set(username=role, password="not " + password))
+            yield
+        finally:
+            rules.write_text(before)
+            connection.execute(text("SELECT pg_reload_conf()"))
+            connection.execute(text(f"DROP ROLE {role}"))
+    engine.dispose()
+
+
+def _await_refusal(url):
+    """The server reads its rules again in its own time."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        engine = create_engine(url)
+        try:
+            engine.connect().close()
+        except OperationalError:
+            return
+        finally:
+            engine.dispose()
+    raise AssertionError("the server never asked for the password")

@@ -4,9 +4,12 @@ import asyncio
 import logging
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, make_url, text
 from tests.integration.controller.controller_at import controller_at, register
-from tests.integration.controller.sql_databases import refusing_connections
+from tests.integration.controller.sql_databases import (
+    asking_for_a_password,
+    refusing_connections,
+)
 from tests.integration.controller.test_controller_takeover import Controller, active_of, until
 
 from oncelog.errors import OncelogError
@@ -128,6 +131,67 @@ def test_a_file_that_cannot_be_made_is_not_waited_for(tmp_path, caplog):
     with pytest.raises(OncelogError, match="unable to open database file"):
         asyncio.run(asyncio.wait_for(scenario(), 60))
     assert told(caplog) == []
+
+
+async def refused(url):
+    """What is said by a controller that does not even try again."""
+    with pytest.raises(OncelogError) as caught:
+        await Controller(1, url).start()
+    assert "\n" not in str(caught.value)
+    assert "ONCELOG_CONTROLLER_DATABASE_URL" in str(caught.value)
+    assert "given up" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"database": "of_nobody"}, 'database "of_nobody" does not exist'),
+        ({"username": "nobody"}, 'role "nobody" does not exist'),
+        ({"username": "pg_monitor"}, 'role "pg_monitor" is not permitted to log in'),
+    ],
+)
+def test_who_is_not_let_in_does_not_ask_again(postgres_server, caplog, wrong, words):
+    url = make_url(postgres_server).set(**wrong).render_as_string(hide_password=False)
+    assert words in asyncio.run(asyncio.wait_for(refused(url), 60))
+    assert told(caplog) == []
+
+
+def test_a_wrong_password_is_not_tried_again(postgres_server, postgres_url, caplog):
+    async def scenario():
+        url = make_url(postgres_url).set(username="owner")
+        for password, words in (("wrong", "authentication failed"), ("", "no password supplied")):
+            text_url = url.set(password=password).render_as_string(hide_password=False)
+            said = await refused(text_url)
+            assert words in said
+            assert "wrong" not in said
+
+    with asking_for_a_password(postgres_server, "owner", "right"):
+        asyncio.run(asyncio.wait_for(scenario(), 60))
+    assert told(caplog) == []
+
+
+def test_a_server_with_too_many_sessions_is_waited_for(postgres_url, caplog):
+    """It lets nobody in either, but that passes."""
+    url = make_url(postgres_url).set(username="many").render_as_string(hide_password=False)
+    engine = create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+
+    async def scenario(connection):
+        start = asyncio.create_task(Controller(1, url).start())
+        await until_told(caplog, 1, "too many connections")
+        assert not start.done()
+        connection.execute(text("ALTER ROLE many CONNECTION LIMIT -1"))
+        await one_is_active([await start])
+
+    with engine.connect() as connection:
+        connection.execute(text("CREATE ROLE many LOGIN CONNECTION LIMIT 0"))
+        connection.execute(text("GRANT ALL ON SCHEMA public TO many"))
+        try:
+            asyncio.run(asyncio.wait_for(scenario(connection), 60))
+        finally:
+            connection.execute(text("DROP OWNED BY many"))
+            connection.execute(text("DROP ROLE many"))
+    engine.dispose()
 
 
 def test_a_controller_that_waits_can_be_told_to_stop(caplog):
