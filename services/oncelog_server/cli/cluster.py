@@ -30,16 +30,6 @@ Name = Annotated[str, typer.Argument(help="a process, as `oncelog cluster status
 FOLDER_DEFAULT = Path("oncelog-cluster")
 
 
-@app.callback()
-def needs_the_extra() -> None:
-    """Start, watch and break a whole cluster on this machine."""
-    # One of what the extra brings; a plain install runs `oncelog up` and has none of it (ADR 0010).
-    if importlib.util.find_spec("psutil") is None:
-        raise OncelogError(
-            "a cluster needs more than a plain install: pip install 'oncelog[server]'"
-        )
-
-
 @app.command()
 def up(
     folder: Folder = FOLDER_DEFAULT,
@@ -55,6 +45,7 @@ def up(
 
     Port 0 takes free ones, or those of the last time. A folder that had a cluster before keeps its data.
     """
+    _need_the_extra()
     from oncelog_server.cluster.cluster import Cluster
 
     with _Progress("starting") as progress:
@@ -89,9 +80,9 @@ def status(
     output: AsOutput = None,
 ) -> None:
     """Which process runs where, and what it leads or owns."""
+    cluster = _opened(folder)
     from oncelog_server.cluster.status import cluster_status
 
-    cluster = _opened(folder)
     if output is Output.JSON:
         print(json.dumps([asdict(row) for row in cluster_status(cluster)], indent=2))
         return
@@ -126,9 +117,9 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="go on as it grows")] = False,
 ) -> None:
     """The end of a process's log."""
+    cluster = _opened(folder)
     from oncelog_server.cluster.os_process import tail_of
 
-    cluster = _opened(folder)
     cluster.process(name)
     log = cluster.log_of(name)
     if not log.exists():
@@ -138,7 +129,16 @@ def logs(
     print(tail_of(log, lines))
 
 
+def _need_the_extra() -> None:
+    """Before anything else of a command is imported; a plain install runs `oncelog up` and has no psutil (ADR 0010)."""
+    if importlib.util.find_spec("psutil") is None:
+        raise OncelogError(
+            "a cluster needs more than a plain install: pip install 'oncelog[server]'"
+        )
+
+
 def _opened(folder: Path, progress: "_Progress | None" = None) -> "Cluster":
+    _need_the_extra()
     from oncelog_server.cluster.cluster import Cluster
 
     return Cluster.open(folder, on_progress=progress)

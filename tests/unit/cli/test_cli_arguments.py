@@ -100,19 +100,33 @@ def test_wrong_use_ends_with_two(arguments, capsys):
     assert capsys.readouterr().err
 
 
-def test_a_cluster_says_what_a_plain_install_lacks():
-    """ADR 0010. The module is hidden as it is for an install without the extra: it cannot be found."""
+CLUSTER_COMMANDS = sorted(words[1] for words, _ in commands() if words[0] == "cluster")
+
+
+def in_a_plain_install(*arguments):
+    """The module is hidden as it is for an install without the extra: it cannot be found."""
     hidden = "import sys; sys.modules['psutil'] = None; from oncelog_server.cli import run; "
-    for command in ("up", "status"):
-        done = subprocess.run(
-            [sys.executable, "-c", f"{hidden} sys.exit(run(['cluster', '{command}']))"],
-            capture_output=True,
-            check=False,
-            text=True,
-        )
-        assert done.returncode == 1
-        assert "pip install 'oncelog[server]'" in done.stderr
-        assert "Traceback" not in done.stderr
+    program = f"{hidden} sys.exit(run({list(arguments)!r}))"
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=False, text=True
+    )
+
+
+@pytest.mark.parametrize("command", CLUSTER_COMMANDS)
+def test_a_cluster_says_what_a_plain_install_lacks(command):
+    """ADR 0010."""
+    name = ["storage-1"] if command in ("kill", "restart", "logs") else []
+    done = in_a_plain_install("cluster", command, *name)
+    assert done.returncode == 1
+    assert "pip install 'oncelog[server]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", CLUSTER_COMMANDS)
+def test_a_plain_install_shows_the_help_of_a_cluster(command):
+    done = in_a_plain_install("cluster", command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"oncelog cluster {command}" in done.stdout
 
 
 @pytest.mark.parametrize(
