@@ -3,7 +3,8 @@
 It reads attributes and files, and changes nothing. Production code is listened to where something may have changed
 (`seams.replace`): the replica is then looked at when the step is over, in the same instant. What must hold at every
 moment is judged there and then, and raises, so that a replay stops where it broke; everything else is kept for the
-checkers. Of a stretch in which a replica only grew, its beginning and its end are kept.
+checkers. Of a stretch in which a replica only grew, its beginning and its end are kept, and every step of its last
+stable offset: whether a step was too early, only the logs at the end will tell.
 
     inspector = Inspector(world, cluster)      before the cluster starts
     inspector.start()
@@ -113,9 +114,10 @@ class Inspector:
     # -------------------------------------------------------------------------------------------- listening
 
     def _listen(self) -> None:
-        for name in ("local_end_moved", "advance_high_watermark", "follow_high_watermark"):
+        for name in ("_grown", "local_end_moved", "truncated"):
             self._replace(PartitionLeader, name, self._after_change)
-        self._replace(PartitionLeader, "truncated", self._after_change)
+        for name in ("advance_high_watermark", "follow_high_watermark"):
+            self._replace(PartitionLeader, name, self._after_change)
         self._replace(HostedPartitions, "_lead", self._after_lead)
         self._replace(Reigns, "_load", self._around_load)
         self._replace(ControllerServicer, "AllocateProducerIds", self._around_allocation)
@@ -269,7 +271,11 @@ class Inspector:
         self, key: tuple[str, int, str, int], known: _Replica | None, found: _Replica
     ) -> None:
         kept = self.observations.replicas
-        found.grew = known is not None and _only_grew(known.state, found.state)
+        found.grew = (
+            known is not None
+            and _only_grew(known.state, found.state)
+            and not _is_more_stable(known.state, found.state)
+        )
         if known is not None and found.grew and known.grew:
             kept[known.index] = found.state
             found.index = known.index
@@ -444,6 +450,12 @@ def _only_grew(before: ReplicaState, state: ReplicaState) -> bool:
         and before.high_watermark <= state.high_watermark
         and before.end_offset <= state.end_offset
     )
+
+
+def _is_more_stable(before: ReplicaState, state: ReplicaState) -> bool:
+    """The leader calls more decided than before. Its high watermark of this moment is the smallest at which it does
+    so, which makes this the state that tells whether that was too early."""
+    return (state.last_stable_offset or 0) > (before.last_stable_offset or 0)
 
 
 def _live(leader: PartitionLeader, directory: LogDirectory) -> LiveReplica:

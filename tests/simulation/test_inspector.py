@@ -23,6 +23,8 @@ from robustness.simulator.world import World
 from tests.simulation.forked import run_forked
 from tests.simulation.small_world import SHARED_MEMORY
 
+from oncelog_storage.core.producer_state import ProducerStates
+
 TOPIC = "orders"
 SHAPE = Shape(controllers=1, storage=3, coordinators=1, marker_senders=1, listeners=1)
 PATIENCE_S = 120
@@ -177,6 +179,25 @@ def test_what_breaks_is_seen_at_its_step(damage, checker):
     assert checker in broken(verdicts), verdicts
     assert raised or damage == "a high watermark that goes back"
     assert f"{TOPIC}-0" in verdicts[checker].proof[0]
+
+
+def test_a_stable_offset_that_was_too_early_is_seen_although_all_went_on_well():
+    async def story(small):
+        end = ProducerStates.apply_marker
+
+        def end_at_once(producers, **marker):
+            completed = end(producers, **marker)
+            producers.high_watermark_moved(marker["marker_offset"] + 1)
+            return completed
+
+        seams.replace(ProducerStates, "apply_marker", end_at_once)
+        await small.started()
+        await small.settled()
+        await small.inspector.finish()
+        return small.verdicts()
+
+    verdicts = told(story)
+    assert broken(verdicts) == {"lso-passed-undecided"}
 
 
 def replicas_of(small):
