@@ -10,6 +10,8 @@ new SQLite file gets the tables directly, stamped with the revision that the mig
 import asyncio
 import re
 import sqlite3
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -45,6 +47,8 @@ MIGRATION_LOCK = 0x6F6E63656C6F67
 MIGRATION_TIMEOUT_MS: Final = 30_000
 """Longest wait for one statement of a migration, or for another controller's migration. In operation a statement that
 takes seconds means that the database is ill; making the tables of a new one takes as long as its disk does."""
+MIGRATION_POLL_S: Final = 0.1
+"""How often a controller asks for its turn, and hears that it is told to stop. A statement that waits hears nothing."""
 LEFT_OPEN_MS: Final = 4_000
 """A controller that is frozen or cut off in the middle of a transaction holds the lock that all of them need. After so
 long Postgres ends that transaction, and nobody loses anything: nothing was answered yet."""
@@ -77,6 +81,7 @@ class Database:
         self._timeout_ms = timeout_ms
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="metadata-database")
         self._engine: Engine | None = None
+        self._is_closing = threading.Event()
 
     async def open(self) -> None:
         """Connect and bring the schema up to date. Raises OncelogError with the way out: DatabaseAway if it may be
@@ -107,6 +112,7 @@ class Database:
 
     async def close(self) -> None:
         """Give the connections back. Closing twice, or without opening, is fine."""
+        self._is_closing.set()
         engine, self._engine = self._engine, None
         if engine is not None:
             await self._on_thread(engine.dispose)
@@ -118,7 +124,7 @@ class Database:
     def _open(self) -> None:
         engine = self._create_engine()
         try:
-            _bring_schema_up_to_date(engine, self.shown_url)
+            _bring_schema_up_to_date(engine, self.shown_url, self._is_closing)
         except BaseException:
             engine.dispose()
             raise
@@ -207,7 +213,7 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _bring_schema_up_to_date(engine: Engine, shown_url: str) -> None:
+def _bring_schema_up_to_date(engine: Engine, shown_url: str, is_closing: threading.Event) -> None:
     with engine.begin() as connection:
         if _is_current(connection):
             return
@@ -225,9 +231,21 @@ def _bring_schema_up_to_date(engine: Engine, shown_url: str) -> None:
                 "idle_in_transaction_session_timeout",
             ):
                 connection.exec_driver_sql(f"SET LOCAL {limit} = {MIGRATION_TIMEOUT_MS}")
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+            _take_turn(connection, shown_url, is_closing)
         if not _is_current(connection):
             _migrate(connection, shown_url)
+
+
+def _take_turn(connection: Connection, shown_url: str, is_closing: threading.Event) -> None:
+    """Wait while another controller migrates. Raises DatabaseAway if that takes too long, or this one is told to stop:
+    the end of its process waits for this thread."""
+    deadline = time.monotonic() + MIGRATION_TIMEOUT_MS / 1000
+    statement = text("SELECT pg_try_advisory_xact_lock(:key)")
+    while not connection.execute(statement, {"key": MIGRATION_LOCK}).scalar_one():
+        if is_closing.wait(MIGRATION_POLL_S) or time.monotonic() > deadline:
+            raise DatabaseAway(
+                f"cannot open the metadata database {shown_url}: another controller migrates it"
+            )
 
 
 def _is_current(connection: Connection) -> bool:

@@ -3,9 +3,15 @@
 import signal
 
 import pytest
+from sqlalchemy import create_engine, text
+from tests.integration.controller.sql_databases import postgres_server, postgres_url
 from tests.integration.processes.conftest import PROGRAMS
+from tests.integration.processes.deadlines import eventually
 
+from oncelog_controller.database import MIGRATION_LOCK
 from oncelog_server.cluster.plan import HOST, FreePorts
+
+__all__ = ["postgres_server", "postgres_url"]
 
 PATIENCE_S = 60
 
@@ -66,3 +72,28 @@ def test_a_signal_ends_a_start_that_waits_for_a_controller(run_program, tmp_path
     code, _, err = ended(process)
     assert code == 0, err
     assert 'msg="stopped"' in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_controller_that_waits_for_another_ones_migration(
+    run_program, postgres_url, number
+):
+    """Which may take half a minute; the one who told it to stop would not wait for so long."""
+    engine = create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+        "AND pid <> pg_backend_pid() AND query LIKE '%advisory_xact_lock%'"
+    )
+    with engine.connect() as migrating:
+        migrating.execute(text("SELECT pg_advisory_lock(:key)"), {"key": MIGRATION_LOCK})
+        process = run_program(
+            "oncelog_controller",
+            *("--node-id", "1", "--node-port", str(FreePorts().take())),
+            *("--controller-database-url", postgres_url),
+        )
+        eventually(lambda: migrating.execute(waiting).scalar_one() > 0)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=10)
+        assert process.returncode == 0, err
+        assert 'msg="stopped"' in err
+    engine.dispose()
