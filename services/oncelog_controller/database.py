@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
@@ -223,6 +222,9 @@ def _bring_schema_up_to_date(engine: Engine, shown_url: str, is_closing: threadi
             connection.execute(insert(controller_state).values(INITIAL_STATE))
             connection.execute(insert(alembic_version).values(version_num=SCHEMA_REVISION))
             return
+    # Here, for an import takes time, and while a transaction is open, other controllers wait.
+    from oncelog_controller.migration import migrate
+
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             for limit in (
@@ -233,7 +235,7 @@ def _bring_schema_up_to_date(engine: Engine, shown_url: str, is_closing: threadi
                 connection.exec_driver_sql(f"SET LOCAL {limit} = {MIGRATION_TIMEOUT_MS}")
             _take_turn(connection, shown_url, is_closing)
         if not _is_current(connection):
-            _migrate(connection, shown_url)
+            migrate(connection, shown_url)
 
 
 def _take_turn(connection: Connection, shown_url: str, is_closing: threading.Event) -> None:
@@ -253,20 +255,3 @@ def _is_current(connection: Connection) -> bool:
         return False
     stored = connection.execute(select(alembic_version.c.version_num)).scalars().all()
     return list(stored) == [SCHEMA_REVISION]
-
-
-def _migrate(connection: Connection, shown_url: str) -> None:
-    from alembic import command
-    from alembic.config import Config
-    from alembic.util.exc import CommandError
-
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    config.attributes["connection"] = connection
-    try:
-        command.upgrade(config, "head")
-    except CommandError as error:
-        raise OncelogError(
-            f"cannot migrate the metadata database {shown_url}: {error}; "
-            "a newer oncelog may have written it: start that one"
-        ) from error

@@ -1,6 +1,8 @@
 """One schema, whichever way it came to be; and no migration tool on the way to a start that needs none."""
 
 import asyncio
+import contextlib
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -195,3 +197,37 @@ print(sorted(heavy & set(sys.modules)))
             [sys.executable, "-c", program, url], capture_output=True, text=True, check=True
         )
         assert found.stdout.strip() == "[]"
+
+
+def test_the_migration_tool_is_not_imported_in_a_transaction(tmp_path):
+    """It takes long, on a busy machine longer than a lease, and others wait for the end of the transaction."""
+    path = tmp_path / "c.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE somebody_elses (x INTEGER)")
+    program = """
+import asyncio, sqlite3, sys
+from oncelog_controller.database import Database
+imported, locked = [], []
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("alembic", "mako"):
+            imported.append(name)
+            probe = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)
+            try:
+                probe.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                locked.append(name)
+            finally:
+                probe.close()
+sys.meta_path.insert(0, Watch())
+database = Database(f"sqlite:///{sys.argv[1]}", timeout_ms=5000)
+async def run():
+    await database.open()
+    await database.close()
+asyncio.run(run())
+print(len(imported) > 10, locked)
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "True []"
