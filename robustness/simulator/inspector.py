@@ -15,18 +15,16 @@ stable offset: whether a step was too early, only the logs at the end will tell.
 
 import asyncio
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Partition
-from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
+from oncelog.rpc.metadata import MetadataImage
 from oncelog_controller.servicer import ControllerServicer
-from oncelog_coordinator.core.shard_machine import ShardMachine
 from oncelog_coordinator.group_shards import GroupShards
 from oncelog_coordinator.reigns import Reign, Reigns
-from oncelog_coordinator.wiring import CoordinatorRole
 from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.log import encode_topic_id
 from oncelog_storage.log_directory import LogDirectory
@@ -47,32 +45,15 @@ from robustness.observations import (
 )
 from robustness.simulator import seams
 from robustness.simulator.process import ProcessState, SimProcess, owner
+from robustness.simulator.settled import Inspected, newest_image, node_id_of, unsettled
 from robustness.simulator.world import World
 
 SWEEP_S: Final = 0.5
 """How often every replica is looked at, whether or not anything was heard of it."""
 
-_SHARD_TOPICS: Final[Mapping[int, str]] = {
-    TRANSACTION: TRANSACTION_STATE_TOPIC,
-    GROUP: CONSUMER_OFFSETS_TOPIC,
-}
-
 
 class InvariantBroken(AssertionError):
     """What must hold at every step does not; the observations say so as well."""
-
-
-class Inspected(Protocol):
-    """What of a cluster is needed here."""
-
-    @property
-    def members(self) -> Any:
-        """Name to a member with its `node_id`."""
-        ...
-
-    def names(self, role: str) -> list[str]: ...
-
-    def running(self, role: str) -> list[tuple[SimProcess, Any]]: ...
 
 
 @dataclass(slots=True)
@@ -350,44 +331,7 @@ class Inspector:
 
     def unsettled(self) -> str | None:
         """What is still open, missing or behind, in a few words; None when nothing is."""
-        for role in ("controller", "storage", "coordinator", "marker-sender", "listener"):
-            running = [
-                process
-                for process, _ in self._cluster.running(role)
-                if process.state is ProcessState.RUNNING
-            ]
-            if len(running) < len(self._cluster.names(role)):
-                return f"a {role} does not run"
-        storage: list[tuple[SimProcess, StorageRole]] = self._cluster.running("storage")
-        nodes = {self._node_id(process): role for process, role in storage}
-        image = _newest_image(nodes.values())
-        return self._unsettled_shard(image) or _unsettled_partition(image, nodes)
-
-    def is_settled(self) -> bool:
-        """Every transaction is ended, every marker written, every replica in sync and caught up."""
-        return self.unsettled() is None
-
-    def _unsettled_shard(self, image: MetadataImage) -> str | None:
-        active: set[tuple[int, int, int, int]] = set()
-        coordinators: list[tuple[SimProcess, CoordinatorRole]] = self._cluster.running(
-            "coordinator"
-        )
-        for process, role in coordinators:
-            node_id = self._node_id(process)
-            for reign, driver in role.shards.active():
-                active.add((TRANSACTION, reign.shard, node_id, reign.coordinator_epoch))
-                assert isinstance(driver.machine, ShardMachine), driver.machine
-                for txn in driver.machine.txn.transactions:
-                    if not txn.state.is_idle:
-                        return f"{txn.transactional_id} is {txn.state.kafka_name}"
-                if driver.machine.sink.oldest_open_attempt_ms() is not None:
-                    return f"a sink of shard {reign.shard} has an open attempt"
-            for group_reign, _ in role.group_shards.active():
-                active.add((GROUP, group_reign.shard, node_id, group_reign.coordinator_epoch))
-        for (kind, number), shard in sorted(image.shards.items()):
-            if (kind, number, shard.coordinator, shard.coordinator_epoch) not in active:
-                return f"{_SHARD_TOPICS[kind]}-{number} is not active"
-        return None
+        return unsettled(self._cluster)
 
     async def finish(self) -> None:
         """The last look, and every replica's log. What is not settled by now is stuck."""
@@ -398,7 +342,7 @@ class Inspector:
         observations.is_healed = True
         replicas = []
         storage: list[tuple[SimProcess, StorageRole]] = self._cluster.running("storage")
-        image = _newest_image([role for _, role in storage])
+        image = newest_image([role for _, role in storage])
         for process, role in storage:
             data_dir = role.log_directory.path
             live = {
@@ -424,12 +368,7 @@ class Inspector:
         return int(self._world.loop.time() * 1000)
 
     def _node_id(self, process: SimProcess) -> int:
-        node_id: int = self._cluster.members[process.name].node_id
-        return node_id
-
-
-def _newest_image(roles: Collection[StorageRole]) -> MetadataImage:
-    return max((role.image for role in roles), key=lambda one: one.metadata_offset)
+        return node_id_of(self._cluster, process)
 
 
 def _was_moved(image: MetadataImage, partition: Partition, node_id: int) -> bool:
@@ -461,42 +400,6 @@ def _is_more_stable(before: ReplicaState, state: ReplicaState) -> bool:
 def _live(leader: PartitionLeader, directory: LogDirectory) -> LiveReplica:
     is_cleaned = leader.partition in directory.cleaner_offsets
     return LiveReplica(leader.log.log_start_offset, leader.high_watermark, is_cleaned)
-
-
-def _unsettled_partition(image: MetadataImage, nodes: dict[int, StorageRole]) -> str | None:
-    held = {
-        (node_id, *leader.partition): leader
-        for node_id, role in nodes.items()
-        for leader in role.replicas()
-    }
-    for topic in image.topics.values():
-        for number, found in enumerate(topic.partitions):
-            name = f"{topic.name}-{number}"
-            if found.leader < 0 or set(found.isr) != set(found.replicas):
-                return f"{name} has leader {found.leader} and in-sync replicas {sorted(found.isr)}"
-            leading = held.get((found.leader, topic.name, number))
-            for node_id in found.replicas:
-                sentence = _behind(leading, held.get((node_id, topic.name, number)))
-                if sentence:
-                    return f"{name} on node {node_id} {sentence}"
-    return None
-
-
-def _behind(leading: PartitionLeader | None, held: PartitionLeader | None) -> str | None:
-    if leading is None:
-        return None if held is None or held.log.log_end_offset == 0 else "has no leader"
-    end_offset = leading.log.log_end_offset
-    if not leading.leadership.is_here:
-        return "does not know yet who leads"
-    if leading.last_stable_offset != end_offset:
-        return f"has LSO {leading.last_stable_offset} of {end_offset}"
-    if held is None:
-        return None if end_offset == 0 else "is not there yet"
-    if held.offline is not None:
-        return "is damaged"
-    if (held.log.log_end_offset, held.high_watermark) != (end_offset, end_offset):
-        return f"has {held.high_watermark} of {end_offset}"
-    return None
 
 
 @lru_cache(maxsize=1024)
