@@ -19,20 +19,27 @@ class PassingShortage(StorageFailed):
     """The process has no descriptor or memory left: nothing is wrong with the data, and a later try may work."""
 
 
-_SHORTAGES: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+_SHORTAGES: Final = {
+    errno.EMFILE: "raise this process's limit of open files (ulimit -n)",
+    errno.ENFILE: "raise the machine's limit of open files (fs.file-max)",
+    errno.ENOMEM: "give it more memory",
+}
+"""What helps against each."""
 
 
 def is_passing_shortage(error: OSError) -> bool:
     return error.errno in _SHORTAGES
 
 
+def way_out(error: OSError, otherwise: str = "check the disk") -> str:
+    """What to do about it: nothing is wrong with a disk on which no more files may be opened."""
+    return _SHORTAGES.get(error.errno or 0, otherwise)
+
+
 def read_failed(directory: Path, error: OSError) -> StorageFailed:
     """What a failed read of a partition's files means."""
-    if is_passing_shortage(error):
-        return PassingShortage(
-            f"cannot read {directory}: {error.strerror}; raise the limit of open files (ulimit -n) or close connections"
-        )
-    return StorageFailed(f"cannot read {directory}: {error.strerror}; check the disk")
+    kind = PassingShortage if is_passing_shortage(error) else StorageFailed
+    return kind(f"cannot read {directory}: {error.strerror}; {way_out(error)}")
 
 
 class OpenFiles:

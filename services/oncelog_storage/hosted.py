@@ -5,8 +5,8 @@ no folder: with some hundred internal partitions that keeps the first start shor
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import (
@@ -35,6 +35,12 @@ _log = logging.getLogger(__name__)
 
 _SHARD_KINDS = {TRANSACTION_STATE_TOPIC: TRANSACTION, CONSUMER_OFFSETS_TOPIC: GROUP}
 _SHARD_TOPICS: dict[int, str] = {kind: topic for topic, kind in _SHARD_KINDS.items()}
+
+
+class _Loaded(NamedTuple):
+    log: PartitionLog
+    failure: StorageFailed | None
+    """Why it cannot be opened."""
 
 
 class HostedPartitions:
@@ -77,6 +83,7 @@ class HostedPartitions:
         Raises OSError when the folder itself cannot be read.
         """
         image = self._metadata.image
+        loaded = []
         for partition, stored_topic_id in self._log_directory.partitions():
             topic = image.topics.get(partition.topic)
             has_image = bool(image.cluster_id)
@@ -97,16 +104,14 @@ class HostedPartitions:
                 )
                 continue
             if topic is not None:
-                self._recover(partition, topic.topic_id, image)
+                loaded.append(self._load(partition, topic.topic_id, image))
+        self._add_recovered(loaded, image)
 
-    def _recover(
-        self, partition: Partition, topic_id: bytes, image: MetadataImage
-    ) -> PartitionLeader:
+    def _load(self, partition: Partition, topic_id: bytes, image: MetadataImage) -> _Loaded:
         log = self._new_log(partition, topic_id, image)
         directory = self._log_directory
         if _has_followers(image.partition(partition)):
             log.committed_at_load = directory.high_watermarks.get(partition, 0)
-        failure: StorageFailed | None = None
         try:
             log_recovery.recover(
                 log,
@@ -114,15 +119,25 @@ class HostedPartitions:
                 directory.log_start_offsets.get(partition, 0),
                 self._clock.now(),
             )
-            is_always = self._settings.flush_policy is FlushPolicy.ALWAYS
-            if is_always or log.config.flush_messages < FLUSH_NEVER:
-                log_checkpoint.sync_recovered(log)
         except StorageFailed as error:
-            failure = error
-        leader = self._add(log, image)
-        if failure is not None:
-            leader.take_offline(failure)
-        return leader
+            return _Loaded(log, error)
+        return _Loaded(log, None)
+
+    def _add_recovered(self, loaded: Sequence[_Loaded], image: MetadataImage) -> None:
+        is_always = self._settings.flush_policy is FlushPolicy.ALWAYS
+        failures = log_checkpoint.sync_recovered(
+            self._log_directory.path,
+            [
+                log
+                for log, failure in loaded
+                if failure is None and (is_always or log.config.flush_messages < FLUSH_NEVER)
+            ],
+        )
+        for log, failure in loaded:
+            leader = self._add(log, image)
+            failed = failure or failures.get(log.partition)
+            if failed is not None:
+                leader.take_offline(failed)
 
     def holds(self, leader: PartitionLeader) -> bool:
         """It was not dropped meanwhile."""
@@ -207,7 +222,8 @@ class HostedPartitions:
         if stored_topic_id is not None:
             # The folder was there before the topic was known: the metadata came late.
             if self._log_directory.matches(stored_topic_id, topic_id):
-                return self._recover(partition, topic_id, image)
+                self._add_recovered([self._load(partition, topic_id, image)], image)
+                return self._partitions[(partition.topic, partition.partition)]
             self._retiring.add(partition)
             self.request_retirement(partition)
             return self._make(partition)

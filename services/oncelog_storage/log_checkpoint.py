@@ -7,10 +7,11 @@ snapshot are all there.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from oncelog.ids import Partition
 from oncelog_storage.core.aborted_index import CHECKS_FILE, encode_checks
 from oncelog_storage.core.leader_epochs import encode_leader_epochs
 from oncelog_storage.core.producer_snapshot import encode_snapshot
@@ -18,6 +19,7 @@ from oncelog_storage.files import (
     StorageFailed,
     sync_directory,
     sync_file,
+    way_out,
     write_at,
     write_atomically,
 )
@@ -131,20 +133,37 @@ def unsynced_paths(log: PartitionLog) -> list[str]:
     return [segment.log_path for segment in dirty if segment.size_bytes]
 
 
-def sync_recovered(log: PartitionLog) -> None:
+def sync_recovered(folder: Path, logs: Iterable[PartitionLog]) -> dict[Partition, StorageFailed]:
     """What a killed process left in the system's cache reads as if it were safe. It is made so before anybody, a leader
-    that counts replicas above all, is told of it. Blocks. Raises StorageFailed."""
-    if not log.is_dirty:
-        return
+    that counts replicas above all, is told of it. All `logs` are in `folder`, which may hold thousands and is synced
+    once. Blocks; returns those that nobody may be told of, and why."""
+    dirty = [log for log in logs if log.is_dirty]
+    if not dirty:
+        return {}
     try:
-        sync_logs(unsynced_paths(log))
-        sync_directory(log.directory)
-        sync_directory(log.directory.parent)
+        sync_directory(folder)
     except OSError as error:
-        raise StorageFailed(
-            f"cannot sync {log.directory}: {error.strerror}; check the disk, then restart the node"
-        ) from error
-    log.flushed_offset = log.log_end_offset
+        failure = _sync_failed(folder, error)
+        return {log.partition: failure for log in dirty}
+    failures = {}
+    for log in dirty:
+        assert log.directory.parent == folder, (log.directory, folder)
+        try:
+            sync_logs(unsynced_paths(log))
+            sync_directory(log.directory)
+        except OSError as error:
+            failures[log.partition] = _sync_failed(log.directory, error)
+        else:
+            log.flushed_offset = log.log_end_offset
+    return failures
+
+
+def _sync_failed(path: Path, error: OSError) -> StorageFailed:
+    failure = StorageFailed(
+        f"cannot sync {path}: {error.strerror}; {way_out(error)}, then restart the node"
+    )
+    failure.__cause__ = error
+    return failure
 
 
 def sync_logs(paths: list[str]) -> None:

@@ -28,7 +28,13 @@ from typing import Final
 
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
-from oncelog_storage.files import StorageFailed, make_folder, sync_directory, write_atomically
+from oncelog_storage.files import (
+    StorageFailed,
+    make_folder,
+    sync_directory,
+    way_out,
+    write_atomically,
+)
 from oncelog_storage.log import PARTITION_METADATA, encode_topic_id
 
 _log = logging.getLogger(__name__)
@@ -79,9 +85,9 @@ class LogDirectory:
             self._forget_absent()
         except OSError as error:
             self.close()
+            advice = way_out(error, "make it writable for this user or choose another folder")
             raise OncelogError(
-                f"cannot use the data folder {self.path}: {error.strerror}; make it writable for this user or choose"
-                " another folder"
+                f"cannot use the data folder {self.path}: {error.strerror}; {advice}"
             ) from error
         except OncelogError:
             self.close()

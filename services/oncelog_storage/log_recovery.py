@@ -28,7 +28,7 @@ from oncelog_storage.core.leader_epochs import (
 )
 from oncelog_storage.core.producer_snapshot import CorruptSnapshot, decode_snapshot
 from oncelog_storage.core.replay import CUT_BATCH, HeaderFields, replay_batch
-from oncelog_storage.files import TEMPORARY_SUFFIX, StorageFailed
+from oncelog_storage.files import TEMPORARY_SUFFIX, StorageFailed, way_out
 from oncelog_storage.log import DELETED_SUFFIX, LEADER_EPOCH_CHECKPOINT, PartitionLog
 from oncelog_storage.segment import INDEX_SUFFIXES, LOG_SUFFIX, SUFFIXES, CorruptSegment, Segment
 from oncelog_storage.segment_swap import finish_interrupted
@@ -60,8 +60,9 @@ def recover(log: PartitionLog, recovery_point: int, log_start_offset: int, now: 
             log.log_start_offset = max(log_start_offset, first_offset)
         _Recovery(log, now).run()
     except OSError as error:
+        advice = way_out(error, "check the disk and the folder's permissions")
         raise StorageFailed(
-            f"cannot open {log.directory}: {error.strerror}; check the disk and the folder's permissions"
+            f"cannot open {log.directory}: {error.strerror}; {advice}, then restart the node"
         ) from error
 
 

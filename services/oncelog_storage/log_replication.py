@@ -18,7 +18,7 @@ from oncelog_storage import log_recovery
 from oncelog_storage.core.aborted_index import CHECKS_FILE, AbortedTransactionEntry
 from oncelog_storage.core.leader_epochs import LeaderEpochs
 from oncelog_storage.core.replay import HeaderFields, replay_batch, whole_batch_at
-from oncelog_storage.files import StorageFailed
+from oncelog_storage.files import StorageFailed, way_out
 from oncelog_storage.log import LEADER_EPOCH_CHECKPOINT, PartitionLog
 from oncelog_storage.log_recovery import SNAPSHOT_SUFFIX, snapshot_offsets
 from oncelog_storage.segment import SUFFIXES, Segment, file_stem
@@ -159,7 +159,7 @@ def truncate(log: PartitionLog, offset: int, now: int) -> None:
         segment.truncate_to_size()
     except OSError as error:
         raise StorageFailed(
-            f"cannot truncate {log.directory}: {error.strerror}; check the disk, then restart the node"
+            f"cannot truncate {log.directory}: {error.strerror}; {way_out(error)}, then restart the node"
         ) from error
     _load_again(log, min(log.recovery_point, end), now)
 
@@ -188,7 +188,7 @@ def start_over(log: PartitionLog, offset: int) -> None:
         log.make_folder_durable()
     except OSError as error:
         raise StorageFailed(
-            f"cannot empty {log.directory}: {error.strerror}; check the disk, then restart the node"
+            f"cannot empty {log.directory}: {error.strerror}; {way_out(error)}, then restart the node"
         ) from error
     log.forget_reads()
     log.segments = []

@@ -24,6 +24,7 @@ from oncelog_storage.files import (
     StorageFailed,
     is_passing_shortage,
     sync_directory,
+    way_out,
 )
 from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.log_directory import (
@@ -301,7 +302,7 @@ class Maintenance:
         except OSError as error:
             if is_passing_shortage(error):
                 raise PassingShortage(
-                    f"cannot sync {place}: {error.strerror}; raise the limit of open files (ulimit -n)"
+                    f"cannot sync {place}: {error.strerror}; {way_out(error)}"
                 ) from error
             self._unsyncable.add(place)
             raise StorageFailed(

@@ -12,7 +12,7 @@ from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.runtime import Clock, SystemClock
 from oncelog.telemetry.feed import build_feed
 from oncelog_storage.fetch import FetchHandler
-from oncelog_storage.files import OpenFiles
+from oncelog_storage.files import OpenFiles, way_out
 from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.log_checkpoint import sync_logs
 from oncelog_storage.log_directory import LogDirectory
@@ -83,9 +83,9 @@ class StorageRole:
             await asyncio.to_thread(self._hosted.recover_all)
         except OSError as error:
             self._log_directory.close()
+            advice = way_out(error, "check the disk and the folder's permissions")
             raise OncelogError(
-                f"cannot read the data folder {self._log_directory.path}: {error.strerror}; check the disk and the"
-                " folder's permissions"
+                f"cannot read the data folder {self._log_directory.path}: {error.strerror}; {advice}"
             ) from error
         # The image may have moved on while the folder was read.
         self._hosted.image_changed(image, self._metadata.image)

@@ -20,7 +20,7 @@ from tests.integration.storage.storage_node import batch, running, topic, txn_ba
 
 from oncelog.api.v1 import storage_pb2
 from oncelog_storage import log_checkpoint
-from oncelog_storage.files import StorageFailed
+from oncelog_storage.files import PassingShortage, StorageFailed
 from oncelog_storage.log_directory import decode_checkpoint
 
 
@@ -211,21 +211,43 @@ def test_what_a_killed_process_left_is_synced_before_anybody_hears_of_it(tmp_pat
     synced = []
 
     async def scenario():
-        orders = topic("orders")
+        orders = topic("orders", 20)
         async with running(tmp_path / "node", orders) as node:
-            await node.produce("orders", batch())
+            for partition in range(20):
+                await node.produce("orders", batch(), partition=partition)
             shutil.copytree(tmp_path / "node", tmp_path / "killed")
         for name in ("fsync", "fdatasync"):
             monkeypatch.setattr(os, name, watched(getattr(os, name), synced))
-        folder = tmp_path / "killed" / "orders-0"
-        wanted = {str(folder / "00000000000000000000.log"), str(folder), str(folder.parent)}
+        folders = [tmp_path / "killed" / f"orders-{partition}" for partition in range(20)]
+        logs = [folder / "00000000000000000000.log" for folder in folders]
         async with running(tmp_path / "killed", orders, flush_policy="always"):
-            assert wanted <= set(synced)
+            assert set(map(str, [*logs, *folders])) <= set(synced)
+            # Once, not once for each partition.
+            assert synced.count(str(tmp_path / "killed")) == 1
         synced.clear()
         async with running(tmp_path / "killed", orders, flush_policy="always"):
-            assert str(folder / "00000000000000000000.log") not in synced
+            assert not set(map(str, logs)) & set(synced)
 
     asyncio.run(scenario())
+
+
+def test_a_start_without_descriptors_says_so_and_trusts_nothing(tmp_path):
+    """The disk is well. What is not synced may be told to nobody, even though the shortage passes."""
+    log = new_log(tmp_path / "orders-0")
+    append(log, batch())
+    with no_descriptors_left():
+        failures = log_checkpoint.sync_recovered(tmp_path, [log])
+        with pytest.raises(
+            StorageFailed, match=r"cannot open .* limit of open files \(ulimit -n\)"
+        ):
+            opened(tmp_path / "orders-0", 0)
+    assert list(failures) == [log.partition]
+    assert "limit of open files (ulimit -n), then restart" in str(failures[log.partition])
+    assert "disk" not in str(failures[log.partition])
+    assert not isinstance(failures[log.partition], PassingShortage)
+    assert log.flushed_offset == 0
+    assert log_checkpoint.sync_recovered(tmp_path, [log]) == {}
+    assert log.flushed_offset == 1
 
 
 def test_a_stop_does_not_wait_for_a_slow_disk_for_ever(tmp_path, caplog):
