@@ -5,7 +5,10 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 class Membership(NamedTuple):
     generation: int
+    """In a group of the consumer protocol (KIP-848), the member's epoch."""
     member_id: str
+    instance_id: str | None = None
+    """Of a static member."""
 
 
 @runtime_checkable

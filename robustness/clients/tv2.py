@@ -320,6 +320,7 @@ class Tv2Producer:
             producer_epoch=self._identity.producer_epoch,
             generation_id=member.generation,
             member_id=member.member_id,
+            group_instance_id=member.instance_id,
             topics=tuple(
                 types.TxnOffsetCommitRequestTopic(
                     name=topic,

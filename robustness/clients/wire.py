@@ -9,6 +9,7 @@ Repeating is left to the caller, who knows what is safe to repeat; `retrying` do
 
 import asyncio
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.metadata import version as installed_version
 from typing import Any, Final, TypeVar
@@ -30,18 +31,37 @@ SPOKEN: Final[Mapping[int, int]] = {
     versions.PRODUCE: 12,
     versions.LIST_OFFSETS: 6,
     versions.METADATA: 9,
+    versions.OFFSET_COMMIT: 8,
     versions.OFFSET_FETCH: 7,
     versions.FIND_COORDINATOR: 3,
+    versions.JOIN_GROUP: 9,
+    versions.HEARTBEAT: 4,
+    versions.LEAVE_GROUP: 5,
+    versions.SYNC_GROUP: 5,
+    versions.DESCRIBE_GROUPS: 5,
+    versions.LIST_GROUPS: 5,
     versions.API_VERSIONS: 3,
     versions.CREATE_TOPICS: 5,
     versions.DELETE_TOPICS: 4,
     versions.DELETE_RECORDS: 2,
     versions.INIT_PRODUCER_ID: 4,
+    versions.ADD_PARTITIONS_TO_TXN: 3,
     versions.CREATE_PARTITIONS: 2,
     versions.END_TXN: 5,
     versions.TXN_OFFSET_COMMIT: 5,
+    versions.DELETE_GROUPS: 2,
+    versions.INCREMENTAL_ALTER_CONFIGS: 1,
+    versions.OFFSET_DELETE: 0,
+    versions.DESCRIBE_PRODUCERS: 0,
+    versions.DESCRIBE_TRANSACTIONS: 0,
+    versions.LIST_TRANSACTIONS: 1,
+    versions.CONSUMER_GROUP_HEARTBEAT: 0,
+    versions.CONSUMER_GROUP_DESCRIBE: 0,
 }
 """Present in Apache Kafka 4.0 and later. Produce 12, EndTxn 5 and TxnOffsetCommit 5 are what makes it TV2 (KIP-890)."""
+
+TOPIC_IDS_VERSION: Final = 12
+"""Of Metadata: the first one in which a topic may be asked for by its name and is told with its id."""
 
 CONNECT_TIMEOUT_S: Final = 3.0
 REQUEST_TIMEOUT_S: Final = 6.0
@@ -83,11 +103,11 @@ class Connection:
             raise Unreachable(f"{address}: {error!r}") from error
         return cls(reader, writer, client_id)
 
-    async def call(self, api_key: int, request: Any) -> Any:
+    async def call(self, api_key: int, request: Any, version: int | None = None) -> Any:
         async with self._is_in_use:
             if not self.is_open:
                 raise Unreachable("the connection broke under another request")
-            schema = schema_of(api_key, SPOKEN[api_key])
+            schema = schema_of(api_key, SPOKEN[api_key] if version is None else version)
             is_flexible = schema.request.__flexible__
             self._correlation_id += 1
             head = write_request_head(
@@ -135,19 +155,22 @@ class Brokers:
             connection.close()
         self._connections.clear()
 
-    async def call(self, address: Address, api_key: int, request: Any) -> Any:
+    async def call(
+        self, address: Address, api_key: int, request: Any, version: int | None = None
+    ) -> Any:
+        """`version`: another one than that in `SPOKEN`, which the request then is of as well."""
         connection = await self._connection(address)
         try:
-            return await connection.call(api_key, request)
+            return await connection.call(api_key, request, version)
         except (Lost, Unreachable):
             self.forget()
             raise
 
-    async def call_any(self, api_key: int, request: Any) -> Any:
+    async def call_any(self, api_key: int, request: Any, version: int | None = None) -> Any:
         """Asks the broker that answered last; after a failure the next one."""
         known = tuple(dict.fromkeys((*self._addresses.values(), *self._bootstrap)))
         try:
-            return await self.call(known[self._turn % len(known)], api_key, request)
+            return await self.call(known[self._turn % len(known)], api_key, request, version)
         except (Lost, Unreachable):
             self._turn += 1
             raise
@@ -206,6 +229,20 @@ class Brokers:
             self._leaders[(topic, one.partition_index)] = one.leader_id
         return len(found.partitions)
 
+    async def topic_id(self, topic: str) -> uuid.UUID:
+        """Raises KafkaError when there is no such topic."""
+        types = types_of(versions.METADATA, TOPIC_IDS_VERSION)
+        request = types.MetadataRequest(
+            topics=(types.MetadataRequestTopic(topic_id=None, name=topic),),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+        response = await self.call_any(versions.METADATA, request, TOPIC_IDS_VERSION)
+        found = response.topics[0]
+        check(found.error_code.value, f"metadata of {topic}")
+        assert isinstance(found.topic_id, uuid.UUID), found
+        return found.topic_id
+
     async def coordinator_of(self, kind: int, key: str) -> Address:
         if (kind, key) not in self._coordinators:
             request = types_of(versions.FIND_COORDINATOR).FindCoordinatorRequest(
@@ -254,8 +291,8 @@ async def retrying(
                 raise
 
 
-def types_of(api_key: int) -> Any:
-    return schema_of(api_key, SPOKEN[api_key]).request_types
+def types_of(api_key: int, version: int | None = None) -> Any:
+    return schema_of(api_key, SPOKEN[api_key] if version is None else version).request_types
 
 
 def check(error_code: int, what: str) -> None:

@@ -9,6 +9,7 @@ from robustness.workloads.churn import Churn, ChurnParameters
 from robustness.workloads.compaction import Compaction, CompactionParameters
 from robustness.workloads.contract import Workload
 from robustness.workloads.copier import Copier, CopierParameters
+from robustness.workloads.members import Members, MembersParameters
 from robustness.workloads.parameters import Parameters
 from robustness.workloads.plain import Plain, PlainParameters
 from robustness.workloads.sink import Sink, SinkParameters
@@ -34,6 +35,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "compaction": Kind(CompactionParameters, Compaction),
     "copier": Kind(CopierParameters, Copier),
     "hijack": Kind(HijackParameters, Hijack),
+    "members": Kind(MembersParameters, Members),
     "plain": Kind(PlainParameters, Plain),
     "sink": Kind(SinkParameters, Sink),
     "token_ring": Kind(TokenRingParameters, Ring),

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from robustness.clients.contract import Admin, ClientError, Clients
+from robustness.clients.consumer_protocol import ProtocolConsumer
+from robustness.clients.contract import Admin, ClientError, Clients, Consumer
 from robustness.history import Ending, FinalRead, Isolation, Partition, Read
 from robustness.noted import Copier as CopierFact
 from robustness.noted import GroupProgress, copy_partition, copy_value, note
@@ -60,6 +61,10 @@ class CopierParameters(Watched):
     batch_max: Sends = 50
     """Copies in a transaction."""
     abort_share: Share = 0.1
+    consumer_protocol: bool = False
+    """Members speak the new protocol (KIP-848) whatever their library does."""
+    static_share: Share = 0.0
+    """With it, of the members: who comes back under its name finds what it had."""
 
 
 @dataclass(frozen=True)
@@ -227,9 +232,7 @@ class _Member:
     async def live(self) -> None:
         await self._client.open()
         while await self._goes_on():
-            consumer = await self._client.clients.consumer(
-                self._client.process.name, Isolation.READ_COMMITTED, self._group
-            )
+            consumer = await self._consumer()
             await consumer.subscribe([self._topic])
             reader = WrittenReader(self._lab, self._client.process.name, consumer)
             is_usable = await self._copy_on(reader)
@@ -238,6 +241,19 @@ class _Member:
             if not is_usable:
                 return
         await self._client.close()
+
+    async def _consumer(self) -> Consumer:
+        clients, name = self._client.clients, self._client.process.name
+        if not self._given.consumer_protocol:
+            return await clients.consumer(name, Isolation.READ_COMMITTED, self._group)
+        is_static = self._lab.random.random() < self._given.static_share
+        return await ProtocolConsumer.open(
+            clients,
+            name,
+            Isolation.READ_COMMITTED,
+            self._group,
+            self._client.transactional_id if is_static else None,
+        )
 
     async def _goes_on(self) -> bool:
         if self._goal is None:
