@@ -34,6 +34,9 @@ class FaultKind(StrEnum):
     REDIS_OUTAGE = "redis-outage"
     CLIENT_KILL = "client-kill"
     MOVE = "move"  # an operator gives a partition other replicas
+    OPERATE = (
+        "operate"  # an operator ends a transaction, drains or removes a node, or changes a feature
+    )
 
 
 @dataclass(frozen=True, slots=True)

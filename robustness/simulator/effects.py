@@ -41,6 +41,7 @@ class Effect(StrEnum):
     DRAINED = "drained"
     CLIENT_KILLED = "client-killed"
     REPLICAS_MOVED = "replicas-moved"  # accepted; done when the new ones have caught up
+    OPERATED = "operated"  # an operator asked for something, and it was done
     SETTING_EXTREME = "setting-extreme"
 
 

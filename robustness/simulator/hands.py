@@ -13,6 +13,7 @@ from robustness.simulator.effects import UNDOABLE_HERE, Effect
 from robustness.simulator.lab import SimLab
 from robustness.simulator.moves import Mover
 from robustness.simulator.network import SimNetwork
+from robustness.simulator.operators import Operator
 from robustness.simulator.world import World
 
 _DONE_AT_ONCE: Final = frozenset({FaultKind.RESET, FaultKind.GHOST, FaultKind.BIT_FLIP})
@@ -44,6 +45,7 @@ class SimHands:
         self._clocks = clocks
         self._lab = lab
         self._mover = Mover(world, cluster, network)
+        self._operator = Operator(world, cluster, network)
         self._undo: dict[PlannedFault, Callable[[], object]] = {}
         self._restarts: set[asyncio.Task[None]] = set()
         self._draw = world.streams.stream("hands")
@@ -97,6 +99,8 @@ class SimHands:
             case FaultKind.MOVE:
                 self._mover.move(self._draw)
                 return None
+            case FaultKind.OPERATE:
+                return self._operator.operate(self._draw)
             case FaultKind.SLOW_DISK | FaultKind.DISK_FULL | FaultKind.BIT_FLIP:
                 return self._harm_disk(fault)
             case FaultKind.CLOCK_SKEW | FaultKind.CLOCK_JUMP:
