@@ -268,7 +268,7 @@ class Tv2Producer:
         assert self._identity is not None, "init_transactions() comes first"
         identity, sequence = self._identity, self._sequences.get(partition, 0)
         batch = _batch(identity, transaction is not None, sequence, key, value)
-        request = _produce_request(self._transactional_id, partition, batch)
+        request = produce_request(self._transactional_id, partition, batch)
         may_be_written = False
         deadline = Deadline(CALL_TIMEOUT_S)
         while True:
@@ -413,8 +413,15 @@ def _batch(
     return bytes(builder.build())
 
 
-def _produce_request(transactional_id: str | None, partition: Partition, batch: bytes) -> Any:
-    types = types_of(versions.PRODUCE)
+def first_batch(producer_id: int, producer_epoch: int, value: str) -> bytes:
+    """What a transaction sends first to a partition."""
+    return _batch(_Identity(producer_id, producer_epoch), True, 0, None, value)
+
+
+def produce_request(
+    transactional_id: str | None, partition: Partition, batch: bytes, version: int | None = None
+) -> Any:
+    types = types_of(versions.PRODUCE, version)
     topic, number = partition
     data = types.PartitionProduceData(index=number, records=batch)
     return types.ProduceRequest(

@@ -9,6 +9,7 @@ from robustness.workloads.churn import Churn, ChurnParameters
 from robustness.workloads.compaction import Compaction, CompactionParameters
 from robustness.workloads.contract import Workload
 from robustness.workloads.copier import Copier, CopierParameters
+from robustness.workloads.meddling import Meddling, MeddlingParameters
 from robustness.workloads.members import Members, MembersParameters
 from robustness.workloads.parameters import Parameters
 from robustness.workloads.plain import Plain, PlainParameters
@@ -35,6 +36,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "compaction": Kind(CompactionParameters, Compaction),
     "copier": Kind(CopierParameters, Copier),
     "hijack": Kind(HijackParameters, Hijack),
+    "meddling": Kind(MeddlingParameters, Meddling),
     "members": Kind(MembersParameters, Members),
     "plain": Kind(PlainParameters, Plain),
     "sink": Kind(SinkParameters, Sink),
