@@ -25,7 +25,6 @@ from robustness.clients.wire import Lost, Unreachable
 from robustness.history import Partition
 from robustness.workloads.contract import Lab
 
-SESSION_MS: Final = 2_000
 REBALANCE_MS: Final = 1_500
 PROTOCOLS: Final = ("range", "roundrobin", "sticky")
 UNANSWERED: Final = (Lost, Unreachable, KafkaError)
@@ -44,6 +43,7 @@ class Life:
     """That it would like to have, or has if it may choose."""
     instance_id: str | None
     topics: tuple[str, ...]
+    session_ms: int
     pause_ms: int
     wrong_share: float
     commits: Commits
@@ -56,7 +56,7 @@ class Life:
 
     async def be_silent(self) -> None:
         """Longer than a session."""
-        await self.lab.sleep(SESSION_MS * 2)
+        await self.lab.sleep(self.session_ms * 2)
 
     def wrong(self, me: Membership) -> Membership:
         """Somebody who is no member, or was one in another generation."""
@@ -120,7 +120,7 @@ class ClassicLife:
     async def _join(self) -> None:
         life = self._life
         joined = await self._calls.join(
-            self._member_id, life.instance_id, self._protocols, (SESSION_MS, REBALANCE_MS)
+            self._member_id, life.instance_id, self._protocols, (life.session_ms, REBALANCE_MS)
         )
         self._joined = joined
         self._member_id = joined.member_id
@@ -171,7 +171,9 @@ class ClassicLife:
             lambda: self._calls.sync(somebody, joined.protocol, {}),
             lambda: self._calls.sync(self._me(joined), "no such protocol", {}),
             lambda: self._calls.leave(somebody.member_id, somebody.instance_id),
-            lambda: self._calls.join("nobody", None, self._protocols, (SESSION_MS, REBALANCE_MS)),
+            lambda: self._calls.join(
+                "nobody", None, self._protocols, (life.session_ms, REBALANCE_MS)
+            ),
         )
         with suppress(*UNANSWERED):
             await life.lab.random.choice(steps)()

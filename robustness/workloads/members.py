@@ -23,7 +23,7 @@ from robustness.workloads.applications import run_writer
 from robustness.workloads.contract import ClientProcess, Lab, until_over
 from robustness.workloads.lives import live_on, patiently
 from robustness.workloads.member_lives import UNANSWERED, ClassicLife, ConsumerLife, Life
-from robustness.workloads.parameters import ClientCount, Partitions, Pause, Share, Watched
+from robustness.workloads.parameters import ClientCount, Partitions, Pause, Share, Timeout, Watched
 from robustness.workloads.reading import (
     DECIDED_LIMIT_MS,
     PATIENCE_MS,
@@ -49,6 +49,8 @@ class MembersParameters(Watched):
     consumer_groups: ClientCount = 1
     either_groups: ClientCount = 1
     """Whose members speak the one protocol or the other: the first to come to an empty group decides."""
+    empty_groups: ClientCount = 1
+    """Nothing but names for offsets."""
     members: ClientCount = 3
     """Of each group."""
     static_share: Share = 0.5
@@ -58,6 +60,7 @@ class MembersParameters(Watched):
     committers: ClientCount = 2
     """With transactions, into any of the groups."""
     abort_share: Share = 0.3
+    session_ms: Timeout = 6_000
     pause_ms: Pause = 600
     think_ms: Pause = 2_000
     """Between two transactions, and between two deletions."""
@@ -73,6 +76,7 @@ class Members:
             "classic": given.classic_groups,
             "consumer": given.consumer_groups,
             "either": given.either_groups,
+            "empty": given.empty_groups,
         }
         self.groups = [f"{name}-{kind}-{at}" for kind, many in kinds.items() for at in range(many)]
 
@@ -83,7 +87,7 @@ class Members:
         given = self.parameters
         works = watchers(lab, self.name, self.partitions, given)
         for group in self.groups:
-            for number in range(given.members):
+            for number in range(0 if "-empty-" in group else given.members):
                 is_static = lab.random.random() < given.static_share
                 instance_id = f"{group}-{number}" if is_static else None
                 work = partial(self._member, lab, group, instance_id)
@@ -124,6 +128,7 @@ class Members:
             member_id=process.name,
             instance_id=instance_id,
             topics=(self.name,),
+            session_ms=given.session_ms,
             pause_ms=given.pause_ms,
             wrong_share=given.wrong_share,
             commits=offsets.commit,
@@ -135,8 +140,7 @@ class Members:
         given = self.parameters
 
         async def body(client: Transactor, opened: OpenTransaction) -> None:
-            target = lab.random.choice(self.partitions)
-            await opened.send_all([Planned(target, client.unique())])
+            await opened.send_all([Planned(one, client.unique()) for one in self.partitions])
             offsets = {lab.random.choice(self.partitions): lab.random.randrange(1, OFFSET_MAX)}
             await opened.send_offsets(lab.random.choice(self.groups), offsets, None)
             await lab.sleep(lab.random.randint(0, given.pause_ms))

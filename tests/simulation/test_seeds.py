@@ -45,6 +45,17 @@ def test_partitions_move_under_load_and_nothing_is_lost():
 
 
 @pytest.mark.timeout(TIMEOUT_S + 30)
+@pytest.mark.parametrize("scenario", ["groups", "admin"])
+def test_what_clients_and_operators_seldom_do_breaks_nothing(scenario):
+    """Scenarios that are played when asked for, too."""
+    count = 60 if IS_FULL else 2
+    done = simulate("--scenario", f"asked/{scenario}", "--seeds", str(count), "--jobs", "2")
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert f"{count} seeds" in done.stdout
+
+
+@pytest.mark.timeout(TIMEOUT_S + 30)
 def test_a_seed_is_one_run_under_two_hash_seeds():
     runs = [
         sorted(

@@ -11,6 +11,7 @@ from robustness.history import (
     FinalRead,
     History,
     Isolation,
+    OffsetsCommitted,
     OffsetsFetched,
     Outcome,
     PlainSend,
@@ -132,6 +133,25 @@ def shows_a_loser(history: History) -> History:
     raise AssertionError("no task of a committed attempt ran twice")
 
 
+def tells_an_offset_of_nobody(history: History) -> History:
+    def tell(one):
+        if not isinstance(one, OffsetsFetched) or not one.is_final:
+            return one
+        offsets = tuple((topic, number, 1) for topic, number, _ in one.fetched.offsets)
+        return replace(one, fetched=one.fetched._replace(offsets=offsets))
+
+    return changed(history, tell)
+
+
+def shows_what_was_late(history: History) -> History:
+    send = next(one.sends[0] for one in history.all(Transaction) if "decided" in one.error)
+    return with_final_read(history, Read(send.topic, send.partition, 10_000, send.value))
+
+
+def commits(history: History) -> list[OffsetsCommitted]:
+    return history.all(OffsetsCommitted)
+
+
 def committed_batches(history: History):
     return [
         (noted, one)
@@ -147,6 +167,8 @@ class Case:
     breaks: tuple[tuple[Callable[[History], History], str], ...] = ()
     judges: tuple[str, ...] = ()
     """Checkers that must have found something to judge."""
+    name: str = ""
+    """Where a kind has several cases."""
 
 
 ALWAYS = ("lost-write", "duplicate", "inconsistent-offsets", "poll-skip", "poll-reversal")
@@ -204,6 +226,32 @@ CASES = [
         (*ALWAYS[1:], "spark-batch"),
     ),
     Case("churn", DEADLY, ((loses_a_value, "lost-write"),), TRANSACTIONAL),
+    Case(
+        "copier",
+        {
+            "life_ms": 3_000,
+            "rest_ms": 300,
+            "write_pause_ms": 30,
+            "readers": 1,
+            "consumer_protocol": True,
+            "static_share": 0.4,
+        },
+        ((loses_a_value, "lost-write"), (processes_twice, "processed-once")),
+        (*TRANSACTIONAL, "processed-once", "stuck-group"),
+        "copier of the consumer protocol",
+    ),
+    Case(
+        "members",
+        {**DEADLY, "think_ms": 100, "pause_ms": 50},
+        ((tells_an_offset_of_nobody, "offsets-outside-transaction"),),
+        (*TRANSACTIONAL, "offsets-outside-transaction", "stuck-group"),
+    ),
+    Case(
+        "meddling",
+        {**DEADLY, "think_ms": 50, "meddle_ms": 50},
+        ((loses_a_value, "lost-write"), (shows_what_was_late, "delayed-end-txn-tv1")),
+        TRANSACTIONAL,
+    ),
 ]
 
 
@@ -214,7 +262,7 @@ IN_THE_GATE = ("transactions", "compaction", "zombies")
 def cases():
     for case in CASES:
         marks = () if case.kind in IN_THE_GATE else (pytest.mark.robustness,)
-        yield pytest.param(case, id=case.kind, marks=marks)
+        yield pytest.param(case, id=case.name or case.kind, marks=marks)
 
 
 @pytest.fixture(scope="module", params=cases())
@@ -272,6 +320,11 @@ def test_what_a_workload_alone_does_was_done(run):
             endings = {one.outcome for _, one in facts_of(history, SparkBatchEnded)}
             assert {Outcome.OK.value, Outcome.FAIL.value} <= endings
             assert len({one.client for one, _ in committed_batches(history)}) > 1
+        case "members":
+            outcomes = {(one.committed.offsets[0][2] < 0, one.outcome) for one in commits(history)}
+            assert {(False, Outcome.OK), (False, Outcome.FAIL), (True, Outcome.OK)} <= outcomes
+        case "meddling":
+            assert any("decided" in one.error for one in history.all(Transaction))
         case "churn":
             topics = {send.topic for one in history.all(Transaction) for send in one.sends}
             assert topics - {one.topic for one in history.all(FinalRead)}

@@ -122,6 +122,50 @@ def test_a_refused_commit_outside_transactions_does_not_count():
     assert_broken(story.judged_by(group_offsets.check), "never committed")
 
 
+def test_a_deletion_is_a_commit_of_nothing():
+    story = Story()
+    story.fetched("g: t-0@-1")
+    story.committed("g: t-0@3")
+    story.committed("g: t-0@-1")
+    story.fetched("g: t-0@-1")
+    story.committed("g: t-0@5")
+    story.fetched("g: t-0@5", final=True)
+    assert_ok(story.judged_by(group_offsets.check), judged=3)
+
+
+def test_a_deleted_offset_that_comes_back_is_named():
+    story = Story()
+    story.committed("g: t-0@3", client="c#1")
+    story.committed("g: t-0@-1", client="admin#1")
+    story.fetched("g: t-0@3", final=True)
+    assert_broken(story.judged_by(group_offsets.check), "c#1", "admin#1", "committed -1 after")
+
+
+def test_an_offset_that_is_gone_again_after_a_deletion_is_named():
+    story = Story()
+    story.committed("g: t-0@-1", client="admin#1")
+    story.committed("g: t-0@3", client="c#1")
+    story.fetched("g: t-0@-1", final=True)
+    assert_broken(story.judged_by(group_offsets.check), "admin#1", "c#1", "committed 3 after")
+
+
+def test_an_offset_that_is_gone_before_its_deletion_began_is_named():
+    story = Story()
+    story.committed("g: t-0@3", client="c#1")
+    story.fetched("g: t-0@-1")
+    story.committed("g: t-0@-1")
+    assert_broken(story.judged_by(group_offsets.check), "as if nobody", "c#1", "committed 3 after")
+
+
+def test_a_deletion_that_was_not_answered_may_come_whenever_it_likes():
+    story = Story()
+    story.committed("g: t-0@-1", outcome=Outcome.INFO)
+    story.committed("g: t-0@3")
+    for offset in (3, -1):
+        story.fetched(f"g: t-0@{offset}", final=True)
+    assert_ok(story.judged_by(group_offsets.check), judged=2)
+
+
 def test_a_group_of_which_no_commit_is_known_is_not_judged():
     story = Story()
     story.fetched("g: t-0@5", final=True)
