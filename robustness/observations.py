@@ -111,6 +111,17 @@ class ProducerIdsGiven:
 
 
 @dataclass(frozen=True, slots=True)
+class MetadataWritten:
+    """What a controller appended to the metadata journal, as it was told of it."""
+
+    at_ms: int
+    controller_id: int
+    controller_epoch: int
+    first_offset: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Synced:
     """With fsync on every append, this replica told of all below as written, and it was committed.
 
@@ -131,6 +142,7 @@ class Observations:
     shards: list[ShardOwned] = field(default_factory=list)
     states: list[StateRecorded] = field(default_factory=list)
     blocks: list[ProducerIdsGiven] = field(default_factory=list)
+    metadata: list[MetadataWritten] = field(default_factory=list)
     synced: list[Synced] = field(default_factory=list)
     is_healed: bool = False
     """The run was healed and given its time; what is still open then is stuck."""

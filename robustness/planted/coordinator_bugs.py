@@ -320,4 +320,36 @@ COORDINATOR_BUGS: Final = (
         scenario="deciders",
         first_seed=1,
     ),
+    Bug(
+        name="deposed-controller-may-write",
+        promise="A controller whose term is over writes nothing more, however late its statement arrives.",
+        source="ADR 0002; ADR 0020",
+        edits=(
+            Edit(
+                module="oncelog_controller.sql_journal",
+                old="        if self._controller_epoch not in (None, state.controller_epoch):\n",
+                new="        if (self._controller_epoch or 0) > state.controller_epoch:\n",
+            ),
+            # Who was deposed does not know where the table ends by now, and is refused for that as well.
+            Edit(
+                module="oncelog_controller.sql_journal",
+                old="        if (-1 if last is None else last) != first - 1:\n",
+                new="        if (-1 if last is None else last) < first - 1:\n",
+            ),
+            Edit(
+                module="oncelog_controller.sql_journal",
+                old="            connection.execute(insert(metadata_journal), rows)\n",
+                new=(
+                    "            end = select(func.max(metadata_journal.c.metadata_offset))\n"
+                    "            last = connection.execute(end).scalar()\n"
+                    "            for number, row in enumerate(rows, first if last is None else last + 1):\n"
+                    '                row["metadata_offset"] = number\n'
+                    "            connection.execute(insert(metadata_journal), rows)\n"
+                ),
+            ),
+        ),
+        caught_by=("deposed-controller-wrote",),
+        scenario="deposed",
+        first_seed=1,
+    ),
 )

@@ -15,7 +15,7 @@ stable offset: whether a step was too early, only the logs at the end will tell.
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -23,6 +23,7 @@ from typing import Any, Final
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Partition
 from oncelog.rpc.metadata import MetadataImage
 from oncelog_controller.servicer import ControllerServicer
+from oncelog_controller.sql_journal import SqlJournal
 from oncelog_coordinator.group_shards import GroupShards
 from oncelog_coordinator.reigns import Reign, Reigns
 from oncelog_storage.hosted import HostedPartitions
@@ -36,6 +37,7 @@ from robustness.checkers.cluster_offsets_order import disorder
 from robustness.checkers.cluster_shard_owners import Owners
 from robustness.log_files import LiveReplica, read_all_states, read_logs
 from robustness.observations import (
+    MetadataWritten,
     Observations,
     ProducerIdsGiven,
     ReplicaLog,
@@ -102,6 +104,7 @@ class Inspector:
         self._replace(HostedPartitions, "_lead", self._after_lead)
         self._replace(Reigns, "_load", self._around_load)
         self._replace(ControllerServicer, "AllocateProducerIds", self._around_allocation)
+        self._replace(SqlJournal, "append", self._around_append)
         self._replace(LogDirectory, "open", self._before_open)
 
     @staticmethod
@@ -170,6 +173,23 @@ class Inspector:
                 )
             )
         return answer
+
+    async def _around_append(
+        self, original: Callable[..., Any], journal: SqlJournal[Any], records: Sequence[Any]
+    ) -> Any:
+        first_offset = await original(journal, records)
+        process = owner()
+        if process is not None and journal._controller_epoch is not None:
+            self.observations.metadata.append(
+                MetadataWritten(
+                    at_ms=self._now_ms(),
+                    controller_id=self._node_id(process),
+                    controller_epoch=journal._controller_epoch,
+                    first_offset=first_offset,
+                    count=len(records),
+                )
+            )
+        return first_offset
 
     def _before_open(
         self, original: Callable[..., Any], directory: LogDirectory, *args: Any
