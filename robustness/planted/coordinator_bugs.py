@@ -352,4 +352,37 @@ COORDINATOR_BUGS: Final = (
         scenario="deposed",
         first_seed=1,
     ),
+    Bug(
+        name="partition-given-before-it-is-given-up",
+        promise="A member gets a partition only when whoever had it has given it up, or is gone.",
+        source="KIP-848",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.core.consumer_reconcile",
+                old="        slot for slot in wanted if group.owners.get(slot, member.member_id) == member.member_id\n",
+                new="        slot for slot in wanted\n",
+            ),
+        ),
+        caught_by=("processed-once", "copier"),
+        scenario="rejoining",
+    ),
+    Bug(
+        name="stale-member-epoch-may-commit",
+        promise="A member that was put out, or is behind, commits no offsets.",
+        source="KIP-848; KIP-447",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.core.consumer_group",
+                old="""    member = group.members.get(member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE if member_epoch == member.current.epoch else ErrorCode.STALE_MEMBER_EPOCH
+""",
+                new="""    return ErrorCode.NONE
+""",
+            ),
+        ),
+        caught_by=("processed-once", "copier"),
+        scenario="rejoining",
+    ),
 )

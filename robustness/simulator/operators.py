@@ -46,7 +46,14 @@ class Operator:
         """Begin; returns what ends it."""
         is_over = asyncio.Event()
         work = draw.choice(
-            (self._terminate, self._terminate, self._drain, self._level, self._remove)
+            (
+                self._terminate,
+                self._terminate,
+                self._drain,
+                self._level,
+                self._remove,
+                self._mistake,
+            )
         )
         self._process.spawn(work(draw, is_over), "operate")
         return is_over.set
@@ -92,17 +99,31 @@ class Operator:
 
     async def _remove(self, draw: random.Random, is_over: asyncio.Event) -> None:
         """One that does not run, if there is any; whoever is started again registers again."""
-        dead = [
+        idle = [
             member.node_id
             for name, member in self._cluster.members.items()
-            if self._cluster.process(name).state is ProcessState.DEAD
+            if self._cluster.process(name).state is not ProcessState.RUNNING
         ]
-        node_id = draw.choice(dead) if dead else self._drawn_node(draw)
+        node_id = draw.choice(idle) if idle else self._drawn_node(draw)
         self._world.trace("remove", node_id)
         if await self._of_controllers(
             "RemoveNode", controller_pb2.RemoveNodeRequest(node_id=node_id)
         ):
             self._world.effects[Effect.OPERATED] += 1
+
+    async def _mistake(self, draw: random.Random, is_over: asyncio.Event) -> None:
+        """A request about what there is not, or in the name of a node that there is not."""
+        config = {"retention.ms": "1"}
+        method, request = draw.choice(
+            (
+                ("AlterConfigs", controller_pb2.AlterConfigsRequest(topic="none", set=config)),
+                ("AllocateProducerIds", controller_pb2.AllocateProducerIdsRequest(node_id=NOBODY)),
+                ("AlterPartition", controller_pb2.AlterPartitionRequest(node_id=NOBODY)),
+                ("RegisterNode", controller_pb2.RegisterNodeRequest()),
+            )
+        )
+        self._world.trace("mistake", method)
+        await self._of_controllers(method, request)
 
     def _drawn_node(self, draw: random.Random) -> int:
         return draw.choice([NOBODY, *(one.node_id for one in self._cluster.members.values())])

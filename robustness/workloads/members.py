@@ -171,6 +171,7 @@ class Members:
                 partial(self._fetch, lab, process.name, admin, calls.group),
                 calls.members,
                 partial(calls.listed, lab.random.choice(((), ("consumer",), ("classic",)))),
+                partial(self._forget_topic, lab, admin, brokers),
                 GroupCalls(brokers, f"{self.name}-none").delete,
                 partial(GroupCalls(brokers, f"{self.name}-none").leave, "nobody", None),
             )
@@ -181,6 +182,17 @@ class Members:
             await lab.sleep(lab.random.randint(0, self.parameters.think_ms))
         brokers.close()
         await admin.close()
+
+    async def _forget_topic(self, lab: Lab, admin: Admin, brokers: Brokers) -> None:
+        """A topic passes, and what was committed of it goes with it. Nobody else knows of it."""
+        topic = f"{self.name}-passing-{lab.random.randrange(2**32)}"
+        await admin.create_topic(topic, 1, lab.replicas, {})
+        try:
+            calls = GroupCalls(brokers, lab.random.choice(self.groups))
+            with suppress(*UNANSWERED):
+                await calls.commit(Membership(-1, ""), {(topic, 0): 7})
+        finally:
+            await admin.delete_topic(topic)
 
     async def _is_taken(self, lab: Lab, group: str) -> None:
         """A newcomer asks until every partition is its own, or the time is up; the history is told which."""

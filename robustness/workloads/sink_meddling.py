@@ -44,23 +44,31 @@ class SinkMeddler:
 
     async def step(self) -> None:
         """Whatever comes of it."""
-        work = self._lab.random.choice(
-            (
-                self._open,
-                self._open,
-                self._join,
-                self._join,
-                self._seal,
-                self._commit,
-                self._commit,
-                self._abort,
-            )
-        )
+        steps = (self._open, self._join, self._join, self._seal, self._commit, self._commit)
+        work = self._lab.random.choice((*steps, self._abort, self._batch_on, self._batch_on))
         try:
             with Cluster(self._bootstrap, self._settings) as cluster:
                 await work(cluster)
         except OncelogError:
             return
+
+    async def _batch_on(self, cluster: Cluster) -> None:
+        """One after the other, as it should be, so that the rest has something to go wrong with."""
+        draw = self._lab.random
+        nonce = draw.randbytes(NONCE_BYTES)
+        await self._opened(cluster, self._sink, nonce)
+        tasks = [0, 1] if draw.random() < 0.7 else [0, 0]
+        branches = [
+            await self._joined(cluster, self._asked_to_join(nonce, task, attempt))
+            for attempt, task in enumerate(tasks)
+        ]
+        known = [one for one in branches if one is not None]
+        for branch in known:
+            await self._call(cluster, "SealBranch", self._sealing(branch))
+        messages = [self._message(one) for one in known]
+        for batch in (self._batch, draw.choice((self._batch, self._batch - 1))):
+            request = pb.CommitBatchRequest(sink=self._sink, batch_id=batch, messages=messages)
+            await self._call(cluster, "CommitBatch", request)
 
     async def _call(self, cluster: Cluster, method: str, request: Any) -> Any:
         return await blocking(cluster.private_call, method, request)
@@ -81,40 +89,50 @@ class SinkMeddler:
         return b"short" if dice > 0.95 else draw.randbytes(NONCE_BYTES)
 
     async def _open(self, cluster: Cluster) -> None:
-        sink, nonce = self._name(), self._nonce()
-        await self._call(
-            cluster,
-            "OpenAttempt",
-            pb.OpenAttemptRequest(sink=sink, nonce=nonce, timeout_ms=TIMEOUT_MS),
-        )
+        await self._opened(cluster, self._name(), self._nonce())
+
+    async def _opened(self, cluster: Cluster, sink: str, nonce: bytes) -> None:
+        request = pb.OpenAttemptRequest(sink=sink, nonce=nonce, timeout_ms=TIMEOUT_MS)
+        await self._call(cluster, "OpenAttempt", request)
         self._nonces = [*self._nonces[-4:], nonce]
-        described = await self._call(
-            cluster, "DescribeSink", pb.DescribeSinkRequest(sink=self._name())
-        )
+        described = await self._call(cluster, "DescribeSink", pb.DescribeSinkRequest(sink=sink))
         self._batch = described.last_committed_batch_id + 1
 
     async def _join(self, cluster: Cluster) -> None:
         draw = self._lab.random
-        nonce, task = self._nonce(), draw.randrange(2)
-        request = pb.JoinAttemptRequest(
-            sink=self._name(),
+        request = self._asked_to_join(self._nonce(), draw.randrange(2), draw.randrange(3))
+        request.sink = self._name()
+        if draw.random() < 0.1:
+            request.query_id, request.adopt_query = "another query", draw.random() < 0.5
+        if draw.random() < 0.1:
+            request.batch_id = draw.randrange(BATCHES)
+        await self._joined(cluster, request)
+
+    def _asked_to_join(self, nonce: bytes, task: int, attempt: int) -> Any:
+        return pb.JoinAttemptRequest(
+            sink=self._sink,
             nonce=nonce,
-            query_id=QUERY if draw.random() < 0.9 else "another query",
+            query_id=QUERY,
             run_id="run",
-            batch_id=self._batch if draw.random() < 0.9 else draw.randrange(BATCHES),
+            batch_id=self._batch,
             task_partition=task,
-            task_attempt_id=draw.randrange(3),
-            adopt_query=draw.random() < 0.05,
+            task_attempt_id=attempt,
         )
+
+    async def _joined(self, cluster: Cluster, request: Any) -> _Branch | None:
         joined = await self._call(cluster, "JoinAttempt", request)
-        if not joined.answer:
-            branch = _Branch(nonce, task, joined.producer_id, joined.producer_epoch)
-            self._branches = [*self._branches[-6:], branch]
+        if joined.answer:
+            return None
+        branch = _Branch(
+            request.nonce, request.task_partition, joined.producer_id, joined.producer_epoch
+        )
+        self._branches = [*self._branches[-6:], branch]
+        return branch
 
     def _drawn(self) -> list[_Branch]:
         """Of the last attempt rather than of all."""
         draw = self._lab.random
-        last = [one for one in self._branches if one.nonce == self._nonces[-1]]
+        last = [one for one in self._branches if one.nonce in self._nonces[-1:]]
         known = last if last and draw.random() < 0.7 else self._branches
         return draw.sample(known, draw.randint(0, min(2, len(known)))) if known else []
 
@@ -122,14 +140,19 @@ class SinkMeddler:
         draw = self._lab.random
         for branch in self._drawn():
             for _ in range(draw.randint(1, 2)):
-                request = pb.SealBranchRequest(
-                    sink=self._name(),
-                    nonce=branch.nonce if draw.random() < 0.9 else b"short",
-                    producer_id=branch.producer_id,
-                    producer_epoch=branch.producer_epoch,
-                    row_count=0 if draw.random() < 0.9 else 1,
-                )
+                request = self._sealing(branch)
+                request.sink = self._name()
+                if draw.random() < 0.1:
+                    request.nonce, request.row_count = b"short", 1
                 await self._call(cluster, "SealBranch", request)
+
+    def _sealing(self, branch: _Branch) -> Any:
+        return pb.SealBranchRequest(
+            sink=self._sink,
+            nonce=branch.nonce,
+            producer_id=branch.producer_id,
+            producer_epoch=branch.producer_epoch,
+        )
 
     async def _commit(self, cluster: Cluster) -> None:
         draw = self._lab.random

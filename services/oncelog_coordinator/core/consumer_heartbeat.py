@@ -45,7 +45,7 @@ from oncelog_coordinator.core.group_events import (
     SessionCheck,
 )
 from oncelog_coordinator.core.group_names import NAME_BYTES_MAX
-from oncelog_coordinator.core.group_rebalance import session_timer
+from oncelog_coordinator.core.group_rebalance import session_going_on, session_timer
 from oncelog_coordinator.core.group_records import GroupRecord, GroupTombstone, Heard
 from oncelog_coordinator.core.group_state import Group, GroupState
 
@@ -364,12 +364,9 @@ def session_check(
 ) -> Decision[GroupRecord]:
     if event.member_id not in group.members:
         return Decision((), (), "session_of_nobody")
-    if deadline is not None and now < deadline:
-        timer = session_timer(group.group_id, event.member_id)
-        return Decision(
-            (), (SetTimer(timer, Millis(deadline - now), event),), "consumer_session_goes_on"
-        )
-    return _put_out(group, event.member_id, config, now, "consumer_expired")
+    longest_ms = config.consumer_session_timeout_ms
+    going_on = session_going_on(event, deadline, longest_ms, now, "consumer_session_goes_on")
+    return going_on or _put_out(group, event.member_id, config, now, "consumer_expired")
 
 
 def revoke_time_over(

@@ -254,12 +254,13 @@ def session_check(
 ) -> Decision[GroupRecord]:
     """A session's timer ended; `deadline` is the latest that the member was granted."""
     member_id = event.member_id
-    if deadline is not None and now < deadline:
-        timer = session_timer(group.group_id, member_id)
-        left_ms = Millis(deadline - now)
-        return Decision((), (SetTimer(timer, left_ms, event),), "session_goes_on")
-    change = Change(group, config, now)
     member = group.members.get(member_id)
+    is_settled = member is not None and not member.is_new
+    longest_ms = member.session_timeout_ms if is_settled else config.new_member_join_timeout_ms
+    going_on = session_going_on(event, deadline, longest_ms, now, "session_goes_on")
+    if going_on is not None:
+        return going_on
+    change = Change(group, config, now)
     if member is None:
         if member_id not in group.pending:
             return Decision((), (), "session_of_nobody")
@@ -276,6 +277,22 @@ def session_check(
     else:
         change.prepare()
     return change.decision("member_expired")
+
+
+def session_going_on(
+    event: SessionCheck, deadline: Millis | None, longest_ms: int, now: Millis, label: str
+) -> Decision[GroupRecord] | None:
+    """None: its time is over. A deadline that is further away than any session lasts was granted before the wall clock
+    was set back: a member that is gone would stay as long as that was. So one whole session begins now."""
+    left_ms = 0 if deadline is None else deadline - now
+    if left_ms <= 0:
+        return None
+    granted: tuple[GroupRecord, ...] = ()
+    if left_ms > longest_ms:
+        left_ms = longest_ms
+        granted = (Heard(event.group_id, event.member_id, Millis(now + left_ms)),)
+    timer = session_timer(event.group_id, event.member_id)
+    return Decision((), (SetTimer(timer, Millis(left_ms), event),), label, granted)
 
 
 def initial_delay_over(

@@ -105,6 +105,21 @@ def test_a_silent_member_is_put_out_and_a_restart_gives_a_whole_session(world):
     assert first.beat() == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_silent_member_is_put_out_though_the_wall_clock_was_set_back(world):
+    """Its deadline is then as far away as the clock was set back."""
+    world.client("a")
+    second = world.client("b")
+    world.quiesce()
+    world.advance(SESSION_MS // 2)
+    world.set_clock_back(3_600_000)
+    for _ in range(4):
+        assert second.beat() == ErrorCode.NONE
+        world.advance(SESSION_MS // 2)
+    assert set(world.consumers.members) == {"b"}
+    world.quiesce(second)
+    assert second.owned == ALL
+
+
 @pytest.mark.parametrize(
     ("fields", "error_code"),
     [

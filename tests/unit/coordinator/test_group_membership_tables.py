@@ -361,6 +361,16 @@ def test_an_absent_instance_keeps_its_place_until_its_session_ends():
     assert world.answers[third].error_code == NONE
 
 
+def test_an_absent_instance_is_put_out_though_the_wall_clock_was_set_back():
+    world = GroupWorld()
+    static = stable_static(world)
+    world.set_clock_back(3_600_000)
+    world.advance(SESSION_MS)
+    assert static.member_id in names(world)
+    world.advance(SESSION_MS)
+    assert static.member_id not in names(world)
+
+
 def test_an_operator_removes_an_instance_by_its_name():
     from oncelog_coordinator.core.group_events import LeaveGroup, Leaving
 
