@@ -255,8 +255,9 @@ def session_check(
     """A session's timer ended; `deadline` is the latest that the member was granted."""
     member_id = event.member_id
     member = group.members.get(member_id)
-    is_settled = member is not None and not member.is_new
-    longest_ms = member.session_timeout_ms if is_settled else config.new_member_join_timeout_ms
+    longest_ms = config.new_member_join_timeout_ms
+    if member is not None and not member.is_new:
+        longest_ms = member.session_timeout_ms
     going_on = session_going_on(event, deadline, longest_ms, now, "session_goes_on")
     if going_on is not None:
         return going_on
