@@ -209,8 +209,8 @@ COORDINATOR_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_coordinator.core.stamp",
-                old="        and asked.connection < known.connection\n",
-                new="        and asked.connection < 0\n",
+                old="    return asked.connection < known.connection and not insists\n",
+                new="    return asked.connection < 0\n",
             ),
         ),
         caught_by=(
@@ -220,6 +220,21 @@ COORDINATOR_BUGS: Final = (
         ),
         scenario="ghosts",
         first_seed=4,
+    ),
+    Bug(
+        name="late-copy-of-a-request-decides",
+        promise="What a listener asked twice decides once, however late the first copy arrives.",
+        source="ADR 0018; architecture/failures",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.core.stamp",
+                old="return 0 < asked.request < known.request\n",
+                new="return asked.request < 0\n",
+            ),
+        ),
+        caught_by=("delayed-end-txn-tv1", "lost-write", "torn-transaction", "aborted-read"),
+        scenario="late",
+        first_seed=2,
     ),
     Bug(
         name="narrowed-marker-forgets-its-outcome",

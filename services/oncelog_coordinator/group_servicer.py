@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from oncelog.api.v1 import groups_pb2 as pb
-from oncelog.api.v1 import storage_pb2, types_pb2
+from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.ids import (
-    CONSUMER_OFFSETS_TOPIC,
-    CoordinatorEpoch,
     Partition,
     ProducerEpoch,
     ProducerId,
@@ -37,7 +35,6 @@ from oncelog_coordinator.core.group_events import (
     DeleteOffsets,
     DescribeAnswer,
     DescribeGroup,
-    EndTransaction,
     FetchOffsets,
     FetchOffsetsAnswer,
     GroupEvent,
@@ -55,6 +52,7 @@ from oncelog_coordinator.core.group_events import (
 )
 from oncelog_coordinator.core.group_names import MEMBER_PREFIX_MAX, fits, is_group_id
 from oncelog_coordinator.core.group_state import CLASSIC, Group, GroupState
+from oncelog_coordinator.group_markers import GroupMarkers
 from oncelog_coordinator.group_shards import GroupShards
 from oncelog_coordinator.group_transactions import TV2, TransactionCheck
 from oncelog_coordinator.reigns import ShardUnavailable
@@ -63,23 +61,20 @@ from oncelog_coordinator.settings import CoordinatorSettings
 GROUPS_PER_CALL_MAX: Final = 1_000
 DEAD: Final = "Dead"
 
-_NOT_HERE: Final = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
-
 
 class GroupCoordinatorServicer:
     """Methods are named and shaped by `groups.proto`."""
 
     def __init__(
-        self, shards: GroupShards, check: TransactionCheck, settings: CoordinatorSettings
+        self,
+        shards: GroupShards,
+        check: TransactionCheck,
+        markers: GroupMarkers,
+        settings: CoordinatorSettings,
     ) -> None:
         self._shards = shards
         self._check = check
+        self._markers = markers
         self._settings = settings
 
     async def _ask(
@@ -313,39 +308,7 @@ class GroupCoordinatorServicer:
         )
 
     async def WriteTxnMarkers(self, request: Any, context: Any) -> Any:
-        """Each marker is appended by the shard it is for. The marker sender is answered in a leader's words."""
-        results = [storage_pb2.MarkerResult(producer_id=m.producer_id) for m in request.markers]
-        asked = [
-            (marker, result.partitions.add(topic=each.topic, partition=each.partition))
-            for marker, result in zip(request.markers, results, strict=True)
-            for each in marker.partitions
-        ]
-        await asyncio.gather(*(self._write_marker(marker, answer) for marker, answer in asked))
-        return storage_pb2.WriteTxnMarkersResponse(results=results)
-
-    async def _write_marker(self, marker: Any, answer: Any) -> None:
-        if answer.topic != CONSUMER_OFFSETS_TOPIC:
-            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return
-        try:
-            ended: CodeAnswer = await self._shards.ask_shard(
-                answer.partition,
-                lambda request_id: EndTransaction(
-                    request_id,
-                    ProducerId(marker.producer_id),
-                    ProducerEpoch(marker.producer_epoch),
-                    marker.commit,
-                    CoordinatorEpoch(marker.coordinator_epoch),
-                    marker.transaction_version,
-                    marker.transaction_start_ms,
-                ),
-            )
-            answer.error_code = ended.error_code
-        except KeyError:
-            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        except (ShardUnavailable, DriverStopped) as unavailable:
-            told = unavailable.error_code
-            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if told in _NOT_HERE else told
+        return await self._markers.write(request)
 
     # ------------------------------------------------------------------------------------------------ views
 

@@ -144,6 +144,7 @@ class MarkerClient:
                     coordinator_epoch=self._coordinator_epoch,
                     transaction_version=marker.transaction_version,
                     transaction_start_ms=max(0, marker.start_timestamp),
+                    transactional_id=marker.transactional_id,
                     partitions=[
                         types_pb2.TopicPartition(topic=topic, partition=partition)
                         for topic, partition in marker.partitions

@@ -40,7 +40,7 @@ from oncelog_coordinator.core.txn_events import (
 from oncelog_coordinator.core.txn_state import TxnMetadata
 from oncelog_coordinator.core.views import split_state_filters
 from oncelog_coordinator.producer_ids import ProducerIds
-from oncelog_coordinator.request_stamps import RequestStamps
+from oncelog_coordinator.request_stamps import marks_of
 from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_coordinator.shards import Shards, ShardUnavailable, TransactionReign
 from oncelog_coordinator.sink_servicer import SinkCalls
@@ -65,7 +65,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         self._metadata = metadata
         self._producer_ids = producer_ids
         self._settings = settings
-        self._stamps = RequestStamps(settings.stamp_check_enabled)
+        self._checks_stamps = settings.stamp_check_enabled
 
     # ------------------------------------------------------------------------------------------------ producers
 
@@ -144,18 +144,17 @@ class TransactionCoordinatorServicer(SinkCalls):
                 )
                 return _verified(name, verified, partitions)
             version = asked.client_transaction_version
-            stamps = self._stamps.of(name, asked)
+            marks = marks_of(asked, is_enabled=self._checks_stamps)
             added: ErrorAnswer = await self._shards.ask(
                 name,
                 lambda request_id: AddPartitions(
-                    request_id, *producer, partitions, version, *stamps.marks
+                    request_id, *producer, partitions, version, *marks
                 ),
             )
-            stamps.answered(added.is_delayed)
         except (ShardUnavailable, DriverStopped) as unavailable:
             return _whole(name, unavailable.error_code)
         if added.error_code is not ErrorCode.NONE:
-            return _whole(name, added.error_code)
+            return _whole(name, added.error_code, is_delayed=added.is_delayed)
         return _each(name, ((partition, ErrorCode.NONE) for partition in partitions))
 
     async def AddOffsetsToTxn(self, request: Any, context: Any) -> Any:
@@ -168,7 +167,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         partition = Partition(
             CONSUMER_OFFSETS_TOPIC, shard_of(request.group_id, len(offsets.partitions))
         )
-        stamps = self._stamps.of(request.transactional_id, request)
+        marks = marks_of(request, is_enabled=self._checks_stamps)
         try:
             answer: ErrorAnswer = await self._shards.ask(
                 request.transactional_id,
@@ -179,13 +178,14 @@ class TransactionCoordinatorServicer(SinkCalls):
                     request.producer_epoch,
                     (partition,),
                     0,
-                    *stamps.marks,
+                    *marks,
                 ),
             )
-            stamps.answered(answer.is_delayed)
         except (ShardUnavailable, DriverStopped) as unavailable:
             return pb.AddOffsetsToTxnResponse(error_code=unavailable.error_code)
-        return pb.AddOffsetsToTxnResponse(error_code=answer.error_code)
+        return pb.AddOffsetsToTxnResponse(
+            error_code=answer.error_code, is_delayed=answer.is_delayed
+        )
 
     # ------------------------------------------------------------------------------------------------ end
 
@@ -193,8 +193,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         name = request.transactional_id
         if not name:
             return _ended(IdentityAnswer(ErrorCode.INVALID_REQUEST))
-        stamps = self._stamps.of(name, request)
-        stamp, insists = stamps.marks
+        marks = marks_of(request, is_enabled=self._checks_stamps)
         try:
             answer = await self._shards.ask(
                 name,
@@ -205,11 +204,10 @@ class TransactionCoordinatorServicer(SinkCalls):
                     request.producer_epoch,
                     request.committed,
                     request.client_transaction_version,
-                    stamp=stamp,
-                    insists=insists,
+                    stamp=marks.stamp,
+                    insists=marks.insists,
                 ),
             )
-            stamps.answered(answer.is_delayed)
             return _ended(answer)
         except (ShardUnavailable, DriverStopped) as unavailable:
             return _ended(IdentityAnswer(unavailable.error_code))
@@ -326,11 +324,12 @@ def _ended(answer: IdentityAnswer) -> Any:
         error_code=answer.error_code,
         producer_id=answer.producer_id,
         producer_epoch=answer.producer_epoch,
+        is_delayed=answer.is_delayed,
     )
 
 
-def _whole(transactional_id: str, error_code: ErrorCode) -> Any:
-    return _Result(transactional_id=transactional_id, error_code=error_code)
+def _whole(transactional_id: str, error_code: ErrorCode, *, is_delayed: bool = False) -> Any:
+    return _Result(transactional_id=transactional_id, error_code=error_code, is_delayed=is_delayed)
 
 
 def _each(transactional_id: str, codes: Any) -> Any:

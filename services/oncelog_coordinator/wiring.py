@@ -5,8 +5,10 @@ import logging
 
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower
+from oncelog.rpc.transaction_starts import TransactionStarts
 from oncelog.runtime import Clock, SystemClock
 from oncelog.telemetry.feed import EventFeed, build_feed
+from oncelog_coordinator.group_markers import GroupMarkers
 from oncelog_coordinator.group_servicer import GroupCoordinatorServicer
 from oncelog_coordinator.group_shards import GroupShards
 from oncelog_coordinator.group_transactions import TransactionCheck
@@ -81,7 +83,12 @@ def build_coordinator(
     group_shards = GroupShards(node_id, metadata, directory, producer_ids, clock, settings)
     return CoordinatorRole(
         TransactionCoordinatorServicer(node_id, metadata, shards, producer_ids, settings),
-        GroupCoordinatorServicer(group_shards, TransactionCheck(metadata, directory), settings),
+        GroupCoordinatorServicer(
+            group_shards,
+            TransactionCheck(metadata, directory),
+            GroupMarkers(group_shards, TransactionStarts(metadata, directory)),
+            settings,
+        ),
         shards,
         group_shards,
         producer_ids,

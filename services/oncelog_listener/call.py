@@ -1,11 +1,14 @@
 """One request on its way through a handler, and the connection it came in on."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from oncelog.api.v1 import types_pb2
 from oncelog.protocol.messages import Schema
 from oncelog_listener.cluster import Address, Cluster
+
+INSISTING_MAX: Final = 100
+"""Ids kept for a connection. A producer has a connection of its own, so one is usual."""
 
 
 class CloseConnection(Exception):
@@ -26,6 +29,9 @@ class Session:
     """Requests read from this connection, the one in progress included."""
     software_name: str = ""
     software_version: str = ""
+    insisting: dict[str, None] = field(default_factory=dict)
+    """transactional.ids of which a request of this connection was refused as delayed: what its client asks after
+    that, it asks on purpose (ADR 0018)."""
     is_gone: bool = False
     """The connection is closed: nobody will read an answer."""
 
@@ -56,15 +62,22 @@ class Call:
         """Whether its client still waits for the answer."""
         return not self.session.is_gone
 
-    @property
-    def stamp(self) -> types_pb2.RequestStamp:
-        """Tells the coordinator which connection a TV1 request came in on (ADR 0018)."""
+    def stamp(self, transactional_id: str | None) -> types_pb2.RequestStamp:
+        """Tells the coordinator which request of which connection this is (ADR 0018)."""
         session = self.session
         return types_pb2.RequestStamp(
             listener=self.cluster.listener_start,
             connection=session.connection,
             request=session.request_count,
+            insists=transactional_id in session.insisting,
         )
+
+    def told_delayed(self, transactional_id: str) -> None:
+        """Its client is about to read that this request was taken for a delayed one."""
+        insisting = self.session.insisting
+        if len(insisting) >= INSISTING_MAX:
+            del insisting[next(iter(insisting))]
+        insisting[transactional_id] = None
 
     @property
     def types(self) -> Any:

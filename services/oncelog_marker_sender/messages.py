@@ -62,6 +62,7 @@ def _narrowed(marker: pb.TxnMarker, partitions: Sequence[Partition]) -> pb.TxnMa
         coordinator_epoch=marker.coordinator_epoch,
         transaction_version=marker.transaction_version,
         transaction_start_ms=marker.transaction_start_ms,
+        transactional_id=marker.transactional_id,
         partitions=[
             found
             for found in marker.partitions

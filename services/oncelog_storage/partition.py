@@ -29,15 +29,12 @@ from oncelog_storage.log import MarkerToWrite, PartitionLog, client_batch
 from oncelog_storage.partition_values import (
     Appended,
     Leadership,
-    MarkerRequest,
-    marker_to_write,
 )
 from oncelog_storage.repeated_append import is_last_batch
 from oncelog_storage.waiters import OffsetWaiters
 
 _log = logging.getLogger(__name__)
 
-_TV2: Final = 2
 _NEVER_MS: Final = 2**53
 """A flush.ms of this or more means never; the default is the largest i64."""
 _ANY_BYTES: Final = 2**31
@@ -291,7 +288,7 @@ class PartitionLeader:
         if marker is None or len(records) != MARKER_BYTES:
             raise KafkaError(ErrorCode.INVALID_RECORD, "a control batch that ends no transaction")
         base_offset = self.log.log_end_offset
-        self._append_markers(
+        self.append_markers(
             [
                 MarkerToWrite(
                     header.producer_id,
@@ -305,38 +302,10 @@ class PartitionLeader:
         )
         return Appended(base_offset, base_offset, -1)
 
-    def write_markers(self, requests: Sequence[MarkerRequest], now: int) -> list[ErrorCode]:
-        """Append these markers together, so that the LSO passes them in one step; one code each.
+    def append_markers(self, markers: Sequence[MarkerToWrite], now: int) -> None:
+        """Together, so that the LSO passes them in one step.
 
-        Raises KafkaError(KAFKA_STORAGE_ERROR) when none could be written.
-        """
-        codes: list[ErrorCode] = []
-        markers: list[MarkerToWrite] = []
-        seen: set[int] = set()
-        for request in requests:
-            if request.producer_id in seen:
-                # The check of a second marker of a producer needs the first one applied.
-                self._append_markers(markers, now)
-                markers, seen = [], set()
-            if request.transaction_version < _TV2 and self.verifications.is_late_marker(
-                request.producer_id, request.producer_epoch, request.transaction_start_ms
-            ):
-                codes.append(ErrorCode.NONE)
-                continue
-            code = self.log.producers.check_marker(
-                request.producer_id,
-                request.producer_epoch,
-                request.coordinator_epoch,
-                request.transaction_version,
-            )
-            codes.append(code)
-            if not code:
-                seen.add(request.producer_id)
-                markers.append(marker_to_write(request, now))
-        self._append_markers(markers, now)
-        return codes
-
-    def _append_markers(self, markers: list[MarkerToWrite], now: int) -> None:
+        Raises KafkaError(KAFKA_STORAGE_ERROR): none is written."""
         if not markers:
             return
         try:

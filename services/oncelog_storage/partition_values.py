@@ -33,6 +33,8 @@ class MarkerRequest(NamedTuple):
     transaction_version: int
     transaction_start_ms: int = 0
     """0: unknown."""
+    transactional_id: str = ""
+    """Of a TV1 transaction, told by our own marker sender."""
 
 
 def marker_to_write(request: MarkerRequest, now: int) -> MarkerToWrite:

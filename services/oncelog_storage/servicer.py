@@ -11,13 +11,12 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
 from oncelog.record.batch import BatchHeader, read_single_batch
 from oncelog.runtime import Clock
-from oncelog.telemetry.feed import EventFeed
 from oncelog_storage import offsets
 from oncelog_storage.core.producer_state import ProducerEntry
 from oncelog_storage.fetch import FetchHandler
 from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.markers import MarkerHandler
 from oncelog_storage.partition import PartitionLeader
-from oncelog_storage.partition_values import MarkerRequest
 from oncelog_storage.produce import ProduceHandler, refuse
 from oncelog_storage.record_deletion import RecordDeletion
 from oncelog_storage.replica_sessions import ReplicaSessions
@@ -32,16 +31,16 @@ class StorageServicer:
         produce: ProduceHandler,
         fetch: FetchHandler,
         replica_sessions: ReplicaSessions,
+        markers: MarkerHandler,
         clock: Clock,
-        feed: EventFeed | None = None,
     ) -> None:
         self._hosted = hosted
         self._produce = produce
         self._fetch = fetch
         self._replica_sessions = replica_sessions
+        self._markers = markers
         self._deletion = RecordDeletion(hosted, replica_sessions)
         self._clock = clock
-        self._feed = feed
 
     async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
         return await self._produce.produce(request)
@@ -125,63 +124,7 @@ class StorageServicer:
     async def WriteTxnMarkers(
         self, request: pb.WriteTxnMarkersRequest, context: Any
     ) -> pb.WriteTxnMarkersResponse:
-        """Markers of one partition are written together, whatever their order in the request (facts 3, 9)."""
-        response = pb.WriteTxnMarkersResponse()
-        by_partition: dict[Partition, list[tuple[MarkerRequest, types_pb2.PartitionError]]] = {}
-        for marker in request.markers:
-            result = response.results.add(producer_id=marker.producer_id)
-            wanted = MarkerRequest(
-                marker.producer_id,
-                marker.producer_epoch,
-                marker.commit,
-                marker.coordinator_epoch,
-                marker.transaction_version,
-                marker.transaction_start_ms,
-            )
-            for each in marker.partitions:
-                answer = result.partitions.add(topic=each.topic, partition=each.partition)
-                partition = Partition(each.topic, each.partition)
-                by_partition.setdefault(partition, []).append((wanted, answer))
-        for partition, group in by_partition.items():
-            await self._write_markers(partition, group)
-        return response
-
-    async def _write_markers(
-        self,
-        partition: Partition,
-        group: list[tuple[MarkerRequest, types_pb2.PartitionError]],
-    ) -> None:
-        try:
-            if partition.topic == CONSUMER_OFFSETS_TOPIC:
-                # Written here, the shard's coordinator would not know of it (ADR 0015).
-                raise KafkaError(
-                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                    f"markers for {partition} go to the coordinator of that group shard",
-                )
-            leader = self._hosted.get(*partition)
-            leader.require_enough_replicas()
-            codes = leader.write_markers([wanted for wanted, _ in group], self._clock.now())
-            last_offset = leader.log.log_end_offset - 1
-            if leader.high_watermark <= last_offset and ErrorCode.NONE in codes:
-                code = await leader.wait_committed(last_offset, _APPEND_TIMEOUT_MS / 1000)
-                codes = [each or code for each in codes]
-        except KafkaError as error:
-            for _, answer in group:
-                refuse(answer, error)
-            return
-        for (wanted, answer), code in zip(group, codes, strict=True):
-            answer.error_code = code
-            if self._feed is not None:
-                self._feed.publish(
-                    "marker",
-                    topic=partition.topic,
-                    partition=partition.partition,
-                    producer_id=wanted.producer_id,
-                    producer_epoch=wanted.producer_epoch,
-                    outcome="commit" if wanted.is_commit else "abort",
-                    coordinator_epoch=wanted.coordinator_epoch,
-                    error_code=int(code),
-                )
+        return await self._markers.write(request)
 
     async def DescribeProducers(
         self, request: pb.DescribeProducersRequest, context: Any

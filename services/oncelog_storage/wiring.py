@@ -9,6 +9,7 @@ from oncelog.ids import Partition
 from oncelog.record.bulk import warm_up
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
+from oncelog.rpc.transaction_starts import TransactionStarts
 from oncelog.runtime import Clock, SystemClock
 from oncelog.telemetry.feed import build_feed
 from oncelog_storage.fetch import FetchHandler
@@ -17,6 +18,7 @@ from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.log_checkpoint import sync_logs
 from oncelog_storage.log_directory import LogDirectory
 from oncelog_storage.maintenance import Maintenance
+from oncelog_storage.markers import MarkerHandler
 from oncelog_storage.partition import PartitionLeader
 from oncelog_storage.produce import ProduceHandler
 from oncelog_storage.replication import Replication
@@ -71,8 +73,15 @@ class StorageRole:
             ProduceHandler(settings, self._hosted, verifier, clock),
             self._fetch,
             self.replication.sessions,
+            MarkerHandler(
+                self._hosted,
+                TransactionStarts(metadata, directory)
+                if settings.transaction_partition_verification_enable
+                else None,
+                clock,
+                self._feed,
+            ),
             clock,
-            self._feed,
         )
 
     async def start(self) -> None:

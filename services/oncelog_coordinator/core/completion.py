@@ -17,7 +17,7 @@ from oncelog_coordinator.core.markers import (
     MarkerWanted,
 )
 from oncelog_coordinator.core.txn_events import ResendMarkers
-from oncelog_coordinator.core.txn_state import TxnMetadata, TxnRecord, TxnState
+from oncelog_coordinator.core.txn_state import TV2, TxnMetadata, TxnRecord, TxnState
 
 
 def prepared_decision(
@@ -40,6 +40,7 @@ def markers_wanted(prepared: TxnMetadata, key: DecisionKey) -> Send:
         prepared.client_transaction_version,
         prepared.partitions,
         prepared.start_timestamp,
+        prepared.transactional_id if prepared.client_transaction_version < TV2 else "",
     )
     return Send(MARKER_SENDER, MarkersWanted(key, (marker,)))
 

@@ -79,7 +79,7 @@ def _decide_tv1(
         return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
     if txn.state is not TxnState.ONGOING:
         return _answer(event, REPEATED[txn.state, event.commit], "repeat_answered")
-    if is_delayed(txn.stamp, event.stamp) and not event.insists:
+    if is_delayed(txn.stamp, event.stamp, event.insists):
         refused = IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, is_delayed=True)
         return Decision((), (Reply(event.request_id, refused),), "delayed_end_refused")
     prepared = txn.prepared(

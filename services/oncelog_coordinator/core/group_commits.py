@@ -154,7 +154,13 @@ def _commit_records(
 def end_transaction(
     offsets: GroupOffsets, started: TransactionStarted | None, event: EndTransaction, now: Millis
 ) -> Decision[GroupRecord]:
-    """`started`: the last transaction of this producer that was let in here, if this life of the machine did it."""
+    """`started`: the open transaction of this producer, if this life of the machine let it in.
+
+    Answers REQUEST_TIMED_OUT when nobody here knows when that began; with the coordinator's word for it the same event
+    is decided."""
+    if _lacks_start(offsets, started, event):
+        refused = CodeAnswer(ErrorCode.REQUEST_TIMED_OUT)
+        return Decision((), (Reply(event.request_id, refused),), "start_unknown")
     if event.transaction_version < _TV2 and _is_late(started, event):
         answer = CodeAnswer(ErrorCode.NONE)
         return Decision((), (Reply(event.request_id, answer),), "late_marker_ignored")
@@ -168,14 +174,30 @@ def end_transaction(
     return Decision((record,), (reply,), "marker_written")
 
 
-def _is_late(started: TransactionStarted | None, event: EndTransaction) -> bool:
-    """It is of a transaction before the one that is open, brought by a marker sender that stood still: this one's
-    offsets are not its to decide. It was written long ago, or the next transaction could not have begun."""
+def _lacks_start(
+    offsets: GroupOffsets, started: TransactionStarted | None, event: EndTransaction
+) -> bool:
+    """As at a partition's leader: it would end a transaction that may be another one than its own."""
+    producer = offsets.producer(event.producer_id)
     return (
-        started is not None
-        and started.producer_epoch == event.producer_epoch
-        and 0 < event.transaction_start_ms < started.start_ms
+        event.transaction_version < _TV2
+        and event.transaction_start_ms > 0
+        and bool(event.transactional_id)
+        and started is None
+        and event.running_start_ms is None
+        and producer is not None
+        and producer.is_open
     )
+
+
+def _is_late(started: TransactionStarted | None, event: EndTransaction) -> bool:
+    """It is of another transaction than the one that is open, held up on its way: this one's offsets are not its to
+    decide. It was written long ago, or the next transaction could not have begun."""
+    if started is None:
+        running_ms = event.running_start_ms or 0
+    else:
+        running_ms = started.start_ms if started.producer_epoch == event.producer_epoch else 0
+    return running_ms > 0 and event.transaction_start_ms not in (0, running_ms)
 
 
 # ------------------------------------------------------------------------------------------------ fetch

@@ -249,6 +249,11 @@ class EndTransaction:
     coordinator_epoch: CoordinatorEpoch
     transaction_version: int
     transaction_start_ms: int = 0
+    """Of the transaction that the marker ends, 0: unknown."""
+    transactional_id: str = ""
+    """Of a TV1 transaction, told by our own marker sender."""
+    running_start_ms: int | None = None
+    """Of the transaction that runs now, when the transaction's coordinator was asked; 0: there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,8 @@ class MarkerWanted:
     partitions: tuple[Partition, ...]
     start_timestamp: Millis = Millis(0)
     """Of the transaction: tells leaders a late marker of TV1. 0: unknown."""
+    transactional_id: str = ""
+    """By which a leader asks when the open transaction began; told under TV1 only."""
 
 
 @dataclass(frozen=True, slots=True)

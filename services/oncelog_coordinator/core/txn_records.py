@@ -32,16 +32,16 @@ _TAG_PREVIOUS_PRODUCER_ID: Final = 0
 _TAG_NEXT_PRODUCER_ID: Final = 1
 _TAG_CLIENT_TRANSACTION_VERSION: Final = 2
 _TAG_STAMP: Final = 100
-"""Our own field, far above Kafka's: which connection changed the transaction last (ADR 0018). Kafka skips it."""
+"""Our own field, far above Kafka's: which request changed the transaction last (ADR 0018). Kafka skips it."""
 
 _KEY: Final = struct.Struct(">hh")
 _HEAD: Final = struct.Struct(">hqhib")
 _TIMES: Final = struct.Struct(">qq")
 _TAGGED_ID: Final = struct.Struct(">BBq")
 _TAGGED_VERSION: Final = struct.Struct(">BBh")
-_TAGGED_STAMP: Final = struct.Struct(">BBqq")
+_TAGGED_STAMP: Final = struct.Struct(">BBqqq")
 """Tag, size and value; tags and sizes are below 128, so each varint is a byte."""
-_STAMP: Final = struct.Struct(">qq")
+_STAMP: Final = struct.Struct(">qqq")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
@@ -125,6 +125,13 @@ def decode_record(key: bytes, value: bytes | None) -> TxnRecord | None:
         raise MalformedRecord(f"transaction record is damaged: {error}") from error
 
 
+def _stamp_of(tag: bytes | None) -> Stamp | None:
+    """None for a tag of another size, too: without a stamp a transaction is as Kafka's."""
+    if tag is None or len(tag) != _STAMP.size:
+        return None
+    return Stamp(*_STAMP.unpack(tag))
+
+
 def _decode_value(transactional_id: TransactionalId, value: bytes, version: int) -> TxnMetadata:
     _, producer_id, producer_epoch, timeout_ms, state = _HEAD.unpack_from(value)
     read_partitions = _read_partitions_v0 if version == 0 else _read_partitions_v1
@@ -134,7 +141,6 @@ def _decode_value(transactional_id: TransactionalId, value: bytes, version: int)
     previous = tags.get(_TAG_PREVIOUS_PRODUCER_ID)
     following = tags.get(_TAG_NEXT_PRODUCER_ID)
     client_version = tags.get(_TAG_CLIENT_TRANSACTION_VERSION)
-    stamp = tags.get(_TAG_STAMP)
     return TxnMetadata(
         transactional_id,
         ProducerId(producer_id),
@@ -147,7 +153,7 @@ def _decode_value(transactional_id: TransactionalId, value: bytes, version: int)
         ProducerId(_INT64.unpack(previous)[0]) if previous is not None else NO_PRODUCER_ID,
         ProducerId(_INT64.unpack(following)[0]) if following is not None else NO_PRODUCER_ID,
         _INT16.unpack(client_version)[0] if client_version is not None else 0,
-        stamp=Stamp(*_STAMP.unpack(stamp)) if stamp is not None else None,
+        stamp=_stamp_of(tags.get(_TAG_STAMP)),
     )
 
 

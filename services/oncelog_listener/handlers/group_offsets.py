@@ -101,7 +101,7 @@ async def txn_offset_commit(call: Call) -> Any:
             group_instance_id=request.group_instance_id if has_member else None,
             offsets=offsets,
             client_transaction_version=_TV2 if call.version >= _TV2_COMMIT_FROM else 0,
-            stamp=call.stamp,
+            stamp=call.stamp(request.transactional_id),
         )
         answer: Any = ErrorCode.INVALID_GROUP_ID
         if not request.transactional_id:
@@ -202,7 +202,7 @@ async def add_offsets_to_txn(call: Call) -> Any:
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,
             group_id=request.group_id,
-            stamp=call.stamp,
+            stamp=call.stamp(request.transactional_id),
         )
         try:
             answer = await ask_shard(
@@ -213,6 +213,8 @@ async def add_offsets_to_txn(call: Call) -> Any:
                 is_wanted=call.is_wanted,
             )
             code = answer.error_code
+            if answer.is_delayed:
+                call.told_delayed(request.transactional_id)
         except PEER_FAILURES:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return call.types.AddOffsetsToTxnResponse(

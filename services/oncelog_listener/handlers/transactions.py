@@ -76,7 +76,7 @@ async def init_producer_id(call: Call) -> Any:
         transaction_timeout_ms=milliseconds(request.transaction_timeout),
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        stamp=call.stamp,
+        stamp=call.stamp(transactional_id),
     )
     try:
         if transactional_id is None:
@@ -174,7 +174,7 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
                     types_pb2.TopicPartition(topic=topic, partition=partition)
                     for topic, partition in keys
                 ],
-                stamp=call.stamp,
+                stamp=call.stamp(transactional_id),
             )
         ]
     )
@@ -192,6 +192,8 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
     if not answer.results:
         return dict.fromkeys(keys, ErrorCode.UNKNOWN_SERVER_ERROR)
     result = answer.results[0]
+    if result.is_delayed:
+        call.told_delayed(transactional_id)
     if result.error_code:
         return dict.fromkeys(keys, result.error_code)
     told = {(one.topic, one.partition): one.error_code for one in result.partitions}
@@ -218,7 +220,7 @@ async def end_txn(call: Call) -> Any:
         committed=request.committed,
         # The request's version says which protocol the client speaks (facts 2.1).
         client_transaction_version=_TV2 if call.version >= _TV2_END_FROM else 0,
-        stamp=call.stamp,
+        stamp=call.stamp(request.transactional_id),
     )
     undecided = 0
     is_last_in_doubt = False
@@ -241,6 +243,8 @@ async def end_txn(call: Call) -> Any:
         )
     except PEER_FAILURES:
         return _ended(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if answer.is_delayed:
+        call.told_delayed(request.transactional_id)
     if answer.error_code:
         earlier = undecided - is_last_in_doubt
         if earlier and not error_code_of(answer.error_code).is_retriable:

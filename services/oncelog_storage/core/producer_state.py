@@ -148,6 +148,11 @@ class ProducerStates:
             and entry.producer_epoch == producer_epoch
         )
 
+    def has_any_ongoing_transaction(self, producer_id: int) -> bool:
+        """At whatever epoch."""
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.current_txn_first_offset >= 0
+
     def check_epoch(self, producer_id: int, producer_epoch: int) -> ErrorCode:
         """Rule 1 of facts 9: a stale producer epoch is refused at once."""
         entry = self._entries.get(producer_id)

@@ -8,8 +8,8 @@ cannot slip in before the first one.
 
 Under TV1 the transactions of a producer share an epoch, and a marker that was held up (by a marker sender that froze,
 and was replaced) until the next transaction runs looks like that one's own. So the coordinator tells when the
-transaction it verified began, markers tell it too, and a marker of an older transaction is known for what it is. A new
-leader does not know it until the next verification.
+transaction it verified began, markers tell it too, and a marker of another transaction is known for what it is. A new
+leader asks the coordinator when the transaction began that it found open (`learn_start`).
 """
 
 from collections.abc import Iterator
@@ -105,14 +105,27 @@ class Verifications:
         if transaction_start_ms > 0 and self.is_verified(producer_id, guard):
             self._starts[producer_id] = (producer_epoch, transaction_start_ms, now)
 
+    def knows_start(self, producer_id: int) -> bool:
+        return producer_id in self._starts
+
+    def learn_start(
+        self, producer_id: int, producer_epoch: int, transaction_start_ms: int, now: int
+    ) -> None:
+        """What the coordinator was asked. What was verified here meanwhile is newer."""
+        self._starts.setdefault(producer_id, (producer_epoch, transaction_start_ms, now))
+
     def is_late_marker(
         self, producer_id: int, producer_epoch: int, transaction_start_ms: int
     ) -> bool:
-        """It is of a transaction before the one that was verified here, so it must have been written long ago: the
-        coordinator lets a transaction begin only when every marker of the last one is."""
+        """It is of another transaction than the one that is known to run, so it must have been written long ago: the
+        coordinator lets a transaction begin only when every marker of the last one is. Clocks may differ and be set
+        back, so starts are told apart and not put in order."""
         known = self._starts.get(producer_id)
         return (
-            known is not None and known[0] == producer_epoch and 0 < transaction_start_ms < known[1]
+            known is not None
+            and known[0] == producer_epoch
+            and known[1] > 0
+            and transaction_start_ms not in (0, known[1])
         )
 
     def is_verified(self, producer_id: int, guard: VerificationGuard | None) -> bool:

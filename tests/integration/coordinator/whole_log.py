@@ -130,8 +130,8 @@ class Log:
             while await self.state(name) != state:  # noqa: ASYNC110
                 await asyncio.sleep(0.002)
 
-    async def offsets(self, partition=("orders", 0)):
-        """(last stable offset, high watermark, aborted producers)."""
+    async def offsets(self, partition=("orders", 0), fetch_offset=0):
+        """(last stable offset, high watermark, producers aborted in the segment of `fetch_offset`)."""
         answer = await self.storage.Fetch(
             storage_pb2.FetchRequest(
                 isolation_level=types_pb2.READ_COMMITTED,
@@ -140,6 +140,7 @@ class Log:
                     storage_pb2.FetchPartition(
                         topic=partition[0],
                         partition=partition[1],
+                        fetch_offset=fetch_offset,
                         max_bytes=1 << 20,
                         current_leader_epoch=-1,
                     )

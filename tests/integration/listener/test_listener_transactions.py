@@ -100,6 +100,63 @@ def test_a_coordinators_error_is_that_of_every_partition(version, told_error):
     ]
 
 
+def test_a_client_that_was_told_to_come_again_insists_on_that_connection():
+    """Until it has read that, a request may be a late copy, of which nobody reads the answer (ADR 0018)."""
+    world = World(topic("orders", 1))
+    types = schema_of(24, 3).request_types
+    refusals = [
+        ("EndTxn", coordinator_pb2.EndTxnResponse(error_code=51, is_delayed=True)),
+        ("EndTxn", coordinator_pb2.EndTxnResponse(error_code=51)),
+        (
+            "AddOffsetsToTxn",
+            coordinator_pb2.AddOffsetsToTxnResponse(error_code=51, is_delayed=True),
+        ),
+        (
+            "AddPartitionsToTxn",
+            coordinator_pb2.AddPartitionsToTxnResponse(
+                results=[
+                    coordinator_pb2.AddPartitionsToTxnResponse.Result(
+                        error_code=51, is_delayed=True
+                    )
+                ]
+            ),
+        ),
+    ]
+
+    async def asked_after(method, answer):
+        """The stamps of an EndTxn of the same id, of another one, and of one on another connection."""
+        world.coordinator.calls.clear()
+        async with world.listening() as role:
+            client, other = [await WireClient.connect(role.port) for _ in range(2)]
+            world.coordinator.canned = {method: answer}
+            producer = {"producer_id": 4000, "producer_epoch": 3}
+            fields = {"transactional_id": "pay", "committed": True, **producer}
+            if method == "EndTxn":
+                await client.call(26, 3, **fields)
+            elif method == "AddOffsetsToTxn":
+                await client.call(25, 3, transactional_id="pay", group_id="g", **producer)
+            else:
+                wanted = types.AddPartitionsToTxnTopic(name="orders", partitions=(0,))
+                await client.call(
+                    24,
+                    3,
+                    v3_and_below_transactional_id="pay",
+                    v3_and_below_producer_id=4000,
+                    v3_and_below_producer_epoch=3,
+                    v3_and_below_topics=(wanted,),
+                )
+            world.coordinator.canned = {"EndTxn": coordinator_pb2.EndTxnResponse()}
+            world.coordinator.calls.clear()
+            await client.call(26, 3, **fields)
+            await client.call(26, 3, **(fields | {"transactional_id": "bill"}))
+            await other.call(26, 3, **fields)
+            return [one.stamp.insists for one in world.coordinator.asked("EndTxn")]
+
+    for method, answer in refusals:
+        told = answer.results[0] if method == "AddPartitionsToTxn" else answer
+        assert uvloop.run(asked_after(method, answer)) == [told.is_delayed, False, False], method
+
+
 def end(world, version):
     return ask(
         world,

@@ -34,6 +34,17 @@ class FakeCoordinator:
         self.gate = None
         self.fails = None
         self.transaction_start_ms = 0
+        self.described = []
+
+    async def DescribeTransactions(self, request, context=None, timeout=None):  # noqa: N802
+        """`described` is taken up one by one: a description, or what is raised; then there are no transactions."""
+        found = self.described.pop(0) if self.described else None
+        if isinstance(found, Exception):
+            raise found
+        (name,) = request.transactional_ids
+        if found is None:
+            found = coordinator_pb2.TransactionDescription(error_code=105, transactional_id=name)
+        return coordinator_pb2.DescribeTransactionsResponse(transactions=[found])
 
     async def AddPartitionsToTxn(self, request, context=None, timeout=None):  # noqa: N802
         self.calls.append(request.transactions[0])
@@ -165,7 +176,7 @@ class Node:
         return answer.partitions[0]
 
     async def mark(self, name, *markers, partition=0):
-        """Each marker is (producer id, epoch, commit) or more: coordinator epoch, transaction version, start."""
+        """Each marker is (producer id, epoch, commit) or more: coordinator epoch, transaction version, start, name."""
         answer = await self.storage.WriteTxnMarkers(
             storage_pb2.WriteTxnMarkersRequest(
                 markers=[
@@ -176,6 +187,7 @@ class Node:
                         coordinator_epoch=marker[3] if len(marker) > 3 else 0,
                         transaction_version=marker[4] if len(marker) > 4 else 0,
                         transaction_start_ms=marker[5] if len(marker) > 5 else 0,
+                        transactional_id=marker[6] if len(marker) > 6 else "",
                         partitions=[types_pb2.TopicPartition(topic=name, partition=partition)],
                     )
                     for marker in markers

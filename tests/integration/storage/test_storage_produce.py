@@ -300,32 +300,6 @@ def test_a_marker_during_verification_keeps_the_late_batch_out(tmp_path):
     asyncio.run(scenario())
 
 
-def test_a_late_marker_of_tv1_does_not_end_the_next_transaction(tmp_path):
-    """A marker sender froze with it and woke when the producer, at the same epoch, had begun another transaction."""
-
-    async def scenario():
-        async with running(tmp_path, topic("orders")) as node:
-            for sequence, start_ms in enumerate((1_000, 2_000)):
-                node.coordinator.transaction_start_ms = start_ms
-                answer = await node.produce(
-                    "orders", txn_batch(9, sequence), transactional_id="pay", mode=0
-                )
-                assert answer.error_code == 0
-                if start_ms == 1_000:
-                    assert await node.mark("orders", (9, 0, True, 0, 0, start_ms)) == [0]
-            before = await node.describe("orders")
-            assert await node.mark("orders", (9, 0, True, 0, 0, 1_000)) == [0]
-            after = await node.describe("orders")
-            assert (after.log_end_offset, after.open_transaction_count) == (
-                before.log_end_offset,
-                1,
-            )
-            assert await node.mark("orders", (9, 0, False, 0, 0, 2_000)) == [0]
-            assert (await node.describe("orders")).open_transaction_count == 0
-
-    asyncio.run(scenario())
-
-
 def test_a_producers_requests_do_not_overtake_each_other_in_verification(tmp_path):
     async def scenario():
         async with running(tmp_path, topic("orders")) as node:

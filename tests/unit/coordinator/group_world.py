@@ -162,8 +162,19 @@ class GroupWorld:
         answer = self.answer(CommitTxnOffsets, "g", generation, member_id, None, offsets, *whose)
         return answer.error_code or answer.partitions[0][1]
 
-    def end(self, producer=(7, 0), *, commit=True, coordinator_epoch=0, version=0, start_ms=0):
+    def end(
+        self,
+        producer=(7, 0),
+        *,
+        commit=True,
+        coordinator_epoch=0,
+        version=0,
+        start_ms=0,
+        transactional_id="",
+        running_start_ms=None,
+    ):
         marker = (*producer, commit, coordinator_epoch, version, start_ms)
+        marker = (*marker, transactional_id, running_start_ms)
         return self.answer(EndTransaction, *marker).error_code
 
     def fetch(self, *, require_stable=False):

@@ -1,4 +1,4 @@
-"""A TV1 request of an older connection changes nothing, unless its client insists (ADR 0018)."""
+"""A TV1 request that is older than one that was heard changes nothing, unless its client insists (ADR 0018)."""
 
 import pytest
 from tests.unit.coordinator.txn_rows import (
@@ -17,9 +17,10 @@ from tests.unit.coordinator.txn_rows import (
 )
 
 from oncelog.api.v1 import coordinator_pb2, types_pb2
+from oncelog_coordinator.core.markers import DeliveryOutcome, MarkersDelivered
 from oncelog_coordinator.core.stamp import Stamp, is_delayed, newest
 from oncelog_coordinator.core.txn_events import AddPartitions, EndTxn, InitProducerId, TxnTimedOut
-from oncelog_coordinator.request_stamps import REFUSED_MAX, RequestStamps
+from oncelog_coordinator.request_stamps import marks_of
 
 OLD, NEW, ELSEWHERE = Stamp(5, 1), Stamp(5, 2), Stamp(6, 1)
 
@@ -41,9 +42,15 @@ def add(machine, stamp, partition=ORDERS_0, *, insists=False):
         (ELSEWHERE, OLD, False),
         (None, OLD, False),
         (NEW, None, False),
+        (Stamp(5, 2, 9), Stamp(5, 2, 8), True),
+        (Stamp(5, 2, 9), Stamp(5, 2, 9), False),
+        (Stamp(5, 2, 9), Stamp(5, 2, 10), False),
+        (Stamp(5, 2, 9), Stamp(5, 1, 10), True),
+        (Stamp(5, 2, 9), Stamp(5, 3, 1), False),
+        (Stamp(5, 2, 9), Stamp(5, 2), False),
     ],
 )
-def test_only_an_older_connection_of_the_same_listener_start_is_delayed(known, asked, delayed):
+def test_only_an_older_request_of_the_same_listener_start_is_delayed(known, asked, delayed):
     assert is_delayed(known, asked) is delayed
 
 
@@ -55,10 +62,11 @@ def test_only_an_older_connection_of_the_same_listener_start_is_delayed(known, a
         (NEW, None, NEW),
         (None, OLD, OLD),
         (NEW, ELSEWHERE, ELSEWHERE),
+        (Stamp(5, 2, 9), Stamp(5, 2, 8), Stamp(5, 2, 9)),
         (None, None, None),
     ],
 )
-def test_the_newest_connection_is_kept(known, asked, kept):
+def test_the_newest_request_is_kept(known, asked, kept):
     assert newest(known, asked) == kept
 
 
@@ -106,31 +114,36 @@ def test_a_new_epoch_begins_without_a_stamp():
     assert fenced.records[0].stamp is None
 
 
-def request(listener, connection, number):
-    stamp = types_pb2.RequestStamp(listener=listener, connection=connection, request=number)
-    return coordinator_pb2.EndTxnRequest(stamp=stamp)
+def request(listener, connection, number, *, insists=False):
+    return coordinator_pb2.EndTxnRequest(
+        stamp=types_pb2.RequestStamp(
+            listener=listener, connection=connection, request=number, insists=insists
+        )
+    )
 
 
-def test_only_a_later_request_of_the_refused_connection_insists():
-    stamps = RequestStamps(is_enabled=True)
-    first = stamps.of("pay", request(5, 1, 7))
-    assert first.marks == (OLD, False)
-    first.answered(is_delayed=True)
-    assert stamps.of("pay", request(5, 1, 7)).marks == (OLD, False)
-    assert stamps.of("pay", request(5, 3, 8)).marks == (Stamp(5, 3), False)
-    assert stamps.of("other", request(5, 1, 8)).marks == (OLD, False)
-    assert stamps.of("pay", request(5, 1, 8)).marks == (OLD, True)
-
-
-def test_refusals_that_are_remembered_are_bounded():
-    stamps = RequestStamps(is_enabled=True)
-    for number in range(REFUSED_MAX + 1):
-        stamps.of(f"id-{number}", request(5, 1, 1)).answered(is_delayed=True)
-    assert stamps.of("id-0", request(5, 1, 2)).marks == (OLD, False)
-    assert stamps.of(f"id-{REFUSED_MAX}", request(5, 1, 2)).marks == (OLD, True)
+def test_a_listener_says_whether_its_client_insists():
+    assert marks_of(request(5, 1, 7), is_enabled=True) == (Stamp(5, 1, 7), False)
+    assert marks_of(request(5, 1, 8, insists=True), is_enabled=True) == (Stamp(5, 1, 8), True)
 
 
 def test_stamps_are_ignored_when_the_check_is_off_and_when_there_are_none():
-    assert RequestStamps(is_enabled=False).of("pay", request(5, 1, 7)).marks == (None, False)
-    plain = coordinator_pb2.EndTxnRequest()
-    assert RequestStamps(is_enabled=True).of("pay", plain).marks == (None, False)
+    assert marks_of(request(5, 1, 7, insists=True), is_enabled=False) == (None, False)
+    assert marks_of(coordinator_pb2.EndTxnRequest(), is_enabled=True) == (None, False)
+
+
+@pytest.mark.parametrize("insists", [False, True])
+def test_a_copy_of_an_earlier_request_decides_nothing_on_its_own_connection(insists):
+    """The listener asked again when its connection to the coordinator broke, and the first copy was only late."""
+    machine = machine_with(stored(EMPTY))
+    for number in (3, 5):
+        assert add(machine, Stamp(5, 1, number)).code == 0
+        if number == 3:
+            ended = end(machine, Stamp(5, 1, 4))
+            (wanted,) = ended.markers
+            Step(machine, MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED))
+    late_end = end(machine, Stamp(5, 1, 4), commit=False, insists=insists)
+    assert (late_end.code, late_end.records, late_end.label) == (51, (), "delayed_end_refused")
+    late_add = add(machine, Stamp(5, 1, 3), ORDERS_1, insists=insists)
+    assert (late_add.code, late_add.records, late_add.label) == (51, (), "delayed_add_refused")
+    assert end(machine, Stamp(5, 1, 6)).code == 0

@@ -148,6 +148,28 @@ def test_a_late_marker_does_not_end_the_producers_next_transaction():
     assert world.fetch(require_stable=True) == 1
 
 
+def test_a_machine_that_did_not_let_a_transaction_in_wants_to_be_told_when_it_began():
+    world = GroupWorld()
+    world.commit_in_transaction(1)
+    marker = {"start_ms": 100, "transactional_id": "pay"}
+    assert world.end(**marker) == ErrorCode.REQUEST_TIMED_OUT
+    assert world.end(**marker, running_start_ms=200) == NONE
+    assert world.fetch(require_stable=True) == UNSTABLE, "late, and nothing was written"
+    assert world.end(**marker, running_start_ms=100) == NONE
+    assert world.fetch(require_stable=True) == 1
+    world.commit_in_transaction(2)
+    assert world.end(**marker, version=2) == ErrorCode.INVALID_PRODUCER_EPOCH, "TV2 needs none"
+    assert world.end(**marker, running_start_ms=0) == NONE, "the coordinator knows of none"
+    assert world.fetch(require_stable=True) == 2
+
+
+def test_what_was_let_in_after_the_question_counts():
+    world = GroupWorld()
+    world.commit_in_transaction(1, start_ms=200)
+    assert world.end(start_ms=100, transactional_id="pay", running_start_ms=100) == NONE
+    assert world.fetch(require_stable=True) == UNSTABLE
+
+
 def test_a_marker_at_another_epoch_is_not_late():
     """Fencing a producer ends its transaction at the next epoch, whatever the clocks say."""
     world = GroupWorld()

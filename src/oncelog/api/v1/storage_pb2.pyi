@@ -242,7 +242,7 @@ class OffsetsForLeaderEpochResponse(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[OffsetsForLeaderEpochResponse.Partition, _Mapping]]] = ...) -> None: ...
 
 class TxnMarker(_message.Message):
-    __slots__ = ("producer_id", "producer_epoch", "commit", "coordinator_epoch", "transaction_version", "partitions", "trace", "transaction_start_ms")
+    __slots__ = ("producer_id", "producer_epoch", "commit", "coordinator_epoch", "transaction_version", "partitions", "trace", "transaction_start_ms", "transactional_id")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
@@ -251,6 +251,7 @@ class TxnMarker(_message.Message):
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     TRACE_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_START_MS_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     producer_epoch: int
     commit: bool
@@ -259,7 +260,8 @@ class TxnMarker(_message.Message):
     partitions: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartition]
     trace: _types_pb2.TraceContext
     transaction_start_ms: int
-    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., commit: _Optional[bool] = ..., coordinator_epoch: _Optional[int] = ..., transaction_version: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., trace: _Optional[_Union[_types_pb2.TraceContext, _Mapping]] = ..., transaction_start_ms: _Optional[int] = ...) -> None: ...
+    transactional_id: str
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., commit: _Optional[bool] = ..., coordinator_epoch: _Optional[int] = ..., transaction_version: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., trace: _Optional[_Union[_types_pb2.TraceContext, _Mapping]] = ..., transaction_start_ms: _Optional[int] = ..., transactional_id: _Optional[str] = ...) -> None: ...
 
 class WriteTxnMarkersRequest(_message.Message):
     __slots__ = ("markers",)

@@ -59,11 +59,13 @@ class TraceContext(_message.Message):
     def __init__(self, traceparent: _Optional[str] = ..., tracestate: _Optional[str] = ...) -> None: ...
 
 class RequestStamp(_message.Message):
-    __slots__ = ("listener", "connection", "request")
+    __slots__ = ("listener", "connection", "request", "insists")
     LISTENER_FIELD_NUMBER: _ClassVar[int]
     CONNECTION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
+    INSISTS_FIELD_NUMBER: _ClassVar[int]
     listener: int
     connection: int
     request: int
-    def __init__(self, listener: _Optional[int] = ..., connection: _Optional[int] = ..., request: _Optional[int] = ...) -> None: ...
+    insists: bool
+    def __init__(self, listener: _Optional[int] = ..., connection: _Optional[int] = ..., request: _Optional[int] = ..., insists: _Optional[bool] = ...) -> None: ...

@@ -1,0 +1,74 @@
+"""Markers for the shards of groups: each is appended by the shard it is for (ADR 0015).
+
+The marker sender is answered in a leader's words. As at a partition's leader, a TV1 marker that may be of another
+transaction than the one it would end is decided with the word of the transaction's coordinator (facts 9, Markers).
+"""
+
+import asyncio
+from typing import Any, Final
+
+from oncelog.api.v1 import storage_pb2
+from oncelog.errors import ErrorCode
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, CoordinatorEpoch, ProducerEpoch, ProducerId
+from oncelog.rpc.transaction_starts import TransactionStarts
+from oncelog.runtime import DriverStopped
+from oncelog_coordinator.core.group_events import CodeAnswer, EndTransaction
+from oncelog_coordinator.group_shards import GroupShards
+from oncelog_coordinator.reigns import ShardUnavailable
+
+_NOT_HERE: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class GroupMarkers:
+    def __init__(self, shards: GroupShards, starts: TransactionStarts) -> None:
+        self._shards = shards
+        self._starts = starts
+
+    async def write(self, request: Any) -> Any:
+        results = [storage_pb2.MarkerResult(producer_id=m.producer_id) for m in request.markers]
+        asked = [
+            (marker, result.partitions.add(topic=each.topic, partition=each.partition))
+            for marker, result in zip(request.markers, results, strict=True)
+            for each in marker.partitions
+        ]
+        await asyncio.gather(*(self._write(marker, answer) for marker, answer in asked))
+        return storage_pb2.WriteTxnMarkersResponse(results=results)
+
+    async def _write(self, marker: Any, answer: Any) -> None:
+        if answer.topic != CONSUMER_OFFSETS_TOPIC:
+            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return
+        try:
+            code = await self._end(answer.partition, marker, None)
+            if code is ErrorCode.REQUEST_TIMED_OUT:
+                running_ms = await self._starts.ask(marker.transactional_id, marker.producer_id)
+                code = await self._end(answer.partition, marker, running_ms)
+            answer.error_code = code
+        except KeyError:
+            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            told = unavailable.error_code
+            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if told in _NOT_HERE else told
+
+    async def _end(self, shard: int, marker: Any, running_start_ms: int | None) -> ErrorCode:
+        ended: CodeAnswer = await self._shards.ask_shard(
+            shard,
+            lambda request_id: EndTransaction(
+                request_id,
+                ProducerId(marker.producer_id),
+                ProducerEpoch(marker.producer_epoch),
+                marker.commit,
+                CoordinatorEpoch(marker.coordinator_epoch),
+                marker.transaction_version,
+                marker.transaction_start_ms,
+                marker.transactional_id,
+                running_start_ms,
+            ),
+        )
+        return ended.error_code

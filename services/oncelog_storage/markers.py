@@ -1,0 +1,178 @@
+"""Markers of ended transactions, from the marker sender's request to the partitions' logs (facts 3, 9).
+
+Under TV1 a marker may be of another transaction than the one it would end (`core/verification.py`). Where the leader
+does not know when that one began, after an election or a restart, its coordinator is asked first.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from oncelog.api.v1 import storage_pb2 as pb
+from oncelog.api.v1 import types_pb2
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
+from oncelog.rpc.transaction_starts import TransactionStarts
+from oncelog.runtime import Clock
+from oncelog.telemetry.feed import EventFeed
+from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.log import MarkerToWrite
+from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.partition_values import MarkerRequest, marker_to_write
+from oncelog_storage.produce import refuse
+
+_COMMIT_TIMEOUT_S: Final = 30.0
+_TV2: Final = 2
+
+Asked = tuple[MarkerRequest, types_pb2.PartitionError]
+"""A marker for one partition, and where its answer goes."""
+
+
+class MarkerHandler:
+    """`starts` is None where nothing is verified: then a leader never knows when a transaction began, and late markers
+    of TV1 are not told from others."""
+
+    def __init__(
+        self,
+        hosted: HostedPartitions,
+        starts: TransactionStarts | None,
+        clock: Clock,
+        feed: EventFeed | None = None,
+    ) -> None:
+        self._hosted = hosted
+        self._starts = starts
+        self._clock = clock
+        self._feed = feed
+
+    async def write(self, request: pb.WriteTxnMarkersRequest) -> pb.WriteTxnMarkersResponse:
+        """Markers of one partition are written together, whatever their order in the request."""
+        response = pb.WriteTxnMarkersResponse()
+        by_partition: dict[Partition, list[Asked]] = {}
+        for marker in request.markers:
+            result = response.results.add(producer_id=marker.producer_id)
+            wanted = MarkerRequest(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.commit,
+                marker.coordinator_epoch,
+                marker.transaction_version,
+                marker.transaction_start_ms,
+                marker.transactional_id if self._starts is not None else "",
+            )
+            for each in marker.partitions:
+                answer = result.partitions.add(topic=each.topic, partition=each.partition)
+                partition = Partition(each.topic, each.partition)
+                by_partition.setdefault(partition, []).append((wanted, answer))
+        await self._learn_starts(
+            (partition, wanted) for partition, group in by_partition.items() for wanted, _ in group
+        )
+        for partition, group in by_partition.items():
+            await self._write_to(partition, group)
+        return response
+
+    async def _learn_starts(self, markers: Iterable[tuple[Partition, MarkerRequest]]) -> None:
+        """Ask, once for each transaction. What nobody answers stays unknown, and its marker is refused."""
+        unknown: dict[tuple[str, int], list[tuple[PartitionLeader, MarkerRequest]]] = {}
+        for partition, wanted in markers:
+            try:
+                leader = self._hosted.get(*partition)
+            except KafkaError:
+                continue
+            if lacks_start(leader, wanted):
+                key = (wanted.transactional_id, wanted.producer_id)
+                unknown.setdefault(key, []).append((leader, wanted))
+        if not unknown or self._starts is None:
+            return
+        starts = await asyncio.gather(*(self._starts.ask(*key) for key in unknown))
+        for start_ms, waiting in zip(starts, unknown.values(), strict=True):
+            for leader, wanted in waiting:
+                if start_ms is not None:
+                    leader.verifications.learn_start(
+                        wanted.producer_id, wanted.producer_epoch, start_ms, self._clock.now()
+                    )
+
+    async def _write_to(self, partition: Partition, group: list[Asked]) -> None:
+        try:
+            if partition.topic == CONSUMER_OFFSETS_TOPIC:
+                # Written here, the shard's coordinator would not know of it (ADR 0015).
+                raise KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    f"markers for {partition} go to the coordinator of that group shard",
+                )
+            leader = self._hosted.get(*partition)
+            leader.require_enough_replicas()
+            codes = write_markers(leader, [wanted for wanted, _ in group], self._clock.now())
+            last_offset = leader.log.log_end_offset - 1
+            if leader.high_watermark <= last_offset and ErrorCode.NONE in codes:
+                code = await leader.wait_committed(last_offset, _COMMIT_TIMEOUT_S)
+                codes = [each or code for each in codes]
+        except KafkaError as error:
+            for _, answer in group:
+                refuse(answer, error)
+            return
+        for (wanted, answer), code in zip(group, codes, strict=True):
+            answer.error_code = code
+            if self._feed is not None:
+                self._feed.publish(
+                    "marker",
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    producer_id=wanted.producer_id,
+                    producer_epoch=wanted.producer_epoch,
+                    outcome="commit" if wanted.is_commit else "abort",
+                    coordinator_epoch=wanted.coordinator_epoch,
+                    error_code=int(code),
+                )
+
+
+def lacks_start(leader: PartitionLeader, request: MarkerRequest) -> bool:
+    """Whether this marker would end a transaction of which this leader does not know when it began, and somebody can
+    be asked. A marker of Kafka's own API names no transactional.id, and is written as Kafka writes it."""
+    return (
+        request.transaction_version < _TV2
+        and request.transaction_start_ms > 0
+        and bool(request.transactional_id)
+        and not leader.verifications.knows_start(request.producer_id)
+        and leader.log.producers.has_any_ongoing_transaction(request.producer_id)
+    )
+
+
+def write_markers(
+    leader: PartitionLeader, requests: Sequence[MarkerRequest], now: int
+) -> list[ErrorCode]:
+    """Append these markers together; one code each. REQUEST_TIMED_OUT for one that `lacks_start`: the sender brings it
+    again.
+
+    Raises KafkaError(KAFKA_STORAGE_ERROR) when none could be written.
+    """
+    codes: list[ErrorCode] = []
+    markers: list[MarkerToWrite] = []
+    seen: set[int] = set()
+    for request in requests:
+        if request.producer_id in seen:
+            # The check of a second marker of a producer needs the first one applied.
+            leader.append_markers(markers, now)
+            markers, seen = [], set()
+        code = _check(leader, request)
+        codes.append(code or ErrorCode.NONE)
+        if code is ErrorCode.NONE:
+            seen.add(request.producer_id)
+            markers.append(marker_to_write(request, now))
+    leader.append_markers(markers, now)
+    return codes
+
+
+def _check(leader: PartitionLeader, request: MarkerRequest) -> ErrorCode | None:
+    """NONE: write it. None: it is late, and was written long ago."""
+    if lacks_start(leader, request):
+        return ErrorCode.REQUEST_TIMED_OUT
+    if request.transaction_version < _TV2 and leader.verifications.is_late_marker(
+        request.producer_id, request.producer_epoch, request.transaction_start_ms
+    ):
+        return None
+    return leader.log.producers.check_marker(
+        request.producer_id,
+        request.producer_epoch,
+        request.coordinator_epoch,
+        request.transaction_version,
+    )

@@ -1,0 +1,57 @@
+"""Asks the coordinator when the transaction of a transactional.id began that runs now, or ran last.
+
+Under TV1 the transactions of a producer share an epoch, and a marker that was held up on its way looks like that of the
+transaction that is open when it arrives. Whoever let that one in knows when it began, and the marker says when its own
+did. After a change of leaders, or a restart, nobody knows: then the coordinator is asked (facts 9, Markers).
+"""
+
+from typing import Final
+
+from oncelog.api.v1 import coordinator_pb2
+from oncelog.errors import ErrorCode, OncelogError
+from oncelog.rpc.directory import Directory, transaction_coordinator
+from oncelog.rpc.metadata import TRANSACTION, MetadataFollower, MetadataImage
+from oncelog.rpc.owner_calls import answer_of_owner
+
+TIMEOUT_S: Final = 1.0
+"""Of one question. The marker sender brings a marker again that had to wait for longer."""
+
+
+class TransactionStarts:
+    def __init__(self, metadata: MetadataFollower, directory: Directory) -> None:
+        self._metadata = metadata
+        self._directory = directory
+
+    async def ask(self, transactional_id: str, producer_id: int) -> int | None:
+        """In ms since the Unix epoch; 0: this id has no transaction of this producer. None: nobody could say, ask
+        again. It is true of this moment; a transaction that begins later has a later start, or another one."""
+        image = self._metadata.image
+        stub = transaction_coordinator(self._directory, image, transactional_id)
+        if stub is None:
+            return None
+        owner = _owner(image, transactional_id)
+        request = coordinator_pb2.DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        try:
+            response = await answer_of_owner(
+                stub.DescribeTransactions(request),
+                TIMEOUT_S,
+                self._metadata,
+                lambda new: _owner(new, transactional_id) == owner,
+            )
+        except (TimeoutError, OSError, OncelogError):
+            return None
+        for found in response.transactions:
+            if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                return 0
+            if found.error_code or found.coordinator_epoch < owner[1]:
+                # It does not own the shard, or has not heard yet that it lost it and got it back.
+                return None
+            start_ms: int = found.transaction_start_time_ms
+            return max(0, start_ms) if found.producer_id == producer_id else 0
+        return None
+
+
+def _owner(image: MetadataImage, transactional_id: str) -> tuple[int, int]:
+    """Node and coordinator epoch of the id's shard."""
+    shard = image.shard_for(TRANSACTION, transactional_id)
+    return (-1, -1) if shard is None else (shard.coordinator, shard.coordinator_epoch)

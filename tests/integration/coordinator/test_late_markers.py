@@ -1,0 +1,105 @@
+"""Markers of TV1 that were held up on their way, and arrive when their producer's next transaction runs.
+
+The processes that let that one in are gone: who serves its partitions now has only the coordinator's word for when it
+began.
+"""
+
+import asyncio
+
+import pytest
+from tests.integration.coordinator.group_client import GroupClient
+from tests.integration.coordinator.whole_log import whole_log
+
+from oncelog.api.v1 import storage_pb2, types_pb2
+
+ORDERS = ("orders", 0)
+OFFSETS = "__consumer_offsets"
+
+
+def run(scenario):
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def marker_of(described, partition, *, commit):
+    """As the marker sender brings it; held up since this transaction was described."""
+    return storage_pb2.WriteTxnMarkersRequest(
+        markers=[
+            storage_pb2.TxnMarker(
+                producer_id=described.producer_id,
+                producer_epoch=described.producer_epoch,
+                commit=commit,
+                coordinator_epoch=described.coordinator_epoch,
+                transaction_version=0,
+                transaction_start_ms=described.transaction_start_time_ms,
+                transactional_id=described.transactional_id,
+                partitions=[types_pb2.TopicPartition(topic=partition[0], partition=partition[1])],
+            )
+        ]
+    )
+
+
+def code_of(answer):
+    return answer.results[0].partitions[0].error_code
+
+
+async def until_the_clock_ticks():
+    """Two transactions that begin in one millisecond have the same start."""
+    await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("late_commit", [True, False])
+def test_a_restarted_leader_tells_a_late_marker_from_that_of_the_open_transaction(
+    tmp_path, late_commit
+):
+    async def scenario():
+        async with whole_log(tmp_path) as log:
+            started = await log.init("pay")
+            identity = started.producer_id, started.producer_epoch
+            assert (await log.add("pay", identity, ORDERS)).error_code == 0
+            assert await log.produce("pay", identity, 0, b"first") == 0
+            first = await log.describe("pay")
+            assert (await log.end("pay", identity, late_commit)).error_code == 0
+            await log.until_state("pay", "CompleteCommit" if late_commit else "CompleteAbort")
+            await until_the_clock_ticks()
+            assert (await log.add("pay", identity, ORDERS)).error_code == 0
+            assert await log.produce("pay", identity, 1, b"second") == 0
+            second = await log.describe("pay")
+            assert second.transaction_start_time_ms > first.transaction_start_time_ms
+        async with whole_log(tmp_path) as log:
+            before = await log.offsets()
+            late = marker_of(first, ORDERS, commit=late_commit)
+            for _ in range(2):
+                assert code_of(await log.storage.WriteTxnMarkers(late)) == 0
+                assert await log.offsets() == before
+            assert (await log.end("pay", identity, not late_commit)).error_code == 0
+            await log.until_state("pay", "CompleteAbort" if late_commit else "CompleteCommit")
+            aborted = [identity[0]] if late_commit else []
+            assert await log.offsets(fetch_offset=2) == (4, 4, aborted)
+
+    run(scenario)
+
+
+def test_a_restarted_coordinator_of_groups_does_so_too(tmp_path):
+    async def scenario():
+        async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
+            client = GroupClient(log, "readers")
+            started = await log.init("pay")
+            identity = started.producer_id, started.producer_epoch
+            assert await client.add_offsets("pay", identity) == 0
+            assert await client.commit_in_transaction("pay", identity, 5) == [0]
+            first = await log.describe("pay")
+            assert (await log.end("pay", identity, True)).error_code == 0
+            await log.until_state("pay", "CompleteCommit")
+            await until_the_clock_ticks()
+            assert await client.add_offsets("pay", identity) == 0
+            assert await client.commit_in_transaction("pay", identity, 7) == [0]
+        async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
+            client = GroupClient(log, "readers")
+            late = marker_of(first, (OFFSETS, client.shard), commit=True)
+            assert code_of(await client.groups.WriteTxnMarkers(late, None)) == 0
+            assert await client.fetch() == [(5, 0)]
+            assert (await log.end("pay", identity, False)).error_code == 0
+            await log.until_state("pay", "CompleteAbort")
+            assert await client.fetch(require_stable=True) == [(5, 0)]
+
+    run(scenario)

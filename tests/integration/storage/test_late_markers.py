@@ -1,0 +1,89 @@
+"""A marker of TV1 that was held up, and a leader that does, or does not, know when the open transaction began."""
+
+import asyncio
+
+import pytest
+from tests.integration.storage.storage_node import running, topic, txn_batch
+
+from oncelog.api.v1 import coordinator_pb2
+from oncelog.errors import ErrorCode
+
+
+def test_a_late_marker_of_tv1_does_not_end_the_next_transaction(tmp_path):
+    """A marker sender froze with it and woke when the producer, at the same epoch, had begun another transaction."""
+
+    async def scenario():
+        async with running(tmp_path, topic("orders")) as node:
+            for sequence, start_ms in enumerate((1_000, 2_000)):
+                node.coordinator.transaction_start_ms = start_ms
+                answer = await node.produce(
+                    "orders", txn_batch(9, sequence), transactional_id="pay", mode=0
+                )
+                assert answer.error_code == 0
+                if start_ms == 1_000:
+                    assert await node.mark("orders", (9, 0, True, 0, 0, start_ms)) == [0]
+            before = await node.describe("orders")
+            assert await node.mark("orders", (9, 0, True, 0, 0, 1_000)) == [0]
+            after = await node.describe("orders")
+            assert (after.log_end_offset, after.open_transaction_count) == (
+                before.log_end_offset,
+                1,
+            )
+            assert await node.mark("orders", (9, 0, False, 0, 0, 2_000)) == [0]
+            assert (await node.describe("orders")).open_transaction_count == 0
+
+    asyncio.run(scenario())
+
+
+def described(**fields):
+    return coordinator_pb2.TransactionDescription(
+        transactional_id="pay", **({"producer_id": 9, "transaction_start_time_ms": 2_000} | fields)
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "start_ms", "code", "is_ended"),
+    [
+        pytest.param(ConnectionError("gone"), 2_000, ErrorCode.REQUEST_TIMED_OUT, False, id="gone"),
+        pytest.param(TimeoutError(), 2_000, ErrorCode.REQUEST_TIMED_OUT, False, id="silent"),
+        pytest.param(
+            described(error_code=16), 2_000, ErrorCode.REQUEST_TIMED_OUT, False, id="elsewhere"
+        ),
+        pytest.param(
+            described(coordinator_epoch=-1), 2_000, ErrorCode.REQUEST_TIMED_OUT, False, id="deposed"
+        ),
+        pytest.param(described(), 2_000, 0, True, id="own"),
+        pytest.param(described(), 1_000, 0, False, id="late"),
+        pytest.param(described(), 3_000, 0, False, id="clock-set-back"),
+        pytest.param(described(producer_id=8), 1_000, 0, True, id="other-producer"),
+        pytest.param(described(transaction_start_time_ms=-1), 1_000, 0, True, id="empty"),
+        pytest.param(None, 1_000, 0, True, id="unknown"),
+    ],
+)
+def test_after_a_restart_the_coordinator_tells_when_the_open_transaction_began(
+    tmp_path, told, start_ms, code, is_ended
+):
+    async def scenario():
+        async with running(tmp_path, topic("orders")) as node:
+            answer = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
+            assert answer.error_code == 0
+        async with running(tmp_path, topic("orders")) as node:
+            node.coordinator.described = [told]
+            assert await node.mark("orders", (9, 0, True, 0, 0, start_ms, "pay")) == [code]
+            found = await node.describe("orders")
+            assert (found.open_transaction_count == 0) is is_ended
+            assert (found.log_end_offset == 2) is is_ended
+
+    asyncio.run(scenario())
+
+
+def test_a_marker_of_kafkas_own_api_asks_nobody(tmp_path):
+    async def scenario():
+        async with running(tmp_path, topic("orders")) as node:
+            await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
+        async with running(tmp_path, topic("orders")) as node:
+            node.coordinator.described = [ConnectionError("nobody asks")]
+            assert await node.mark("orders", (9, 0, True)) == [0]
+            assert (await node.describe("orders")).open_transaction_count == 0
+
+    asyncio.run(scenario())
