@@ -13,6 +13,7 @@ IS_FULL = os.environ.get("ONCELOG_SIMULATION_FULL") == "1"
 SEEDS = 2000 if IS_FULL else 200
 DIGESTS = 50 if IS_FULL else 8
 TIMEOUT_S = 20_000 if IS_FULL else 900
+HUNTS = sorted(path.stem for path in PLANTED.glob("*.toml")) if IS_FULL else ["frozen", "late"]
 
 
 def simulate(*arguments, hash_seed="0", columns="150"):
@@ -51,6 +52,17 @@ def test_what_clients_and_operators_seldom_do_breaks_nothing(scenario):
     count = 60 if IS_FULL else 2
     done = simulate("--scenario", f"asked/{scenario}", "--seeds", str(count), "--jobs", "2")
     print(done.stdout)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert f"{count} seeds" in done.stdout
+
+
+@pytest.mark.timeout(TIMEOUT_S + 30)
+@pytest.mark.parametrize("scenario", HUNTS)
+def test_a_hunt_finds_nothing_where_no_bug_is_planted(scenario):
+    """These storms aim at one thing each, far harder than those of the many seeds."""
+    count = 12 if IS_FULL else 2
+    path = str(PLANTED / f"{scenario}.toml")
+    done = simulate("--scenario", path, "--seeds", str(count), "--jobs", "2")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert f"{count} seeds" in done.stdout
 
