@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 import psutil
 
 from oncelog.errors import OncelogError
+from oncelog.wording import counted
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.databases import POSTGRES, REDIS
 from robustness.chaos.links import ANYBODY, CLIENTS, AfterHold, Effect, Rule, both_ways
@@ -172,7 +173,7 @@ class ProcessHands:
     def _begin_network(self, fault: PlannedFault) -> None:
         if fault.kind is FaultKind.RESET:
             broken = self._proxy.reset(fault.target)
-            self.facts[name_of(fault)] = f"{broken} connections"
+            self.facts[name_of(fault)] = counted(broken, "connection")
             if not broken:
                 self.missed.add(name_of(fault))
         else:

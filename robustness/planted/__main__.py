@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from oncelog.wording import counted
 from robustness.planted.catalog import BUGS
 from robustness.planted.hunt import Finding, findings, hunted_all
 from robustness.planted.importing import CannotPlant, bug_named
@@ -82,8 +83,7 @@ def _hunt(options: argparse.Namespace) -> int:
         if checker is not None and not options.every:
             break
     verdict = f"caught by seed {', '.join(caught)}" if caught else "not caught"
-    seeds = "1 seed" if tried == 1 else f"{tried} seeds"
-    print(f"{bug.name}: {verdict} ({seeds}, {time.monotonic() - began:.1f} s)")
+    print(f"{bug.name}: {verdict} ({counted(tried, 'seed')}, {time.monotonic() - began:.1f} s)")
     return 0 if caught else EXIT_NOT_CAUGHT
 
 
@@ -102,7 +102,7 @@ def _hunt_all(options: argparse.Namespace) -> int:
     caught = sum(hunt.seed is not None for hunt in hunts)
     tried = sum(hunt.tried for hunt in hunts)
     print(
-        f"{caught} of {len(hunts)} planted bugs caught; {tried} seeds, {time.monotonic() - began:.0f} s"
+        f"{caught} of {len(hunts)} planted bugs caught; {counted(tried, 'seed')}, {time.monotonic() - began:.0f} s"
     )
     return 0 if caught == len(hunts) else EXIT_NOT_CAUGHT
 

@@ -7,6 +7,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Column, Table
 
+from oncelog.wording import counted
 from robustness.checkers.verdict import Answer, Verdict
 from robustness.simulator.effects import never_injected
 from robustness.simulator.labels import never_reached
@@ -82,7 +83,7 @@ def print_summary(
     broken = [result for result in results if not result.is_good]
     _print_line(
         console,
-        f"{len(results)} seeds, {simulated_s / 3600:.2f} simulated hours, "
+        f"{counted(len(results), 'seed')}, {simulated_s / 3600:.2f} simulated hours, "
         f"{simulated_s / max(wall_s, 1e-9):.0f} simulated seconds a second "
         f"({simulated_s / max(real_s, 1e-9):.0f} a run), {wall_s:.0f} s in all, {len(broken)} broken",
     )

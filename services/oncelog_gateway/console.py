@@ -7,6 +7,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from oncelog.wording import noun
 from oncelog_gateway.core.wording import duration, size
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.nodes import Duties, cluster_node
@@ -36,6 +37,7 @@ def console_router(
     )
     templates.filters["duration"] = duration
     templates.filters["count"] = lambda number: f"{number:,}".replace(",", " ")
+    templates.filters["noun"] = noun
     templates.filters["size"] = size
 
     @router.get("/")

@@ -7,6 +7,7 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
+from oncelog.wording import counted
 from oncelog_gateway.audit import AuditLog, Operator
 from oncelog_gateway.node_resources import ControllerStatus, NodeChange, NodeList, NodeStatus
 from oncelog_gateway.resources import ClusterNode, Failure
@@ -129,7 +130,7 @@ class Nodes:
         more = ", …" if len(hosted) > SHOWN_PARTITIONS_MAX else ""
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"node {node_id} has replicas of {len(hosted)} partitions ({names}{more}); "
+            f"node {node_id} has replicas of {counted(len(hosted), 'partition')} ({names}{more}); "
             f"move each away first, {_how_to_move(image, node_id, *hosted[0])}",
         )
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
+from oncelog.wording import counted
 from oncelog_gateway.audit import AuditLog, Operator
 from oncelog_gateway.node_resources import (
     Reassignment,
@@ -142,5 +143,5 @@ def _name(topic: str, partition: int | None) -> str:
 def _told(
     what: str, wanted: Mapping[Partition, object], failures: Mapping[Partition, object]
 ) -> str:
-    text = f"{what}: {len(wanted) - len(failures)} partitions"
+    text = f"{what}: {counted(len(wanted) - len(failures), 'partition')}"
     return f"{text}; refused: {', '.join(map(str, failures))}" if failures else text

@@ -8,6 +8,7 @@ import time
 from typing import Final
 
 from oncelog.errors import OncelogError
+from oncelog.wording import counted
 from oncelog_listener.cluster import Cluster
 from oncelog_listener.connection import Connection
 from oncelog_listener.counters import ListenerCounters
@@ -120,7 +121,9 @@ class ListenerRole:
         """What was read and not begun is out of date: its client may have given up, gone to another listener and
         finished there what it asked for here. A stale EndTxn would end its next transaction (ADR 0018)."""
         connections = {**self._open, **self._serving}
-        log.warning("stood still for %.1f s; %d connections are closed", span_s, len(connections))
+        log.warning(
+            "stood still for %.1f s; closing %s", span_s, counted(len(connections), "connection")
+        )
         for connection in connections:
             connection.abort()
 

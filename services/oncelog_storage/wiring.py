@@ -12,6 +12,7 @@ from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.transaction_starts import TransactionStarts
 from oncelog.runtime import Clock, SystemClock
 from oncelog.telemetry.feed import build_feed
+from oncelog.wording import counted
 from oncelog_storage.fetch import FetchHandler
 from oncelog_storage.files import OpenFiles, way_out
 from oncelog_storage.hosted import HostedPartitions
@@ -106,9 +107,9 @@ class StorageRole:
             self._feed.start()
         self._warm_up = asyncio.create_task(asyncio.to_thread(warm_up), name="storage warm-up")
         _log.info(
-            "storage node %d serves %d partitions from %s%s",
+            "storage node %d serves %s from %s%s",
             self._node_id,
-            len(self._hosted),
+            counted(len(self._hosted), "partition"),
             self._log_directory.path,
             "" if self._log_directory.was_clean else " (no clean shutdown before)",
         )

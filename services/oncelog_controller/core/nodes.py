@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from oncelog.wording import counted
 from oncelog_controller.core.events import (
     DrainNode,
     HeartbeatAnswer,
@@ -212,7 +213,7 @@ def removed(image: ClusterImage, event: RemoveNode) -> Outcome:
             error_code = ErrorCode.INVALID_REQUEST
             more = ", …" if len(hosted) > SHOWN_PARTITIONS_MAX else ""
             reason = (
-                f"node {event.node_id} has replicas of {len(hosted)} partitions "
+                f"node {event.node_id} has replicas of {counted(len(hosted), 'partition')} "
                 f"({', '.join(hosted[:SHOWN_PARTITIONS_MAX])}{more}); "
                 "reassign those to other nodes, wait until that is done, and ask again"
             )

@@ -7,6 +7,7 @@ their number) and followed by the next ones, so leaders stay spread whatever the
 from collections.abc import Mapping, Sequence
 
 from oncelog.errors import ErrorCode, KafkaError
+from oncelog.wording import counted
 from oncelog_controller.core.records import Replicas
 
 DEFAULT_REPLICATION_FACTOR_MAX = 3
@@ -66,7 +67,7 @@ def checked_assignment(
         expected = replication_factor or len(assignment[first])
         if len(replicas) != expected:
             raise _refused(
-                f"partition {partition} has {len(replicas)} replicas where {expected} are expected"
+                f"partition {partition} has {counted(len(replicas), 'replica')} instead of {expected}"
             )
         ordered.append(replicas)
     return tuple(ordered)

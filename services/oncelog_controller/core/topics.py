@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.topic_config import TOPIC_CONFIGS, checked_overrides
+from oncelog.wording import counted
 from oncelog_controller.core.events import (
     AlterConfigs,
     CreatePartitions,
@@ -277,7 +278,7 @@ def _grown(
     if wanted.count <= existing:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {wanted.name!r} has {existing} partitions; {wanted.count} is not more",
+            f"topic {wanted.name!r} has {counted(existing, 'partition')}; {wanted.count} is not more",
         )
     check_room(partition_count, wanted.count - existing, limits)
     storage_nodes = image.nodes_with(STORAGE)

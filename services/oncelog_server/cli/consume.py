@@ -10,6 +10,7 @@ from uuid import uuid4
 import typer
 
 from oncelog.errors import OncelogError
+from oncelog.wording import counted
 from oncelog_server.cli.options import AsOutput, Bootstrap, Output, not_empty
 
 if TYPE_CHECKING:
@@ -157,7 +158,8 @@ class Reader:
                 silent_s += POLL_S
                 if silent_s >= SILENCE_MAX_S and not self._follow:
                     raise OncelogError(
-                        f"the log answered nothing for {SILENCE_MAX_S:.0f} s, with {count} records read; try again"
+                        f"the log answered nothing for {SILENCE_MAX_S:.0f} s, "
+                        f"with {counted(count, 'record')} read; try again"
                     )
                 continue
             silent_s = 0.0

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 import typer
 
 from oncelog.errors import OncelogError
+from oncelog.wording import counted
 from oncelog_server.cli.options import (
     AsOutput,
     Bootstrap,
@@ -127,7 +128,7 @@ def group_offsets(group_id: GroupId, gateway: Gateway = "", output: AsOutput = N
         empty=f"Group {group_id} has committed nothing",
     )
     if found["offsets"]:
-        say(f"{found['total_lag']} offsets behind (commit markers count)")
+        say(f"{counted(found['total_lag'], 'offset')} behind (commit markers count)")
 
 
 @app.command("delete")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from oncelog.errors import OncelogError
+from oncelog.wording import counted
 from oncelog_server.cli.options import AsOutput, Gateway, Output, Yes, confirmed
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def _progress(text: str | None) -> None:
 
 
 def _left(node: dict[str, Any]) -> str:
-    return f"leads {node['leader_count']}, owns {_shards(node)} shards"
+    return f"leads {node['leader_count']}, owns {counted(_shards(node), 'shard')}"
 
 
 def _shards(node: dict[str, Any]) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 import typer
 
 from oncelog.errors import OncelogError
+from oncelog.wording import counted
 from oncelog_server.cli.options import AsOutput, Bootstrap, Output, not_empty
 
 if TYPE_CHECKING:
@@ -86,11 +87,11 @@ def produce(
         show_json(result)
         return
     in_transactions = (
-        f" in {writer.transactions_committed} transaction{'' if writer.transactions_committed == 1 else 's'}"
+        f" in {counted(writer.transactions_committed, 'transaction')}"
         if transactional_id is not None
         else ""
     )
-    say(f"{writer.written} records written to {topic}{in_transactions}")
+    say(f"{counted(writer.written, 'record')} written to {topic}{in_transactions}")
 
 
 class LineWriter:
@@ -188,7 +189,7 @@ class LineWriter:
         if self._producer.flush(DELIVERY_TIMEOUT_S):
             raise OncelogError(
                 f"the log did not acknowledge everything within {DELIVERY_TIMEOUT_S:.0f} s; "
-                f"{self._acknowledged} of {self._line_number} records are written, the others may be"
+                f"written: {self._acknowledged} of {counted(self._line_number, 'record')}, and perhaps the others"
             )
         self._raise_failure()
 
@@ -197,7 +198,7 @@ class LineWriter:
             from oncelog_server.cli.kafka_clients import words
 
             raise OncelogError(
-                f"a record was refused: {words(self._failure)}; {self._acknowledged} were taken before"
+                f"a record was refused: {words(self._failure)}; taken before it: {self._acknowledged}"
             )
 
     def _commit(self, count: int) -> None:
@@ -226,7 +227,10 @@ class LineWriter:
                 "the open transaction could not be aborted; its coordinator does it after the timeout"
             )
         else:
-            warn(f"transaction aborted; {self.written} records were committed before")
+            before = counted(self.written, "record")
+            warn(
+                f"transaction aborted; {before} {'was' if self.written == 1 else 'were'} committed before"
+            )
 
 
 @contextmanager

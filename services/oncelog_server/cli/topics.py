@@ -7,6 +7,7 @@ import typer
 
 from oncelog.errors import OncelogError
 from oncelog.ids import INTERNAL_TOPICS
+from oncelog.wording import counted
 from oncelog_server.cli.options import AsOutput, Bootstrap, Output, Yes, confirmed
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def create_topic(
         raise OncelogError(f"topic {name!r} was not made: {words(error.args[0])}") from None
     except TimeoutError:
         raise OncelogError(_unanswered(f"making topic {name!r}")) from None
-    say(f"topic {name} made with {partitions} partition{'' if partitions == 1 else 's'}")
+    say(f"topic {name} made with {counted(partitions, 'partition')}")
 
 
 @app.command("describe")
@@ -116,7 +117,7 @@ def describe_topic(name: Name, bootstrap: Bootstrap = "", output: AsOutput = Non
         show_json({"name": name, "configs": changed, "partitions": rows})
         return
     settings = ", ".join(f"{key}={value}" for key, value in changed.items())
-    say(f"{name}: {len(rows)} partitions; {settings or 'default configuration'}")
+    say(f"{name}: {counted(len(rows), 'partition')}; {settings or 'default configuration'}")
     show_table(
         [">partition", ">reached through node"],
         [(row["partition"], row["reached_through"]) for row in rows],
@@ -155,7 +156,7 @@ def add_partitions(
     before = len(existing_topic(client, name).partitions)
     asked = client.create_partitions([NewPartitions(name, total)], operation_timeout=CALL_TIMEOUT_S)
     _wait(asked[name].result, f"adding partitions to topic {name!r}")
-    say(f"topic {name} has {total} partitions, before {before}")
+    say(f"topic {name} has {counted(total, 'partition')}, before {before}")
 
 
 @app.command("configs")

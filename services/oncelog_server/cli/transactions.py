@@ -4,6 +4,7 @@ from typing import Annotated, Any, Final, get_args
 
 import typer
 
+from oncelog.wording import counted
 from oncelog_server.cli.options import (
     INT64_MAX,
     AsOutput,
@@ -187,8 +188,8 @@ def find_hanging(
                 )
                 for one in found["hanging"]
             ],
-            empty=f"Nothing hangs: {found['open_transactions']} open transactions in "
-            f"{found['checked_partitions']} partitions all have a coordinator",
+            empty=f"Nothing hangs: {counted(found['open_transactions'], 'open transaction')} in "
+            f"{counted(found['checked_partitions'], 'partition')}, none without a coordinator",
         )
         for one in found["hanging"]:
             say(f"to end it: {one['abort']}")

@@ -22,6 +22,7 @@ from oncelog.ids import NodeId, Partition
 from oncelog.protocol import versions
 from oncelog.protocol.messages import Schema, schema_of
 from oncelog.protocol.private_api import CLIENT_SOFTWARE_NAME, KEY_OF_METHOD
+from oncelog.wording import counted
 
 SPOKEN: Final[Mapping[int, int]] = {
     versions.PRODUCE: 12,
@@ -131,7 +132,7 @@ class Cluster:
         count = self._topology.partition_counts.get(partition.topic, 0)
         if partition.partition >= count:
             raise OncelogError(
-                f"topic {partition.topic!r} has {count} partitions; there is no partition "
+                f"topic {partition.topic!r} has {counted(count, 'partition')}; there is no partition "
                 f"{partition.partition}"
             )
         address = self._topology.addresses.get(self._topology.leaders[partition])

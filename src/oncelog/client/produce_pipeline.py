@@ -22,6 +22,7 @@ from oncelog.errors import ErrorCode, KafkaError, OncelogError, error_code_of
 from oncelog.ids import Partition
 from oncelog.protocol import versions
 from oncelog.protocol.messages import schema_of
+from oncelog.wording import counted
 
 IN_FLIGHT_PER_PARTITION_MAX: Final = 5
 IN_FLIGHT_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -132,8 +133,9 @@ class ProducePipeline:
             )
         if code is ErrorCode.MESSAGE_TOO_LARGE:
             raise OncelogError(
-                f"{batch.partition} refuses a batch of {len(batch.records)} bytes with {batch.record_count} records: "
-                "raise the topic's max.message.bytes, or write smaller records"
+                f"{batch.partition} refuses a batch of {len(batch.records)} bytes with "
+                f"{counted(batch.record_count, 'record')}: raise the topic's max.message.bytes, "
+                "or write smaller records"
             )
         self._cluster.check_partition(batch.partition, code.value)
 

@@ -14,6 +14,7 @@ from oncelog.client.core.partitioner import partitions_of_keys
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
 from oncelog.spark.options import Partitioner
+from oncelog.wording import counted
 
 STICKY_ROWS: Final = 2_000
 """Rows without a key go to one partition for this long before the next: fewer, larger batches."""
@@ -88,7 +89,8 @@ class RowRouter:
         wrong = np.flatnonzero((chosen >= count) | ((chosen < 0) & ~_is_null(given)))
         if len(wrong):
             raise OncelogError(
-                f"column partition holds {int(chosen[wrong[0]])}, but topic {topic!r} has {count} partitions: "
+                f"column partition holds {int(chosen[wrong[0]])}, but topic {topic!r} has "
+                f"{counted(count, 'partition')}: "
                 f"give 0 to {count - 1}, or null to let the key decide"
             )
         return np.where(chosen >= 0, chosen, numbers).astype(np.int32)

@@ -45,6 +45,7 @@ from oncelog.spark.offsets import (
 )
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.pruning import Pruning
+from oncelog.wording import counted
 
 _CONDITIONS: Final = {
     EqualTo: "==",
@@ -221,7 +222,8 @@ def existing_partitions(cluster: Cluster, options: SourceOptions) -> list[Partit
         for partition in options.assigned:
             if partition.partition >= counts[partition.topic]:
                 raise OncelogError(
-                    f"option assign names {partition}, but the topic has {counts[partition.topic]} partitions"
+                    f"option assign names {partition}, but the topic has "
+                    f"{counted(counts[partition.topic], 'partition')}"
                 )
         return sorted(options.assigned)
     counts = cluster.partition_counts(options.topics)

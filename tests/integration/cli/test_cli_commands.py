@@ -198,7 +198,8 @@ def test_an_open_transaction_is_seen_protected_and_ended(oncelog, topic, server)
     holder = json.loads(oncelog("partitions", topic, "-o", "json"))[0]["lso_holder"]
     assert (holder["transactional_id"], holder["hanging"]) == ("stuck/one", False)
     assert "stuck/one, Ongoing" in " ".join(oncelog("partitions", topic).split())
-    assert "Nothing hangs" in oncelog("transactions", "find-hanging")
+    told = oncelog("transactions", "find-hanging")
+    assert "Nothing hangs: 1 open transaction in " in told
     where = ["--topic", topic, "--partition", "0", "--start-offset", "0"]
     assert "transactions terminate" in oncelog("transactions", "abort", *where, "--execute", code=1)
     producers = json.loads(oncelog("transactions", "describe-producers", *where[:4], "-o", "json"))

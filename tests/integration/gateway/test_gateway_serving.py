@@ -159,6 +159,21 @@ def test_pages_escape_what_clients_named(tmp_path):
     run(tmp_path, scenario)
 
 
+def test_what_there_is_one_of_is_in_the_singular(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        for producer_id, tile in enumerate(
+            ("open transactions", "open transaction", "open transactions")
+        ):
+            page = (await cluster.get("/")).body.decode()
+            assert f'<b>{producer_id}</b><span class="soft">{tile}</span>' in page
+            cluster.coordinator.put(
+                f"pay-{producer_id}", producer_id=producer_id, partitions=[("orders", 0)]
+            )
+
+    run(tmp_path, scenario)
+
+
 def test_pages_are_shown_when_no_role_answers(tmp_path):
     async def scenario(cluster):
         await cluster.create_topic("orders")
