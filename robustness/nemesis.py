@@ -8,7 +8,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class FaultKind(StrEnum):
@@ -37,6 +37,39 @@ class FaultKind(StrEnum):
     OPERATE = (
         "operate"  # an operator ends a transaction, drains or removes a node, or changes a feature
     )
+
+
+FAMILIES: Final[Mapping[str, tuple[FaultKind, ...]]] = {
+    "ended": (
+        FaultKind.KILL,
+        FaultKind.KILL_ALL,
+        FaultKind.RESTART,
+        FaultKind.ROLLING_RESTART,
+        FaultKind.CLIENT_KILL,
+        FaultKind.POWER_CUT,
+    ),
+    "frozen": (FaultKind.PAUSE,),
+    "network": (
+        FaultKind.PARTITION,
+        FaultKind.PARTITION_ONE_WAY,
+        FaultKind.PARTITION_PAIR,
+        FaultKind.DELAY,
+        FaultKind.CLOG,
+        FaultKind.RESET,
+        FaultKind.GHOST,
+    ),
+    "disk and clock": (
+        FaultKind.DISK_FULL,
+        FaultKind.SLOW_DISK,
+        FaultKind.BIT_FLIP,
+        FaultKind.CLOCK_SKEW,
+        FaultKind.CLOCK_JUMP,
+    ),
+    "database": (FaultKind.DATABASE_OUTAGE, FaultKind.REDIS_OUTAGE),
+}
+"""What a kind takes away: processes, time, the network, files and clocks, or what the cluster stands on."""
+
+NETWORK: Final = FAMILIES["network"]
 
 
 @dataclass(frozen=True, slots=True)

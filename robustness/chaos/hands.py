@@ -7,7 +7,8 @@ What each kind means here, where it is not what its name says:
 - DISK_FULL is a limit on the size of files (RLIMIT_FSIZE of the running process): every write that would make a file
   longer than the limit is refused or cut short, with EFBIG where a full disk says ENOSPC. It needs no root.
 - CLOCK_SKEW needs libfaketime; the wall clock of one process is wrong, its monotonic clock is not.
-- POWER_CUT, SLOW_DISK and BIT_FLIP are the simulator's: a killed process leaves to the system what it wrote.
+- POWER_CUT, SLOW_DISK and BIT_FLIP are the simulator's: a killed process leaves to the system what it wrote. So are
+  CLOCK_JUMP and MOVE.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from oncelog_server.cluster.databases import POSTGRES, REDIS
 from robustness.chaos.links import ANYBODY, CLIENTS, AfterHold, Effect, Rule, both_ways
 from robustness.chaos.network import ProxyProcess
 from robustness.chaos.plan import role_of
-from robustness.nemesis import FaultKind, PlannedFault
+from robustness.nemesis import NETWORK, FaultKind, PlannedFault
 
 START_TIMEOUT_S: Final = 60.0
 HEAL_TIMEOUT_S: Final = 120.0
@@ -40,27 +41,13 @@ _FAKETIME: Final = ("/usr/lib", "/usr/local/lib", "/usr/lib64")
 
 ResultT = TypeVar("ResultT")
 
-_PROCESS: Final = frozenset(
+_OF_THE_SIMULATOR: Final = frozenset(
     (
-        FaultKind.KILL,
-        FaultKind.PAUSE,
-        FaultKind.RESTART,
-        FaultKind.ROLLING_RESTART,
-        FaultKind.KILL_ALL,
-        FaultKind.DISK_FULL,
-        FaultKind.DATABASE_OUTAGE,
-        FaultKind.REDIS_OUTAGE,
-    )
-)
-_NETWORK: Final = frozenset(
-    (
-        FaultKind.PARTITION,
-        FaultKind.PARTITION_ONE_WAY,
-        FaultKind.PARTITION_PAIR,
-        FaultKind.DELAY,
-        FaultKind.CLOG,
-        FaultKind.RESET,
-        FaultKind.GHOST,
+        FaultKind.POWER_CUT,
+        FaultKind.SLOW_DISK,
+        FaultKind.BIT_FLIP,
+        FaultKind.CLOCK_JUMP,
+        FaultKind.MOVE,
     )
 )
 
@@ -128,11 +115,11 @@ class ProcessHands:
             return self._clocks is not None
         if kind is FaultKind.REDIS_OUTAGE:
             return self._cluster.process(REDIS) is not None
-        return kind in _PROCESS or kind in _NETWORK or kind is FaultKind.CLIENT_KILL
+        return kind not in _OF_THE_SIMULATOR
 
     async def begin(self, fault: PlannedFault) -> None:
         self._under_way[name_of(fault)] = fault
-        work = self._begin_network if fault.kind in _NETWORK else self._begin_process
+        work = self._begin_network if fault.kind in NETWORK else self._begin_process
         try:
             await self._call(work, fault)
         except OncelogError as error:
@@ -142,7 +129,7 @@ class ProcessHands:
 
     async def end(self, fault: PlannedFault) -> None:
         try:
-            if fault.kind in _NETWORK:
+            if fault.kind in NETWORK:
                 await self._call(self._proxy.lift, name_of(fault))
             else:
                 await self._call(self._end_process, fault)

@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import json
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -13,7 +11,7 @@ from typing import Any, Final, Self
 from oncelog.errors import OncelogError
 from oncelog_server.cluster.os_process import tail_of
 from robustness.chaos.lab import LabOrder
-from robustness.chaos.network import HOME
+from robustness.chaos.part import end_part, start_part
 
 KILL_TIMEOUT_S: Final = 5.0
 STOP_TIMEOUT_S: Final = 10.0
@@ -24,19 +22,9 @@ class LabProcess:
 
     def __init__(self, order: LabOrder, log: Path) -> None:
         self._log = log
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "robustness.chaos.lab"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                text=True,
-                cwd=HOME,
-                start_new_session=True,
-            )
+        self._process = start_part("robustness.chaos.lab", log=log)
         self.counts: dict[str, Any] = {}
         """The newest progress."""
-        self._failure = ""
         self._failure = ""
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -75,14 +63,7 @@ class LabProcess:
                 return ""
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end_part(self._process, STOP_TIMEOUT_S)
         self._reader.join()
 
     def __enter__(self) -> Self:

@@ -1,8 +1,6 @@
 """The runner's end of the proxy process, and how a cluster is put behind it."""
 
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -23,30 +21,18 @@ from oncelog_server.cluster.plan import (
 )
 from oncelog_server.cluster.state_file import ClusterState
 from robustness.chaos.links import CLIENTS, Rule
+from robustness.chaos.part import end_part, start_part
 from robustness.chaos.proxy import Door
 
-HOME: Final = Path(__file__).parents[2]
-"""From where `robustness` is found: it is never installed."""
 PROXY_LOG: Final = "proxy.log"
 _POSTGRES_SOCKET: Final = ".s.PGSQL.5432"
-_STOP_TIMEOUT_S: Final = 5.0
 
 
 class ProxyProcess:
     """Asked from any thread, one question at a time."""
 
     def __init__(self, log: Path) -> None:
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "robustness.chaos.proxy"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                text=True,
-                cwd=HOME,
-                # A Ctrl-C is the runner's affair: without its network no cluster drains.
-                start_new_session=True,
-            )
+        self._process = start_part("robustness.chaos.proxy", log=log)
         self._log = log
         self._lock = threading.Lock()
 
@@ -86,14 +72,8 @@ class ProxyProcess:
         return self.ask("count")
 
     def close(self) -> None:
-        assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end_part(self._process)
         self._process.stdout.close()
 
     def __enter__(self) -> Self:

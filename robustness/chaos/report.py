@@ -1,6 +1,7 @@
 """The report of a run, three times: for programs, for a pull request, and for people to look at."""
 
 import json
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ REPORT_JSON: Final = "report.json"
 REPORT_MD: Final = "report.md"
 REPORT_HTML: Final = "report.html"
 PROOFS_MAX: Final = 20
+LINE_MAX: Final = 100
+"""Of prose in Markdown. Rows of tables are as long as they are."""
 
 
 def write_report(result: RunResult) -> Path:
@@ -102,11 +105,11 @@ def report_lines(content: dict[str, Any]) -> Iterator[str]:
     broken = [one["checker"] for one in content["verdicts"] if one["answer"] == Answer.BROKEN]
     yield f"# Chaos: {'broken: ' + ', '.join(broken) if broken else 'nothing is broken'}"
     yield ""
-    yield (
+    yield from _wrapped(
         f"{content['target']}, seed {content['seed']}, scenario {content['scenario']}, "
         f"{content['duration_s']} s of work, clients: {', '.join(content['libraries'])}."
     )
-    yield f"Again: `{content['replay']}`"
+    yield from ("", "Again:", "", f"    {content['replay']}")
     yield from (
         "",
         "## Verdicts",
@@ -124,8 +127,11 @@ def report_lines(content: dict[str, Any]) -> Iterator[str]:
         yield f"| {one['role']} | {one['hits']} | {_s(one['p50_ms'])} | {_s(one['max_ms'])} |"
     yield ""
     faults = content["faults"]
-    yield f"{faults['planned']} faults by the plan, {faults['by_workloads']} clients killed by their workloads:"
-    yield ", ".join(f"{kind} {count}" for kind, count in faults["by_kind"].items()) + "."
+    kinds = ", ".join(f"{kind} {count}" for kind, count in faults["by_kind"].items())
+    yield from _wrapped(
+        f"{faults['planned']} faults by the plan, {faults['by_workloads']} clients killed by their "
+        f"workloads: {kinds or 'none'}."
+    )
     yield from ("", "## Operations", "", "| what | how many |", "| --- | --- |")
     for name, count in content["operations"].items():
         yield f"| {name} | {count} |"
@@ -134,7 +140,7 @@ def report_lines(content: dict[str, Any]) -> Iterator[str]:
     yield f"| records read | {content['records_read']} |"
     pulse = content["pulse"]
     yield ""
-    yield (
+    yield from _wrapped(
         f"The pulse, a producer that never pauses: {pulse['commits']} commits, "
         f"{pulse['availability']:.1%} of the time without a gap of a second; "
         f"commit p50 {pulse['commit_p50_ms']} ms, p99 {pulse['commit_p99_ms']} ms, longest "
@@ -142,7 +148,13 @@ def report_lines(content: dict[str, Any]) -> Iterator[str]:
     )
     yield from ("", "## Never reached", "")
     for what, names in content["never_reached"].items():
-        yield f"- {what}: {', '.join(names) or 'none'}"
+        yield from _wrapped(f"- {what}: {', '.join(names) or 'none'}", indent="  ")
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, LINE_MAX, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _s(ms: int | None) -> str:

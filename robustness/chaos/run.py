@@ -11,8 +11,6 @@ import asyncio
 import contextlib
 import json
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ from robustness.chaos.lab import HISTORY, LabOrder
 from robustness.chaos.lab_process import LabProcess
 from robustness.chaos.links import CLIENTS
 from robustness.chaos.measures import NEMESIS, Lag, Measures, measure
-from robustness.chaos.network import HOME
+from robustness.chaos.part import end_part, start_part
 from robustness.chaos.plan import hits_for, plan_chaos, role_of
 from robustness.chaos.progress import Progress
 from robustness.chaos.steady import KIND as STEADY
@@ -250,19 +248,18 @@ class ChaosRun:
     @contextlib.contextmanager
     def _sampler(self) -> Any:
         folder = self._options.folder
-        with (folder / LAGS).open("wb") as lags, (folder / "sampler.log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "robustness.chaos.sampler", self._target.bootstrap],
-                stdout=lags,
-                stderr=log,
-                cwd=HOME,
-                start_new_session=True,
+        with (folder / LAGS).open("wb") as lags:
+            process = start_part(
+                "robustness.chaos.sampler",
+                self._target.bootstrap,
+                log=folder / "sampler.log",
+                output=lags,
             )
             try:
                 yield
             finally:
                 process.kill()
-                process.wait()
+                end_part(process)
 
     def _read_lags(self) -> list[Lag]:
         found = []

@@ -69,9 +69,7 @@ def check(history: History, observations: Observations) -> Verdict:
             )
         for name, tried in attempts.items():
             _judge(findings, f"attempt {name} at {batch.name()}", tried)
-    return findings.verdict(
-        "no task of a micro-batch wrote into partitions that were read at the end"
-    )
+    return findings.verdict("no task wrote into partitions that were read at the end")
 
 
 def _batches(history: History) -> dict[_Batch, dict[str, _Attempt]]:

@@ -10,6 +10,7 @@ from robustness.clients.contract import Clients
 from robustness.history import AnyOperation, History
 from robustness.simulator.process import ProcessState, SimProcess
 from robustness.simulator.world import World
+from robustness.workloads.ending import EndingLab
 
 CONDUCTOR = "conductor"
 """The process of the workloads themselves: it starts clients and is never harmed, but it can be cut off."""
@@ -50,10 +51,11 @@ class SimClient:
         await self._ended.wait()
 
 
-class SimLab:
+class SimLab(EndingLab):
     """A `Lab`. `clients` is set before the workloads begin."""
 
     def __init__(self, world: World, history: History, replicas: int) -> None:
+        super().__init__()
         self.world = world
         self.history = history
         self.replicas = replicas
@@ -61,16 +63,8 @@ class SimLab:
         self.random: random.Random = world.streams.stream("workloads")
         self.failures: list[str] = []
         """Bugs of workloads and clients: what they did not foresee."""
-        self._over = asyncio.Event()
         self._begun_at_s = world.loop.time()
         self._clients: dict[str, SimClient] = {}
-
-    @property
-    def is_over(self) -> bool:
-        return self._over.is_set()
-
-    def end(self) -> None:
-        self._over.set()
 
     def now_ms(self) -> int:
         return int((self.world.loop.time() - self._begun_at_s) * 1000)
@@ -95,16 +89,6 @@ class SimLab:
     def hosts(self) -> list[str]:
         """Of every client that ever was, for whoever cuts the network."""
         return [CONDUCTOR, *(f"client-{name}" for name in self._clients)]
-
-    async def sleep(self, ms: int) -> None:
-        if self.is_over:
-            await asyncio.sleep(ms / 1000)
-            return
-        try:
-            async with asyncio.timeout(ms / 1000):
-                await self._over.wait()
-        except TimeoutError:
-            return
 
     async def _run(
         self, client: SimClient, work: Callable[[SimClient], Coroutine[Any, Any, None]]

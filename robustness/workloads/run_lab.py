@@ -24,6 +24,7 @@ from aiokafka.errors import KafkaError as ClientLibraryError
 from robustness.clients.contract import Clients
 from robustness.history import AnyOperation, History
 from robustness.workloads.contract import Workload
+from robustness.workloads.ending import EndingLab
 
 _OWNER: "contextvars.ContextVar[ClientTask | None]" = contextvars.ContextVar("_OWNER", default=None)
 
@@ -116,7 +117,7 @@ class ClientTask:
         await self._ended.wait()
 
 
-class RunLab:
+class RunLab(EndingLab):
     """A `Lab` in real time. `duration_ms` is how long `start` may work; `end` ends it before."""
 
     def __init__(
@@ -124,20 +125,13 @@ class RunLab:
     ) -> None:
         self.clients = clients
         self.random = random.Random(f"oncelog/{seed}/workloads")
+        super().__init__()
         self.replicas = replicas
         self.history = History()
         self._duration_ms = duration_ms
         self._processes: list[ClientTask] = []
         self._incarnations: dict[str, int] = {}
         self._began_s: float | None = None
-        self._over = asyncio.Event()
-
-    @property
-    def is_over(self) -> bool:
-        return self._over.is_set()
-
-    def end(self) -> None:
-        self._over.set()
 
     def now_ms(self) -> int:
         now_s = asyncio.get_running_loop().time()
@@ -158,16 +152,6 @@ class RunLab:
         self._processes.append(process)
         process.start(work(process))
         return process
-
-    async def sleep(self, ms: int) -> None:
-        if self.is_over:
-            await asyncio.sleep(ms / 1000)
-            return
-        try:
-            async with asyncio.timeout(ms / 1000):
-                await self._over.wait()
-        except TimeoutError:
-            return
 
     async def run(self, workloads: Sequence[Workload]) -> None:
         for workload in workloads:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from robustness.chaos.measures import Measures
-from robustness.chaos.page.plots import FAMILIES, availability, lag, latency, recovery
+from robustness.chaos.page.plots import availability, lag, latency, recovery
 from robustness.chaos.page.svg import milliseconds_label, tag
 from robustness.checkers.verdict import Answer
+from robustness.nemesis import FAMILIES
 
 HERE: Final = Path(__file__).parent
 _ANSWER_CLASS: Final = {Answer.OK: "ok", Answer.BROKEN: "broken-word", Answer.UNKNOWN: "unknown"}

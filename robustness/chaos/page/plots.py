@@ -1,7 +1,7 @@
 """The four plots: availability under faults, commit latency, LSO lag, recovery."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from robustness.chaos.measures import Lag, Measures, Recovery, percentile
@@ -24,37 +24,7 @@ from robustness.chaos.page.svg import (
     time_scale,
     value_axis,
 )
-from robustness.nemesis import FaultKind
-
-FAMILIES: Final[Mapping[str, tuple[FaultKind, ...]]] = {
-    "ended": (
-        FaultKind.KILL,
-        FaultKind.KILL_ALL,
-        FaultKind.RESTART,
-        FaultKind.ROLLING_RESTART,
-        FaultKind.CLIENT_KILL,
-        FaultKind.POWER_CUT,
-    ),
-    "frozen": (FaultKind.PAUSE,),
-    "network": (
-        FaultKind.PARTITION,
-        FaultKind.PARTITION_ONE_WAY,
-        FaultKind.PARTITION_PAIR,
-        FaultKind.DELAY,
-        FaultKind.CLOG,
-        FaultKind.RESET,
-        FaultKind.GHOST,
-    ),
-    "disk and clock": (
-        FaultKind.DISK_FULL,
-        FaultKind.SLOW_DISK,
-        FaultKind.BIT_FLIP,
-        FaultKind.CLOCK_SKEW,
-        FaultKind.CLOCK_JUMP,
-    ),
-    "database": (FaultKind.DATABASE_OUTAGE, FaultKind.REDIS_OUTAGE),
-}
-"""A colour each."""
+from robustness.nemesis import FAMILIES
 
 _LANE: Final = 26
 _RATE_HEIGHT: Final = 170

@@ -148,6 +148,18 @@ def test_markdown_names_what_is_broken_first(result):
     assert rows[0].count("x\\|y") == 20
 
 
+def test_prose_in_markdown_is_no_wider_than_a_page(result):
+    result.options.scenario.__dict__["name"] = "of a long name " * 20
+    lines = list(report_lines(report_content(result)))
+    prose = [line for line in lines if not line.startswith("|")]
+    assert max(map(len, prose)) <= 100
+    assert '    make chaos ARGS="x"' in lines
+    never = " ".join(line.strip() for line in lines[lines.index("## Never reached") :])
+    assert "- faults: " in never
+    assert "- checkers: bank" in never
+    assert "partition-one-way" in never
+
+
 def test_soundness_is_the_title(result):
     sound = RunResult(**{**fields(result), "verdicts": result.verdicts[1:]})
     assert sound.is_sound

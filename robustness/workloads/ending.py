@@ -1,0 +1,27 @@
+"""The end of a run, for a lab whose clients live in its own process."""
+
+import asyncio
+
+
+class EndingLab:
+    """This part of a `Lab`: whether the run is over, and sleeping until it is."""
+
+    def __init__(self) -> None:
+        self._over = asyncio.Event()
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
+    def end(self) -> None:
+        self._over.set()
+
+    async def sleep(self, ms: int) -> None:
+        if self.is_over:
+            await asyncio.sleep(ms / 1000)
+            return
+        try:
+            async with asyncio.timeout(ms / 1000):
+                await self._over.wait()
+        except TimeoutError:
+            return
