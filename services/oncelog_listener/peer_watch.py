@@ -3,8 +3,10 @@
 A client that loses its listener asks another one for metadata at once. If that answer still names the dead one,
 librdkafka waits a whole second before it asks again. So each listener keeps an idle connection to every other one
 (to its Kafka port), which the operating system closes when the process ends. A peer whose connection broke is a
-suspect, which leads nothing until it can be reached again. A peer that could never be reached is none: perhaps its
-address is meant for clients only.
+suspect, which leads nothing until it can be reached again. A peer also closes connections on which nobody asks for
+anything, and that looks the same; so where a connection was closed in order, the next one tells, at once: a port that
+nobody has open any more refuses it. A peer that could never be reached is no suspect: perhaps its address is meant for
+clients only.
 """
 
 import asyncio
@@ -82,42 +84,53 @@ class PeerWatch:
 
     async def _watch(self, node_id: int, address: Address) -> None:
         pause_s = PAUSE_S
-        was_cut = False
+        was_cut = is_in_doubt = False
         while True:
+            is_settled = False
             try:
-                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                async with asyncio.timeout(SETTLED_S if is_in_doubt else CONNECT_TIMEOUT_S):
                     reader, writer = await asyncio.open_connection(*address)
                 try:
-                    is_settled = await self._watch_connection(node_id, reader)
+                    is_settled = await self._settles(reader)
+                    if is_settled:
+                        self._cluster.suspects.discard(node_id)
+                        is_in_doubt = await self._ends_in_order(node_id, reader)
                 finally:
                     writer.close()
                 was_cut = not is_settled
             except (OSError, TimeoutError) as error:
-                is_settled = False
                 # A proxy accepts for a dead peer. Who broke off at once and now refuses has died just then.
                 if was_cut and isinstance(error, ConnectionRefusedError):
                     self._lost(node_id)
                     was_cut = False
             if is_settled:
                 pause_s = PAUSE_S
-            else:
-                await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
-                pause_s = min(pause_s * 2, PAUSE_MAX_S)
+                if not is_in_doubt:
+                    self._lost(node_id)
+                continue
+            if is_in_doubt:
+                self._lost(node_id)
+                is_in_doubt = False
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+            pause_s = min(pause_s * 2, PAUSE_MAX_S)
 
-    async def _watch_connection(self, node_id: int, reader: asyncio.StreamReader) -> bool:
-        """Until it ends. False when it ended so soon that nobody may have been behind it. Raises OSError."""
+    async def _settles(self, reader: asyncio.StreamReader) -> bool:
+        """False when it ends so soon that nobody may have been behind it. Raises OSError."""
         # Nothing is ever sent, so a read ends with the connection.
         try:
             async with asyncio.timeout(SETTLED_S):
                 await reader.read(1)
-            return False
         except TimeoutError:
-            self._cluster.suspects.discard(node_id)
+            return True
+        return False
+
+    async def _ends_in_order(self, node_id: int, reader: asyncio.StreamReader) -> bool:
+        """Wait for the end of a connection. True: the peer, or its system after the peer's death, has closed it."""
         try:
             await reader.read(1)
         except OSError as error:
             log.info("listener %d: %r", node_id, error)
-        self._lost(node_id)
+            return False
         return True
 
     def _lost(self, node_id: int) -> None:

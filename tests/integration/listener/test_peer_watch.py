@@ -1,6 +1,7 @@
-"""A listener trusts a peer again when a connection to it lasts, not when something accepts one."""
+"""A listener trusts a peer as long as connections to it last; that something accepts them is not enough."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 from oncelog.api.v1 import controller_pb2 as pb
@@ -11,11 +12,16 @@ DEADLINE_S = 30
 
 
 class Suspects(set):
-    """Notes who was cleared."""
+    """Notes who was suspected, and who was cleared."""
 
     def __init__(self, *members):
         super().__init__(*members)
+        self.suspected = []
         self.cleared = []
+
+    def add(self, member):
+        self.suspected.append(member)
+        super().add(member)
 
     def discard(self, member):
         self.cleared.append(member)
@@ -36,6 +42,9 @@ class Door:
         return self
 
     async def __aexit__(self, *_):
+        self.close()
+
+    def close(self):
         self._server.close()
         self.hang_up()
 
@@ -56,26 +65,32 @@ async def until(condition):
             await asyncio.sleep(0.005)
 
 
+@asynccontextmanager
+async def watched(door):
+    """The cluster of a listener that watches the peer behind this door, which it has reached."""
+    node = pb.Node(
+        node_id=PEER,
+        roles=[pb.ROLE_LISTENER],
+        kafka_host="127.0.0.1",
+        kafka_port=door.port,
+    )
+    cluster = SimpleNamespace(
+        node_id=1,
+        image=SimpleNamespace(nodes={PEER: node}),
+        metadata=SimpleNamespace(on_change=lambda changed: lambda: None),
+        suspects=Suspects([PEER]),
+        departed={},
+    )
+    watch = PeerWatch(cluster)
+    watch.start()
+    await until(lambda: PEER not in cluster.suspects)
+    yield cluster
+    await watch.stop()
+
+
 def test_a_door_with_nobody_behind_it_clears_no_suspect():
     async def scenario():
-        async with Door() as door:
-            node = pb.Node(
-                node_id=PEER,
-                roles=[pb.ROLE_LISTENER],
-                kafka_host="127.0.0.1",
-                kafka_port=door.port,
-            )
-            cluster = SimpleNamespace(
-                node_id=1,
-                image=SimpleNamespace(nodes={PEER: node}),
-                metadata=SimpleNamespace(on_change=lambda changed: lambda: None),
-                suspects=Suspects([PEER]),
-                departed={},
-            )
-            watch = PeerWatch(cluster)
-            watch.start()
-            await until(lambda: PEER not in cluster.suspects)
-
+        async with Door() as door, watched(door) as cluster:
             door.peer_lives = False
             cluster.suspects.cleared.clear()
             door.hang_up()
@@ -87,6 +102,29 @@ def test_a_door_with_nobody_behind_it_clears_no_suspect():
 
             door.peer_lives = True
             await until(lambda: PEER not in cluster.suspects)
-            await watch.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_peer_that_closes_an_idle_connection_is_no_suspect():
+    async def scenario():
+        async with Door() as door, watched(door) as cluster:
+            for _ in range(3):
+                cluster.suspects.cleared.clear()
+                door.hang_up()
+                await until(lambda: cluster.suspects.cleared)
+            assert cluster.suspects.suspected == []
+            assert cluster.departed == {}
+
+    asyncio.run(scenario())
+
+
+def test_a_peer_that_is_gone_is_a_suspect():
+    async def scenario():
+        async with Door() as door, watched(door) as cluster:
+            door.close()
+            await until(lambda: PEER in cluster.suspects)
+            assert cluster.suspects.suspected == [PEER]
+            assert list(cluster.departed) == [PEER]
 
     asyncio.run(scenario())
