@@ -165,8 +165,8 @@ STORAGE_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.core.verification",
-                old="and transaction_start_ms not in (0, known[1])\n",
-                new="and known[1] < 0\n",
+                old="or not transaction_start_ms:\n",
+                new="or transaction_start_ms:\n",
             ),
         ),
         caught_by=(
@@ -210,8 +210,8 @@ STORAGE_BUGS: Final = (
             ),
             Edit(
                 module="oncelog_storage.core.verification",
-                old="and transaction_start_ms not in (0, known[1])\n",
-                new="and known[1] < 0\n",
+                old="or not transaction_start_ms:\n",
+                new="or transaction_start_ms:\n",
             ),
         ),
         caught_by=(

@@ -158,6 +158,10 @@ def write_markers(
         if code is ErrorCode.NONE:
             seen.add(request.producer_id)
             markers.append(marker_to_write(request, now))
+            if request.transactional_id and request.transaction_start_ms:
+                leader.verifications.ended(
+                    request.producer_id, request.producer_epoch, request.transaction_start_ms, now
+                )
     leader.append_markers(markers, now)
     return codes
 
@@ -167,7 +171,10 @@ def _check(leader: PartitionLeader, request: MarkerRequest) -> ErrorCode | None:
     if lacks_start(leader, request):
         return ErrorCode.REQUEST_TIMED_OUT
     if request.transaction_version < _TV2 and leader.verifications.is_late_marker(
-        request.producer_id, request.producer_epoch, request.transaction_start_ms
+        request.producer_id,
+        request.producer_epoch,
+        request.transaction_start_ms,
+        leader.log.producers.has_any_ongoing_transaction(request.producer_id),
     ):
         return None
     return leader.log.producers.check_marker(

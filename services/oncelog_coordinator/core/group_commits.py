@@ -161,7 +161,7 @@ def end_transaction(
     if _lacks_start(offsets, started, event):
         refused = CodeAnswer(ErrorCode.REQUEST_TIMED_OUT)
         return Decision((), (Reply(event.request_id, refused),), "start_unknown")
-    if event.transaction_version < _TV2 and _is_late(started, event):
+    if event.transaction_version < _TV2 and _is_late(offsets, started, event):
         answer = CodeAnswer(ErrorCode.NONE)
         return Decision((), (Reply(event.request_id, answer),), "late_marker_ignored")
     error_code = offsets.marker_error(event)
@@ -171,33 +171,47 @@ def end_transaction(
     record = TransactionEnded(
         event.producer_id, event.producer_epoch, event.is_commit, event.coordinator_epoch, now
     )
-    return Decision((record,), (reply,), "marker_written")
+    ended: tuple[GroupRecord, ...] = ()
+    if event.transactional_id and event.transaction_start_ms:
+        # One of an earlier transaction is late from now on, also where this one committed no offsets.
+        ended = (
+            TransactionStarted(event.producer_id, event.producer_epoch, event.transaction_start_ms),
+        )
+    return Decision((record,), (reply,), "marker_written", ended)
 
 
 def _lacks_start(
     offsets: GroupOffsets, started: TransactionStarted | None, event: EndTransaction
 ) -> bool:
     """As at a partition's leader: it would end a transaction that may be another one than its own."""
-    producer = offsets.producer(event.producer_id)
     return (
         event.transaction_version < _TV2
         and event.transaction_start_ms > 0
         and bool(event.transactional_id)
         and started is None
         and event.running_start_ms is None
-        and producer is not None
-        and producer.is_open
+        and _is_open(offsets, event)
     )
 
 
-def _is_late(started: TransactionStarted | None, event: EndTransaction) -> bool:
-    """It is of another transaction than the one that is open, held up on its way: this one's offsets are not its to
-    decide. It was written long ago, or the next transaction could not have begun."""
+def _is_late(
+    offsets: GroupOffsets, started: TransactionStarted | None, event: EndTransaction
+) -> bool:
+    """As at a partition's leader: it is of another transaction than the one that is open, held up on its way, and was
+    written long ago, or the next transaction could not have begun."""
     if started is None:
         running_ms = event.running_start_ms or 0
     else:
         running_ms = started.start_ms if started.producer_epoch == event.producer_epoch else 0
-    return running_ms > 0 and event.transaction_start_ms not in (0, running_ms)
+    asked_ms = event.transaction_start_ms
+    if not running_ms or not asked_ms:
+        return False
+    return asked_ms != running_ms if _is_open(offsets, event) else asked_ms < running_ms
+
+
+def _is_open(offsets: GroupOffsets, event: EndTransaction) -> bool:
+    producer = offsets.producer(event.producer_id)
+    return producer is not None and producer.is_open
 
 
 # ------------------------------------------------------------------------------------------------ fetch

@@ -114,19 +114,24 @@ class Verifications:
         """What the coordinator was asked. What was verified here meanwhile is newer."""
         self._starts.setdefault(producer_id, (producer_epoch, transaction_start_ms, now))
 
+    def ended(
+        self, producer_id: int, producer_epoch: int, transaction_start_ms: int, now: int
+    ) -> None:
+        """A marker of the transaction that began then is written: one of an earlier transaction is late from now on,
+        also where this one wrote nothing."""
+        self._starts[producer_id] = (producer_epoch, transaction_start_ms, now)
+
     def is_late_marker(
-        self, producer_id: int, producer_epoch: int, transaction_start_ms: int
+        self, producer_id: int, producer_epoch: int, transaction_start_ms: int, is_open: bool
     ) -> bool:
-        """It is of another transaction than the one that is known to run, so it must have been written long ago: the
+        """It is of another transaction than the one that is open here, so it must have been written long ago: the
         coordinator lets a transaction begin only when every marker of the last one is. Clocks may differ and be set
-        back, so starts are told apart and not put in order."""
+        back, so these two starts are told apart and not put in order. With nothing open, what is known is the start of
+        an earlier transaction, or of one that is about to write; a marker of a later one is welcome."""
         known = self._starts.get(producer_id)
-        return (
-            known is not None
-            and known[0] == producer_epoch
-            and known[1] > 0
-            and transaction_start_ms not in (0, known[1])
-        )
+        if known is None or known[0] != producer_epoch or not known[1] or not transaction_start_ms:
+            return False
+        return transaction_start_ms != known[1] if is_open else transaction_start_ms < known[1]
 
     def is_verified(self, producer_id: int, guard: VerificationGuard | None) -> bool:
         entry = self._entries.get(producer_id)

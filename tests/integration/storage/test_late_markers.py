@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.integration.storage.storage_node import running, topic, txn_batch
+from tests.integration.storage.storage_node import running, topic, txn_batch, until
 
 from oncelog.api.v1 import coordinator_pb2
 from oncelog.errors import ErrorCode
@@ -30,6 +30,32 @@ def test_a_late_marker_of_tv1_does_not_end_the_next_transaction(tmp_path):
                 1,
             )
             assert await node.mark("orders", (9, 0, False, 0, 0, 2_000)) == [0]
+            assert (await node.describe("orders")).open_transaction_count == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_marker_of_a_later_transaction_is_written_where_that_wrote_nothing(tmp_path):
+    """It takes the guard of a batch away that is being verified, so that nothing is written after the end."""
+
+    async def scenario():
+        async with running(tmp_path, topic("orders")) as node:
+            node.coordinator.transaction_start_ms = 1_000
+            first = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
+            assert first.error_code == 0
+            assert await node.mark("orders", (9, 0, True, 0, 0, 1_000, "pay")) == [0]
+            node.coordinator.gate = asyncio.Event()
+            node.coordinator.calls.clear()
+            sent = asyncio.create_task(
+                node.produce("orders", txn_batch(9, 1), transactional_id="pay", mode=0)
+            )
+            await until(lambda: node.coordinator.calls)
+            assert await node.mark("orders", (9, 0, False, 0, 0, 2_000, "pay")) == [0]
+            assert (await node.describe("orders")).log_end_offset == 3
+            node.coordinator.gate.set()
+            assert (await sent).error_code == ErrorCode.INVALID_TXN_STATE
+            assert await node.mark("orders", (9, 0, True, 0, 0, 1_000, "pay")) == [0]
+            assert (await node.describe("orders")).log_end_offset == 3, "a late copy is not written"
             assert (await node.describe("orders")).open_transaction_count == 0
 
     asyncio.run(scenario())
