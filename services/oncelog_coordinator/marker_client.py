@@ -130,6 +130,7 @@ class MarkerClient:
             except KeyError:
                 return True  # There is no other one.
 
+        request.metadata_offset = self._metadata.image.metadata_offset
         call = sender.DeliverMarkers(request)
         return await answer_of_owner(call, DELIVERY_TIMEOUT_S, self._metadata, is_chosen)
 

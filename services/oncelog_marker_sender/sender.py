@@ -30,6 +30,9 @@ from oncelog_marker_sender.messages import RequestMessage, partitions_of
 
 _log = logging.getLogger(__name__)
 
+_METADATA_WAIT_S: Final = 5.0
+"""For news that the caller has already; then it asks again, or somebody else."""
+
 GROUP_COORDINATOR: Final = 2**31
 """Added to a node's id: its group coordinator, to which markers for `__consumer_offsets` go (ADR 0015). It is another
 service than the node's storage, so it has a queue of its own."""
@@ -70,11 +73,20 @@ class MarkerSender:
         for delivery_id in tuple(self._waiting):
             self._tell(self._queues.cancel(delivery_id))
 
-    async def deliver(self, shard: int, markers: Sequence[pb.TxnMarker]) -> Ended | None:
-        """How the delivery of one decision's markers ended; None when there is no room for it.
+    async def deliver(
+        self, shard: int, markers: Sequence[pb.TxnMarker], metadata_offset: int = 0
+    ) -> Ended | None:
+        """How the delivery of one decision's markers ended; None when there is no room for it, or when our metadata
+        does not get as far as that of the caller: a partition that is not in ours may be one that we have not heard of
+        yet, and only one that is gone needs no marker.
 
         A caller that gives up (is cancelled) takes its delivery with it: it will ask again.
         """
+        if max(self._metadata.image.metadata_offset, 0) < metadata_offset:
+            try:
+                await self._metadata.wait_until(metadata_offset, _METADATA_WAIT_S)
+            except TimeoutError:
+                return None
         if not self._running:
             return Ended(-1, Outcome.CANCELLED)
         coordinator_epoch = CoordinatorEpoch(

@@ -24,7 +24,7 @@ class MarkerSenderServicer:
     async def DeliverMarkers(
         self, request: pb.DeliverMarkersRequest, context: Any
     ) -> pb.DeliverMarkersResponse:
-        ended = await self._sender.deliver(request.shard, request.markers)
+        ended = await self._sender.deliver(request.shard, request.markers, request.metadata_offset)
         if ended is None:
             return pb.DeliverMarkersResponse(outcome=pb.OVERLOADED)
         return pb.DeliverMarkersResponse(

@@ -16,6 +16,7 @@ from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.metadata import MetadataFollower
+from oncelog_marker_sender import sender
 from oncelog_marker_sender.settings import MarkerSenderSettings
 from oncelog_marker_sender.wiring import build_marker_sender
 
@@ -311,6 +312,39 @@ def test_a_node_nobody_knows_yet_is_asked_again():
             await asyncio.sleep(0)
             cluster.leaders[9] = ScriptedLeader()
             assert (await call).outcome == pb.DELIVERED
+
+    run(scenario)
+
+
+def test_a_partition_of_which_it_has_not_heard_yet_is_not_taken_for_deleted():
+    """The coordinator that asks knows the topic already."""
+
+    async def scenario():
+        cluster = Cluster()
+        cluster.tell(a=[1])
+        async with marker_sender(cluster) as stub:
+            request = delivery((5, "new-0"))
+            request.metadata_offset = cluster.offset + 1
+            call = asyncio.ensure_future(stub.DeliverMarkers(request))
+            await asyncio.sleep(0)
+            cluster.tell(new=[2])
+            answer = await call
+        assert (answer.outcome, list(answer.dropped)) == (pb.DELIVERED, [])
+        assert cluster.leaders[2].sent() == [(5, "new-0")]
+
+    run(scenario)
+
+
+def test_who_hears_no_news_says_that_somebody_else_should_be_asked(monkeypatch):
+    monkeypatch.setattr(sender, "_METADATA_WAIT_S", 0.01)
+
+    async def scenario():
+        cluster = Cluster()
+        cluster.tell(a=[1])
+        async with marker_sender(cluster) as stub:
+            request = delivery((5, "new-0"))
+            request.metadata_offset = cluster.offset + 1
+            assert (await stub.DeliverMarkers(request)).outcome == pb.OVERLOADED
 
     run(scenario)
 

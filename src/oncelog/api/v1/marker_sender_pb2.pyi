@@ -21,12 +21,14 @@ CANCELLED: DeliveryOutcome
 OVERLOADED: DeliveryOutcome
 
 class DeliverMarkersRequest(_message.Message):
-    __slots__ = ("shard", "markers")
+    __slots__ = ("shard", "markers", "metadata_offset")
     SHARD_FIELD_NUMBER: _ClassVar[int]
     MARKERS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     shard: int
     markers: _containers.RepeatedCompositeFieldContainer[_storage_pb2.TxnMarker]
-    def __init__(self, shard: _Optional[int] = ..., markers: _Optional[_Iterable[_Union[_storage_pb2.TxnMarker, _Mapping]]] = ...) -> None: ...
+    metadata_offset: int
+    def __init__(self, shard: _Optional[int] = ..., markers: _Optional[_Iterable[_Union[_storage_pb2.TxnMarker, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
 
 class DeliverMarkersResponse(_message.Message):
     __slots__ = ("outcome", "dropped")
