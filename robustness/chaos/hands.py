@@ -8,7 +8,7 @@ What each kind means here, where it is not what its name says:
   longer than the limit is refused or cut short, with EFBIG where a full disk says ENOSPC. It needs no root.
 - CLOCK_SKEW needs libfaketime; the wall clock of one process is wrong, its monotonic clock is not.
 - POWER_CUT, SLOW_DISK and BIT_FLIP are the simulator's: a killed process leaves to the system what it wrote. So are
-  CLOCK_JUMP and MOVE.
+  CLOCK_JUMP, and what operators do (MOVE, OPERATE).
 """
 
 import asyncio
@@ -41,13 +41,14 @@ _FAKETIME: Final = ("/usr/lib", "/usr/local/lib", "/usr/lib64")
 
 ResultT = TypeVar("ResultT")
 
-_OF_THE_SIMULATOR: Final = frozenset(
+OF_THE_SIMULATOR: Final = frozenset(
     (
         FaultKind.POWER_CUT,
         FaultKind.SLOW_DISK,
         FaultKind.BIT_FLIP,
         FaultKind.CLOCK_JUMP,
         FaultKind.MOVE,
+        FaultKind.OPERATE,
     )
 )
 
@@ -115,7 +116,7 @@ class ProcessHands:
             return self._clocks is not None
         if kind is FaultKind.REDIS_OUTAGE:
             return self._cluster.process(REDIS) is not None
-        return kind not in _OF_THE_SIMULATOR
+        return kind not in OF_THE_SIMULATOR
 
     async def begin(self, fault: PlannedFault) -> None:
         self._under_way[name_of(fault)] = fault

@@ -12,7 +12,6 @@ from robustness.checkers.verdict import Answer
 from robustness.nemesis import FAMILIES
 
 HERE: Final = Path(__file__).parent
-_ANSWER_CLASS: Final = {Answer.OK: "ok", Answer.BROKEN: "broken-word", Answer.UNKNOWN: "unknown"}
 
 
 def build_page(content: dict[str, Any], measures: Measures) -> str:
@@ -108,7 +107,7 @@ def _card(title: str, told: str, inside: str) -> str:
 
 def _verdicts(verdicts: list[dict[str, Any]]) -> str:
     """What is broken with its proofs, what is not as a list, what nobody can tell with its reasons."""
-    inside = [_verdict_table(verdicts, Answer.BROKEN)]
+    inside = [_broken(verdicts)]
     sound = [
         tag("li", f"<span>{escape(one['checker'])}</span><b>{one['judged']:,}</b>")
         for one in verdicts
@@ -120,31 +119,37 @@ def _verdicts(verdicts: list[dict[str, Any]]) -> str:
     inside.append(tag("ul", "".join(sound), class_="sound-list"))
     told = "unknown: nothing of the kind happened, or what it needs cannot be seen here"
     inside.append(tag("p", told, class_="unknown"))
-    inside.append(_verdict_table(verdicts, Answer.UNKNOWN))
+    unknown = [
+        (
+            tag("td", escape(one["checker"]), class_="name"),
+            tag("td", "<br>".join(map(escape, one["proof"])), class_="proof"),
+        )
+        for one in verdicts
+        if one["answer"] == Answer.UNKNOWN
+    ]
+    inside.append(_table(("anomaly looked for", "why nobody can tell"), unknown))
     return _card("Verdicts", "", "".join(inside))
 
 
-def _verdict_table(verdicts: list[dict[str, Any]], answer: Answer) -> str:
+def _broken(verdicts: list[dict[str, Any]]) -> str:
     rows = [
         (
             tag("td", escape(one["checker"]), class_="name"),
-            tag("td", escape(one["answer"]), class_=_ANSWER_CLASS[answer]),
+            tag("td", escape(one["answer"]), class_="broken-word"),
             tag("td", f"{one['judged']:,}", class_="n"),
             tag("td", _proof(one), class_="proof"),
         )
         for one in verdicts
-        if one["answer"] == answer
+        if one["answer"] == Answer.BROKEN
     ]
     return _table(("anomaly looked for", "answer", "judged", "proof"), rows) if rows else ""
 
 
 def _proof(one: dict[str, Any]) -> str:
     lines = [escape(text) for text in one["proof"]]
-    if one["answer"] != Answer.BROKEN:
-        return "<br>".join(lines)
     more = one["proofs"] - len(lines)
     if more > 0:
-        lines.append(f"and {more} more in the report's folder")
+        lines.append(f"and {more} more")
     items = "".join(tag("li", text) for text in lines)
     return f"<details open><summary>{one['proofs']} found</summary><ul>{items}</ul></details>"
 
@@ -176,8 +181,8 @@ def _rest(content: dict[str, Any]) -> Iterator[str]:
         (tag("td", escape(what)), tag("td", escape(", ".join(names) or "none"), class_="proof"))
         for what, names in content["never_reached"].items()
     ]
-    yield _card("Never reached", "What this run shows nothing about.", _table(("", ""), missed))
     yield "</div>"
+    yield _card("Never reached", "What this run shows nothing about.", _table(("", ""), missed))
 
 
 def _counts(what: str, counted: Iterable[tuple[str, int]]) -> str:

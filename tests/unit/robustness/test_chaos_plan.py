@@ -5,7 +5,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from robustness.chaos.hands import name_of, network_rules
+from robustness.chaos.hands import OF_THE_SIMULATOR, name_of, network_rules
 from robustness.chaos.links import CLIENTS, AfterHold, Effect, Rules, rule_from
 from robustness.chaos.plan import DECKS, LASTS_MS, hits_for, plan_chaos, role_of
 from robustness.nemesis import FaultKind, PlannedFault
@@ -86,6 +86,12 @@ def test_what_hands_cannot_do_is_not_planned_and_the_role_is_hit_all_the_same():
     assert len(plan) == hits_for(TEN_MINUTES) * len(DECKS)
     only_kills = planned(5, can=lambda kind: kind is FaultKind.CLIENT_KILL)
     assert {role_of(fault.target) for fault in only_kills} == {CLIENTS}
+
+
+def test_each_kind_is_in_a_deck_or_the_simulators_alone():
+    dealt = {kind for deck in DECKS.values() for kind in deck}
+    assert dealt.isdisjoint(OF_THE_SIMULATOR)
+    assert dealt | OF_THE_SIMULATOR == set(FaultKind)
 
 
 def test_names_of_faults_are_unique():
