@@ -26,11 +26,13 @@ from robustness.history import Partition
 from robustness.workloads.contract import Lab
 
 REBALANCE_MS: Final = 1_500
+NOBODY: Final = "nobody"
+"""No member's id."""
 PROTOCOLS: Final = ("range", "roundrobin", "sticky")
 UNANSWERED: Final = (Lost, Unreachable, KafkaError)
 
-Commits = Callable[[GroupCalls, Membership], Awaitable[None]]
-"""Commits an offset in the name of a member, right or wrong, and tells the history."""
+Commits = Callable[[GroupCalls, Membership, bool], Awaitable[None]]
+"""Commits an offset in the name of a member and tells the history. True: nobody ever was or will be that member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +61,13 @@ class Life:
         await self.lab.sleep(self.session_ms * 2)
 
     def wrong(self, me: Membership) -> Membership:
-        """Somebody who is no member, or was one in another generation."""
+        """Somebody who is no member, or was one in a generation that is over."""
         return self.lab.random.choice(
             (
                 me._replace(generation=me.generation - 1),
-                me._replace(generation=me.generation + 1),
-                me._replace(member_id="nobody"),
+                me._replace(generation=me.generation + 1_000),
+                me._replace(member_id=NOBODY),
                 me._replace(instance_id="nothing"),
-                Membership(-1, ""),
             )
         )
 
@@ -152,7 +153,7 @@ class ClassicLife:
                     raise
                 await self._join()
         elif draw < 0.75:
-            await life.commits(self._calls, me)
+            await life.commits(self._calls, me, False)
         elif draw < 0.85:
             await self._join()
         elif draw < 0.93:
@@ -167,12 +168,12 @@ class ClassicLife:
         life = self._life
         steps: Sequence[Callable[[], Awaitable[object]]] = (
             lambda: self._calls.heartbeat(somebody),
-            lambda: life.commits(self._calls, somebody),
+            lambda: life.commits(self._calls, somebody, somebody.member_id == NOBODY),
             lambda: self._calls.sync(somebody, joined.protocol, {}),
             lambda: self._calls.sync(self._me(joined), "no such protocol", {}),
             lambda: self._calls.leave(somebody.member_id, somebody.instance_id),
             lambda: self._calls.join(
-                "nobody", None, self._protocols, (life.session_ms, REBALANCE_MS)
+                NOBODY, None, self._protocols, (life.session_ms, REBALANCE_MS)
             ),
         )
         with suppress(*UNANSWERED):
@@ -220,7 +221,7 @@ class ConsumerLife:
                 self._owned = self._assigned
             await self._say(Said(self._epoch, owned=self._owned))
         elif step < 0.75:
-            await life.commits(self._calls, me)
+            await life.commits(self._calls, me, False)
         elif step < 0.82:
             topics = life.topics if life.strikes(0.7) else ()
             await self._say(replace(self._all(), topics=topics, owned=self._owned))
@@ -253,7 +254,7 @@ class ConsumerLife:
             lambda: calls.say(life.member_id, life.instance_id, replace(fuller, assignor="none")),
             lambda: calls.say(life.member_id, life.instance_id, Said(-3)),
             lambda: calls.say("", None, replace(fuller, epoch=JOINS)),
-            lambda: life.commits(calls, somebody),
+            lambda: life.commits(calls, somebody, somebody.member_id == NOBODY),
             lambda: calls.committed_to(somebody, [(topic, 0) for topic in life.topics]),
             lambda: asyncio.sleep(REBALANCE_MS / 1000),
         )

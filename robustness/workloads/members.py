@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from oncelog.errors import ErrorCode, KafkaError
+from oncelog.errors import KafkaError
 from robustness.clients.contract import Admin, ClientError
 from robustness.clients.group_calls import GroupCalls, Said
 from robustness.clients.membership import Membership
@@ -39,8 +39,6 @@ OFFSET_MAX: Final = 2**50
 DELETED: Final = -1
 TAKEN_LIMIT_MS: Final = 60_000
 """After healing, for a newcomer to be given every partition: sessions and rebalances of the dead time out first."""
-_PERHAPS: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND})
-"""An answer to a deletion that is repeated on the way: an earlier try of it may have been the one that did it."""
 
 
 class MembersParameters(Watched):
@@ -167,7 +165,7 @@ class Members:
             steps: Sequence[Callable[[], Awaitable[object]]] = (
                 partial(offsets.delete, calls),
                 partial(offsets.delete_group, calls),
-                partial(offsets.commit, calls, Membership(-1, "")),
+                partial(offsets.commit, calls, Membership(-1, ""), False),
                 partial(self._fetch, lab, process.name, admin, calls.group),
                 calls.members,
                 partial(calls.listed, lab.random.choice(((), ("consumer",), ("classic",)))),
@@ -223,30 +221,41 @@ class Members:
 
 
 class _Offsets:
-    """Commits and deletions of one client, one at a time, into the history before they are asked for."""
+    """Commits and deletions of one client, one at a time, into the history before they are asked for.
+
+    A listener repeats what it was not answered: the first copy may have been done when the second is refused, because
+    the member was put out meanwhile. So a refusal proves something only where no copy can be right, or none is made.
+    """
 
     def __init__(self, lab: Lab, process: ClientProcess, partitions: Sequence[Partition]) -> None:
         self._lab = lab
         self._process = process
         self._partitions = partitions
 
-    async def commit(self, calls: GroupCalls, me: Membership) -> None:
+    async def commit(self, calls: GroupCalls, me: Membership, is_nobody: bool) -> None:
         draw = self._lab.random
         offsets = {draw.choice(self._partitions): draw.randrange(1, OFFSET_MAX)}
-        await self._told(calls.group, offsets, partial(calls.commit, me, offsets))
+        ask = partial(calls.commit, me, offsets)
+        await self._told(calls.group, offsets, ask, is_sure=is_nobody)
 
     async def delete(self, calls: GroupCalls) -> None:
         partition = self._lab.random.choice(self._partitions)
-        await self._told(calls.group, {partition: DELETED}, partial(calls.delete_offset, partition))
+        ask = partial(calls.delete_offset, partition)
+        await self._told(calls.group, {partition: DELETED}, ask, is_sure=False)
 
     async def delete_group(self, calls: GroupCalls) -> None:
         offsets = dict.fromkeys(self._partitions, DELETED)
-        await self._told(calls.group, offsets, calls.delete)
+        await self._told(calls.group, offsets, calls.delete, is_sure=True)
 
     async def _told(
-        self, group: str, offsets: dict[Partition, int], ask: Callable[[], Awaitable[None]]
+        self,
+        group: str,
+        offsets: dict[Partition, int],
+        ask: Callable[[], Awaitable[None]],
+        *,
+        is_sure: bool,
     ) -> None:
-        """Raises what was answered, when it is told."""
+        """Raises what was answered, when it is told. `is_sure`: a refusal says that nothing was done."""
         operation = OffsetsCommitted(
             client=self._process.name,
             invoked_ms=self._lab.now_ms(),
@@ -263,7 +272,7 @@ class _Offsets:
             outcome = Outcome.FAIL
             raise
         except KafkaError as error:
-            if not (error.error_code.is_retriable or error.error_code in _PERHAPS):
+            if is_sure and not error.error_code.is_retriable:
                 outcome = Outcome.FAIL
             raise
         finally:
