@@ -399,5 +399,6 @@ COORDINATOR_BUGS: Final = (
         ),
         caught_by=("processed-once", "copier"),
         scenario="rejoining",
+        first_seed=2,
     ),
 )
