@@ -18,6 +18,7 @@ from oncelog_server.cluster.plan import (
     STORAGE,
     FreePorts,
     Member,
+    ports_of,
 )
 from oncelog_server.cluster.state_file import ClusterState
 from robustness.chaos.links import CLIENTS, Rule
@@ -95,6 +96,8 @@ class ClusterNetwork:
 
     def take_in(self, state: ClusterState) -> None:
         """Open the doors of a planned cluster and tell each process its own; for `Cluster(on_plan=...)`."""
+        # The cluster's own are free until its processes run.
+        self._ports.keep([*ports_of(state.members), state.redis_port])
         doors: list[Door] = []
         kafka: list[str] = []
         for member in state.members:

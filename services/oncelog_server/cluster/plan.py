@@ -7,7 +7,7 @@ is being restarted.
 
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -91,16 +91,16 @@ class Member:
         return f"http://{HOST}:{self.metrics_port}/metrics" if self.metrics_port else ""
 
 
-def plan_members(shape: ClusterShape, *, port: int, gateway_port: int) -> tuple[Member, ...]:
+def plan_members(
+    shape: ClusterShape, ports: "FreePorts", *, port: int, gateway_port: int
+) -> tuple[Member, ...]:
     """Every process, with ports. 0 lets free ones be taken. Raises OncelogError for a given port that is in use."""
-    ports = FreePorts()
+    counts = dict(shape.counts())
+    given = _given(ports, counts, port, gateway_port)
     members = []
-    for role, count in shape.counts():
-        given = {LISTENER: port, GATEWAY: gateway_port}.get(role)
+    for role, count in counts.items():
         for index in range(count):
-            wanted = 0
-            if given is not None:
-                wanted = ports.exactly(given + index, role) if given else ports.take()
+            has_own = role in (LISTENER, GATEWAY)
             members.append(
                 Member(
                     name=f"{role.role}-{index + 1}",
@@ -108,7 +108,7 @@ def plan_members(shape: ClusterShape, *, port: int, gateway_port: int) -> tuple[
                     module=role.module,
                     node_id=role.first_node_id + index,
                     rpc_port=ports.take(),
-                    port=wanted,
+                    port=given.get((role.role, index)) or (ports.take() if has_own else 0),
                     metrics_port=ports.take(),
                 )
             )
@@ -116,22 +116,21 @@ def plan_members(shape: ClusterShape, *, port: int, gateway_port: int) -> tuple[
 
 
 def replan_ports(
-    members: tuple[Member, ...], *, port: int, gateway_port: int
+    members: tuple[Member, ...], ports: "FreePorts", *, port: int, gateway_port: int
 ) -> tuple[Member, ...]:
     """The same processes for another start: on the ports they had where those are free, on given ones where given.
 
     Raises OncelogError for a given port that is in use.
     """
-    ports = FreePorts()
-    given = {LISTENER.role: (LISTENER, port), GATEWAY.role: (GATEWAY, gateway_port)}
+    counts = {role: sum(one.role == role.role for one in members) for role in ROLES}
+    given = _given(ports, counts, port, gateway_port)
+    ports.keep(ports_of(members))
     seen: dict[str, int] = {}
     replanned = []
     for member in members:
         index = seen[member.role] = seen.get(member.role, -1) + 1
-        own = 0
-        if member.role in given:
-            role, first = given[member.role]
-            own = ports.exactly(first + index, role) if first else ports.again(member.port)
+        has_own = member.role in (LISTENER.role, GATEWAY.role)
+        own = given.get((member.role, index)) or (ports.again(member.port) if has_own else 0)
         replanned.append(
             replace(
                 member,
@@ -143,17 +142,39 @@ def replan_ports(
     return tuple(replanned)
 
 
+def ports_of(members: Iterable[Member]) -> list[int]:
+    """Every port that is meant for one of them."""
+    planned = ((one.rpc_port, one.port, one.metrics_port) for one in members)
+    return [port for its in planned for port in its if port]
+
+
+def _given(
+    ports: "FreePorts", counts: dict[RolePlan, int], port: int, gateway_port: int
+) -> dict[tuple[str, int], int]:
+    """The given ports by role and index, before any other is taken: that might be one of them."""
+    return {
+        (role.role, index): ports.exactly(first + index, role)
+        for role, first in ((LISTENER, port), (GATEWAY, gateway_port))
+        for index in range(counts.get(role, 0) if first else 0)
+    }
+
+
 class FreePorts:
-    """Hands out each free port once."""
+    """Hands out each free port once. Where one plan has several purposes, one of these serves all of them."""
 
     def __init__(self) -> None:
         self._taken: set[int] = set()
+        self._kept: set[int] = set()
         self._random = random.SystemRandom()
+
+    def keep(self, ports: Iterable[int]) -> None:
+        """Ports that are meant for something, even if nobody listens there yet: `take` leaves them alone."""
+        self._kept.update(ports)
 
     def take(self) -> int:
         for _ in range(_TRIES_MAX):
             port = self._random.choice(_FREE_PORTS)
-            if port not in self._taken and _is_free(port):
+            if port not in self._taken and port not in self._kept and _is_free(port):
                 self._taken.add(port)
                 return port
         raise OncelogError(f"no free port between {_FREE_PORTS.start} and {_FREE_PORTS.stop}")

