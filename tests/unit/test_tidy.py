@@ -85,9 +85,10 @@ def test_every_service_has_the_same_rooms(service):
 
 
 def test_tests_that_the_docs_cite_exist():
-    tests = {path.stem: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
-    everything = "".join(tests.values())
+    paths = list((ROOT / "tests").rglob("*.py"))
+    files = {path.stem for path in paths}
+    everything = "".join(path.read_text() for path in paths)
     for page in (ROOT / "docs").rglob("*.md"):
         for name, is_file in re.findall(r"`(test_\w+)(\.py)?`", page.read_text()):
-            found = name in tests if is_file else f"def {name}(" in everything
+            found = name in files if is_file else f"def {name}(" in everything
             assert found, f"{relative(page)} cites {name}, which does not exist"
