@@ -19,6 +19,7 @@ from oncelog.ids import (
     ProducerId,
 )
 from oncelog.runtime import DriverStopped
+from oncelog_coordinator.commit_order import LATE, CommitOrder
 from oncelog_coordinator.consumer_messages import (
     described_group,
     heartbeat_event,
@@ -52,10 +53,12 @@ from oncelog_coordinator.core.group_events import (
 )
 from oncelog_coordinator.core.group_names import MEMBER_PREFIX_MAX, fits, is_group_id
 from oncelog_coordinator.core.group_state import CLASSIC, Group, GroupState
+from oncelog_coordinator.core.stamp import Stamp
 from oncelog_coordinator.group_markers import GroupMarkers
 from oncelog_coordinator.group_shards import GroupShards
 from oncelog_coordinator.group_transactions import TV2, TransactionCheck
 from oncelog_coordinator.reigns import ShardUnavailable
+from oncelog_coordinator.request_stamps import marks_of
 from oncelog_coordinator.settings import CoordinatorSettings
 
 GROUPS_PER_CALL_MAX: Final = 1_000
@@ -76,6 +79,7 @@ class GroupCoordinatorServicer:
         self._check = check
         self._markers = markers
         self._settings = settings
+        self._order = CommitOrder()
 
     async def _ask(
         self,
@@ -195,27 +199,38 @@ class GroupCoordinatorServicer:
 
     async def OffsetCommit(self, request: Any, context: Any) -> Any:
         offsets = _offsets(request)
-        answer: CommitAnswer = await self._ask(
-            request.group_id,
-            lambda request_id: CommitOffsets(
-                request_id,
+        stamp = self._stamp_of(request)
+        told = self._order.arrived(stamp)
+        if told is None:
+            told = await self._ask(
                 request.group_id,
-                request.generation_id,
-                request.member_id,
-                _instance_id(request),
-                offsets,
-            ),
-            CommitAnswer,
-        )
-        return pb.OffsetCommitResponse(partitions=_commit_codes(answer, offsets))
+                lambda request_id: CommitOffsets(
+                    request_id,
+                    request.group_id,
+                    request.generation_id,
+                    request.member_id,
+                    _instance_id(request),
+                    offsets,
+                ),
+                CommitAnswer,
+            )
+            self._order.answered(stamp, told)
+        return pb.OffsetCommitResponse(partitions=_commit_codes(told, offsets))
+
+    def _stamp_of(self, request: Any) -> Stamp | None:
+        return marks_of(request, is_enabled=self._settings.stamp_check_enabled).stamp
 
     async def TxnOffsetCommit(self, request: Any, context: Any) -> Any:
         offsets = _offsets(request)
-        answer = await self._commit_in_transaction(request, offsets)
-        return pb.OffsetCommitResponse(partitions=_commit_codes(answer, offsets))
+        stamp = self._stamp_of(request)
+        told = self._order.arrived(stamp)
+        if told is None:
+            told = await self._commit_in_transaction(request, offsets, stamp)
+            self._order.answered(stamp, told)
+        return pb.OffsetCommitResponse(partitions=_commit_codes(told, offsets))
 
     async def _commit_in_transaction(
-        self, request: Any, offsets: tuple[OffsetToCommit, ...]
+        self, request: Any, offsets: tuple[OffsetToCommit, ...], stamp: Stamp | None
     ) -> CommitAnswer:
         if not request.transactional_id:
             return CommitAnswer(ErrorCode.INVALID_REQUEST)
@@ -237,6 +252,8 @@ class GroupCoordinatorServicer:
                 )
             if error_code is not ErrorCode.NONE:
                 return CommitAnswer(error_code)
+            if self._order.is_late(stamp):
+                return LATE
             answer: CommitAnswer = await self._shards.ask(
                 request.group_id,
                 lambda request_id: CommitTxnOffsets(

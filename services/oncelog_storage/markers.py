@@ -126,14 +126,14 @@ class MarkerHandler:
 
 
 def lacks_start(leader: PartitionLeader, request: MarkerRequest) -> bool:
-    """Whether this marker would end a transaction of which this leader does not know when it began, and somebody can
-    be asked. A marker of Kafka's own API names no transactional.id, and is written as Kafka writes it."""
+    """Whether this leader knows of no transaction of this producer when it began, and somebody can be asked.
+
+    A marker of Kafka's own API names no transactional.id, and is written as Kafka writes it."""
     return (
         request.transaction_version < _TV2
         and request.transaction_start_ms > 0
         and bool(request.transactional_id)
         and not leader.verifications.knows_start(request.producer_id)
-        and leader.log.producers.has_any_ongoing_transaction(request.producer_id)
     )
 
 

@@ -154,11 +154,11 @@ def _commit_records(
 def end_transaction(
     offsets: GroupOffsets, started: TransactionStarted | None, event: EndTransaction, now: Millis
 ) -> Decision[GroupRecord]:
-    """`started`: the open transaction of this producer, if this life of the machine let it in.
+    """`started`: the last transaction of this producer that this life of the machine let in or ended.
 
     Answers REQUEST_TIMED_OUT when nobody here knows when that began; with the coordinator's word for it the same event
     is decided."""
-    if _lacks_start(offsets, started, event):
+    if _lacks_start(started, event):
         refused = CodeAnswer(ErrorCode.REQUEST_TIMED_OUT)
         return Decision((), (Reply(event.request_id, refused),), "start_unknown")
     if event.transaction_version < _TV2 and _is_late(offsets, started, event):
@@ -180,17 +180,14 @@ def end_transaction(
     return Decision((record,), (reply,), "marker_written", ended)
 
 
-def _lacks_start(
-    offsets: GroupOffsets, started: TransactionStarted | None, event: EndTransaction
-) -> bool:
-    """As at a partition's leader: it would end a transaction that may be another one than its own."""
+def _lacks_start(started: TransactionStarted | None, event: EndTransaction) -> bool:
+    """As at a partition's leader: what runs may be another transaction than its own."""
     return (
         event.transaction_version < _TV2
         and event.transaction_start_ms > 0
         and bool(event.transactional_id)
         and started is None
         and event.running_start_ms is None
-        and _is_open(offsets, event)
     )
 
 

@@ -57,6 +57,7 @@ async def offset_commit(call: Call) -> Any:
             member_id=request.member_id,
             group_instance_id=getattr(request, "group_instance_id", None),
             offsets=offsets,
+            stamp=call.stamp(None),
         )
         answer = await ask_coordinator(
             call,

@@ -9,7 +9,7 @@ cannot slip in before the first one.
 Under TV1 the transactions of a producer share an epoch, and a marker that was held up (by a marker sender that froze,
 and was replaced) until the next transaction runs looks like that one's own. So the coordinator tells when the
 transaction it verified began, markers tell it too, and a marker of another transaction is known for what it is. A new
-leader asks the coordinator when the transaction began that it found open (`learn_start`).
+leader asks the coordinator when the one began that runs (`learn_start`).
 """
 
 from collections.abc import Iterator

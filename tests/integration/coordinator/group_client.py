@@ -80,16 +80,18 @@ class GroupClient:
             joined.generation_id if generation is None else generation, joined.member_id, offset
         )
 
-    async def commit_alone(self, offset):
-        return await self._commit(-1, "", offset)
+    async def commit_alone(self, offset, request=0):
+        """As the request of this number on a connection; 0: nobody counts."""
+        return await self._commit(-1, "", offset, request)
 
-    async def _commit(self, generation, member_id, offset):
+    async def _commit(self, generation, member_id, offset, request=0):
         answer = await self.groups.OffsetCommit(
             pb.OffsetCommitRequest(
                 group_id=self.group_id,
                 generation_id=generation,
                 member_id=member_id,
                 offsets=[pb.OffsetToCommit(topic=TOPIC, offset=offset, leader_epoch=-1)],
+                stamp=stamp(request),
             ),
             None,
         )
@@ -124,7 +126,9 @@ class GroupClient:
         )
         return answer.error_code
 
-    async def commit_in_transaction(self, name, identity, offset, version=0, member=None):
+    async def commit_in_transaction(
+        self, name, identity, offset, version=0, member=None, request=0
+    ):
         answer = await self.groups.TxnOffsetCommit(
             pb.TxnOffsetCommitRequest(
                 transactional_id=name,
@@ -135,6 +139,7 @@ class GroupClient:
                 member_id="" if member is None else member.member_id,
                 offsets=[pb.OffsetToCommit(topic=TOPIC, offset=offset, leader_epoch=-1)],
                 client_transaction_version=version,
+                stamp=stamp(request),
             ),
             None,
         )
@@ -175,6 +180,10 @@ class GroupClient:
             )
         )
         return answer.results[0].partitions[0].error_code
+
+
+def stamp(request):
+    return types_pb2.RequestStamp(listener=5, connection=1, request=request) if request else None
 
 
 def subscription(*topics):

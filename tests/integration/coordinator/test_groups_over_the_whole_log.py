@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from tests.integration.coordinator.group_client import GroupClient
 from tests.integration.coordinator.whole_log import whole_log
 
@@ -127,6 +128,59 @@ def test_pending_offsets_survive_a_restart_and_their_marker_decides(tmp_path):
                 assert stable == high
             async with whole_log(tmp_path, **QUICK) as log:
                 assert await GroupClient(log, name).fetch(require_stable=True) == [(expected, 0)]
+
+    run(scenario)
+
+
+def test_a_late_copy_of_a_commit_does_not_set_a_group_back(tmp_path):
+    """A listener asked again, and the first copy came when its client had gone on (ADR 0018)."""
+
+    async def scenario():
+        async with whole_log(tmp_path, **QUICK) as log:
+            client = GroupClient(log, "plain")
+            assert await client.commit_alone(5, request=3) == [0]
+            assert await client.commit_alone(7, request=4) == [0]
+            assert await client.commit_alone(5, request=3) == [ErrorCode.REQUEST_TIMED_OUT]
+            assert await client.fetch() == [(7, 0)]
+            assert await client.commit_alone(5, request=5) == [0], "a client may go back"
+            assert await client.fetch() == [(5, 0)]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_nor_within_a_transaction_or_in_the_next_one(tmp_path, version):
+    async def scenario():
+        async with whole_log(tmp_path, **QUICK) as log:
+            client = GroupClient(log, "readers")
+            started = await log.init("pay")
+            identity = (started.producer_id, started.producer_epoch)
+            number = 0
+            for first, last in ((5, 7), (9, 11)):
+                if version == 0:
+                    assert await client.add_offsets("pay", identity) == 0
+                for offset in (first, last):
+                    number += 1
+                    told = await client.commit_in_transaction(
+                        "pay", identity, offset, version, request=number
+                    )
+                    assert told == [0]
+                for earlier in range(1, number):
+                    late = await client.commit_in_transaction(
+                        "pay", identity, 1, version, request=earlier
+                    )
+                    assert late == [ErrorCode.REQUEST_TIMED_OUT]
+                ended = await log.end("pay", identity, True, version)
+                assert ended.error_code == 0
+                await log.until_state("pay", "CompleteCommit")
+                assert await client.fetch(require_stable=True) == [(last, 0)]
+                if version == 2:
+                    identity = (ended.producer_id, ended.producer_epoch)
+                again = await client.commit_in_transaction(
+                    "pay", identity, 1, version, request=number
+                )
+                assert again == [0], "the newest was answered, and is answered alike"
+                assert await client.fetch(require_stable=True) == [(last, 0)]
 
     run(scenario)
 

@@ -152,6 +152,7 @@ def test_a_marker_that_ends_nothing_here_is_written_unless_it_is_older():
     """Its transaction had added the group, and committed no offsets; what is known is the transaction before."""
     world = GroupWorld()
     world.commit_in_transaction(1, start_ms=100)
+    assert world.end((8, 0), start_ms=100, transactional_id="other") == ErrorCode.REQUEST_TIMED_OUT
     for start_ms, label in (
         (100, "marker_written"),
         (200, "marker_written"),
