@@ -97,6 +97,7 @@ class TransactionCoordinatorServicer(SinkCalls):
                     timeout_ms,
                     ProducerId(request.producer_id),
                     ProducerEpoch(request.producer_epoch),
+                    stamp=marks_of(request, is_enabled=self._checks_stamps).stamp,
                 ),
             )
             return _initialised(answer)

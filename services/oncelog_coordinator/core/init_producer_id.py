@@ -25,6 +25,7 @@ from oncelog.ids import (
 from oncelog.machine import Decision, Reply
 from oncelog_coordinator.core import fencing
 from oncelog_coordinator.core.markers import DecisionKey
+from oncelog_coordinator.core.stamp import is_copy
 from oncelog_coordinator.core.txn_events import IdentityAnswer, InitProducerId
 from oncelog_coordinator.core.txn_state import (
     EXHAUSTED_EPOCH,
@@ -79,6 +80,8 @@ def wants_producer_id(txn: TxnMetadata | None, event: InitProducerId) -> bool:
 def decide(
     txn: TxnMetadata | None, event: InitProducerId, key: DecisionKey, now: Millis
 ) -> Decision[TxnRecord]:
+    if txn is not None and is_copy(txn.stamp, event.stamp):
+        return _copy(txn, event)
     if txn is not None and txn.state.is_prepared:
         return _refuse(event, ErrorCode.CONCURRENT_TRANSACTIONS, "init_while_completing")
     if txn is not None and not _may_be(txn, event):
@@ -102,6 +105,16 @@ def decide(
     if _rotates(txn, event):
         return _rotate(txn, event, now)
     return _bump(txn, event, now)
+
+
+def _copy(txn: TxnMetadata, event: InitProducerId) -> Decision[TxnRecord]:
+    """Its listener asked again (ADR 0018): told once more who it is, as long as it has done nothing since. A first copy
+    that arrives later must not fence the producer that lives by the answer to the second."""
+    if txn.state is TxnState.EMPTY and txn.stamp == event.stamp:
+        answer = IdentityAnswer(ErrorCode.NONE, txn.producer_id, txn.producer_epoch)
+        return Decision((), (Reply(event.request_id, answer),), "init_copy_answered")
+    refused = IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, is_delayed=True)
+    return Decision((), (Reply(event.request_id, refused),), "delayed_init_refused")
 
 
 def _may_be(txn: TxnMetadata, event: InitProducerId) -> bool:
@@ -135,6 +148,7 @@ def _rotate(txn: TxnMetadata, event: InitProducerId, now: Millis) -> Decision[Tx
             txn.producer_epoch if names_itself else NO_PRODUCER_EPOCH,
             event.timeout_ms,
             now,
+            event.stamp,
         ),
         event,
         "producer_id_rotated",
@@ -157,7 +171,9 @@ def _bump(txn: TxnMetadata, event: InitProducerId, now: Millis) -> Decision[TxnR
     else:
         return _refuse(event, ErrorCode.PRODUCER_FENCED, "init_fenced")
     return _initialise(
-        txn.initialised(txn.producer_id, bumped, last, event.timeout_ms, now), event, label
+        txn.initialised(txn.producer_id, bumped, last, event.timeout_ms, now, event.stamp),
+        event,
+        label,
     )
 
 

@@ -31,6 +31,16 @@ def newest(known: Stamp | None, asked: Stamp | None) -> Stamp | None:
     return max(known, asked)
 
 
+def is_copy(known: Stamp | None, asked: Stamp | None) -> bool:
+    """The request has been done, or one of its connection that came after it."""
+    return (
+        known is not None
+        and asked is not None
+        and known[:2] == asked[:2]
+        and 0 < asked.request <= known.request
+    )
+
+
 def is_delayed(known: Stamp | None, asked: Stamp | None, insists: bool = False) -> bool:
     """The request is older than one that has changed the transaction since. One that `insists` may have come in on an
     older connection; on its own connection its client never goes back."""

@@ -34,6 +34,7 @@ class InitProducerId:
     expected_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     cluster_transaction_version: int = 2
     new_producer_id: ProducerId | None = None
+    stamp: Stamp | None = None
 
 
 @dataclass(frozen=True, slots=True)

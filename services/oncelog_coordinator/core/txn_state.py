@@ -134,6 +134,7 @@ class TxnMetadata:
         last_producer_epoch: ProducerEpoch,
         timeout_ms: Millis,
         now: Millis,
+        stamp: Stamp | None = None,
     ) -> "TxnMetadata":
         """Empty, for the producer that is told this identity."""
         return TxnMetadata(
@@ -149,6 +150,7 @@ class TxnMetadata:
             NO_PRODUCER_ID,
             self.client_transaction_version,
             last_producer_epoch,
+            stamp,
         )
 
     def with_partitions(

@@ -105,7 +105,39 @@ def test_repetitions_are_answered_on_any_connection():
     assert end(machine_with(stored(PREPARE_COMMIT, stamp=NEW)), OLD).label == "repeat_answered"
 
 
-def test_a_new_epoch_begins_without_a_stamp():
+def init(machine, stamp):
+    return Step(machine, InitProducerId(1, "pay", 60_000, stamp=stamp, new_producer_id=NEW_PID))
+
+
+def test_a_copy_of_an_initialisation_fences_nobody():
+    """The listener asked again, and the producer lives by the second answer when the first copy arrives."""
+    machine = machine_with(stored(COMPLETE_COMMIT))
+    first = init(machine, Stamp(5, 1, 3))
+    assert (first.code, first.records[0].stamp) == (0, Stamp(5, 1, 3))
+    again = init(machine, Stamp(5, 1, 3))
+    assert (again.code, again.records, again.label) == (0, (), "init_copy_answered")
+    assert again.identity == first.identity
+    pid, epoch = first.identity
+    partition = (ORDERS_0,)
+    added = Step(machine, AddPartitions(1, "pay", pid, epoch, partition, 0, Stamp(5, 1, 4)))
+    assert added.code == 0
+    for stamp in (Stamp(5, 1, 3), Stamp(5, 1, 4)):
+        late = init(machine, stamp)
+        assert (late.code, late.records, late.label) == (51, (), "delayed_init_refused")
+    assert Step(machine, EndTxn(1, "pay", pid, epoch, True, stamp=Stamp(5, 1, 5))).code == 0
+
+
+@pytest.mark.parametrize("stamp", [None, Stamp(5, 1, 9), Stamp(5, 3, 1), Stamp(6, 2, 1), OLD])
+def test_another_initialisation_fences_whatever_its_connection(stamp):
+    """Two programs with one transactional.id: the last one that starts wins, on an older connection, too."""
+    machine = machine_with(stored(EMPTY, stamp=Stamp(5, 2, 8)))
+    assert (init(machine, stamp).label, init(machine, Stamp(5, 2, 9)).label) == (
+        "initialised",
+        "initialised",
+    )
+
+
+def test_a_new_epoch_begins_with_the_stamp_of_its_request_or_none():
     initialised = Step(machine_with(stored(EMPTY, stamp=NEW)), InitProducerId(1, "pay", 60_000))
     assert initialised.records[0].stamp is None
     fenced = Step(
