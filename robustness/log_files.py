@@ -186,8 +186,22 @@ def read_all_states(replicas: Iterable[tuple[Path, ReplicaLog]]) -> list[StateRe
 
 
 def _segments(folder: Path) -> list[str]:
+    """In order, and as a start would leave them: a `.log.swap` stands for every segment that it covers."""
     names = {name for name in os.listdir(folder) if _SEGMENT.fullmatch(name)}
-    return sorted(name for name in names if f"{name}.swap" not in names)
+    segments: list[str] = []
+    covered = 0
+    for name in sorted(name for name in names if f"{name}.swap" not in names):
+        if int(name.partition(".")[0]) < covered:
+            continue
+        segments.append(name)
+        if name.endswith(".swap"):
+            try:
+                headers = _headers(_read(folder / name))
+            except FileNotFoundError:
+                # It has its own name by now.
+                return _segments(folder)
+            covered = max((one.next_offset for _, one in headers), default=0)
+    return segments
 
 
 def _first_segment(folder: Path) -> int:
