@@ -45,7 +45,8 @@ STORAGE: Final[Mapping[str, Knob]] = {
     "REPLICA_HIGH_WATERMARK_LINGER_MS": Knob((25,), (0, 500)),
     "REPLICA_REMOVAL_DELAY_MS": Knob((5000,), (0,)),
     "HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS": Knob((1000, 5000), (20, 60_000)),
-    "SCRUB_BYTES_PER_S": Knob((2 << 20,), (1024, 1 << 30)),
+    # A round must end within the wait for it after healing, or rot is found by the checkers first.
+    "SCRUB_BYTES_PER_S": Knob((2 << 20,), (64 << 10, 1 << 30)),
     "FETCH_BYTES_MAX": Knob((55 << 20,), (1024, 10_000)),
     "FETCH_WAITERS_MAX": Knob((10_000,), (2,)),
     "CLEANER_INTERVAL_MS": Knob((1000, 5000), (50,)),
