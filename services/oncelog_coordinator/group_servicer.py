@@ -236,42 +236,51 @@ class GroupCoordinatorServicer:
             return CommitAnswer(ErrorCode.INVALID_REQUEST)
         if not is_group_id(request.group_id):
             return CommitAnswer(ErrorCode.INVALID_GROUP_ID)
-        producer_id = ProducerId(request.producer_id)
-        producer_epoch = ProducerEpoch(request.producer_epoch)
         try:
-            partition, machine = self._shards.machine(request.group_id)
-            error_code, is_known, verified_at = machine.verification(producer_id, producer_epoch)
-            start_ms = 0
-            if error_code is ErrorCode.NONE and not is_known:
-                error_code, start_ms = await self._check.ask(
-                    request.transactional_id,
-                    producer_id,
-                    producer_epoch,
-                    request.client_transaction_version,
-                    partition,
-                )
-            if error_code is not ErrorCode.NONE:
-                return CommitAnswer(error_code)
-            if self._order.is_late(stamp):
-                return LATE
-            answer: CommitAnswer = await self._shards.ask(
-                request.group_id,
-                lambda request_id: CommitTxnOffsets(
-                    request_id,
-                    request.group_id,
-                    request.generation_id,
-                    request.member_id,
-                    _instance_id(request),
-                    offsets,
-                    producer_id,
-                    producer_epoch,
-                    verified_at,
-                    start_ms,
-                    request.client_transaction_version >= TV2,
-                ),
-            )
+            answer = await self._verify_and_commit(request, offsets, stamp)
+            if answer.error_code is ErrorCode.INVALID_TXN_STATE:
+                # A marker came while we asked. Was it a late one, then the transaction runs on.
+                answer = await self._verify_and_commit(request, offsets, stamp)
         except (ShardUnavailable, DriverStopped) as unavailable:
             return CommitAnswer(unavailable.error_code)
+        return answer
+
+    async def _verify_and_commit(
+        self, request: Any, offsets: tuple[OffsetToCommit, ...], stamp: Stamp | None
+    ) -> CommitAnswer:
+        producer_id = ProducerId(request.producer_id)
+        producer_epoch = ProducerEpoch(request.producer_epoch)
+        partition, machine = self._shards.machine(request.group_id)
+        error_code, is_known, verified_at = machine.verification(producer_id, producer_epoch)
+        start_ms = 0
+        if error_code is ErrorCode.NONE and not is_known:
+            error_code, start_ms = await self._check.ask(
+                request.transactional_id,
+                producer_id,
+                producer_epoch,
+                request.client_transaction_version,
+                partition,
+            )
+        if error_code is not ErrorCode.NONE:
+            return CommitAnswer(error_code)
+        if self._order.is_late(stamp):
+            return LATE
+        answer: CommitAnswer = await self._shards.ask(
+            request.group_id,
+            lambda request_id: CommitTxnOffsets(
+                request_id,
+                request.group_id,
+                request.generation_id,
+                request.member_id,
+                _instance_id(request),
+                offsets,
+                producer_id,
+                producer_epoch,
+                verified_at,
+                start_ms,
+                request.client_transaction_version >= TV2,
+            ),
+        )
         return answer
 
     async def OffsetFetch(self, request: Any, context: Any) -> Any:

@@ -195,15 +195,16 @@ def _is_late(
     offsets: GroupOffsets, started: TransactionStarted | None, event: EndTransaction
 ) -> bool:
     """As at a partition's leader: it is of another transaction than the one that is open, held up on its way, and was
-    written long ago, or the next transaction could not have begun."""
+    written long ago, or the next transaction could not have begun. With none open it decides nothing, and is written:
+    it may be the end of one whose first offsets are being verified, and those must not be let in after it."""
+    if not _is_open(offsets, event):
+        return False
     if started is None:
         running_ms = event.running_start_ms or 0
     else:
         running_ms = started.start_ms if started.producer_epoch == event.producer_epoch else 0
     asked_ms = event.transaction_start_ms
-    if not running_ms or not asked_ms:
-        return False
-    return asked_ms != running_ms if _is_open(offsets, event) else asked_ms < running_ms
+    return bool(running_ms and asked_ms) and asked_ms != running_ms
 
 
 def _is_open(offsets: GroupOffsets, event: EndTransaction) -> bool:

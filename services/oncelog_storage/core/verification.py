@@ -34,6 +34,7 @@ class VerificationEntry:
 
     __slots__ = (
         "guard",
+        "is_answered",
         "lowest_sequence",
         "producer_epoch",
         "supports_epoch_bump",
@@ -44,6 +45,8 @@ class VerificationEntry:
         self, producer_epoch: int, sequence: int, supports_epoch_bump: bool, timestamp: int
     ) -> None:
         self.guard = VerificationGuard()
+        self.is_answered = False
+        """The coordinator told when the transaction began that is verified here."""
         self.producer_epoch = producer_epoch
         self.lowest_sequence = sequence
         self.supports_epoch_bump = supports_epoch_bump
@@ -102,7 +105,9 @@ class Verifications:
         now: int,
     ) -> None:
         """The coordinator verified a transaction that began then."""
-        if transaction_start_ms > 0 and self.is_verified(producer_id, guard):
+        entry = self._entries.get(producer_id)
+        if transaction_start_ms > 0 and entry is not None and entry.guard.verifies(guard):
+            entry.is_answered = True
             self._starts[producer_id] = (producer_epoch, transaction_start_ms, now)
 
     def knows_start(self, producer_id: int) -> bool:
@@ -124,14 +129,20 @@ class Verifications:
     def is_late_marker(
         self, producer_id: int, producer_epoch: int, transaction_start_ms: int, is_open: bool
     ) -> bool:
-        """It is of another transaction than the one that is open here, so it must have been written long ago: the
-        coordinator lets a transaction begin only when every marker of the last one is. Clocks may differ and be set
-        back, so these two starts are told apart and not put in order. With nothing open, what is known is the start of
-        an earlier transaction, or of one that is about to write; a marker of a later one is welcome."""
+        """It is of another transaction than the one that is open here, or verified and about to open, so it must have
+        been written long ago: the coordinator lets a transaction begin only when every marker of the last one is.
+        Clocks may differ and be set back, so these two starts are told apart and not put in order.
+
+        While the coordinator is being asked a marker may be the end of the very transaction it is asked about, and
+        must take the guard away: none is late. With neither, a marker decides nothing, and an older one is left out.
+        """
         known = self._starts.get(producer_id)
         if known is None or known[0] != producer_epoch or not known[1] or not transaction_start_ms:
             return False
-        return transaction_start_ms != known[1] if is_open else transaction_start_ms < known[1]
+        entry = self._entries.get(producer_id)
+        if is_open or (entry is not None and entry.is_answered):
+            return transaction_start_ms != known[1]
+        return entry is None and transaction_start_ms < known[1]
 
     def is_verified(self, producer_id: int, guard: VerificationGuard | None) -> bool:
         entry = self._entries.get(producer_id)

@@ -11,6 +11,7 @@ from tests.integration.coordinator.group_client import GroupClient
 from tests.integration.coordinator.whole_log import whole_log
 
 from oncelog.api.v1 import storage_pb2, types_pb2
+from oncelog_coordinator.group_transactions import TransactionCheck
 
 ORDERS = ("orders", 0)
 OFFSETS = "__consumer_offsets"
@@ -98,6 +99,40 @@ def test_a_restarted_coordinator_of_groups_does_so_too(tmp_path):
             late = marker_of(first, (OFFSETS, client.shard), commit=True)
             assert code_of(await client.groups.WriteTxnMarkers(late, None)) == 0
             assert await client.fetch() == [(5, 0)]
+            assert (await log.end("pay", identity, False)).error_code == 0
+            await log.until_state("pay", "CompleteAbort")
+            assert await client.fetch(require_stable=True) == [(5, 0)]
+
+    run(scenario)
+
+
+def test_a_late_marker_while_offsets_are_verified_refuses_nobody(tmp_path, monkeypatch):
+    """It takes the word of the coordinator away that was on its way. So that is asked once more."""
+
+    async def scenario():
+        async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
+            client = GroupClient(log, "readers")
+            started = await log.init("pay")
+            identity = started.producer_id, started.producer_epoch
+            assert await client.add_offsets("pay", identity) == 0
+            assert await client.commit_in_transaction("pay", identity, 5) == [0]
+            first = await log.describe("pay")
+            assert (await log.end("pay", identity, True)).error_code == 0
+            await log.until_state("pay", "CompleteCommit")
+            await until_the_clock_ticks()
+            assert await client.add_offsets("pay", identity) == 0
+            verify, verified = TransactionCheck.ask, []
+
+            async def verify_while_a_marker_comes(*asked):
+                verified.append(await verify(*asked))
+                if len(verified) == 1:
+                    late = marker_of(first, (OFFSETS, client.shard), commit=True)
+                    assert code_of(await client.groups.WriteTxnMarkers(late, None)) == 0
+                return verified[-1]
+
+            monkeypatch.setattr(TransactionCheck, "ask", verify_while_a_marker_comes)
+            assert await client.commit_in_transaction("pay", identity, 7) == [0]
+            assert len(verified) == 2
             assert (await log.end("pay", identity, False)).error_code == 0
             await log.until_state("pay", "CompleteAbort")
             assert await client.fetch(require_stable=True) == [(5, 0)]

@@ -7,6 +7,7 @@ from tests.integration.storage.storage_node import running, topic, txn_batch, un
 
 from oncelog.api.v1 import coordinator_pb2
 from oncelog.errors import ErrorCode
+from oncelog_storage.core.verification import Verifications
 
 
 def test_a_late_marker_of_tv1_does_not_end_the_next_transaction(tmp_path):
@@ -59,6 +60,42 @@ def test_a_marker_of_a_later_transaction_is_written_where_that_wrote_nothing(tmp
             assert (await node.describe("orders")).open_transaction_count == 0
 
     asyncio.run(scenario())
+
+
+def test_a_clock_set_back_hides_no_end_from_a_batch_that_is_being_verified(tmp_path):
+    """By the clocks the second transaction began before the first one, and ends while its only batch is verified."""
+
+    async def scenario():
+        async with running(tmp_path, topic("orders")) as node:
+            node.coordinator.transaction_start_ms = 1_000
+            first = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
+            assert first.error_code == 0
+            assert await node.mark("orders", (9, 0, True, 0, 0, 1_000, "pay")) == [0]
+            node.coordinator.transaction_start_ms = 500
+            node.coordinator.gate = asyncio.Event()
+            node.coordinator.calls.clear()
+            sent = asyncio.create_task(
+                node.produce("orders", txn_batch(9, 1), transactional_id="pay", mode=0)
+            )
+            await until(lambda: node.coordinator.calls)
+            assert await node.mark("orders", (9, 0, False, 0, 0, 500, "pay")) == [0]
+            node.coordinator.gate.set()
+            assert (await sent).error_code == ErrorCode.INVALID_TXN_STATE
+            found = await node.describe("orders")
+            assert (found.log_end_offset, found.open_transaction_count) == (3, 0)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("before_ms", "now_ms"), [(1_000, 2_000), (2_000, 1_000)])
+def test_what_is_verified_and_not_yet_written_is_ended_by_its_own_marker_only(before_ms, now_ms):
+    verifications = Verifications()
+    verifications.ended(9, 0, before_ms, now=0)
+    guard = verifications.begin(9, 0, 1, supports_epoch_bump=False, now=0)
+    assert not verifications.is_late_marker(9, 0, before_ms, is_open=False), "nobody knows yet"
+    verifications.note_start(9, 0, guard, now_ms, now=0)
+    assert verifications.is_late_marker(9, 0, before_ms, is_open=False)
+    assert not verifications.is_late_marker(9, 0, now_ms, is_open=False)
 
 
 def described(**fields):

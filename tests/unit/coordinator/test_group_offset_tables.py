@@ -148,22 +148,22 @@ def test_a_late_marker_does_not_end_the_producers_next_transaction():
     assert world.fetch(require_stable=True) == 1
 
 
-def test_a_marker_that_ends_nothing_here_is_written_unless_it_is_older():
-    """Its transaction had added the group, and committed no offsets; what is known is the transaction before."""
+def test_a_marker_that_ends_nothing_here_is_written_whatever_the_clocks_say():
+    """Its transaction had added the group, and committed no offsets yet: a commit that is being verified must not be
+    let in after its end. What is known is the transaction before, and the clock was set back since."""
     world = GroupWorld()
-    world.commit_in_transaction(1, start_ms=100)
+    world.commit_in_transaction(1, start_ms=200)
     assert world.end((8, 0), start_ms=100, transactional_id="other") == ErrorCode.REQUEST_TIMED_OUT
-    for start_ms, label in (
-        (100, "marker_written"),
-        (200, "marker_written"),
-        (100, "late_marker_ignored"),
-    ):
-        assert world.end(start_ms=start_ms, transactional_id="pay") == NONE
-        assert world.labels[-1] == label
-    world.commit_in_transaction(2, start_ms=300)
-    assert world.end(start_ms=300) == NONE
-    assert world.end(start_ms=200) == NONE
+    assert world.end(start_ms=200, transactional_id="pay") == NONE
+    _, _, verified_at = world.machine.verification(7, 0)
+    assert world.end(start_ms=100, transactional_id="pay") == NONE
+    assert world.labels[-1] == "marker_written"
+    answer = world.commit_in_transaction(2, verified_at=verified_at, start_ms=100)
+    assert answer == ErrorCode.INVALID_TXN_STATE
+    world.commit_in_transaction(2, start_ms=50)
+    assert world.end(start_ms=100, transactional_id="pay") == NONE
     assert world.labels[-1] == "late_marker_ignored"
+    assert world.fetch(require_stable=True) == UNSTABLE
 
 
 def test_a_machine_that_did_not_let_a_transaction_in_wants_to_be_told_when_it_began():
