@@ -208,45 +208,52 @@ class SimLoop(asyncio.BaseEventLoop):
     get_debug = bool
 
     def _run_once(self) -> None:
-        """One turn, as asyncio's; where that would sleep, time jumps to the next timer."""
-        scheduled, ready = self._scheduled, self._ready
-        if (
-            scheduled and scheduled[0][1]._cancelled
-        ) or self._timer_cancelled_count > _CANCELLED_TIMERS_KEPT:
-            scheduled = self._drop_cancelled_timers()
-        if ready or self._stopping or (scheduled and scheduled[0][0] <= self.now_s):
-            # Code takes a moment, or whoever waits for the rest of a nanosecond would wait for ever.
-            self.now_s += TURN_S
-            self._turns += 1
-            if self._turns > TURNS_WITHOUT_PAUSE_MAX:
-                raise Stuck(f"at {self.now_s:.3f} s time stands still: somebody spins")
-        elif scheduled:
-            self.now_s = scheduled[0][0]
-            self._turns = 0
-        else:
-            raise Stuck(f"at {self.now_s:.3f} s nothing is left that could ever happen")
-        end_s = self.now_s + _RESOLUTION_S
-        while scheduled and scheduled[0][0] < end_s:
-            timer = _heappop(scheduled)[1]
-            timer._scheduled = False
-            ready.append(timer)
-        # What these schedule in turn waits for the next turn.
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if handle._cancelled:
-                continue
-            context = handle._context
-            process = context.get(OWNER)
-            if process is not None and process.state is not _RUNNING:
-                if process.state is _PAUSED:
-                    process.parked.append(handle)
-                continue
-            try:
-                context.run(handle._callback, *handle._args)
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:
-                handle.failed(error)
+        """Turns as asyncio's, until the loop is to stop; where that would sleep, time jumps to the next timer.
+
+        All of them in one call: most turns have one callback, and a call for each would be a good part of it."""
+        ready = self._ready
+        while True:
+            scheduled = self._scheduled
+            if (
+                scheduled and scheduled[0][1]._cancelled
+            ) or self._timer_cancelled_count > _CANCELLED_TIMERS_KEPT:
+                scheduled = self._drop_cancelled_timers()
+            now_s = self.now_s
+            if ready or self._stopping or (scheduled and scheduled[0][0] <= now_s):
+                # Code takes a moment, or whoever waits for the rest of a nanosecond would wait for ever.
+                self.now_s = now_s = now_s + TURN_S
+                self._turns += 1
+                if self._turns > TURNS_WITHOUT_PAUSE_MAX:
+                    raise Stuck(f"at {now_s:.3f} s time stands still: somebody spins")
+            elif scheduled:
+                self.now_s = now_s = scheduled[0][0]
+                self._turns = 0
+            else:
+                raise Stuck(f"at {now_s:.3f} s nothing is left that could ever happen")
+            end_s = now_s + _RESOLUTION_S
+            while scheduled and scheduled[0][0] < end_s:
+                timer = _heappop(scheduled)[1]
+                timer._scheduled = False
+                ready.append(timer)
+            # What these schedule in turn waits for the next turn.
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if handle._cancelled:
+                    continue
+                context = handle._context
+                process = context.get(OWNER)
+                if process is not None and process.state is not _RUNNING:
+                    if process.state is _PAUSED:
+                        process.parked.append(handle)
+                    continue
+                try:
+                    context.run(handle._callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    handle.failed(error)
+            if self._stopping:
+                return
 
     def _drop_cancelled_timers(self) -> list[Any]:
         scheduled = self._scheduled
