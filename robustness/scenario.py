@@ -84,7 +84,7 @@ class Scenario(BaseModel):
     intensity: tuple[float, float] = (0.2, 2.0)
     """The seed draws how wild a run is: all rates are multiplied by it."""
     extreme_settings: float = Field(0.5, ge=0, le=1)
-    """The share of runs whose settings are drawn from the edges of what is allowed."""
+    """How many settings the seed may draw from the edges of what is allowed: it scales the share; 0 means none."""
     shape: Shape = Shape()
     workloads: tuple[dict[str, Any], ...] = Field(min_length=1)
     """`kind` and the workload's own parameters (`robustness.workloads.catalog`)."""
@@ -152,8 +152,14 @@ def _path_of(name_or_path: str, folder: Path, what: str) -> Path:
     if path.suffix != ".toml":
         path = folder / f"{name_or_path}.toml"
     if not path.is_file():
-        known = ", ".join(sorted(one.stem for one in folder.glob("*.toml")))
-        raise OncelogError(f"there is no {what} {name_or_path!r}; there are: {known}")
+        files = (*sorted(folder.glob("*.toml")), *sorted(folder.glob("asked/*.toml")))
+        known = ", ".join(one.relative_to(folder).with_suffix("").as_posix() for one in files)
+        file = (
+            ""
+            if folder is STORMS
+            else "; or the path of a .toml file (robustness/planted/scenarios)"
+        )
+        raise OncelogError(f"there is no {what} {name_or_path!r}; there are: {known}{file}")
     return path
 
 

@@ -45,15 +45,19 @@ def main(
     scenario: Annotated[
         str,
         typer.Option(
-            help="which workloads: a name, or a .toml file; its storm is not used",
-            show_default="robustness/chaos/default.toml",
+            help="which workloads: a name, or a .toml file; its storm is not used; "
+            "default: default.toml in robustness/chaos",
+            show_default=False,
         ),
     ] = str(DEFAULT_SCENARIO),
     folder: Annotated[
         Path | None, typer.Option(help="for logs, data and the report; default: a new one")
     ] = None,
     library: Annotated[
-        list[str] | None, typer.Option(help="client libraries; default: every one")
+        list[str] | None,
+        typer.Option(
+            help=f"client library: {', '.join(LIBRARIES)}; repeatable; default: every one"
+        ),
     ] = None,
 ) -> None:
     """Workloads under a seeded plan of faults, judged by the checkers of the simulator.

@@ -45,9 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of 1 or more")
     return number
 
 
@@ -55,13 +58,22 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m robustness.planted",
         description="Planted bugs, and who catches them. Without a NAME: lists them.",
+        epilog="Exit code 0: caught, or listed. 1: not caught within the budget. 2: used wrongly.",
     )
-    parser.add_argument("bug", nargs="?", metavar="NAME")
+    parser.add_argument("bug", nargs="?", metavar="NAME", help="hunt this one until it is caught")
     parser.add_argument("--all", action="store_true", help="hunt each of them")
-    parser.add_argument("--first-seed", type=int, help="default: the one that the catalog records")
-    parser.add_argument("--seeds", type=_positive, help="default: the bug's budget")
     parser.add_argument(
-        "--jobs", type=_positive, default=os.cpu_count() or 1, help="runs at a time"
+        "--first-seed", type=int, metavar="N", help="default: the one that the catalog records"
+    )
+    parser.add_argument(
+        "--seeds", type=_positive, metavar="N", help="so many at most; default: the bug's budget"
+    )
+    parser.add_argument(
+        "--jobs",
+        type=_positive,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="runs at a time (default: one a processor)",
     )
     parser.add_argument("--every", action="store_true", help="go on after it was caught")
     return parser

@@ -53,9 +53,12 @@ def _must_be_writable(file: Path | None) -> None:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of 1 or more")
     return number
 
 
@@ -63,9 +66,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m robustness.simulator",
         description="The whole cluster in one process on virtual time, with faults drawn from a seed.",
-        epilog="Exit code 0: nothing found. 1: something is broken. 2: used wrongly.",
+        epilog="Exit code 0: nothing found. 1: something is broken. 2: used wrongly. 130: stopped by Ctrl-C.",
     )
-    parser.add_argument("--seed", type=int, help="this one seed, with its whole report")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="this one seed, with its whole report"
+    )
     parser.add_argument(
         "--seeds", type=_positive, default=20, metavar="N", help="so many seeds (default: 20)"
     )
@@ -76,7 +81,8 @@ def _parser() -> argparse.ArgumentParser:
         "--scenario",
         action="append",
         metavar="NAME|FILE",
-        help="may be given again; default: all of robustness/scenarios in turn, so a seed has its own",
+        help="storm, asked/moves, or a .toml file; may be given again. Default: all of robustness/scenarios in turn, "
+        "so a seed has its own",
     )
     parser.add_argument(
         "--jobs",
