@@ -71,6 +71,31 @@ FAMILIES: Final[Mapping[str, tuple[FaultKind, ...]]] = {
 
 NETWORK: Final = FAMILIES["network"]
 
+ANY: Final = "any"
+"""The target of a fault that finds whom it strikes by itself."""
+DATABASE: Final = "database"
+"""The target of an outage for everybody; with a controller as its target it is of that one alone."""
+_FIND_THEIR_OWN: Final = frozenset((FaultKind.CLIENT_KILL, FaultKind.MOVE, FaultKind.OPERATE))
+WHOLE_ROLE: Final = frozenset((FaultKind.KILL_ALL, FaultKind.ROLLING_RESTART))
+_ASKS_THE_DATABASE: Final = "controller"
+
+
+def storm_targets(kind: FaultKind, roles: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """What a storm may name as a target of `kind` in a cluster of these roles and processes; of a pair, each half.
+
+    Storms are of the simulator: nothing for what is not there. Chaos plans its own.
+    """
+    if kind is FaultKind.REDIS_OUTAGE:
+        return ()
+    if kind in _FIND_THEIR_OWN:
+        return (ANY,)
+    if kind in WHOLE_ROLE:
+        return tuple(roles)
+    if kind is FaultKind.DATABASE_OUTAGE:
+        controllers = [name for name in names if name.rpartition("-")[0] == _ASKS_THE_DATABASE]
+        return (DATABASE, _ASKS_THE_DATABASE, *controllers)
+    return (*roles, *names)
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:

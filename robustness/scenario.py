@@ -16,16 +16,26 @@ targets = ["storage", "coordinator"]
 lasts_ms = [200, 4000]
 """
 
+import json
 import random
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, model_validator
 
 from oncelog.errors import OncelogError
-from robustness.nemesis import FaultKind, Storm
+from robustness.nemesis import WHOLE_ROLE, FaultKind, Storm, storm_targets
+from robustness.scenario_checks import (
+    joined,
+    listed,
+    shown,
+    told,
+    unknown,
+    wrong_settings,
+    wrong_workloads,
+)
 
 FOLDER: Final = Path(__file__).parent / "scenarios"
 STORMS: Final = FOLDER / "storms"
@@ -33,6 +43,9 @@ STORMS: Final = FOLDER / "storms"
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 ROLES: Final = ("controller", "storage", "coordinator", "marker-sender", "listener")
+
+_Lasts = Annotated[int, Field(ge=0, le=86_400_000)]
+_Intensity = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
 
 class Shape(BaseModel):
@@ -70,18 +83,31 @@ class Faults(BaseModel):
     per_minute: float = Field(gt=0, le=600)
     targets: tuple[str, ...] = Field(min_length=1)
     """Processes, roles (each of its processes is then a target), or pairs `a+b` of either."""
-    lasts_ms: tuple[int, int] = (500, 5_000)
+    lasts_ms: tuple[_Lasts, _Lasts] = (500, 5_000)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        _refuse_reversed("lasts_ms", self.lasts_ms)
+        return self
+
+
+def _refuse_reversed(name: str, bounds: tuple[float, float]) -> None:
+    """Raises ValueError, which pydantic tells with the place."""
+    low, high = bounds
+    if low > high:
+        raise ValueError(f"{name} = [{low}, {high}] must be [the least, the most]")
 
 
 class Scenario(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str
+    name: str = Field(pattern=r"^[^/\x00]+$", max_length=100)
+    """Of a folder as well."""
     duration_ms: int = Field(ge=1_000, le=86_400_000)
     """Of the phase with faults."""
     heal_timeout_ms: int = Field(90_000, ge=1_000)
     """Within this time of the world's clock everything that was begun must end after healing."""
-    intensity: tuple[float, float] = (0.2, 2.0)
+    intensity: tuple[_Intensity, _Intensity] = (0.2, 2.0)
     """The seed draws how wild a run is: all rates are multiplied by it."""
     extreme_settings: float = Field(0.5, ge=0, le=1)
     """How many settings the seed may draw from the edges of what is allowed: it scales the share; 0 means none."""
@@ -95,6 +121,11 @@ class Scenario(BaseModel):
     settings: dict[str, str] = {}
     """Environment variables of every process of the cluster, over what is drawn."""
 
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        _refuse_reversed("intensity", self.intensity)
+        return self
+
     def storm_of(self, draw: random.Random) -> tuple[str, Storm]:
         """The name of the storm that was drawn, and all faults with roles spelled out as processes."""
         name = draw.choice(self.storms) if self.storms else self.name
@@ -103,7 +134,7 @@ class Scenario(BaseModel):
         names = self.shape.names()
         targets: dict[FaultKind, tuple[str, ...]] = {}
         for kind, faults in storm.items():
-            if kind in (FaultKind.ROLLING_RESTART, FaultKind.KILL_ALL):
+            if kind in WHOLE_ROLE:
                 targets[kind] = faults.targets
             else:
                 targets[kind] = tuple(
@@ -139,12 +170,73 @@ def _storm_named(name: str) -> dict[FaultKind, Faults]:
     return _parsed(_path_of(name, STORMS, "storm"), _StormFile).root
 
 
-def load_scenario(name_or_path: str) -> Scenario:
-    """Raises OncelogError naming what is wrong with a file, or which scenarios and storms there are."""
-    scenario = _parsed(_path_of(name_or_path, FOLDER, "scenario"), Scenario)
+def load_scenario(
+    name_or_path: str, kinds: Mapping[str, type[BaseModel]] | None = None
+) -> Scenario:
+    """Raises OncelogError naming what is wrong with a file, or which scenarios and storms there are.
+
+    `kinds` are the kinds of workloads there are, with their parameters; without it, those of the catalog.
+    """
+    path = _path_of(name_or_path, FOLDER, "scenario")
+    scenario = _parsed(path, Scenario)
+    names = scenario.shape.names()
+    wrong = [
+        *_wrong_targets(scenario.storm, names, "storm."),
+        *wrong_workloads(scenario.workloads, _kinds_of_the_catalog() if kinds is None else kinds),
+        *wrong_settings(scenario.settings),
+    ]
+    _refuse(path, wrong)
     for name in scenario.storms:
-        _storm_named(name)
+        try:
+            storm_path = _path_of(name, STORMS, "storm")
+        except OncelogError as error:
+            raise OncelogError(f"{path}: storms: {error}") from error
+        _refuse(storm_path, list(_wrong_targets(_storm_named(name), names, "")))
     return scenario
+
+
+def _kinds_of_the_catalog() -> Mapping[str, type[BaseModel]]:
+    # Late: it brings in clients, and a bug may be planted in those.
+    from robustness.workloads.catalog import KINDS
+
+    return {name: kind.parameters for name, kind in KINDS.items()}
+
+
+def _wrong_targets(
+    storm: Mapping[FaultKind, Faults], names: Sequence[str], prefix: str
+) -> Iterator[str]:
+    """A target that is not there is struck in vain."""
+    for kind, faults in storm.items():
+        where = f"{prefix}{kind.value}"
+        there = storm_targets(kind, ROLES, names)
+        if not there:
+            yield f"{where}: no storm has it, for the simulator has no Redis; make chaos plans its own"
+            continue
+        wrong = [_wrong_target(target, kind, there) for target in faults.targets]
+        found = [text for text in wrong if text is not None]
+        yield from (f"{where}.targets: {text}" for text in found)
+        is_pair = kind is FaultKind.PARTITION_PAIR
+        if is_pair and not found and not any(_spelled_out(one, names) for one in faults.targets):
+            yield f"{where}.targets: {listed(faults.targets)} has no two processes in this [shape]"
+
+
+def _wrong_target(target: str, kind: FaultKind, there: Sequence[str]) -> str | None:
+    if kind is not FaultKind.PARTITION_PAIR:
+        return None if target in there else unknown("target", target, there)
+    halves = target.split("+")
+    if len(halves) != 2:
+        return f"{shown(target)} is no pair A+B; A and B are of: {listed(there)}"
+    for half in halves:
+        if half not in there:
+            return f"in the pair {shown(target)} {unknown('target', half, there)}"
+    if halves[0] == halves[1] and halves[0] not in ROLES:
+        return f"the pair {shown(target)} is one process; take two, or a role: {listed(there)}"
+    return None
+
+
+def _refuse(path: Path, wrong: Sequence[str]) -> None:
+    if wrong:
+        raise OncelogError(f"{path}: {joined(wrong)}")
 
 
 def _path_of(name_or_path: str, folder: Path, what: str) -> Path:
@@ -165,11 +257,19 @@ def _path_of(name_or_path: str, folder: Path, what: str) -> Path:
 
 def _parsed(path: Path, model: type[ModelT]) -> ModelT:
     try:
-        return model.model_validate(tomllib.loads(path.read_text()))
-    except tomllib.TOMLDecodeError as error:
-        raise OncelogError(f"{path}: {error}") from error
+        content = tomllib.loads(path.read_text())
+        # As JSON, for there a list is a tuple and a text a fault, even strictly; and strictly true is no number.
+        return model.model_validate_json(json.dumps(content, default=str), strict=True)
+    except OSError as error:
+        raise OncelogError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise OncelogError(f"{path} is no TOML: {error}") from error
     except ValidationError as error:
-        found = "; ".join(
-            f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()
-        )
-        raise OncelogError(f"{path}: {found}") from error
+        faults = tuple(Faults.model_fields)
+        keys_at = {
+            (): tuple(Scenario.model_fields),
+            ("shape",): tuple(Shape.model_fields),
+            ("storm", "*"): faults,
+            ("*",): faults,
+        }
+        raise OncelogError(f"{path}: {told(error, keys_at)}") from error

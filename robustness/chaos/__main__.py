@@ -1,32 +1,40 @@
 """`python -m robustness.chaos --minutes 10 --seed 7`: break a cluster, or watch any Kafka, and judge it."""
 
 import asyncio
+import contextlib
 import os
 import secrets
 import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from oncelog.errors import OncelogError
 from oncelog_server.cluster.plan import ClusterShape
+from robustness.arguments import SEED_MAX
 from robustness.chaos.progress import Progress
 from robustness.chaos.report import write_report
 from robustness.chaos.run import ChaosRun, RunOptions, RunResult
+from robustness.chaos.steady import KIND as STEADY
+from robustness.chaos.steady import SteadyParameters
 from robustness.chaos.target import AddressTarget, ClusterTarget, Target
 from robustness.checkers.verdict import Answer
 from robustness.clients.libraries import LIBRARIES
 from robustness.scenario import Scenario, load_scenario
+from robustness.workloads.catalog import KINDS
 
 DEFAULT_SCENARIO: Final = Path(__file__).parent / "default.toml"
 COLOURS: Final = {Answer.OK: "green", Answer.BROKEN: "bold red", Answer.UNKNOWN: "yellow"}
 PROOFS_SHOWN: Final = 3
+MINUTES_LEAST, MINUTES_MOST = 0.1, 1440.0
 
 app = typer.Typer(
     add_completion=False,
@@ -37,8 +45,13 @@ app = typer.Typer(
 
 @app.command()
 def main(
-    minutes: Annotated[float, typer.Option(min=0.1, max=1440, help="of faults")] = 10.0,
-    seed: Annotated[int, typer.Option(help="of the plan and the workloads; 0 draws one")] = 0,
+    minutes: Annotated[
+        str,
+        typer.Option(metavar="FLOAT", help=f"of faults, {MINUTES_LEAST:g} to {MINUTES_MOST:g}"),
+    ] = "10",
+    seed: Annotated[
+        str, typer.Option(metavar="INTEGER", help="of the plan and the workloads; 0 draws one")
+    ] = "0",
     bootstrap: Annotated[
         str, typer.Option(help="host:port[,…] of any Kafka; then only our own clients are broken")
     ] = "",
@@ -69,49 +82,113 @@ def main(
     # process would not even notice.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-    seed = seed or secrets.randbelow(1_000_000) + 1
-    folder = folder or Path(tempfile.mkdtemp(prefix=f"oncelog-chaos-{seed}-"))
-    try:
-        _make(folder)
-        chosen = load_scenario(scenario)
+    with contextlib.ExitStack() as stack:
+        try:
+            given_minutes = _minutes(minutes)
+            chosen_seed = _seed(seed) or secrets.randbelow(1_000_000) + 1
+            libraries = _libraries(library)
+            chosen = _scenario(scenario)
+            made = stack.enter_context(_made(folder, chosen_seed))
+        except OncelogError as error:
+            _say(console, "cannot begin", error)
+            raise typer.Exit(2) from error
         options = RunOptions(
-            folder=folder.absolute(),
-            seed=seed,
-            duration_ms=int(minutes * 60_000),
+            folder=made.absolute(),
+            seed=chosen_seed,
+            duration_ms=int(given_minutes * 60_000),
             scenario=chosen,
-            libraries=_libraries(library),
-            replay=_replay(minutes, seed, bootstrap, scenario),
+            libraries=libraries,
+            replay=_replay(given_minutes, chosen_seed, bootstrap, scenario),
             suffix=f"-{int(time.time())}" if bootstrap else "",
         )
-        target = _target(options.folder, bootstrap, chosen)
-    except OncelogError as error:
-        console.print(f"[bold red]cannot begin:[/] {error}", highlight=False, soft_wrap=True)
-        raise typer.Exit(2) from error
-    with Progress(console, options.duration_ms, target.roles) as progress:
-        try:
-            result = asyncio.run(ChaosRun(options, target, progress).run())
-        except OncelogError as error:
-            result = None
-            failure = error
+        result = _run(options, _target(options.folder, bootstrap, chosen), console)
     if result is None:
-        console.print(f"[bold red]no verdict:[/] {failure}", highlight=False, soft_wrap=True)
-        console.print(f"logs: {options.folder}", highlight=False, soft_wrap=True)
         raise typer.Exit(2)
     page = write_report(result)
     tell(Console(), result, page)
     raise typer.Exit(0 if result.is_sound else 1)
 
 
-def _make(folder: Path) -> None:
-    """Raises OncelogError for a folder that cannot be made, or that holds a run: its values would be taken for ours."""
+def _run(options: RunOptions, target: Target, console: Console) -> RunResult | None:
+    """None, after it was said why, when there is nothing to judge."""
+    with Progress(console, options.duration_ms, target.roles) as progress:
+        try:
+            return asyncio.run(ChaosRun(options, target, progress).run())
+        except OncelogError as error:
+            failure = error
+    _say(console, "no verdict", failure)
+    if any(options.folder.iterdir()):
+        console.print(f"logs: {options.folder}", highlight=False, soft_wrap=True)
+    return None
+
+
+def _say(console: Console, what: str, error: OncelogError) -> None:
+    # What stands in brackets in it is a table of a file or a list, not a colour.
+    text = f"[bold red]{what}:[/] {escape(str(error))}"
+    console.print(text, highlight=False, soft_wrap=True)
+
+
+def _minutes(text: str) -> float:
+    """Raises OncelogError, as the next one does: typer's own words would not name the value."""
     try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not MINUTES_LEAST <= minutes <= MINUTES_MOST:
+        raise OncelogError(
+            f"--minutes {text!r} is no number from {MINUTES_LEAST:g} to {MINUTES_MOST:g}"
+        )
+    return minutes
+
+
+def _seed(text: str) -> int:
+    try:
+        seed = int(text)
+    except ValueError:
+        seed = -1
+    if not 0 <= seed <= SEED_MAX:
+        raise OncelogError(
+            f"--seed {text!r} is no whole number from 1 to {SEED_MAX}, nor 0, which draws one"
+        )
+    return seed
+
+
+def _scenario(name_or_path: str) -> Scenario:
+    """Raises OncelogError. Here is one kind of workload more than in the simulator."""
+    kinds = {name: kind.parameters for name, kind in KINDS.items()}
+    scenario = load_scenario(name_or_path, {**kinds, STEADY: SteadyParameters})
+    for workload in scenario.workloads:
+        wanted = workload.get("library", "") if workload["kind"] == STEADY else ""
+        if wanted and wanted not in LIBRARIES:
+            raise OncelogError(
+                f"{name_or_path}: {STEADY}: no client library {wanted!r}; there are {', '.join(LIBRARIES)}"
+            )
+    return scenario
+
+
+@contextlib.contextmanager
+def _made(folder: Path | None, seed: int) -> Iterator[Path]:
+    """A folder for the run. It does not stay if we made it and nothing was put there.
+
+    Raises OncelogError for one that cannot be made, or that holds a run: its values would be taken for ours.
+    """
+    try:
+        is_ours = folder is None or not folder.exists()
+        if folder is None:
+            folder = Path(tempfile.mkdtemp(prefix=f"oncelog-chaos-{seed}-"))
         if (folder / "cluster").exists() or (folder / "history.jsonl").exists():
             raise OncelogError(
                 f"{folder} holds an earlier run; take another --folder, or remove it"
             )
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OncelogError(f"cannot make {folder}: {error.strerror}") from error
+        raise OncelogError(f"cannot make {folder or 'a folder'}: {error.strerror}") from error
+    try:
+        yield folder
+    finally:
+        if is_ours:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def _libraries(wanted: list[str] | None) -> tuple[str, ...]:

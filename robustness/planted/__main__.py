@@ -13,14 +13,22 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from oncelog.errors import OncelogError
 from oncelog.wording import counted
+from robustness.arguments import (
+    EXIT_USED_WRONGLY,
+    JOBS_MAX,
+    SEED_MAX,
+    SEEDS_MAX,
+    Parser,
+    whole_number,
+)
 from robustness.planted.catalog import BUGS
 from robustness.planted.hunt import Finding, findings, hunted_all
 from robustness.planted.importing import CannotPlant, bug_named
 from robustness.planted.screen import print_bugs, print_hunts, showing_hunts
 
 EXIT_NOT_CAUGHT: Final = 1
-EXIT_USED_WRONGLY: Final = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,6 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error("--all hunts every bug until its first catch: no NAME, no --every")
         return _hunt_all(options)
     if options.bug is None:
+        for flag, given in (
+            ("--every", options.every),
+            ("--first-seed", options.first_seed is not None),
+            ("--seeds", options.seeds is not None),
+        ):
+            if given:
+                parser.error(f"{flag} is of a hunt: give the NAME of a bug, or --all")
         print_bugs(BUGS)
         print(
             f"{len(BUGS)} bugs. One of them: python -m robustness.planted NAME; each of them: --all"
@@ -39,23 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         return _hunt(options)
-    except CannotPlant as error:
+    except (OncelogError, CannotPlant) as error:
         print(f"robustness.planted: {error}", file=sys.stderr)
         return EXIT_USED_WRONGLY
 
 
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of 1 or more")
-    return number
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="python -m robustness.planted",
         description="Planted bugs, and who catches them. Without a NAME: lists them.",
         epilog="Exit code 0: caught, or listed. 1: not caught within the budget. 2: used wrongly.",
@@ -63,14 +68,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("bug", nargs="?", metavar="NAME", help="hunt this one until it is caught")
     parser.add_argument("--all", action="store_true", help="hunt each of them")
     parser.add_argument(
-        "--first-seed", type=int, metavar="N", help="default: the one that the catalog records"
+        "--first-seed",
+        type=whole_number(0, SEED_MAX - SEEDS_MAX),
+        metavar="N",
+        help="default: the one that the catalog records",
     )
     parser.add_argument(
-        "--seeds", type=_positive, metavar="N", help="so many at most; default: the bug's budget"
+        "--seeds",
+        type=whole_number(1, SEEDS_MAX),
+        metavar="N",
+        help="so many at most; default: the bug's budget",
     )
     parser.add_argument(
         "--jobs",
-        type=_positive,
+        type=whole_number(1, JOBS_MAX),
         default=os.cpu_count() or 1,
         metavar="N",
         help="runs at a time (default: one a processor)",

@@ -10,6 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oncelog.errors import OncelogError
+from robustness.arguments import (
+    EXIT_USED_WRONGLY,
+    JOBS_MAX,
+    SEED_MAX,
+    SEEDS_MAX,
+    Parser,
+    whole_number,
+)
 from robustness.planted.importing import CannotPlant, install
 
 if TYPE_CHECKING:
@@ -18,7 +26,6 @@ if TYPE_CHECKING:
     from robustness.simulator.run import RunResult
 
 EXIT_BROKEN: Final = 1
-EXIT_USED_WRONGLY: Final = 2
 EXIT_INTERRUPTED: Final = 130
 EXIT_NOBODY_READS: Final = 141
 _SHOWN_FAILURES: Final = 5
@@ -28,8 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 nothing found, 1 something broken, 2 used wrongly, 130 stopped by Ctrl-C, 141 nobody reads."""
     options = _parser().parse_args(arguments)
     try:
-        for file in (options.trace, options.history):
-            _must_be_writable(file)
+        _must_be_of_one_run(options)
         if options.planted:
             install(options.planted)
         return _run(options)
@@ -42,6 +48,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_NOBODY_READS
 
 
+def _must_be_of_one_run(options: argparse.Namespace) -> None:
+    """Raises OncelogError: each run would write over what the one before has written, or their lines be mixed."""
+    if options.first_seed + options.seeds - 1 > SEED_MAX:
+        raise OncelogError(
+            f"--first-seed {options.first_seed} --seeds {options.seeds} goes beyond the last seed, {SEED_MAX}"
+        )
+    files = {"--trace": options.trace, "--history": options.history}
+    given = [flag for flag, file in files.items() if file is not None]
+    if options.seed is None:
+        for flag in (*given, *(["--log"] if options.log else [])):
+            raise OncelogError(
+                f"{flag} is of one run: give its --seed N, which --seeds and --first-seed are not"
+            )
+    asked = list(dict.fromkeys(options.scenario or ()))
+    if given and len(asked) > 1:
+        raise OncelogError(
+            f"{given[0]} is of one run, and --scenario {' --scenario '.join(asked)} are {len(asked)}: give one"
+        )
+    if len(given) > 1 and options.trace.absolute() == options.history.absolute():
+        raise OncelogError(f"--trace and --history are both {options.trace}: give two files")
+
+
 def _must_be_writable(file: Path | None) -> None:
     """Raises OncelogError: better now than after the run."""
     if file is None:
@@ -52,30 +80,31 @@ def _must_be_writable(file: Path | None) -> None:
         raise OncelogError(f"cannot write {file}: {error.strerror}") from error
 
 
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of 1 or more")
-    return number
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="python -m robustness.simulator",
         description="The whole cluster in one process on virtual time, with faults drawn from a seed.",
         epilog="Exit code 0: nothing found. 1: something is broken. 2: used wrongly. 130: stopped by Ctrl-C.",
     )
     parser.add_argument(
-        "--seed", type=int, metavar="N", help="this one seed, with its whole report"
+        "--seed",
+        type=whole_number(0, SEED_MAX),
+        metavar="N",
+        help="this one seed, with its whole report",
     )
     parser.add_argument(
-        "--seeds", type=_positive, default=20, metavar="N", help="so many seeds (default: 20)"
+        "--seeds",
+        type=whole_number(1, SEEDS_MAX),
+        default=20,
+        metavar="N",
+        help="so many seeds (default: 20)",
     )
     parser.add_argument(
-        "--first-seed", type=int, default=1, metavar="N", help="where they begin (default: 1)"
+        "--first-seed",
+        type=whole_number(0, SEED_MAX),
+        default=1,
+        metavar="N",
+        help="where they begin (default: 1)",
     )
     parser.add_argument(
         "--scenario",
@@ -86,13 +115,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--jobs",
-        type=_positive,
+        type=whole_number(1, JOBS_MAX),
         default=os.cpu_count() or 1,
         metavar="N",
         help="runs at a time (default: one a processor)",
     )
     parser.add_argument(
-        "--log", action="store_true", help="on stderr, the log lines of every process"
+        "--log", action="store_true", help="on stderr, the log lines of every process, with --seed"
     )
     parser.add_argument("--trace", type=Path, metavar="FILE", help="every event, with --seed")
     parser.add_argument(
@@ -116,6 +145,8 @@ def _run(options: argparse.Namespace) -> int:
     from robustness.simulator.screen import showing_progress
 
     scenarios = _scenarios(options.scenario)
+    for file in (options.trace, options.history):
+        _must_be_writable(file)
     replay_of = _replays(scenarios, options.planted)
     jobs = list(_jobs(options, scenarios))
     results: list[RunResult] = []

@@ -1,0 +1,198 @@
+"""The harness used wrongly: exit code 2, and a line that names the value and the way out; nothing is left behind."""
+
+import signal
+import tempfile
+
+import pytest
+from robustness.chaos.__main__ import app
+from robustness.planted.__main__ import main as planted
+from robustness.simulator.command import main as simulate
+from typer.testing import CliRunner
+
+SCENARIO = 'name = "mine"\nduration_ms = 1_000\n[[workloads]]\nkind = "{kind}"\n{more}\n'
+
+
+def refused(command, capsys, *arguments):
+    """The line that it says."""
+    try:
+        code = command(arguments)
+    except SystemExit as ended:
+        code = ended.code
+    told = capsys.readouterr()
+    assert code == 2, told
+    assert told.out == ""
+    assert len(told.err.splitlines()) == 1, told.err
+    return told.err
+
+
+@pytest.mark.parametrize("command", [simulate, planted])
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--seeds", "0"], "argument --seeds: '0' is not a whole number from 1 to 1000000; --help"),
+        (["--seeds", "-3"], "argument --seeds: '-3' is not"),
+        (["--seeds", "1000001"], "'1000001' is not"),
+        (["--seeds", "many"], "'many' is not"),
+        (["--jobs", "0"], "argument --jobs: '0' is not a whole number from 1 to 1000"),
+        (["--jobs", "-1"], "argument --jobs: '-1' is not"),
+        (["--jobs", "9" * 5000], "argument --jobs: '999"),
+        (["--first-seed", "-1"], "argument --first-seed: '-1' is not a whole number from 0 to"),
+        (["--first-seed", str(2**63)], f"argument --first-seed: '{2**63}' is not"),
+        (["--first-seed", "9" * 5000], "argument --first-seed: '999"),
+        (["--nosuch"], "unrecognized arguments: --nosuch; --help lists every option"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(command, arguments, named, capsys):
+    assert named in refused(command, capsys, *arguments)
+
+
+def test_seeds_beyond_the_last_are_refused(capsys):
+    told = refused(simulate, capsys, "--first-seed", str(2**63 - 1), "--seeds", "2")
+    assert f"--first-seed {2**63 - 1} --seeds 2 goes beyond the last seed, {2**63 - 1}" in told
+    assert "argument --seed: '-1'" in refused(simulate, capsys, "--seed", "-1")
+
+
+@pytest.mark.parametrize("flag", ["--trace", "--history"])
+def test_a_file_of_one_run_needs_its_seed(flag, capsys, tmp_path):
+    file = tmp_path / "file"
+    for many in ((), ("--seeds", "2"), ("--seeds", "1"), ("--first-seed", "8")):
+        told = refused(simulate, capsys, flag, str(file), *many)
+        assert f"{flag} is of one run: give its --seed N" in told
+    told = refused(
+        simulate,
+        capsys,
+        *(flag, str(file), "--seed", "1", "--scenario", "storm", "--scenario", "sink"),
+    )
+    assert "--scenario storm --scenario sink are 2: give one" in told
+    assert not file.exists()
+
+
+def test_the_log_of_many_runs_is_refused(capsys):
+    assert "--log is of one run: give its --seed N" in refused(simulate, capsys, "--log")
+
+
+def test_two_accounts_of_a_run_do_not_go_into_one_file(capsys, tmp_path):
+    file = str(tmp_path / "file")
+    told = refused(simulate, capsys, "--seed", "1", "--trace", file, "--history", file)
+    assert f"--trace and --history are both {file}: give two files" in told
+
+
+def test_a_start_that_is_refused_makes_no_file(capsys, tmp_path):
+    file = tmp_path / "file"
+    told = refused(simulate, capsys, "--seed", "1", "--trace", str(file), "--scenario", "nosuch")
+    assert "there is no scenario 'nosuch'; there are: " in told
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (SCENARIO.format(kind="gossip", more=""), "there is no workload 'gossip'; there are: bank"),
+        (SCENARIO.format(kind="plain", more="writer = 1"), "there is no key 'writer'"),
+        (SCENARIO.format(kind="plain", more='writers = "x"'), "writers = 'x'"),
+        (
+            SCENARIO.format(
+                kind="plain", more='[storm.kill]\nper_minute = 6\ntargets = ["strage"]'
+            ),
+            "storm.kill.targets: there is no target 'strage'",
+        ),
+        ("<scenario/>", "is no TOML"),
+        ('name = "mine"', "duration_ms is missing; workloads is missing"),
+    ],
+)
+def test_a_scenario_file_that_cannot_be_is_refused(text, named, capsys, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    told = refused(simulate, capsys, "--seed", "1", "--scenario", str(file))
+    assert told.startswith(f"robustness.simulator: {file}")
+    assert named in told
+
+
+@pytest.mark.parametrize("flag", ["--every", "--first-seed=7", "--seeds=7"])
+def test_what_is_of_a_hunt_needs_a_bug(flag, capsys):
+    told = refused(planted, capsys, flag)
+    assert f"{flag.partition('=')[0]} is of a hunt: give the NAME of a bug, or --all" in told
+
+
+# ------------------------------------------------------------------------------------------------------------- chaos
+
+
+@pytest.fixture
+def chaos(tmp_path, monkeypatch):
+    """What it says when it is refused; and that it leaves nothing in the folder of temporary files."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    handlers = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+
+    def run(*arguments):
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 2, done.output
+        assert "Traceback" not in done.output
+        assert list(temporary.iterdir()) == []
+        return done.output
+
+    yield run
+    for one, handler in handlers.items():
+        signal.signal(one, handler)
+
+
+@pytest.mark.parametrize("minutes", ["0", "0.05", "-1", "1441", "nan", "inf", "ten"])
+def test_chaos_names_the_minutes_that_cannot_be(chaos, minutes):
+    assert chaos("--minutes", minutes).splitlines() == [
+        f"cannot begin: --minutes '{minutes}' is no number from 0.1 to 1440"
+    ]
+
+
+@pytest.mark.parametrize("seed", ["-1", "x", str(2**63)])
+def test_chaos_names_the_seed_that_cannot_be(chaos, seed):
+    told = chaos("--seed", seed)
+    assert f"cannot begin: --seed '{seed}' is no whole number from 1 to" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--bootstrap", "127.0.0.1:1"], "nobody listens at 127.0.0.1:1"),
+        (["--bootstrap", "nonsense"], "--bootstrap 'nonsense' is no host:port"),
+        (["--scenario", "nosuch"], "there is no scenario 'nosuch'"),
+        (["--library", "java"], "no client library 'java'; there are aiokafka"),
+    ],
+)
+def test_chaos_that_cannot_begin_leaves_no_folder(chaos, arguments, named, tmp_path):
+    told = chaos(*arguments)
+    assert named in told
+    assert "logs:" not in told
+    chaos(*arguments, "--folder", str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "old").mkdir()
+    chaos(*arguments, "--folder", str(tmp_path / "old"))
+    assert (tmp_path / "old").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (SCENARIO.format(kind="gossip", more=""), "there is no workload 'gossip'; "),
+        (SCENARIO.format(kind="gossip", more=""), "zombies, steady"),
+        (SCENARIO.format(kind="steady", more="pause = 1"), "workload 1 (steady): there is no key"),
+        (
+            SCENARIO.format(kind="steady", more='library = "java"'),
+            "steady: no client library 'java'; there are aiokafka",
+        ),
+        (
+            SCENARIO.format(
+                kind="steady",
+                more="[shape]\ncontrollers = 1\n[storm.partition-pair]\nper_minute = 6\n"
+                'targets = ["controller+controller"]',
+            ),
+            "in this [shape]",
+        ),
+    ],
+)
+def test_chaos_refuses_a_scenario_file_that_cannot_be(chaos, text, named, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    told = chaos("--scenario", str(file))
+    assert named in told
+    assert len(told.splitlines()) == 1
