@@ -237,23 +237,29 @@ class GroupCoordinatorServicer:
         if not is_group_id(request.group_id):
             return CommitAnswer(ErrorCode.INVALID_GROUP_ID)
         try:
-            answer = await self._verify_and_commit(request, offsets, stamp)
-            if answer.error_code is ErrorCode.INVALID_TXN_STATE:
-                # A marker came while we asked. Was it a late one, then the transaction runs on.
-                answer = await self._verify_and_commit(request, offsets, stamp)
+            answer, start_ms = await self._verify_and_commit(request, offsets, stamp)
+            if answer.error_code is ErrorCode.INVALID_TXN_STATE and start_ms:
+                # A marker came while we asked. Was it a late one, then the transaction that was verified runs on; the
+                # next one, which has the same epoch and perhaps the same group, must not get these offsets.
+                answer, _ = await self._verify_and_commit(request, offsets, stamp, start_ms)
         except (ShardUnavailable, DriverStopped) as unavailable:
             return CommitAnswer(unavailable.error_code)
         return answer
 
     async def _verify_and_commit(
-        self, request: Any, offsets: tuple[OffsetToCommit, ...], stamp: Stamp | None
-    ) -> CommitAnswer:
+        self,
+        request: Any,
+        offsets: tuple[OffsetToCommit, ...],
+        stamp: Stamp | None,
+        only_start_ms: int = 0,
+    ) -> tuple[CommitAnswer, int]:
+        """With when the transaction began, 0: not told. `only_start_ms`: it must be the one that began then."""
         producer_id = ProducerId(request.producer_id)
         producer_epoch = ProducerEpoch(request.producer_epoch)
         partition, machine = self._shards.machine(request.group_id)
         error_code, is_known, verified_at = machine.verification(producer_id, producer_epoch)
         start_ms = 0
-        if error_code is ErrorCode.NONE and not is_known:
+        if error_code is ErrorCode.NONE and (only_start_ms or not is_known):
             error_code, start_ms = await self._check.ask(
                 request.transactional_id,
                 producer_id,
@@ -261,10 +267,12 @@ class GroupCoordinatorServicer:
                 request.client_transaction_version,
                 partition,
             )
+        if error_code is ErrorCode.NONE and only_start_ms not in (0, start_ms):
+            error_code = ErrorCode.INVALID_TXN_STATE
         if error_code is not ErrorCode.NONE:
-            return CommitAnswer(error_code)
+            return CommitAnswer(error_code), 0
         if self._order.is_late(stamp):
-            return LATE
+            return LATE, start_ms
         answer: CommitAnswer = await self._shards.ask(
             request.group_id,
             lambda request_id: CommitTxnOffsets(
@@ -281,7 +289,7 @@ class GroupCoordinatorServicer:
                 request.client_transaction_version >= TV2,
             ),
         )
-        return answer
+        return answer, start_ms
 
     async def OffsetFetch(self, request: Any, context: Any) -> Any:
         fetched = await asyncio.gather(

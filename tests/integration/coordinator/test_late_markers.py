@@ -11,6 +11,7 @@ from tests.integration.coordinator.group_client import GroupClient
 from tests.integration.coordinator.whole_log import whole_log
 
 from oncelog.api.v1 import storage_pb2, types_pb2
+from oncelog.errors import ErrorCode
 from oncelog_coordinator.group_transactions import TransactionCheck
 
 ORDERS = ("orders", 0)
@@ -136,5 +137,37 @@ def test_a_late_marker_while_offsets_are_verified_refuses_nobody(tmp_path, monke
             assert (await log.end("pay", identity, False)).error_code == 0
             await log.until_state("pay", "CompleteAbort")
             assert await client.fetch(require_stable=True) == [(5, 0)]
+
+    run(scenario)
+
+
+def test_offsets_of_one_transaction_are_not_let_into_the_next_one(tmp_path, monkeypatch):
+    """While they are verified their transaction is aborted and the next one begins, with the same epoch and group. The
+    guard is gone, and asking once more would find that next one."""
+
+    async def scenario():
+        async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
+            client = GroupClient(log, "readers")
+            started = await log.init("pay")
+            identity = started.producer_id, started.producer_epoch
+            assert await client.add_offsets("pay", identity) == 0
+            verify, verified = TransactionCheck.ask, []
+
+            async def verify_while_the_next_one_begins(*asked):
+                verified.append(await verify(*asked))
+                if len(verified) == 1:
+                    assert (await log.end("pay", identity, False)).error_code == 0
+                    await log.until_state("pay", "CompleteAbort")
+                    await until_the_clock_ticks()
+                    assert await client.add_offsets("pay", identity) == 0
+                return verified[-1]
+
+            monkeypatch.setattr(TransactionCheck, "ask", verify_while_the_next_one_begins)
+            assert await client.commit_in_transaction("pay", identity, 7) == [
+                ErrorCode.INVALID_TXN_STATE
+            ]
+            assert (await log.end("pay", identity, True)).error_code == 0
+            await log.until_state("pay", "CompleteCommit")
+            assert await client.fetch(require_stable=True) == [(-1, 0)]
 
     run(scenario)
