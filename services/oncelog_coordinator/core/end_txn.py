@@ -147,6 +147,7 @@ def _prepare_tv2(
         following,
         event.client_transaction_version,
         now,
+        event.stamp,
     )
     reply = Reply(event.request_id, IdentityAnswer(ErrorCode.NONE, *next_identity(prepared)))
     label = _label(event) if prepared.partitions else "empty_abort"

@@ -112,7 +112,8 @@ class TxnMetadata:
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     """The epoch before the last bump: recognises a retry. Never persisted, so -1 after a replay."""
     stamp: Stamp | None = None
-    """The newest connection that changed this transaction under TV1; a new epoch needs none (ADR 0018)."""
+    """The newest request of the producer that changed this transaction. A new epoch does without it but for a copy of
+    the InitProducerId that the producer began with (ADR 0018)."""
 
     @property
     def is_exhausted(self) -> bool:
@@ -188,7 +189,9 @@ class TxnMetadata:
         now: Millis,
         stamp: Stamp | None = None,
     ) -> "TxnMetadata":
-        """The decision. An abort without a transaction (TV2) starts now; completion requires a start."""
+        """The decision. An abort without a transaction (TV2) starts now; completion requires a start. A producer that
+        was not asked is fenced: there is nobody left whom a copy of an earlier request could hurt, and no stamp."""
+        is_asked = stamp is not None or producer_epoch == self.producer_epoch
         return TxnMetadata(
             self.transactional_id,
             self.producer_id,
@@ -202,7 +205,7 @@ class TxnMetadata:
             next_producer_id,
             transaction_version,
             last_producer_epoch,
-            newest(self.stamp, stamp) if producer_epoch == self.producer_epoch else None,
+            newest(self.stamp, stamp) if is_asked else None,
         )
 
     def completed(self, now: Millis) -> "TxnMetadata":

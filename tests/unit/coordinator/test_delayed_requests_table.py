@@ -127,6 +127,23 @@ def test_a_copy_of_an_initialisation_fences_nobody():
     assert Step(machine, EndTxn(1, "pay", pid, epoch, True, stamp=Stamp(5, 1, 5))).code == 0
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_nor_when_the_producer_has_ended_a_transaction_under_tv2(commit):
+    """Its epoch is a new one then, but it still lives by the answer to the second copy."""
+    machine = machine_with(stored(COMPLETE_COMMIT))
+    pid, epoch = init(machine, Stamp(5, 1, 3)).identity
+    assert Step(machine, AddPartitions(1, "pay", pid, epoch, (ORDERS_0,), 2)).code == 0
+    ended = Step(machine, EndTxn(1, "pay", pid, epoch, commit, 2, stamp=Stamp(5, 1, 6)))
+    assert (ended.code, ended.identity) == (0, (pid, epoch + 1))
+    for _ in range(2):
+        late = init(machine, Stamp(5, 1, 3))
+        assert (late.code, late.records, late.label) == (51, (), "delayed_init_refused")
+        for wanted in ended.markers:
+            Step(machine, MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED))
+    assert Step(machine, AddPartitions(1, "pay", pid, epoch + 1, (ORDERS_0,), 2)).code == 0
+    assert init(machine, Stamp(5, 1, 3)).label == "delayed_init_refused"
+
+
 @pytest.mark.parametrize("stamp", [None, Stamp(5, 1, 9), Stamp(5, 3, 1), Stamp(6, 2, 1), OLD])
 def test_another_initialisation_fences_whatever_its_connection(stamp):
     """Two programs with one transactional.id: the last one that starts wins, on an older connection, too."""
