@@ -76,11 +76,17 @@ def verify(txn: TxnMetadata | None, event: VerifyPartitions) -> Decision[TxnReco
 
 
 def timeout_timer(ongoing: TxnMetadata, now: Millis) -> SetTimer:
-    """Fires when the transaction may be aborted: its deadline must be past, not reached."""
-    after_ms = Millis(max(0, ongoing.deadline - now) + 1)
-    return SetTimer(
-        timer_name(ongoing.transactional_id), after_ms, TxnTimedOut(ongoing.transactional_id)
-    )
+    """Fires when the transaction may be aborted: its deadline must be past, not reached.
+
+    A deadline further away than the timeout is of before the wall clock was set back, or of a coordinator whose clock
+    is ahead. An abandoned transaction would hold up its readers as long as that, so it has one whole timeout from now.
+    """
+    name = ongoing.transactional_id
+    left_ms, timeout_ms = max(0, ongoing.deadline - now), ongoing.timeout_ms
+    if left_ms <= timeout_ms:
+        return SetTimer(timer_name(name), Millis(left_ms + 1), TxnTimedOut(name))
+    last = TxnTimedOut(name, waited_since=ongoing.start_timestamp)
+    return SetTimer(timer_name(name), Millis(timeout_ms + 1), last)
 
 
 def _absent(present: tuple[Partition, ...], asked: tuple[Partition, ...]) -> tuple[Partition, ...]:

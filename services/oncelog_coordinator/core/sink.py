@@ -133,7 +133,7 @@ class SinkMachine:
                 if attempt.decide is not None:
                     effects.append(_drive_markers(attempt, attempt.decide))
                 else:
-                    effects.append(_deadline(name, attempt.nonce, attempt.deadline_ms - now))
+                    effects.append(_deadline_left(name, attempt, now))
         return effects
 
     # ------------------------------------------------------------------------------- questions of the shell
@@ -229,11 +229,8 @@ class SinkMachine:
         attempt = self._map.open_attempt(event.sink, event.nonce)
         if attempt is None:
             return Decision(label="timeout_ignored")
-        left_ms = attempt.deadline_ms - now
-        if left_ms > 0:
-            return Decision(
-                effects=(_deadline(event.sink, event.nonce, left_ms),), label="timeout_early"
-            )
+        if attempt.deadline_ms > now and event.waited_for != attempt.deadline_ms:
+            return Decision((), (_deadline_left(event.sink, attempt, now),), "timeout_early")
         return self._close(self._map.sinks[event.sink], attempt, Outcome.ABORT, "timed_out", now)
 
     def _commit(self, event: CommitBatch, now: Millis) -> Decision[SinkRecord]:
@@ -460,6 +457,16 @@ def _drive_markers(attempt: Attempt, decide: Decide) -> Effect:
 
 def _deadline_name(sink: str, nonce: bytes) -> str:
     return f"sink-deadline/{sink}/{nonce.hex()}"
+
+
+def _deadline_left(sink: str, attempt: Attempt, now: Millis) -> SetTimer:
+    """As a transaction (`add_partitions.timeout_timer`): a wall clock that was set back adds one timeout at most."""
+    assert attempt.opened is not None, attempt
+    left_ms, timeout_ms = attempt.deadline_ms - now, attempt.opened.timeout_ms
+    if left_ms <= timeout_ms:
+        return _deadline(sink, attempt.nonce, left_ms)
+    last = AttemptTimedOut(sink, attempt.nonce, attempt.deadline_ms)
+    return SetTimer(_deadline_name(sink, attempt.nonce), Millis(timeout_ms), last)
 
 
 def _deadline(sink: str, nonce: bytes, after_ms: int) -> SetTimer:

@@ -118,10 +118,12 @@ AnsweredEvent = (
 
 @dataclass(frozen=True, slots=True)
 class AttemptTimedOut:
-    """Timer: the deadline of an attempt may have passed."""
+    """Timer: the deadline of an attempt may have passed. `waited_for`: the deadline of an attempt that this timer has
+    given its whole timeout, and more is not granted, whatever the wall clock says."""
 
     sink: str
     nonce: bytes
+    waited_for: Millis | None = None
 
 
 @dataclass(frozen=True, slots=True)

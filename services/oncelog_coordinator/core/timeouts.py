@@ -3,7 +3,8 @@
 
 Kafka looks every ten seconds for transactions past their timeout. Here each Ongoing transaction has a timer, so it is
 aborted within a second of its deadline; the comparison is the same, strictly past. A timer is only a hint: the wall
-clock decides when it fires, and a timer that comes early, or after the transaction has ended, changes nothing.
+clock decides when it fires, and a timer that comes early, or after the transaction has ended, changes nothing. But a
+wall clock that was set back adds one timeout at most.
 """
 
 from collections.abc import Iterable
@@ -40,7 +41,7 @@ def timed_out(
 ) -> Decision[TxnRecord]:
     if txn is None or txn.state is not TxnState.ONGOING or not txn.has_timeout:
         return Decision(label="timer_outlived_transaction")
-    if not txn.deadline < now:
+    if not txn.deadline < now and event.waited_since != txn.start_timestamp:
         return Decision((), (timeout_timer(txn, now),), "timer_too_early")
     aborted = fencing.fence_and_abort(
         txn,
@@ -56,7 +57,7 @@ def timed_out(
     later = SetTimer(
         timer_name(txn.transactional_id),
         RETRY_TIMEOUT_AFTER_MS,
-        TxnTimedOut(txn.transactional_id),
+        TxnTimedOut(txn.transactional_id, waited_since=event.waited_since),
     )
     return Decision((), (later,), "timeout_waits_for_producer_id")
 

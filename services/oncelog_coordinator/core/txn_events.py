@@ -87,11 +87,13 @@ class ForceTerminate:
 
 @dataclass(frozen=True, slots=True)
 class TxnTimedOut:
-    """The timer of an Ongoing transaction."""
+    """The timer of an Ongoing transaction. `waited_since`: the start of a transaction that this timer has given its
+    whole timeout, and more is not granted, whatever the wall clock says."""
 
     transactional_id: TransactionalId
     cluster_transaction_version: int = 2
     new_producer_id: ProducerId | None = None
+    waited_since: Millis | None = None
 
 
 @dataclass(frozen=True, slots=True)

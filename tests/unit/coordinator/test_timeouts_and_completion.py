@@ -51,6 +51,22 @@ class TestTransactionTimeout:
         assert (late.states, late.records[0].producer_epoch) == ([PREPARE_ABORT], 6)
         assert len(late.markers) == 1
 
+    def test_a_clock_set_back_an_hour_makes_it_last_one_timeout_more_at_most(self):
+        """Whoever abandoned it is gone, and its readers wait."""
+        machine = machine_with(stored(ONGOING))
+        set_back = START + 60_001 - 3_600_000
+        early = Step(machine, TxnTimedOut("pay"), set_back)
+        assert (early.records, early.label) == ((), "timer_too_early")
+        (again,) = early.timers
+        assert again.after_ms == 60_001
+        assert Step(machine, again.event, set_back + again.after_ms).states == [PREPARE_ABORT]
+
+    def test_a_timer_that_was_cut_short_is_of_its_own_transaction_only(self):
+        machine = machine_with(stored(ONGOING))
+        (again,) = Step(machine, TxnTimedOut("pay"), START - 3_600_000).timers
+        following = machine_with(stored(ONGOING, start_timestamp=START + 1))
+        assert Step(following, again.event, START + 2).label == "timer_too_early"
+
     @pytest.mark.parametrize("level", [0, 1, 2])
     def test_the_clusters_version_decides_how(self, level):
         step = Step(machine_with(stored(ONGOING)), TxnTimedOut("pay", level), DEADLINE + 1)

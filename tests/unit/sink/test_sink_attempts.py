@@ -138,6 +138,18 @@ def test_early_timer_waits_for_the_rest():
     assert decision.effects == (SetTimer(name, TIMEOUT_MS - 60_000, event),)
 
 
+def test_a_clock_set_back_an_hour_grants_one_timeout_more_at_most():
+    shell = opened()
+    name, (_, event) = next(iter(shell.timers.items()))
+    set_back = shell.now - 60 * MINUTE_MS
+    (again,) = shell.machine.decide(event, set_back).effects
+    assert (again.name, again.after_ms) == (name, TIMEOUT_MS)
+    assert shell.machine.decide(again.event, set_back + TIMEOUT_MS).label == "timed_out"
+    shell.advance(1_000)
+    shell.join(1, 0)
+    assert shell.machine.decide(again.event, shell.now).label == "timeout_early"
+
+
 def test_decided_attempt_has_no_deadline():
     shell = SinkShell()
     shell.committed(1, 0)
