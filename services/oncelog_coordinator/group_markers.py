@@ -45,10 +45,13 @@ class GroupMarkers:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return
         try:
+            life = self._shards.life(answer.partition)
             code = await self._end(answer.partition, marker, None)
             if code is ErrorCode.REQUEST_TIMED_OUT:
                 running_ms = await self._starts.ask(marker.transactional_id, marker.producer_id)
-                code = await self._end(answer.partition, marker, running_ms)
+                # A transaction that began since is known by whoever let it in, but not by the next load of the shard.
+                if self._shards.life(answer.partition) is life:
+                    code = await self._end(answer.partition, marker, running_ms)
             answer.error_code = code
         except KeyError:
             answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER

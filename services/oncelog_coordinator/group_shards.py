@@ -107,6 +107,10 @@ class GroupShards(Reigns[Reign]):
         """As `ask`, of a shard by its number. Raises KeyError if it is not coordinated here."""
         return await self._ask(self._reigns[shard], event)
 
+    def life(self, shard: int) -> Life | None:
+        """What it is between two loads; None while it loads. Raises KeyError if it is not coordinated here."""
+        return self._reigns[shard].life
+
     async def _ask(self, reign: Reign, event: Callable[[int], GroupEvent]) -> Any:
         driver = reign.driver
         if driver is None:

@@ -12,6 +12,8 @@ from tests.integration.coordinator.whole_log import whole_log
 
 from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
+from oncelog.journal import AppendFailed
+from oncelog.rpc.transaction_starts import TransactionStarts
 from oncelog_coordinator.group_transactions import TransactionCheck
 
 ORDERS = ("orders", 0)
@@ -171,3 +173,52 @@ def test_offsets_of_one_transaction_are_not_let_into_the_next_one(tmp_path, monk
             assert await client.fetch(require_stable=True) == [(-1, 0)]
 
     run(scenario)
+
+
+def test_what_a_coordinator_of_groups_asked_for_does_not_outlive_its_load(tmp_path, monkeypatch):
+    """While it waits for the answer the transaction ends, the next one commits offsets, and the shard is loaded again:
+    then nobody here knows when that one began, and the answer is about the one before."""
+
+    async def scenario():
+        async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
+            client = GroupClient(log, "readers")
+            started = await log.init("pay")
+            identity = started.producer_id, started.producer_epoch
+            assert await client.add_offsets("pay", identity) == 0
+            assert await client.commit_in_transaction("pay", identity, 5) == [0]
+        async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
+            client = GroupClient(log, "readers")
+            first = await log.describe("pay")
+            ask, asked = TransactionStarts.ask, []
+
+            async def ask_while_the_shard_is_loaded_again(starts, *of):
+                answer = await ask(starts, *of)
+                asked.append(answer)
+                if len(asked) == 1:
+                    assert (await log.end("pay", identity, True)).error_code == 0
+                    await log.until_state("pay", "CompleteCommit")
+                    await until_the_clock_ticks()
+                    assert await client.add_offsets("pay", identity) == 0
+                    assert await client.commit_in_transaction("pay", identity, 7) == [0]
+                    await loaded_again(log.role.group_shards, client.shard)
+                return answer
+
+            monkeypatch.setattr(TransactionStarts, "ask", ask_while_the_shard_is_loaded_again)
+            late = marker_of(first, (OFFSETS, client.shard), commit=True)
+            code = code_of(await client.groups.WriteTxnMarkers(late, None))
+            assert code == ErrorCode.REQUEST_TIMED_OUT
+            assert code_of(await client.groups.WriteTxnMarkers(late, None)) == 0
+            assert (await log.end("pay", identity, False)).error_code == 0
+            await log.until_state("pay", "CompleteAbort")
+            assert await client.fetch(require_stable=True) == [(5, 0)]
+
+    run(scenario)
+
+
+async def loaded_again(shards, number):
+    """As after an append of which nobody knows what became of it."""
+    reign = next(reign for reign, _ in shards.active() if reign.shard == number)
+    shards._on_failure(reign, AppendFailed(ErrorCode.REQUEST_TIMED_OUT, "no answer"))
+    async with asyncio.timeout(5):
+        while reign.driver is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
