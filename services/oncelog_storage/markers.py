@@ -15,6 +15,7 @@ from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
 from oncelog.rpc.transaction_starts import TransactionStarts
 from oncelog.runtime import Clock
 from oncelog.telemetry.feed import EventFeed
+from oncelog_storage.core.verification import Verifications
 from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.log import MarkerToWrite
 from oncelog_storage.partition import PartitionLeader
@@ -71,8 +72,12 @@ class MarkerHandler:
         return response
 
     async def _learn_starts(self, markers: Iterable[tuple[Partition, MarkerRequest]]) -> None:
-        """Ask, once for each transaction. What nobody answers stays unknown, and its marker is refused."""
-        unknown: dict[tuple[str, int], list[tuple[PartitionLeader, MarkerRequest]]] = {}
+        """Ask, once for each transaction. What nobody answers stays unknown, and its marker is refused.
+
+        An answer is for the leadership that asked: while it was on its way another leader may have let the next
+        transaction in, and a leadership that begins now does not know of that.
+        """
+        unknown: dict[tuple[str, int], list[tuple[Verifications, MarkerRequest]]] = {}
         for partition, wanted in markers:
             try:
                 leader = self._hosted.get(*partition)
@@ -80,14 +85,14 @@ class MarkerHandler:
                 continue
             if lacks_start(leader, wanted):
                 key = (wanted.transactional_id, wanted.producer_id)
-                unknown.setdefault(key, []).append((leader, wanted))
+                unknown.setdefault(key, []).append((leader.verifications, wanted))
         if not unknown or self._starts is None:
             return
         starts = await asyncio.gather(*(self._starts.ask(*key) for key in unknown))
         for start_ms, waiting in zip(starts, unknown.values(), strict=True):
-            for leader, wanted in waiting:
+            for verifications, wanted in waiting:
                 if start_ms is not None:
-                    leader.verifications.learn_start(
+                    verifications.learn_start(
                         wanted.producer_id, wanted.producer_epoch, start_ms, self._clock.now()
                     )
 

@@ -268,7 +268,10 @@ class Cluster:
         )
         return answer.partitions[0]
 
-    async def mark(self, producer_id, producer_epoch, commit, name=TOPIC, index=0):
+    async def mark(
+        self, producer_id, producer_epoch, commit, name=TOPIC, index=0, start_ms=0, name_of=""
+    ):
+        """`start_ms` and `name_of`: of its transaction, as our own marker sender tells them."""
         answer = await self.leader(name, index).storage.WriteTxnMarkers(
             pb.WriteTxnMarkersRequest(
                 markers=[
@@ -276,6 +279,8 @@ class Cluster:
                         producer_id=producer_id,
                         producer_epoch=producer_epoch,
                         commit=commit,
+                        transaction_start_ms=start_ms,
+                        transactional_id=name_of,
                         partitions=[types_pb2.TopicPartition(topic=name, partition=index)],
                     )
                 ]

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.integration.storage.replica_cluster import running_cluster
 from tests.integration.storage.storage_node import running, topic, txn_batch, until
 
 from oncelog.api.v1 import coordinator_pb2
@@ -148,5 +149,49 @@ def test_a_marker_of_kafkas_own_api_asks_nobody(tmp_path):
             node.coordinator.described = [ConnectionError("nobody asks")]
             assert await node.mark("orders", (9, 0, True)) == [0]
             assert (await node.describe("orders")).open_transaction_count == 0
+
+    asyncio.run(scenario())
+
+
+def test_what_a_leader_asked_for_does_not_outlive_its_leadership(tmp_path):
+    """While it waits for the answer another node leads and lets the next transaction in. What it is told is true of the
+    one before: taken for true of the open one, the late marker would end it, and its own would be called late."""
+
+    async def scenario():
+        async with running_cluster(tmp_path) as cluster:
+            cluster.controller.topic()
+            sent = await cluster.produce(
+                txn_batch(9, 0), transactional_id="pay", verification_mode=0
+            )
+            assert sent.error_code == 0
+            cluster.controller.change(leader=2)
+            asked, answer = asyncio.Event(), asyncio.Event()
+
+            async def describe(request, context=None, timeout=None):
+                asked.set()
+                await answer.wait()
+                found = described(transaction_start_time_ms=1_000)
+                return coordinator_pb2.DescribeTransactionsResponse(transactions=[found])
+
+            cluster.coordinator.DescribeTransactions = describe
+            late = asyncio.create_task(cluster.mark(9, 0, True, start_ms=1_000, name_of="pay"))
+            await asked.wait()
+            cluster.controller.change(leader=3)
+            assert await cluster.mark(9, 0, True) == 0
+            cluster.coordinator.transaction_start_ms = 2_000
+            sent = await cluster.produce(
+                txn_batch(9, 1), transactional_id="pay", verification_mode=0
+            )
+            assert sent.error_code == 0
+            await cluster.caught_up()
+            cluster.controller.change(leader=2)
+            answer.set()
+            assert await late == ErrorCode.REQUEST_TIMED_OUT
+            producers = cluster.leader().held().log.producers
+            assert producers.has_any_ongoing_transaction(9)
+            del cluster.coordinator.DescribeTransactions
+            cluster.coordinator.described = [described()]
+            assert await cluster.mark(9, 0, False, start_ms=2_000, name_of="pay") == 0
+            assert not producers.has_any_ongoing_transaction(9)
 
     asyncio.run(scenario())
