@@ -3,7 +3,9 @@
 A listener repeats what a broken connection to a coordinator did not answer, and the first copy may arrive when the
 client has committed later offsets: taken in, it would set the group back. A connection's requests come one after the
 other, so an older one than the newest seen here is such a copy, and one with the newest's number that was answered is
-answered alike. What is remembered is lost with the process, and so is whoever could still deliver a copy to it.
+answered alike. What is remembered is lost with the process, and so is whoever could still deliver a copy to it. What
+was committed elsewhere, while another process had the shard, is not remembered here; so a commit also says to which
+coordinator of the shard it was sent (`GroupShards.is_outdated`).
 """
 
 from typing import Final

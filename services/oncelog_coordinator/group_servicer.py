@@ -19,6 +19,7 @@ from oncelog.ids import (
     ProducerId,
 )
 from oncelog.runtime import DriverStopped
+from oncelog_coordinator.classic_messages import described_classic
 from oncelog_coordinator.commit_order import LATE, CommitOrder
 from oncelog_coordinator.consumer_messages import (
     described_group,
@@ -52,7 +53,6 @@ from oncelog_coordinator.core.group_events import (
     SyncGroup,
 )
 from oncelog_coordinator.core.group_names import MEMBER_PREFIX_MAX, fits, is_group_id
-from oncelog_coordinator.core.group_state import CLASSIC, Group, GroupState
 from oncelog_coordinator.core.stamp import Stamp
 from oncelog_coordinator.group_markers import GroupMarkers
 from oncelog_coordinator.group_shards import GroupShards
@@ -200,7 +200,7 @@ class GroupCoordinatorServicer:
     async def OffsetCommit(self, request: Any, context: Any) -> Any:
         offsets = _offsets(request)
         stamp = self._stamp_of(request)
-        told = self._order.arrived(stamp)
+        told = self._told_already(request, stamp)
         if told is None:
             told = await self._ask(
                 request.group_id,
@@ -220,10 +220,17 @@ class GroupCoordinatorServicer:
     def _stamp_of(self, request: Any) -> Stamp | None:
         return marks_of(request, is_enabled=self._settings.stamp_check_enabled).stamp
 
+    def _told_already(self, request: Any, stamp: Stamp | None) -> CommitAnswer | None:
+        """What to answer without committing anything; None: go on. What this process did not hear of while the shard
+        was elsewhere is not in its order of commits."""
+        if stamp is not None and self._shards.is_outdated(request):
+            return CommitAnswer(ErrorCode.NOT_COORDINATOR)
+        return self._order.arrived(stamp)
+
     async def TxnOffsetCommit(self, request: Any, context: Any) -> Any:
         offsets = _offsets(request)
         stamp = self._stamp_of(request)
-        told = self._order.arrived(stamp)
+        told = self._told_already(request, stamp)
         if told is None:
             told = await self._commit_in_transaction(request, offsets, stamp)
             self._order.answered(stamp, told)
@@ -273,6 +280,8 @@ class GroupCoordinatorServicer:
             return CommitAnswer(error_code), 0
         if self._order.is_late(stamp):
             return LATE, start_ms
+        if stamp is not None and self._shards.is_outdated(request):
+            return CommitAnswer(ErrorCode.NOT_COORDINATOR), start_ms
         answer: CommitAnswer = await self._shards.ask(
             request.group_id,
             lambda request_id: CommitTxnOffsets(
@@ -367,7 +376,7 @@ class GroupCoordinatorServicer:
             )
         if isinstance(answer.group, ConsumerGroup):
             return described_group(answer.group, self._shards.topic_name)
-        return _description(answer.group)
+        return described_classic(answer.group)
 
     async def ListGroups(self, request: Any, context: Any) -> Any:
         states = tuple(state.lower() for state in request.state_filters)
@@ -472,26 +481,3 @@ def _partition_errors(codes: Iterable[tuple[Partition, ErrorCode]]) -> list[Any]
 
 def _partitions(topics: Iterable[Any]) -> Iterable[Partition]:
     return (Partition(each.topic, number) for each in topics for number in each.partitions)
-
-
-def _description(group: Group) -> Any:
-    """What a member told and got counts only while the group is stable, as in Kafka."""
-    is_stable = group.state is GroupState.STABLE
-    return pb.DescribeGroupsResponse.Group(
-        group_id=group.group_id,
-        group_type=CLASSIC,
-        state=group.state.value,
-        protocol_type=group.protocol_type or "",
-        protocol_name=(group.protocol or "") if is_stable else "",
-        members=[
-            pb.DescribeGroupsResponse.Member(
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                metadata=member.metadata(group.protocol) if is_stable else b"",
-                assignment=member.assignment if is_stable else b"",
-            )
-            for member in group.members.values()
-        ],
-    )

@@ -107,6 +107,15 @@ class GroupShards(Reigns[Reign]):
         """As `ask`, of a shard by its number. Raises KeyError if it is not coordinated here."""
         return await self._ask(self._reigns[shard], event)
 
+    def is_outdated(self, request: Any) -> bool:
+        """It was sent to the coordinator that this shard of the group had earlier, perhaps this process: the shard has
+        been elsewhere, and so has whoever sent it."""
+        reign = self.reign_of(request.group_id)
+        stamp = request.stamp
+        if reign is None or not stamp.HasField("coordinator_epoch"):
+            return False
+        return bool(stamp.coordinator_epoch < reign.coordinator_epoch)
+
     def life(self, shard: int) -> Life | None:
         """What it is between two loads; None while it loads. Raises KeyError if it is not coordinated here."""
         return self._reigns[shard].life

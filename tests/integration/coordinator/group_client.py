@@ -80,18 +80,18 @@ class GroupClient:
             joined.generation_id if generation is None else generation, joined.member_id, offset
         )
 
-    async def commit_alone(self, offset, request=0):
-        """As the request of this number on a connection; 0: nobody counts."""
-        return await self._commit(-1, "", offset, request)
+    async def commit_alone(self, offset, request=0, coordinator_epoch=None):
+        """As the request of this number on a connection, 0: nobody counts; sent to the shard's owner of this epoch."""
+        return await self._commit(-1, "", offset, request, coordinator_epoch)
 
-    async def _commit(self, generation, member_id, offset, request=0):
+    async def _commit(self, generation, member_id, offset, request=0, coordinator_epoch=None):
         answer = await self.groups.OffsetCommit(
             pb.OffsetCommitRequest(
                 group_id=self.group_id,
                 generation_id=generation,
                 member_id=member_id,
                 offsets=[pb.OffsetToCommit(topic=TOPIC, offset=offset, leader_epoch=-1)],
-                stamp=stamp(request),
+                stamp=stamp(request, coordinator_epoch),
             ),
             None,
         )
@@ -182,8 +182,12 @@ class GroupClient:
         return answer.results[0].partitions[0].error_code
 
 
-def stamp(request):
-    return types_pb2.RequestStamp(listener=5, connection=1, request=request) if request else None
+def stamp(request, coordinator_epoch=None):
+    if not request:
+        return None
+    return types_pb2.RequestStamp(
+        listener=5, connection=1, request=request, coordinator_epoch=coordinator_epoch
+    )
 
 
 def subscription(*topics):

@@ -231,6 +231,15 @@ def test_a_transactional_commit_is_refused_in_the_words_of_its_version(version, 
     assert txn_commit(world, version, 0) == [told]
 
 
+def test_a_commit_tells_which_coordinator_of_the_shard_it_was_sent_to():
+    """Epoch 0 is one, too."""
+    world = World(topic("orders", 1))
+    assert (commit(world, 5, 0), txn_commit(world, 3, 0)) == ([0], [0])
+    for (asked,) in map(world.groups.asked, ("OffsetCommit", "TxnOffsetCommit")):
+        assert asked.stamp.HasField("coordinator_epoch")
+        assert asked.stamp.request
+
+
 def test_a_transactional_commit_names_its_group_and_its_transaction():
     world = World(topic("orders", 1))
     assert txn_commit(world, 3, 0, group_id="") == [24]

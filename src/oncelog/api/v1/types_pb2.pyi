@@ -59,13 +59,15 @@ class TraceContext(_message.Message):
     def __init__(self, traceparent: _Optional[str] = ..., tracestate: _Optional[str] = ...) -> None: ...
 
 class RequestStamp(_message.Message):
-    __slots__ = ("listener", "connection", "request", "insists")
+    __slots__ = ("listener", "connection", "request", "insists", "coordinator_epoch")
     LISTENER_FIELD_NUMBER: _ClassVar[int]
     CONNECTION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     INSISTS_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
     listener: int
     connection: int
     request: int
     insists: bool
-    def __init__(self, listener: _Optional[int] = ..., connection: _Optional[int] = ..., request: _Optional[int] = ..., insists: _Optional[bool] = ...) -> None: ...
+    coordinator_epoch: int
+    def __init__(self, listener: _Optional[int] = ..., connection: _Optional[int] = ..., request: _Optional[int] = ..., insists: _Optional[bool] = ..., coordinator_epoch: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,29 @@
+"""A group of the classic protocol as DescribeGroups tells of it."""
+
+from typing import Any
+
+from oncelog.api.v1 import groups_pb2 as pb
+from oncelog_coordinator.core.group_state import CLASSIC, Group, GroupState
+
+
+def described_classic(group: Group) -> Any:
+    """What a member told and got counts only while the group is stable, as in Kafka."""
+    is_stable = group.state is GroupState.STABLE
+    return pb.DescribeGroupsResponse.Group(
+        group_id=group.group_id,
+        group_type=CLASSIC,
+        state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_name=(group.protocol or "") if is_stable else "",
+        members=[
+            pb.DescribeGroupsResponse.Member(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                metadata=member.metadata(group.protocol) if is_stable else b"",
+                assignment=member.assignment if is_stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )
