@@ -20,7 +20,7 @@ from oncelog.ids import (
 )
 from oncelog.runtime import DriverStopped
 from oncelog_coordinator.classic_messages import described_classic
-from oncelog_coordinator.commit_order import LATE, CommitOrder
+from oncelog_coordinator.commit_order import LATE, CommitOrder, HeartbeatOrder
 from oncelog_coordinator.consumer_messages import (
     described_group,
     heartbeat_event,
@@ -80,6 +80,7 @@ class GroupCoordinatorServicer:
         self._markers = markers
         self._settings = settings
         self._order = CommitOrder()
+        self._heartbeats = HeartbeatOrder()
 
     async def _ask(
         self,
@@ -424,11 +425,17 @@ class GroupCoordinatorServicer:
                 error_code=ErrorCode.UNSUPPORTED_VERSION,
                 error_message="the cluster's group.version is 0",
             )
-        answer: ConsumerHeartbeatAnswer = await self._ask(
-            request.group_id,
-            lambda request_id: heartbeat_event(request_id, request, shards.shapes),
-            ConsumerHeartbeatAnswer,
-        )
+        stamp = self._stamp_of(request)
+        if stamp is not None and shards.is_outdated(request):
+            return heartbeat_response(ConsumerHeartbeatAnswer(ErrorCode.NOT_COORDINATOR))
+        answer = self._heartbeats.arrived(stamp)
+        if answer is None:
+            answer = await self._ask(
+                request.group_id,
+                lambda request_id: heartbeat_event(request_id, request, shards.shapes),
+                ConsumerHeartbeatAnswer,
+            )
+            self._heartbeats.answered(stamp, answer)
         return heartbeat_response(answer)
 
 

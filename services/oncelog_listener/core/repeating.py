@@ -13,7 +13,7 @@ For a client that is gone nothing is repeated: it asks elsewhere and goes on fro
 | EndTxn | ALWAYS | the state tells a repetition; a copy that arrives later is known by its stamp (ADR 0018) |
 | TxnOffsetCommit, OffsetCommit | ALWAYS | the same offsets, same generation; a later copy is known by its stamp |
 | WriteTxnMarkers | ALWAYS | a marker that is there is accepted again (facts 8.11) |
-| ConsumerGroupHeartbeat that joins | ALWAYS | who joins again is who it was |
+| ConsumerGroupHeartbeat that joins | ALWAYS | who joins again is who it was; a later copy is known by its stamp |
 | any other | UNLESS_DONE | its epoch may be out of date by its own doing; the client then says everything anew |
 | CreateTopics, DeleteTopics, CreatePartitions | UNLESS_DONE | the second answer would be "it exists already" |
 """

@@ -17,6 +17,7 @@ from oncelog_listener.handlers.group_views import CONSUMER, described_groups
 from oncelog_listener.handlers.groups import (
     ask_coordinator,
     client_host,
+    for_owner,
     optional,
     told_code,
 )
@@ -57,12 +58,13 @@ async def consumer_group_heartbeat(call: Call) -> Any:
         owned_present=request.topic_partitions is not None,
         client_id=call.client_id or "",
         client_host=client_host(call),
+        stamp=call.stamp(None),
     )
     is_join = request.member_epoch == _JOINS
     answer = await ask_coordinator(
         call,
         request.group_id,
-        lambda coordinator: coordinator.ConsumerGroupHeartbeat(asked),
+        lambda coordinator: coordinator.ConsumerGroupHeartbeat(for_owner(call, asked)),
         repeatable=Repeatable.ALWAYS if is_join else Repeatable.UNLESS_DONE,
     )
     code = told_code(answer)

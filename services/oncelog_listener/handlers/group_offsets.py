@@ -13,7 +13,7 @@ from oncelog.api.v1 import coordinator_pb2, types_pb2
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.protocol.versions import ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT
-from oncelog.rpc.metadata import GROUP, TRANSACTION
+from oncelog.rpc.metadata import TRANSACTION
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
     NO_THROTTLE,
@@ -27,6 +27,7 @@ from oncelog_listener.handlers.groups import (
     NO_GENERATION,
     ask_coordinator,
     ask_coordinators,
+    for_owner,
     told_code,
 )
 from oncelog_listener.repeats import ask_shard
@@ -62,7 +63,7 @@ async def offset_commit(call: Call) -> Any:
         answer = await ask_coordinator(
             call,
             request.group_id,
-            lambda coordinator: coordinator.OffsetCommit(_for_owner(call, asked)),
+            lambda coordinator: coordinator.OffsetCommit(for_owner(call, asked)),
             error_code_of=_first_code,
         )
         codes.update(_codes_of(answer, offsets))
@@ -111,7 +112,7 @@ async def txn_offset_commit(call: Call) -> Any:
             answer = await ask_coordinator(
                 call,
                 request.group_id,
-                lambda coordinator: coordinator.TxnOffsetCommit(_for_owner(call, commit)),
+                lambda coordinator: coordinator.TxnOffsetCommit(for_owner(call, commit)),
                 error_code_of=_first_code,
             )
         codes.update(_codes_of(answer, offsets))
@@ -130,18 +131,6 @@ async def txn_offset_commit(call: Call) -> Any:
             for name, topic in topics
         ),
     )
-
-
-def _for_owner(call: Call, asked: Any) -> Any:
-    """With the epoch of the coordinator that is asked: should it lose the shard and get it back before this arrives,
-    then the client has gone on elsewhere meanwhile, and this is a copy."""
-    shard = call.cluster.image.shard_for(GROUP, asked.group_id)
-    if shard is None:
-        return asked
-    told = type(asked)()
-    told.CopyFrom(asked)
-    told.stamp.coordinator_epoch = shard.coordinator_epoch
-    return told
 
 
 def _checked(

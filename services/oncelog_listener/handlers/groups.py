@@ -57,6 +57,18 @@ async def ask_coordinator(
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+def for_owner(call: Call, asked: Any) -> Any:
+    """With the epoch of the coordinator that is asked: should it lose the shard and get it back before this arrives,
+    then the client has gone on elsewhere meanwhile, and this is a copy."""
+    shard = call.cluster.image.shard_for(GROUP, asked.group_id)
+    if shard is None:
+        return asked
+    told = type(asked)()
+    told.CopyFrom(asked)
+    told.stamp.coordinator_epoch = shard.coordinator_epoch
+    return told
+
+
 async def ask_coordinators(
     call: Call,
     group_ids: Sequence[str],
