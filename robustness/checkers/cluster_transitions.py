@@ -12,6 +12,8 @@ from robustness.history import History
 from robustness.observations import Observations, StateRecorded
 
 FORGOTTEN = "Dead"
+COMPLETE = (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
+"""Written once more before a repeated EndTxn is answered."""
 
 
 def check(_history: History, observations: Observations) -> Verdict:
@@ -46,7 +48,8 @@ def _error(before: StateRecorded | None, record: StateRecorded, *, is_whole: boo
         is_idle = STATE_OF_NAME[before.state].is_idle
         return "" if is_idle else "an id with a transaction was forgotten"
     state = STATE_OF_NAME[record.state]
-    if STATE_OF_NAME[before.state] not in VALID_PREVIOUS.get(state, ()):
+    is_said_again = record.state == before.state and state in COMPLETE
+    if not is_said_again and STATE_OF_NAME[before.state] not in VALID_PREVIOUS.get(state, ()):
         return "no legal transition"
     return _identity_error(before, record, state)
 

@@ -78,7 +78,7 @@ def _decide_tv1(
     if event.producer_epoch != txn.producer_epoch:
         return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
     if txn.state is not TxnState.ONGOING:
-        return _answer(event, REPEATED[txn.state, event.commit], "repeat_answered")
+        return _repeated_tv1(txn, event)
     if is_delayed(txn.stamp, event.stamp, event.insists):
         refused = IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, is_delayed=True)
         return Decision((), (Reply(event.request_id, refused),), "delayed_end_refused")
@@ -93,6 +93,17 @@ def _decide_tv1(
     )
     reply = Reply(event.request_id, IdentityAnswer(ErrorCode.NONE))
     return prepared_decision(prepared, key, reply, _label(event), now)
+
+
+def _repeated_tv1(txn: TxnMetadata, event: EndTxn) -> Decision[TxnRecord]:
+    """What is complete is written down once more, and the answer waits for that (Kafka writes nothing): if the shard
+    has an owner by now of whom this process has not heard, it may be the end of a transaction that that one let begin.
+    """
+    error_code = REPEATED[txn.state, event.commit]
+    if error_code is not ErrorCode.NONE:
+        return _answer(event, error_code, "repeat_answered")
+    reply = Reply(event.request_id, IdentityAnswer(error_code))
+    return Decision((txn,), (reply,), "repeat_answered")
 
 
 def _decide_tv2(

@@ -252,6 +252,9 @@ def check_transition(old: TxnMetadata | None, new: TxnMetadata) -> None:
     if old is None:
         assert new.state is TxnState.EMPTY, ("first record", new)
         return
+    if new == old:
+        assert new.state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT), new
+        return  # A repeated EndTxn has it written once more.
     assert old.state in VALID_PREVIOUS[new.state], (old, new)
     assert new.previous_producer_id == old.producer_id, (old, new)
     if new.state is TxnState.EMPTY:

@@ -49,11 +49,13 @@ class TestTv1:
             (EMPTY, False, 48),
         ],
     )
-    def test_a_transaction_that_is_not_ongoing_is_answered_without_a_write(
-        self, state, commit, code
-    ):
-        step = end(machine_with(stored(state)), commit)
-        assert (step.code, step.records, step.identity) == (code, (), (-1, -1))
+    def test_a_transaction_that_is_not_ongoing_is_not_changed(self, state, commit, code):
+        """What is complete is only said once more: a coordinator that lost its shard unknowingly cannot do that."""
+        machine = machine_with(stored(state))
+        step = end(machine, commit)
+        assert (step.code, step.identity) == (code, (-1, -1))
+        assert step.records == (() if code else (stored(state),))
+        assert machine.transaction("pay") == stored(state)
 
     @pytest.mark.parametrize(
         ("commit", "prepared"), [(True, PREPARE_COMMIT), (False, PREPARE_ABORT)]
