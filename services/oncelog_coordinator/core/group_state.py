@@ -132,7 +132,7 @@ class Group:
     def _common_protocols(self) -> dict[str, int]:
         counts: dict[str, int] = {}
         for member in self.members.values():
-            for name, _ in member.protocols:
+            for name in dict(member.protocols):
                 counts[name] = counts.get(name, 0) + 1
         return {name: count for name, count in counts.items() if count == len(self.members)}
 

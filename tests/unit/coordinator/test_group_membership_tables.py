@@ -45,6 +45,16 @@ def test_a_dynamic_member_is_given_an_id_before_it_counts():
     assert (world.answers[again].member_id, world.group.pending) == (first.member_id, ())
 
 
+def test_a_protocol_that_a_member_names_twice_counts_once():
+    """Else nobody would have it in common, and the rebalance would break and never end."""
+    world = GroupWorld(initial_rebalance_delay_ms=100)
+    requests = [world.join(protocols=(*RANGE, *RANGE)), world.join()]
+    world.advance(1_000)
+    for request in requests:
+        assert world.answers[request].error_code == NONE
+    assert world.group.protocol == RANGE[0][0]
+
+
 def test_an_id_that_nobody_gave_out_is_unknown():
     world = GroupWorld()
     assert world.answers[world.join("stranger")].error_code == ErrorCode.UNKNOWN_MEMBER_ID
