@@ -25,7 +25,7 @@ _PRODUCE_TIMEOUT_MS_MAX: Final = 3_600_000
 class _Item:
     """One partition's batch on its way."""
 
-    __slots__ = ("answer", "appended", "guard", "header", "leader", "records")
+    __slots__ = ("answer", "appended", "guard", "header", "leader", "leader_epoch", "records")
 
     def __init__(self, records: bytes, answer: pb.PartitionProduced) -> None:
         self.records = records
@@ -34,6 +34,8 @@ class _Item:
         self.header: BatchHeader
         self.guard: VerificationGuard | None = None
         self.appended: Appended | None = None
+        self.leader_epoch = -1
+        """In which the batch was appended."""
 
     def refuse(self, error: KafkaError) -> None:
         answer = self.answer
@@ -207,6 +209,7 @@ class ProduceHandler:
             except KafkaError as error:
                 self._refuse(item, error)
                 continue
+            item.leader_epoch = item.leader.leadership.leader_epoch
             item.answer.base_offset = item.appended.base_offset
             item.answer.log_append_time_ms = item.appended.log_append_time
             item.answer.log_start_offset = item.leader.log.log_start_offset
@@ -217,19 +220,24 @@ class ProduceHandler:
             if item.appended is None:
                 continue
             last_offset = item.appended.last_offset
-            if item.leader.high_watermark > last_offset:
+            if item.leader.leadership.leader_epoch != item.leader_epoch:
+                # It changed while the partitions before this one were waited for, and nobody told us. What stands at
+                # this offset now, committed or not, may be another leader's.
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif item.leader.high_watermark > last_offset:
                 continue
-            if request.acks == ACKS_ALL:
+            elif request.acks == ACKS_ALL:
                 code = await item.leader.wait_committed(last_offset, timeout_s)
             else:
                 code = await item.leader.wait_written(last_offset, timeout_s)
             if code:
-                item.refuse(
+                self._refuse(
+                    item,
                     KafkaError(
                         code,
                         f"{item.leader.partition}: the batch at offset {item.appended.base_offset} is not known to be"
                         " committed",
-                    )
+                    ),
                 )
 
 
