@@ -104,11 +104,15 @@ class Verifications:
         transaction_start_ms: int,
         now: int,
     ) -> None:
-        """The coordinator verified a transaction that began then."""
+        """The coordinator verified a transaction that began then; 0: it did not say, and what was known is of another."""
         entry = self._entries.get(producer_id)
-        if transaction_start_ms > 0 and entry is not None and entry.guard.verifies(guard):
+        if entry is None or not entry.guard.verifies(guard):
+            return
+        if transaction_start_ms > 0:
             entry.is_answered = True
             self._starts[producer_id] = (producer_epoch, transaction_start_ms, now)
+        else:
+            self._starts.pop(producer_id, None)
 
     def knows_start(self, producer_id: int) -> bool:
         return producer_id in self._starts
@@ -131,18 +135,19 @@ class Verifications:
     ) -> bool:
         """It is of another transaction than the one that is open here, or verified and about to open, so it must have
         been written long ago: the coordinator lets a transaction begin only when every marker of the last one is.
-        Clocks may differ and be set back, so these two starts are told apart and not put in order.
+        Clocks may differ and be set back, so these two starts are told apart and not put in order. Epochs tell nothing
+        here: a marker that fences has the epoch behind that of its transaction.
 
         While the coordinator is being asked a marker may be the end of the very transaction it is asked about, and
         must take the guard away: none is late. With neither, a marker decides nothing, and an older one is left out.
         """
         known = self._starts.get(producer_id)
-        if known is None or known[0] != producer_epoch or not known[1] or not transaction_start_ms:
+        if known is None or not known[1] or not transaction_start_ms:
             return False
         entry = self._entries.get(producer_id)
         if is_open or (entry is not None and entry.is_answered):
             return transaction_start_ms != known[1]
-        return entry is None and transaction_start_ms < known[1]
+        return entry is None and known[0] == producer_epoch and transaction_start_ms < known[1]
 
     def is_verified(self, producer_id: int, guard: VerificationGuard | None) -> bool:
         entry = self._entries.get(producer_id)

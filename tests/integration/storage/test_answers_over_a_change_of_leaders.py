@@ -1,4 +1,4 @@
-"""What was asked of one leader, and is answered when another one has led, or still leads: nothing of that is believed."""
+"""What was asked of one leader, and is answered when another one leads or has led: nothing of that is believed."""
 
 import asyncio
 

@@ -99,6 +99,25 @@ def test_what_is_verified_and_not_yet_written_is_ended_by_its_own_marker_only(be
     assert not verifications.is_late_marker(9, 0, now_ms, is_open=False)
 
 
+def test_a_fencing_marker_that_asked_and_was_not_written_tells_a_late_one_from_its_own():
+    """It has the epoch behind that of the open transaction; too few replicas let it wait, say."""
+    verifications = Verifications()
+    verifications.learn_start(9, 1, 2_000, now=0)
+    assert verifications.is_late_marker(9, 0, 1_000, is_open=True)
+    assert not verifications.is_late_marker(9, 1, 2_000, is_open=True)
+
+
+def test_what_is_known_of_the_transaction_before_is_not_taken_for_the_next_ones():
+    """Its coordinator does not say when it began: one of TV2, or of an older version."""
+    verifications = Verifications()
+    verifications.ended(9, 0, 1_000, now=0)
+    guard = verifications.begin(9, 0, 1, supports_epoch_bump=False, now=0)
+    verifications.note_start(9, 0, guard, 0, now=0)
+    verifications.appended(9, 0, False)
+    assert not verifications.is_late_marker(9, 0, 2_000, is_open=True)
+    assert not verifications.knows_start(9), "the coordinator must be asked"
+
+
 def described(**fields):
     return coordinator_pb2.TransactionDescription(
         transactional_id="pay", **({"producer_id": 9, "transaction_start_time_ms": 2_000} | fields)
@@ -193,5 +212,24 @@ def test_what_a_leader_asked_for_does_not_outlive_its_leadership(tmp_path):
             cluster.coordinator.described = [described()]
             assert await cluster.mark(9, 0, False, start_ms=2_000, name_of="pay") == 0
             assert not producers.has_any_ongoing_transaction(9)
+
+    asyncio.run(scenario())
+
+
+def test_a_late_marker_of_an_earlier_epoch_does_not_open_the_way_for_the_next_one(tmp_path):
+    """What the coordinator told for the first one's sake is known of the open transaction, whatever epoch asked."""
+
+    async def scenario():
+        opened = txn_batch(9, 0, producer_epoch=1)
+        async with running(tmp_path, topic("orders")) as node:
+            answer = await node.produce("orders", opened, transactional_id="pay", mode=0)
+            assert answer.error_code == 0
+        async with running(tmp_path, topic("orders")) as node:
+            node.coordinator.described = [described(producer_epoch=1)]
+            assert await node.mark("orders", (9, 0, True, 0, 0, 500, "pay")) == [0]
+            assert await node.mark("orders", (9, 1, True, 0, 0, 1_000, "pay")) == [0]
+            assert (await node.describe("orders")).open_transaction_count == 1
+            assert await node.mark("orders", (9, 1, False, 0, 0, 2_000, "pay")) == [0]
+            assert (await node.describe("orders")).open_transaction_count == 0
 
     asyncio.run(scenario())
