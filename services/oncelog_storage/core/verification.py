@@ -104,7 +104,7 @@ class Verifications:
         transaction_start_ms: int,
         now: int,
     ) -> None:
-        """The coordinator verified a transaction that began then; 0: it did not say, and what was known is of another."""
+        """The coordinator verified a transaction that began then. 0: it did not say; what is known is of another."""
         entry = self._entries.get(producer_id)
         if entry is None or not entry.guard.verifies(guard):
             return

@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
-from tests.integration.storage.replica_cluster import batch, running_cluster
-from tests.integration.storage.storage_node import until
+from tests.integration.storage.replica_cluster import TOPIC, batch, running_cluster
+from tests.integration.storage.storage_node import FakeCoordinator, txn_batch, until
 
+from oncelog.api.v1 import coordinator_pb2, types_pb2
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
+from oncelog.rpc import transaction_starts
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
@@ -45,5 +47,78 @@ def test_a_batch_that_another_leader_dropped_is_not_acknowledged_with_its_neighb
             assert slow.error_code == 0
             assert b"mine" not in held.log.read(0, 1, 1 << 20).records
             assert moved.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    asyncio.run(scenario())
+
+
+class SlowToDescribe(FakeCoordinator):
+    """Tells what it knew when it was asked, and keeps answers back while `is_holding`, until `opened`."""
+
+    def __init__(self):
+        super().__init__()
+        self.held_up = 0
+        self.is_holding = False
+        self.opened = asyncio.Event()
+
+    async def DescribeTransactions(self, request, context=None, timeout=None):  # noqa: N802
+        found = coordinator_pb2.TransactionDescription(
+            transactional_id="pay",
+            producer_id=9,
+            transaction_start_time_ms=self.transaction_start_ms,
+        )
+        if self.is_holding:
+            self.held_up += 1
+            await self.opened.wait()
+        return coordinator_pb2.DescribeTransactionsResponse(transactions=[found])
+
+
+async def send(cluster, sequence):
+    records = txn_batch(9, sequence)
+    answer = await cluster.produce(records, transactional_id="pay", verification_mode=0)
+    return answer.error_code
+
+
+async def mark_first(cluster, node_id):
+    marker = pb.TxnMarker(
+        producer_id=9,
+        producer_epoch=0,
+        commit=True,
+        transaction_start_ms=1_000,
+        transactional_id="pay",
+        partitions=[types_pb2.TopicPartition(topic=TOPIC, partition=0)],
+    )
+    request = pb.WriteTxnMarkersRequest(markers=[marker])
+    answer = await cluster.nodes[node_id].storage.WriteTxnMarkers(request, None)
+    return answer.results[0].partitions[0].error_code
+
+
+def test_an_answer_about_the_last_transaction_is_not_kept_over_a_change_of_leaders(
+    tmp_path, monkeypatch
+):
+    """It was asked for one marker. By the time it comes another leader has written that, the next transaction has begun
+    there, and this node leads again: the marker is late now, and the answer would call the open transaction its own."""
+    monkeypatch.setattr(transaction_starts, "TIMEOUT_S", 10.0)
+
+    async def scenario():
+        async with running_cluster(tmp_path, nodes=(1, 2)) as cluster:
+            cluster.controller.topic(replicas=(1, 2))
+            coordinator = cluster.coordinator = SlowToDescribe()
+            coordinator.transaction_start_ms = 1_000
+            assert await send(cluster, 0) == 0
+            await cluster.caught_up()
+            cluster.controller.change(leader=2)
+            coordinator.is_holding = True
+            held_up = asyncio.create_task(mark_first(cluster, 2))
+            await until(lambda: coordinator.held_up)
+            coordinator.is_holding = False
+            cluster.controller.change(leader=1)
+            assert await mark_first(cluster, 1) == 0
+            coordinator.transaction_start_ms = 2_000
+            assert await send(cluster, 1) == 0
+            await cluster.caught_up()
+            cluster.controller.change(leader=2)
+            coordinator.opened.set()
+            assert await held_up == ErrorCode.REQUEST_TIMED_OUT
+            assert cluster.nodes[2].held().log.producers.ongoing_count == 1
 
     asyncio.run(scenario())
