@@ -44,6 +44,12 @@ class FollowedLog:
     def is_failed(self) -> bool:
         return self._leader.offline is not None
 
+    @property
+    def is_durable(self) -> bool:
+        """A sync can take longer than anybody waits for it, and leaders can change during it. Until it is done the
+        position is told to nobody: the leader would count it for the high watermark."""
+        return self._leader.local_end >= self._leader.log.log_end_offset
+
     def fill(self, part: pb.ReplicaFetchPartition) -> None:
         log = self._leader.log
         part.topic, part.partition = log.partition
@@ -92,7 +98,9 @@ class FollowedLog:
             leader.local_end_moved(leader.log.log_end_offset)
 
     async def _make_durable(self, log_end_offset: int, *, is_start_moved: bool) -> None:
-        """What the next request says must outlast a crash: a log start always, the end with flush_policy=always."""
+        """What the next request says must outlast a crash: a log start always, the end with flush_policy=always.
+
+        When the sync takes longer than this the other partitions go on, and this one waits (`is_durable`)."""
         if is_start_moved:
             await self._hosted.keep_log_starts([self._leader])
         await self._leader.wait_written(log_end_offset - 1, _COMMIT_TIMEOUT_S)

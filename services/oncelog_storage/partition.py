@@ -404,9 +404,12 @@ class PartitionLeader:
             self.log.producers.high_watermark_moved(offset)
 
     def truncated(self) -> None:
-        """The log is shorter now."""
+        """The log is shorter now, or empty and elsewhere."""
         log = self.log
-        self.local_end = min(self.local_end, log.log_end_offset)
+        # An empty log may begin behind where the old one ended, and has nothing that this node could still do.
+        self.local_end = (
+            min(self.local_end, log.log_end_offset) if log.segments else log.log_end_offset
+        )
         self.high_watermark = max(
             min(self.high_watermark, log.log_end_offset), log.log_start_offset
         )

@@ -159,14 +159,17 @@ class ReplicaFetcher:
         if is_new:
             self._changed = {each: None for each in self._followed if each not in self._refused}
             self._forgotten.clear()
+        now = asyncio.get_running_loop().time()
+        for partition in [each for each, due in self._refused.items() if due <= now]:
+            del self._refused[partition]
+            self._changed[partition] = None
+        for partition in [each for each in self._changed if not self._is_tellable(each)]:
+            del self._changed[partition]
+            self._refuse(partition)
         wait_ms = self._settings.replica_fetch_wait_max_ms
         if self._refused:
             # Mostly one of the two nodes has not seen the newest metadata yet: ask again soon, but not at once.
             wait_ms = min(wait_ms, self._settings.replica_fetch_backoff_ms)
-            now = asyncio.get_running_loop().time()
-            for partition in [each for each, due in self._refused.items() if due <= now]:
-                del self._refused[partition]
-                self._changed[partition] = None
         request = pb.ReplicaFetchRequest(
             node_id=self._node_id,
             node_epoch=self._node_epoch(),
@@ -186,6 +189,10 @@ class ReplicaFetcher:
         self._changed = {}
         self._forgotten.clear()
         return request
+
+    def _is_tellable(self, partition: Partition) -> bool:
+        followed = self._followed[partition]
+        return followed.is_failed or followed.is_durable
 
     def _refuse(self, partition: Partition) -> None:
         pause_s = self._settings.replica_fetch_backoff_ms / 1000

@@ -14,6 +14,7 @@ class Log:
     """A followed log that only counts offsets. Its `take` waits for `gate`, as for a disk."""
 
     is_failed = False
+    is_durable = True
 
     def __init__(self, partition):
         self.partition = partition
