@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from oncelog.ids import Partition
 from oncelog.runtime import Clock
-from oncelog_storage import log_checkpoint, log_retention
+from oncelog_storage import log_checkpoint, log_recovery, log_retention
 from oncelog_storage.cleaner import Cleaner
 from oncelog_storage.files import (
     PassingShortage,
@@ -343,7 +343,7 @@ class Maintenance:
             for leader, start in starts:
                 if self._hosted.holds(leader) and not leader.log.folder_lock.locked():
                     due = now + leader.config.file_delete_delay_ms
-                    before = min(start, leader.log.recovery_point)
+                    before = min(start, leader.log.recovery_point, self._read_by_next_start(leader))
                     paths = leader.log.drop_segments_before(before)
                     self._to_remove += [(due, path) for path in paths]
             due_paths = [path for due, path in self._to_remove if due <= now]
@@ -351,6 +351,17 @@ class Maintenance:
             self._to_remove = [(due, path) for due, path in self._to_remove if due > now]
         except OSError as error:
             _log.warning("retention: %s; it is tried again", error)
+
+    def _read_by_next_start(self, leader: PartitionLeader) -> int:
+        """Of a partition with followers a start takes a producer snapshot from below the high watermark as it is
+        written down (`log_recovery`), which may be much older than the recovery point. What follows it is replayed: a
+        transaction that is open there would stay open if its marker were deleted."""
+        log = leader.log
+        if leader.leadership.replica_count <= 1:
+            return log.recovery_point
+        committed = self._log_directory.high_watermarks.get(leader.partition, 0)
+        offsets = log_recovery.snapshot_offsets(log.directory)
+        return max((offset for offset in offsets if offset <= committed), default=0)
 
     def _remove_later(self, leader: PartitionLeader, paths: list[str]) -> None:
         due = self._clock.now() + leader.config.file_delete_delay_ms

@@ -1,0 +1,43 @@
+"""What retention takes away on a replica must not be needed by its next start."""
+
+import asyncio
+
+from tests.integration.storage.replica_cluster import TOPIC, batch, running_cluster
+from tests.integration.storage.storage_node import txn_batch
+
+from oncelog.api.v1 import storage_pb2 as pb
+
+
+def test_a_marker_that_the_next_start_needs_is_not_deleted(tmp_path):
+    """A start after a crash takes a producer snapshot from below the high watermark as it was written down. Here that
+    knows the transaction as open, and its marker lies behind it."""
+
+    async def scenario():
+        async with running_cluster(
+            tmp_path, nodes=(1, 2), high_watermark_checkpoint_interval_ms=3_600_000
+        ) as cluster:
+            cluster.controller.topic(replicas=(1, 2), segment_bytes=1024, file_delete_delay_ms=0)
+            opened = txn_batch(7, 0)
+            answer = await cluster.produce(opened, transactional_id="t7", verification_mode=2)
+            assert answer.error_code == 0
+            await cluster.caught_up()
+            role = cluster.nodes[1].role
+            await role.maintenance.checkpoint_all()
+            await role.replication.write_high_watermarks()
+            assert await cluster.mark(7, 0, commit=True) == 0
+            for _ in range(30):
+                assert (await cluster.produce(batch(5))).error_code == 0
+            part = pb.DeleteRecordsRequest.Partition(topic=TOPIC, partition=0, before_offset=-1)
+            await cluster.leader().storage.DeleteRecords(
+                pb.DeleteRecordsRequest(partitions=[part]), None
+            )
+            await role.maintenance.enforce_retention()
+            await cluster.kill(1)
+            node = await cluster.start(1)
+            assert node.held().log.producers.ongoing_count == 0
+            await cluster.caught_up()
+            await node.role.replication.write_high_watermarks()
+            await node.role.maintenance.enforce_retention()
+            assert node.held().log.segments[0].base_offset > 2, "what no start needs any more goes"
+
+    asyncio.run(scenario())
