@@ -326,12 +326,16 @@ class Replication:
         }
         if known == self._log_directory.high_watermarks:
             return
-        self._log_directory.high_watermarks = known
+        before, self._log_directory.high_watermarks = self._log_directory.high_watermarks, known
         encoded = self._log_directory.encoded(HIGH_WATERMARKS)
         try:
             await self._hosted.in_worker(lambda: write_checkpoints([encoded], sync=False))
         except OSError as error:
             _log.warning("cannot write %s: %s; it is tried again", HIGH_WATERMARKS, error)
+            # What the file says decides which producer snapshots and segments the next start needs.
+            self._log_directory.high_watermarks = {
+                partition: offset for partition, offset in before.items() if partition in known
+            }
 
     # Figures.
 

@@ -1,11 +1,13 @@
 """What retention takes away on a replica must not be needed by its next start."""
 
 import asyncio
+import errno
 
 from tests.integration.storage.replica_cluster import TOPIC, batch, running_cluster
 from tests.integration.storage.storage_node import txn_batch
 
 from oncelog.api.v1 import storage_pb2 as pb
+from oncelog_storage import replication
 
 
 def test_a_marker_that_the_next_start_needs_is_not_deleted(tmp_path):
@@ -41,3 +43,29 @@ def test_a_marker_that_the_next_start_needs_is_not_deleted(tmp_path):
             assert node.held().log.segments[0].base_offset > 2, "what no start needs any more goes"
 
     asyncio.run(scenario())
+
+
+def test_high_watermarks_that_could_not_be_written_are_written_later(tmp_path, monkeypatch):
+    """And until then nobody believes that they are: which snapshots stay depends on it."""
+
+    async def scenario():
+        async with running_cluster(
+            tmp_path, nodes=(1, 2), high_watermark_checkpoint_interval_ms=3_600_000
+        ) as cluster:
+            cluster.controller.topic(replicas=(1, 2))
+            assert (await cluster.produce(batch(5))).error_code == 0
+            await cluster.caught_up()
+            role = cluster.nodes[1].role
+            with monkeypatch.context() as full:
+                full.setattr(replication, "write_checkpoints", no_space)
+                await role.replication.write_high_watermarks()
+            assert role.log_directory.high_watermarks == {}
+            await role.replication.write_high_watermarks()
+            text = (tmp_path / "1" / "replication-offset-checkpoint").read_text()
+            assert text == f"0\n1\n{TOPIC} 0 5\n"
+
+    asyncio.run(scenario())
+
+
+def no_space(*_args, **_options):
+    raise OSError(errno.ENOSPC, "no space left on device")
