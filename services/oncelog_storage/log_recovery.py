@@ -210,7 +210,11 @@ class _Recovery:
 
     def _usable_snapshots(self) -> list[int]:
         """The best first. One taken above the high watermark has forgotten the transactions that end above it, and the
-        LSO would pass them; so it serves only where the high watermark is not known."""
+        LSO would pass them; so it serves only where the high watermark is not known.
+
+        Or where segments behind the others were deleted. They were below the high watermark, so what is written down
+        of that is old. A transaction that is open in such a snapshot may have had its marker there, and nobody would
+        ever end it."""
         log = self._log
         committed, above = [], []
         for offset in reversed(snapshot_offsets(log.directory)):
@@ -221,7 +225,11 @@ class _Recovery:
                 committed.append(offset)
             else:
                 above.append(offset)
-        return committed if log.committed_at_load > 0 else [*committed, *above]
+        if log.committed_at_load <= 0:
+            return [*committed, *above]
+        if committed and log.segments and committed[0] < log.segments[0].base_offset:
+            return [*reversed(above), *committed]
+        return committed
 
     def _load_snapshot(self) -> int:
         """Restore producer state; returns the offset from which the log must be replayed."""

@@ -19,20 +19,9 @@ def test_a_marker_that_the_next_start_needs_is_not_deleted(tmp_path):
             tmp_path, nodes=(1, 2), high_watermark_checkpoint_interval_ms=3_600_000
         ) as cluster:
             cluster.controller.topic(replicas=(1, 2), segment_bytes=1024, file_delete_delay_ms=0)
-            opened = txn_batch(7, 0)
-            answer = await cluster.produce(opened, transactional_id="t7", verification_mode=2)
-            assert answer.error_code == 0
-            await cluster.caught_up()
             role = cluster.nodes[1].role
-            await role.maintenance.checkpoint_all()
-            await role.replication.write_high_watermarks()
-            assert await cluster.mark(7, 0, commit=True) == 0
-            for _ in range(30):
-                assert (await cluster.produce(batch(5))).error_code == 0
-            part = pb.DeleteRecordsRequest.Partition(topic=TOPIC, partition=0, before_offset=-1)
-            await cluster.leader().storage.DeleteRecords(
-                pb.DeleteRecordsRequest(partitions=[part]), None
-            )
+            await open_and_checkpoint(cluster)
+            await end_and_delete(cluster)
             await role.maintenance.enforce_retention()
             await cluster.kill(1)
             node = await cluster.start(1)
@@ -43,6 +32,52 @@ def test_a_marker_that_the_next_start_needs_is_not_deleted(tmp_path):
             assert node.held().log.segments[0].base_offset > 2, "what no start needs any more goes"
 
     asyncio.run(scenario())
+
+
+def test_a_snapshot_that_segments_are_missing_behind_is_the_last_choice(tmp_path):
+    """The file of high watermarks is not synced, so after a power cut it may be an older one than retention knew."""
+
+    async def scenario():
+        async with running_cluster(
+            tmp_path, nodes=(1, 2), high_watermark_checkpoint_interval_ms=3_600_000
+        ) as cluster:
+            cluster.controller.topic(replicas=(1, 2), segment_bytes=1024, file_delete_delay_ms=0)
+            role = cluster.nodes[1].role
+            await open_and_checkpoint(cluster)
+            file = tmp_path / "1" / "replication-offset-checkpoint"
+            older = file.read_text()
+            await end_and_delete(cluster)
+            await cluster.caught_up()
+            await role.maintenance.checkpoint_all()
+            await role.replication.write_high_watermarks()
+            assert file.read_text() != older
+            await role.maintenance.enforce_retention()
+            assert cluster.nodes[1].held().log.segments[0].base_offset > 2
+            await cluster.kill(1)
+            file.write_text(older)
+            node = await cluster.start(1)
+            assert node.held().log.producers.ongoing_count == 0
+
+    asyncio.run(scenario())
+
+
+async def open_and_checkpoint(cluster):
+    """A transaction is open in the checkpoint of node 1, and below the high watermark that is written down."""
+    answer = await cluster.produce(txn_batch(7, 0), transactional_id="t7", verification_mode=2)
+    assert answer.error_code == 0
+    await cluster.caught_up()
+    await cluster.nodes[1].role.maintenance.checkpoint_all()
+    await cluster.nodes[1].role.replication.write_high_watermarks()
+
+
+async def end_and_delete(cluster):
+    """Its marker, much behind it, and all of that deleted."""
+    assert await cluster.mark(7, 0, commit=True) == 0
+    for _ in range(30):
+        assert (await cluster.produce(batch(5))).error_code == 0
+    part = pb.DeleteRecordsRequest.Partition(topic=TOPIC, partition=0, before_offset=-1)
+    request = pb.DeleteRecordsRequest(partitions=[part])
+    await cluster.leader().storage.DeleteRecords(request, None)
 
 
 def test_high_watermarks_that_could_not_be_written_are_written_later(tmp_path, monkeypatch):
