@@ -219,6 +219,7 @@ class Cleaner:
     async def _clean(self, chosen: _Chosen) -> None:
         began = time.perf_counter()
         leader, log = chosen.leader, chosen.leader.log
+        truncation_count = log.truncation_count
         count = sum(facts.end_offset <= chosen.range.end_offset for facts in chosen.sealed)
         segments, sealed = log.segments[:count], chosen.sealed[:count]
         begin = self._beginning(log, segments, sealed, chosen.range.first_dirty)
@@ -229,6 +230,8 @@ class Cleaner:
             if cleaned is not None:
                 await self._exchange(leader, segments[first:behind], cleaned)
                 saved += cleaned.bytes_before - cleaned.segment.size_bytes
+        if log.truncation_count != truncation_count or leader.is_truncating:
+            raise CleaningStopped("it was cut, or begins anew")
         await self._keep_offset(leader, cleaned_to)
         figures = self.figures
         figures.passes += 1

@@ -21,6 +21,7 @@ from oncelog_storage import log_checkpoint, log_recovery
 from oncelog_storage.files import OpenFiles, StorageFailed
 from oncelog_storage.log import PartitionLog
 from oncelog_storage.log_directory import (
+    CLEANER_OFFSETS,
     COORDINATOR_EPOCHS,
     LOG_STARTS,
     RECOVERY_POINTS,
@@ -172,11 +173,16 @@ class HostedPartitions:
         ]
 
     async def lower_recovery_point(self, leader: PartitionLeader, offset: int) -> None:
-        """Before records at `offset` and behind go: no start may ask for them. Raises OSError."""
+        """Before records at `offset` and behind go: no start may ask for them, and what comes in their place is not
+        cleaned. Raises OSError."""
         points = self._log_directory.recovery_points
         points[leader.partition] = min(points.get(leader.partition, 0), offset)
-        encoded = self._log_directory.encoded(RECOVERY_POINTS)
-        await self.in_worker(lambda: write_checkpoints([encoded]))
+        encoded = [self._log_directory.encoded(RECOVERY_POINTS)]
+        cleaned = self._log_directory.cleaner_offsets
+        if cleaned.get(leader.partition, 0) > offset:
+            cleaned[leader.partition] = offset
+            encoded.append(self._log_directory.encoded(CLEANER_OFFSETS))
+        await self.in_worker(lambda: write_checkpoints(encoded))
 
     async def keep_log_start(self, leader: PartitionLeader, offset: int) -> None:
         """Before a log begins again at `offset`. Raises OSError."""

@@ -4,7 +4,9 @@ import asyncio
 
 from tests.integration.storage.cleaned_log import last_words, view
 from tests.integration.storage.replica_cluster import batch, running_cluster
-from tests.integration.storage.storage_node import txn_batch
+from tests.integration.storage.storage_node import txn_batch, until
+
+from oncelog_storage.files import StorageFailed
 
 CONFIGS = {"cleanup_policy": "compact", "segment_bytes": 2048, "min_cleanable_dirty_ratio": 0.01}
 
@@ -103,5 +105,36 @@ def test_a_follower_cleans_nothing_that_a_new_leader_may_take_back(tmp_path):
             await cluster.caught_up()
             all_alike(cluster)
             assert b"lone" not in latest(cluster, 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_copy_that_begins_anew_is_not_taken_for_cleaned_as_far_as_the_old_one_was(tmp_path):
+    """Its leader had cleaned nothing. Where a key's older values are still there, its tombstone must not go."""
+
+    async def fill(cluster, count=30):
+        for index in range(count):
+            assert (await cluster.produce(batch(2, key=b"k%d" % (index % 5)))).error_code == 0
+
+    async def scenario():
+        async with running_cluster(tmp_path, nodes=(1, 2), replica_lag_time_max_ms=400) as cluster:
+            cluster.controller.topic(replicas=(1, 2), delete_retention_ms=0, **CONFIGS)
+            assert (await cluster.produce(batch(key=b"gone"))).error_code == 0
+            await fill(cluster)
+            assert (await cluster.produce(batch(key=b"gone", value=None))).error_code == 0
+            await fill(cluster)
+            await cluster.caught_up()
+            await clean(cluster, 2)
+            copy = cluster.nodes[2].held()
+            assert [row[3] for row in view(copy.log) if row[2] == b"gone"] == [None]
+            copy.take_offline(StorageFailed("a damaged segment"))
+            await until(lambda: cluster.nodes[2].role.replication.repair_count == 1, 20)
+            await until(lambda: list(cluster.controller.partition().isr) == [1, 2], 20)
+            for _ in range(3):
+                cluster.clock.time += 1_000
+                await fill(cluster)
+                await cluster.caught_up()
+                await clean(cluster, 2)
+            assert latest(cluster, 2).get(b"gone", (None,) * 4)[3] is None
 
     asyncio.run(scenario())
