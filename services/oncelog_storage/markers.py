@@ -6,7 +6,7 @@ does not know when that one began, after an election or a restart, its coordinat
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -15,7 +15,7 @@ from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
 from oncelog.rpc.transaction_starts import TransactionStarts
 from oncelog.runtime import Clock
 from oncelog.telemetry.feed import EventFeed
-from oncelog_storage.core.verification import Verifications
+from oncelog_storage.core.verification import KnownStart, Verifications
 from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.log import MarkerToWrite
 from oncelog_storage.partition import PartitionLeader
@@ -77,24 +77,21 @@ class MarkerHandler:
         An answer is for the leadership that asked: while it was on its way another leader may have let the next
         transaction in, and a leadership that begins now does not know of that.
         """
-        unknown: dict[tuple[str, int], list[tuple[Verifications, MarkerRequest]]] = {}
+        unknown: dict[tuple[str, int], list[_Asking]] = {}
         for partition, wanted in markers:
             try:
                 leader = self._hosted.get(*partition)
             except KafkaError:
                 continue
-            if lacks_start(leader, wanted):
+            if lacks_start(leader, wanted) or _is_doubtful(leader, wanted):
                 key = (wanted.transactional_id, wanted.producer_id)
-                unknown.setdefault(key, []).append((leader.verifications, wanted))
+                unknown.setdefault(key, []).append(_Asking.about(leader, wanted))
         if not unknown or self._starts is None:
             return
         starts = await asyncio.gather(*(self._starts.ask(*key) for key in unknown))
         for start_ms, waiting in zip(starts, unknown.values(), strict=True):
-            for verifications, wanted in waiting:
-                if start_ms is not None:
-                    verifications.learn_start(
-                        wanted.producer_id, wanted.producer_epoch, start_ms, self._clock.now()
-                    )
+            for asking in waiting:
+                asking.learn(start_ms, self._clock.now())
 
     async def _write_to(self, partition: Partition, group: list[Asked]) -> None:
         try:
@@ -128,6 +125,48 @@ class MarkerHandler:
                     coordinator_epoch=wanted.coordinator_epoch,
                     error_code=int(code),
                 )
+
+
+class _Asking(NamedTuple):
+    """A marker about which the coordinator is asked, and what was known when it was."""
+
+    verifications: Verifications
+    wanted: MarkerRequest
+    known: KnownStart | None
+
+    @classmethod
+    def about(cls, leader: PartitionLeader, wanted: MarkerRequest) -> "_Asking":
+        verifications = leader.verifications
+        return cls(verifications, wanted, verifications.known_start(wanted.producer_id))
+
+    def learn(self, start_ms: int | None, now: int) -> None:
+        producer_id, producer_epoch = self.wanted.producer_id, self.wanted.producer_epoch
+        if self.known is not None and start_ms in (None, self.wanted.transaction_start_ms):
+            self.verifications.forget_start(producer_id, self.known)
+        if start_ms is not None:
+            self.verifications.learn_start(producer_id, producer_epoch, start_ms, now)
+
+
+def _is_doubtful(leader: PartitionLeader, request: MarkerRequest) -> bool:
+    """It looks late, and began after the transaction that is open here. Either a clock was set back; or that one has
+    ended elsewhere, and this node leads no more and has not heard: called late here, the marker would be lost."""
+    known = leader.verifications.known_start(request.producer_id)
+    return (
+        request.transaction_version < _TV2
+        and bool(request.transactional_id)
+        and known is not None
+        and 0 < known[1] < request.transaction_start_ms
+        and _looks_late(leader, request)
+    )
+
+
+def _looks_late(leader: PartitionLeader, request: MarkerRequest) -> bool:
+    return leader.verifications.is_late_marker(
+        request.producer_id,
+        request.producer_epoch,
+        request.transaction_start_ms,
+        leader.log.producers.has_any_ongoing_transaction(request.producer_id),
+    )
 
 
 def lacks_start(leader: PartitionLeader, request: MarkerRequest) -> bool:
@@ -175,12 +214,7 @@ def _check(leader: PartitionLeader, request: MarkerRequest) -> ErrorCode | None:
     """NONE: write it. None: it is late, and was written long ago."""
     if lacks_start(leader, request):
         return ErrorCode.REQUEST_TIMED_OUT
-    if request.transaction_version < _TV2 and leader.verifications.is_late_marker(
-        request.producer_id,
-        request.producer_epoch,
-        request.transaction_start_ms,
-        leader.log.producers.has_any_ongoing_transaction(request.producer_id),
-    ):
+    if request.transaction_version < _TV2 and _looks_late(leader, request):
         return None
     return leader.log.producers.check_marker(
         request.producer_id,

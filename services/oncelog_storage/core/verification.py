@@ -14,6 +14,9 @@ leader asks the coordinator when the one began that runs (`learn_start`).
 
 from collections.abc import Iterator
 
+KnownStart = tuple[int, int, int]
+"""Of a producer id: epoch, start of its transaction, and when that was noted."""
+
 
 class VerificationGuard:
     """Stands for one verification; equality is identity."""
@@ -66,8 +69,7 @@ class Verifications:
 
     def __init__(self) -> None:
         self._entries: dict[int, VerificationEntry] = {}
-        self._starts: dict[int, tuple[int, int, int]] = {}
-        """Producer id → epoch, start of its transaction, and when that was noted."""
+        self._starts: dict[int, KnownStart] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -122,6 +124,14 @@ class Verifications:
     ) -> None:
         """What the coordinator was asked. What was verified here meanwhile is newer."""
         self._starts.setdefault(producer_id, (producer_epoch, transaction_start_ms, now))
+
+    def known_start(self, producer_id: int) -> KnownStart | None:
+        return self._starts.get(producer_id)
+
+    def forget_start(self, producer_id: int, known: KnownStart) -> None:
+        """The coordinator knows of another one, or nobody can say. What was learned since it was asked stays."""
+        if self._starts.get(producer_id) is known:
+            del self._starts[producer_id]
 
     def ended(
         self, producer_id: int, producer_epoch: int, transaction_start_ms: int, now: int

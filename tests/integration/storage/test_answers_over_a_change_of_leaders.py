@@ -78,12 +78,12 @@ async def send(cluster, sequence):
     return answer.error_code
 
 
-async def mark_first(cluster, node_id):
+async def mark(cluster, node_id, start_ms=1_000):
     marker = pb.TxnMarker(
         producer_id=9,
         producer_epoch=0,
         commit=True,
-        transaction_start_ms=1_000,
+        transaction_start_ms=start_ms,
         transactional_id="pay",
         partitions=[types_pb2.TopicPartition(topic=TOPIC, partition=0)],
     )
@@ -108,11 +108,11 @@ def test_an_answer_about_the_last_transaction_is_not_kept_over_a_change_of_leade
             await cluster.caught_up()
             cluster.controller.change(leader=2)
             coordinator.is_holding = True
-            held_up = asyncio.create_task(mark_first(cluster, 2))
+            held_up = asyncio.create_task(mark(cluster, 2))
             await until(lambda: coordinator.held_up)
             coordinator.is_holding = False
             cluster.controller.change(leader=1)
-            assert await mark_first(cluster, 1) == 0
+            assert await mark(cluster, 1) == 0
             coordinator.transaction_start_ms = 2_000
             assert await send(cluster, 1) == 0
             await cluster.caught_up()
@@ -120,5 +120,32 @@ def test_an_answer_about_the_last_transaction_is_not_kept_over_a_change_of_leade
             coordinator.opened.set()
             assert await held_up == ErrorCode.REQUEST_TIMED_OUT
             assert cluster.nodes[2].held().log.producers.ongoing_count == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_leader_that_does_not_know_its_successor_calls_no_marker_late(tmp_path):
+    """It has the transaction before open still, which ended elsewhere. What it takes for an old marker is the newest,
+    from a marker sender that knows of no successor either; told that it is written, that one brings it nowhere else."""
+
+    async def scenario():
+        async with running_cluster(tmp_path, nodes=(1, 2)) as cluster:
+            cluster.controller.topic(replicas=(1, 2))
+            coordinator = cluster.coordinator = SlowToDescribe()
+            coordinator.transaction_start_ms = 1_000
+            assert await send(cluster, 0) == 0
+            await cluster.caught_up()
+            cluster.controller.stop_telling(1)
+            cluster.controller.change(leader=2, isr=[2])
+            assert await mark(cluster, 2) == 0
+            coordinator.transaction_start_ms = 2_000
+            assert await send(cluster, 1) == 0
+            asked = asyncio.create_task(mark(cluster, 1, 2_000))
+            await asyncio.sleep(0.2)
+            cluster.controller.tell_again(1)
+            assert await asked == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            await cluster.caught_up()
+            assert await mark(cluster, 2, 2_000) == 0
+            assert cluster.nodes[2].held().log.producers.ongoing_count == 0
 
     asyncio.run(scenario())

@@ -233,3 +233,27 @@ def test_a_late_marker_of_an_earlier_epoch_does_not_open_the_way_for_the_next_on
             assert (await node.describe("orders")).open_transaction_count == 0
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [
+        pytest.param(described(transaction_start_time_ms=1_000), 0, id="clock-set-back"),
+        pytest.param(TimeoutError(), ErrorCode.REQUEST_TIMED_OUT, id="silent"),
+    ],
+)
+def test_a_marker_of_what_began_after_the_open_transaction_is_asked_about(tmp_path, told, code):
+    """The open one may have ended at a successor of which this leader has not heard."""
+
+    async def scenario():
+        async with running(tmp_path, topic("orders")) as node:
+            node.coordinator.transaction_start_ms = 1_000
+            answer = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
+            assert answer.error_code == 0
+            node.coordinator.described = [told, described(transaction_start_time_ms=1_000)]
+            assert await node.mark("orders", (9, 0, True, 0, 0, 3_000, "pay")) == [code]
+            assert (await node.describe("orders")).open_transaction_count == 1
+            assert await node.mark("orders", (9, 0, False, 0, 0, 1_000, "pay")) == [0]
+            assert (await node.describe("orders")).open_transaction_count == 0
+
+    asyncio.run(scenario())
