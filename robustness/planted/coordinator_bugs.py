@@ -154,7 +154,7 @@ COORDINATOR_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_coordinator.core.group_commits",
-                old="""return Decision((record,), (reply,), "marker_written", ended)\n""",
+                old="""return Decision((record,), (reply,), "marker_written")\n""",
                 new="""return Decision((record,) if event.is_commit else (), (reply,), "marker_written")\n""",
             ),
         ),

@@ -165,8 +165,8 @@ STORAGE_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.core.verification",
-                old="or not transaction_start_ms:\n",
-                new="or transaction_start_ms:\n",
+                old="if not transaction_start_ms or not (",
+                new="if transaction_start_ms or not (",
             ),
         ),
         caught_by=(
@@ -184,9 +184,9 @@ STORAGE_BUGS: Final = (
         source="facts 9; architecture/storage (verification)",
         edits=(
             Edit(
-                module="oncelog_storage.markers",
-                old="and not leader.verifications.knows_start(request.producer_id)\n",
-                new="and request.producer_id < 0\n",
+                module="oncelog_storage.core.verification",
+                old="if known is None:\n            return None\n",
+                new="if known is None:\n            return False\n",
             ),
         ),
         caught_by=(
@@ -210,8 +210,8 @@ STORAGE_BUGS: Final = (
             ),
             Edit(
                 module="oncelog_storage.core.verification",
-                old="or not transaction_start_ms:\n",
-                new="or transaction_start_ms:\n",
+                old="if not transaction_start_ms or not (",
+                new="if transaction_start_ms or not (",
             ),
         ),
         caught_by=(

@@ -13,6 +13,8 @@ from oncelog.ids import CONSUMER_OFFSETS_TOPIC, CoordinatorEpoch, ProducerEpoch,
 from oncelog.rpc.transaction_starts import TransactionStarts
 from oncelog.runtime import DriverStopped
 from oncelog_coordinator.core.group_events import CodeAnswer, EndTransaction
+from oncelog_coordinator.core.group_machine import GroupMachine
+from oncelog_coordinator.core.group_records import TransactionStarted
 from oncelog_coordinator.group_shards import GroupShards
 from oncelog_coordinator.reigns import ShardUnavailable
 
@@ -46,12 +48,15 @@ class GroupMarkers:
             return
         try:
             life = self._shards.life(answer.partition)
-            code = await self._end(answer.partition, marker, None)
-            if code is ErrorCode.REQUEST_TIMED_OUT:
+            code = await self._end(answer.partition, marker)
+            if code is ErrorCode.REQUEST_TIMED_OUT and life is not None:
+                machine = life.driver.machine
+                assert isinstance(machine, GroupMachine), machine
+                known = machine.started(ProducerId(marker.producer_id))
                 running_ms = await self._starts.ask(marker.transactional_id, marker.producer_id)
                 # A transaction that began since is known by whoever let it in, but not by the next load of the shard.
                 if self._shards.life(answer.partition) is life:
-                    code = await self._end(answer.partition, marker, running_ms)
+                    code = await self._end(answer.partition, marker, running_ms, known)
             answer.error_code = code
         except KeyError:
             answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -59,7 +64,13 @@ class GroupMarkers:
             told = unavailable.error_code
             answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if told in _NOT_HERE else told
 
-    async def _end(self, shard: int, marker: Any, running_start_ms: int | None) -> ErrorCode:
+    async def _end(
+        self,
+        shard: int,
+        marker: Any,
+        running_start_ms: int | None = None,
+        known_when_asked: TransactionStarted | None = None,
+    ) -> ErrorCode:
         ended: CodeAnswer = await self._shards.ask_shard(
             shard,
             lambda request_id: EndTransaction(
@@ -72,6 +83,7 @@ class GroupMarkers:
                 marker.transaction_start_ms,
                 marker.transactional_id,
                 running_start_ms,
+                known_when_asked,
             ),
         )
         return ended.error_code

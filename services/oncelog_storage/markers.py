@@ -74,8 +74,10 @@ class MarkerHandler:
     async def _learn_starts(self, markers: Iterable[tuple[Partition, MarkerRequest]]) -> None:
         """Ask, once for each transaction. What nobody answers stays unknown, and its marker is refused.
 
-        An answer is for the leadership that asked: while it was on its way another leader may have let the next
-        transaction in, and a leadership that begins now does not know of that.
+        Also about a marker that looks late: this node may lead no more and not have heard, the open transaction have
+        ended elsewhere, and a marker that is called late here be lost. An answer is for the leadership that asked:
+        while it was on its way another leader may have let the next transaction in, and a leadership that begins now
+        does not know of that.
         """
         unknown: dict[tuple[str, int], list[_Asking]] = {}
         for partition, wanted in markers:
@@ -83,7 +85,7 @@ class MarkerHandler:
                 leader = self._hosted.get(*partition)
             except KafkaError:
                 continue
-            if lacks_start(leader, wanted) or _is_doubtful(leader, wanted):
+            if wanted.transactional_id and _is_late(leader, wanted) is not False:
                 key = (wanted.transactional_id, wanted.producer_id)
                 unknown.setdefault(key, []).append(_Asking.about(leader, wanted))
         if not unknown or self._starts is None:
@@ -140,52 +142,29 @@ class _Asking(NamedTuple):
         return cls(verifications, wanted, verifications.known_start(wanted.producer_id))
 
     def learn(self, start_ms: int | None, now: int) -> None:
-        producer_id, producer_epoch = self.wanted.producer_id, self.wanted.producer_epoch
+        producer_id = self.wanted.producer_id
         if self.known is not None and start_ms in (None, self.wanted.transaction_start_ms):
             self.verifications.forget_start(producer_id, self.known)
         if start_ms is not None:
-            self.verifications.learn_start(producer_id, producer_epoch, start_ms, now)
+            self.verifications.learn_start(producer_id, start_ms, now)
 
 
-def _is_doubtful(leader: PartitionLeader, request: MarkerRequest) -> bool:
-    """It looks late, and began after the transaction that is open here. Either a clock was set back; or that one has
-    ended elsewhere, and this node leads no more and has not heard: called late here, the marker would be lost."""
-    known = leader.verifications.known_start(request.producer_id)
-    return (
-        request.transaction_version < _TV2
-        and bool(request.transactional_id)
-        and known is not None
-        and 0 < known[1] < request.transaction_start_ms
-        and _looks_late(leader, request)
-    )
-
-
-def _looks_late(leader: PartitionLeader, request: MarkerRequest) -> bool:
+def _is_late(leader: PartitionLeader, request: MarkerRequest) -> bool | None:
+    """None: this leader does not know. A marker of TV2 never is: its epoch says of which transaction it is."""
+    if request.transaction_version >= _TV2:
+        return False
     return leader.verifications.is_late_marker(
         request.producer_id,
-        request.producer_epoch,
         request.transaction_start_ms,
         leader.log.producers.has_any_ongoing_transaction(request.producer_id),
-    )
-
-
-def lacks_start(leader: PartitionLeader, request: MarkerRequest) -> bool:
-    """Whether this leader knows of no transaction of this producer when it began, and somebody can be asked.
-
-    A marker of Kafka's own API names no transactional.id, and is written as Kafka writes it."""
-    return (
-        request.transaction_version < _TV2
-        and request.transaction_start_ms > 0
-        and bool(request.transactional_id)
-        and not leader.verifications.knows_start(request.producer_id)
     )
 
 
 def write_markers(
     leader: PartitionLeader, requests: Sequence[MarkerRequest], now: int
 ) -> list[ErrorCode]:
-    """Append these markers together; one code each. REQUEST_TIMED_OUT for one that `lacks_start`: the sender brings it
-    again.
+    """Append these markers together; one code each. REQUEST_TIMED_OUT for one of which nobody could say whether it is
+    late: the sender brings it again.
 
     Raises KafkaError(KAFKA_STORAGE_ERROR) when none could be written.
     """
@@ -202,20 +181,18 @@ def write_markers(
         if code is ErrorCode.NONE:
             seen.add(request.producer_id)
             markers.append(marker_to_write(request, now))
-            if request.transactional_id and request.transaction_start_ms:
-                leader.verifications.ended(
-                    request.producer_id, request.producer_epoch, request.transaction_start_ms, now
-                )
     leader.append_markers(markers, now)
     return codes
 
 
 def _check(leader: PartitionLeader, request: MarkerRequest) -> ErrorCode | None:
     """NONE: write it. None: it is late, and was written long ago."""
-    if lacks_start(leader, request):
-        return ErrorCode.REQUEST_TIMED_OUT
-    if request.transaction_version < _TV2 and _looks_late(leader, request):
+    is_late = _is_late(leader, request)
+    if is_late:
         return None
+    # One of Kafka's own API names no transactional.id, and is written as Kafka writes it.
+    if is_late is None and request.transactional_id:
+        return ErrorCode.REQUEST_TIMED_OUT
     return leader.log.producers.check_marker(
         request.producer_id,
         request.producer_epoch,

@@ -179,9 +179,7 @@ class ProduceHandler:
             )
             for item, code in zip(group, codes, strict=True):
                 if not code and item.guard is not None:
-                    item.leader.verifications.note_start(
-                        producer_id, producer_epoch, item.guard, start_ms, now
-                    )
+                    item.leader.verifications.note_start(producer_id, item.guard, start_ms, now)
                 if code:
                     item.refuse(
                         KafkaError(

@@ -89,7 +89,7 @@ def commit_in_transaction(
         return Decision((), (reply,), "transactional_commit_refused")
     records, answer = _commit_records(event, config, now)
     started: tuple[GroupRecord, ...] = ()
-    if records and event.transaction_start_ms > 0:
+    if records and (event.transaction_start_ms > 0 or producer is None or not producer.is_open):
         started = (
             TransactionStarted(event.producer_id, event.producer_epoch, event.transaction_start_ms),
         )
@@ -154,14 +154,15 @@ def _commit_records(
 def end_transaction(
     offsets: GroupOffsets, started: TransactionStarted | None, event: EndTransaction, now: Millis
 ) -> Decision[GroupRecord]:
-    """`started`: the last transaction of this producer that this life of the machine let in or ended.
+    """`started`: the last transaction of this producer that this life of the machine let in.
 
-    Answers REQUEST_TIMED_OUT when nobody here knows when that began; with the coordinator's word for it the same event
-    is decided."""
-    if _lacks_start(started, event):
+    Answers REQUEST_TIMED_OUT when the transaction's coordinator must be asked; with its word the same event is
+    decided."""
+    is_late = _is_late(offsets, started, event)
+    if event.transactional_id and is_late is not False and not _is_told(started, event):
         refused = CodeAnswer(ErrorCode.REQUEST_TIMED_OUT)
         return Decision((), (Reply(event.request_id, refused),), "start_unknown")
-    if event.transaction_version < _TV2 and _is_late(offsets, started, event):
+    if is_late:
         answer = CodeAnswer(ErrorCode.NONE)
         return Decision((), (Reply(event.request_id, answer),), "late_marker_ignored")
     error_code = offsets.marker_error(event)
@@ -171,40 +172,31 @@ def end_transaction(
     record = TransactionEnded(
         event.producer_id, event.producer_epoch, event.is_commit, event.coordinator_epoch, now
     )
-    ended: tuple[GroupRecord, ...] = ()
-    if event.transactional_id and event.transaction_start_ms:
-        # One of an earlier transaction is late from now on, also where this one committed no offsets.
-        ended = (
-            TransactionStarted(event.producer_id, event.producer_epoch, event.transaction_start_ms),
-        )
-    return Decision((record,), (reply,), "marker_written", ended)
-
-
-def _lacks_start(started: TransactionStarted | None, event: EndTransaction) -> bool:
-    """As at a partition's leader: what runs may be another transaction than its own."""
-    return (
-        event.transaction_version < _TV2
-        and event.transaction_start_ms > 0
-        and bool(event.transactional_id)
-        and started is None
-        and event.running_start_ms is None
-    )
+    return Decision((record,), (reply,), "marker_written")
 
 
 def _is_late(
     offsets: GroupOffsets, started: TransactionStarted | None, event: EndTransaction
-) -> bool:
+) -> bool | None:
     """As at a partition's leader: it is of another transaction than the one that is open, held up on its way, and was
-    written long ago, or the next transaction could not have begun. With none open it decides nothing, and is written:
-    it may be the end of one whose first offsets are being verified, and those must not be let in after it."""
-    if not _is_open(offsets, event):
-        return False
-    if started is None:
-        running_ms = event.running_start_ms or 0
-    else:
-        running_ms = started.start_ms if started.producer_epoch == event.producer_epoch else 0
+    written long ago, or the next transaction could not have begun. None: nobody here knows when that one began.
+
+    With none open it decides nothing, and is written: it may be the end of one whose first offsets are being verified,
+    and those must not be let in after it."""
     asked_ms = event.transaction_start_ms
-    return bool(running_ms and asked_ms) and asked_ms != running_ms
+    if event.transaction_version >= _TV2 or not asked_ms or not _is_open(offsets, event):
+        return False
+    if _is_told(started, event):
+        return event.running_start_ms not in (0, asked_ms)
+    if started is None or not started.start_ms:
+        return None
+    return asked_ms != started.start_ms
+
+
+def _is_told(started: TransactionStarted | None, event: EndTransaction) -> bool:
+    """The coordinator was asked, and no transaction was let in since. It knows better: this process may coordinate the
+    shard no more and not have heard, and the transaction that is open here have ended elsewhere."""
+    return event.running_start_ms is not None and event.known_when_asked == started
 
 
 def _is_open(offsets: GroupOffsets, event: EndTransaction) -> bool:

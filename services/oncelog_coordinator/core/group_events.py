@@ -12,6 +12,7 @@ from oncelog.ids import (
     ProducerId,
 )
 from oncelog_coordinator.core.consumer_group import ConsumerGroup, Slots, Topics
+from oncelog_coordinator.core.group_records import TransactionStarted
 from oncelog_coordinator.core.group_state import Group, Protocols
 
 NO_OFFSET = -1
@@ -254,6 +255,8 @@ class EndTransaction:
     """Of a TV1 transaction, told by our own marker sender."""
     running_start_ms: int | None = None
     """Of the transaction that runs now, when the transaction's coordinator was asked; 0: there is none."""
+    known_when_asked: TransactionStarted | None = None
+    """What the machine knew of this producer before that (`GroupMachine.started`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,6 +272,10 @@ class GroupMachine:
     def offsets(self) -> GroupOffsets:
         return self._offsets
 
+    def started(self, producer_id: ProducerId) -> TransactionStarted | None:
+        """The last transaction of this producer that was let in since this machine was loaded."""
+        return self._starts.get(producer_id)
+
     def verification(
         self, producer_id: ProducerId, producer_epoch: ProducerEpoch
     ) -> tuple[ErrorCode, bool, int]:

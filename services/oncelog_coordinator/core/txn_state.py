@@ -252,8 +252,7 @@ def check_transition(old: TxnMetadata | None, new: TxnMetadata) -> None:
     if old is None:
         assert new.state is TxnState.EMPTY, ("first record", new)
         return
-    if new == old:
-        assert new.state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT), new
+    if new == old and new.state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT):
         return  # A repeated EndTxn has it written once more.
     assert old.state in VALID_PREVIOUS[new.state], (old, new)
     assert new.previous_producer_id == old.producer_id, (old, new)

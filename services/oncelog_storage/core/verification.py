@@ -14,8 +14,8 @@ leader asks the coordinator when the one began that runs (`learn_start`).
 
 from collections.abc import Iterator
 
-KnownStart = tuple[int, int, int]
-"""Of a producer id: epoch, start of its transaction, and when that was noted."""
+KnownStart = tuple[int, int]
+"""Of a producer id: the start of its transaction, and when that was noted."""
 
 
 class VerificationGuard:
@@ -99,12 +99,7 @@ class Verifications:
         return entry.guard
 
     def note_start(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        guard: VerificationGuard,
-        transaction_start_ms: int,
-        now: int,
+        self, producer_id: int, guard: VerificationGuard, transaction_start_ms: int, now: int
     ) -> None:
         """The coordinator verified a transaction that began then. 0: it did not say; what is known is of another."""
         entry = self._entries.get(producer_id)
@@ -112,52 +107,41 @@ class Verifications:
             return
         if transaction_start_ms > 0:
             entry.is_answered = True
-            self._starts[producer_id] = (producer_epoch, transaction_start_ms, now)
+            self._starts[producer_id] = (transaction_start_ms, now)
         else:
             self._starts.pop(producer_id, None)
 
-    def knows_start(self, producer_id: int) -> bool:
-        return producer_id in self._starts
-
-    def learn_start(
-        self, producer_id: int, producer_epoch: int, transaction_start_ms: int, now: int
-    ) -> None:
-        """What the coordinator was asked. What was verified here meanwhile is newer."""
-        self._starts.setdefault(producer_id, (producer_epoch, transaction_start_ms, now))
-
     def known_start(self, producer_id: int) -> KnownStart | None:
         return self._starts.get(producer_id)
+
+    def learn_start(self, producer_id: int, transaction_start_ms: int, now: int) -> None:
+        """What the coordinator was asked. What was verified here meanwhile is newer."""
+        self._starts.setdefault(producer_id, (transaction_start_ms, now))
 
     def forget_start(self, producer_id: int, known: KnownStart) -> None:
         """The coordinator knows of another one, or nobody can say. What was learned since it was asked stays."""
         if self._starts.get(producer_id) is known:
             del self._starts[producer_id]
 
-    def ended(
-        self, producer_id: int, producer_epoch: int, transaction_start_ms: int, now: int
-    ) -> None:
-        """A marker of the transaction that began then is written: one of an earlier transaction is late from now on,
-        also where this one wrote nothing."""
-        self._starts[producer_id] = (producer_epoch, transaction_start_ms, now)
-
     def is_late_marker(
-        self, producer_id: int, producer_epoch: int, transaction_start_ms: int, is_open: bool
-    ) -> bool:
+        self, producer_id: int, transaction_start_ms: int, is_open: bool
+    ) -> bool | None:
         """It is of another transaction than the one that is open here, or verified and about to open, so it must have
         been written long ago: the coordinator lets a transaction begin only when every marker of the last one is.
-        Clocks may differ and be set back, so these two starts are told apart and not put in order. Epochs tell nothing
-        here: a marker that fences has the epoch behind that of its transaction.
+        None: it is not known here when that one began.
 
-        While the coordinator is being asked a marker may be the end of the very transaction it is asked about, and
-        must take the guard away: none is late. With neither, a marker decides nothing, and an older one is left out.
+        Clocks differ and are set back, so starts are told apart and not put in order. Epochs tell nothing here: a
+        marker that fences has the epoch behind that of its transaction. Where nothing is open a marker decides
+        nothing, and none is late: while the coordinator is being asked it may be the end of the very transaction it
+        is asked about, and must take the guard away.
         """
-        known = self._starts.get(producer_id)
-        if known is None or not known[1] or not transaction_start_ms:
-            return False
         entry = self._entries.get(producer_id)
-        if is_open or (entry is not None and entry.is_answered):
-            return transaction_start_ms != known[1]
-        return entry is None and known[0] == producer_epoch and transaction_start_ms < known[1]
+        if not transaction_start_ms or not (is_open or (entry is not None and entry.is_answered)):
+            return False
+        known = self._starts.get(producer_id)
+        if known is None:
+            return None
+        return known[0] not in (0, transaction_start_ms)
 
     def is_verified(self, producer_id: int, guard: VerificationGuard | None) -> bool:
         entry = self._entries.get(producer_id)
@@ -184,7 +168,7 @@ class Verifications:
         ]
         for producer_id in expired:
             del self._entries[producer_id]
-        for producer_id, (_, _, noted_at) in tuple(self._starts.items()):
+        for producer_id, (_, noted_at) in tuple(self._starts.items()):
             if now - noted_at >= expiration_ms:
                 del self._starts[producer_id]
         return len(expired)

@@ -172,9 +172,10 @@ class GroupWorld:
         start_ms=0,
         transactional_id="",
         running_start_ms=None,
+        known_when_asked=None,
     ):
         marker = (*producer, commit, coordinator_epoch, version, start_ms)
-        marker = (*marker, transactional_id, running_start_ms)
+        marker = (*marker, transactional_id, running_start_ms, known_when_asked)
         return self.answer(EndTransaction, *marker).error_code
 
     def fetch(self, *, require_stable=False):
