@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import text
@@ -14,11 +15,13 @@ from tests.integration.controller.controller_at import (
 )
 
 from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Partition
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
 from oncelog_controller.database import Database
+from oncelog_controller.election import Election
 from oncelog_controller.settings import ControllerSettings
 from oncelog_controller.wiring import build_controller
 
@@ -345,5 +348,34 @@ def test_requests_after_the_stop_are_refused_and_stopping_twice_is_harmless(tmp_
         await role.stop()
         answer = await register(stub, "second")
         assert answer.status.error_code == ErrorCode.NOT_CONTROLLER
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("stale_node", [True, False])
+def test_a_controller_whose_lease_is_over_refuses_no_proposal(tmp_path, monkeypatch, stale_node):
+    """Another one may have taken it. The leader that drops it would leave the new member out of the high watermark."""
+
+    async def scenario():
+        async with controller_at(f"sqlite:///{tmp_path / 'c.db'}") as stub:
+            node_epoch = (await register(stub)).node_epoch
+            await create(stub, "orders", partitions=1, replication_factor=1)
+            proposal = pb.ProposedIsr(
+                partition=types_pb2.TopicPartition(topic="orders"), leader_epoch=7, isr=[1]
+            )
+            request = pb.AlterPartitionRequest(
+                node_id=1, node_epoch=node_epoch - stale_node, partitions=[proposal]
+            )
+            told = await stub.AlterPartition(request)
+            assert told.status.error_code or told.partitions[0].error_code
+            assert told.status.error_code != ErrorCode.NOT_CONTROLLER
+            standing = Election.standing
+            monkeypatch.setattr(
+                Election, "standing", lambda self: replace(standing(self), remaining_ms=0)
+            )
+        async with controller_at(f"sqlite:///{tmp_path / 'c.db'}") as stub:
+            request.node_epoch = (await register(stub, "second")).node_epoch - stale_node
+            told = await stub.AlterPartition(request)
+            assert told.status.error_code == ErrorCode.NOT_CONTROLLER
 
     asyncio.run(scenario())
