@@ -37,6 +37,12 @@ class Standing:
     rpc_address: str
     controller_epoch: int
     remaining_ms: int
+    has_lease: bool = True
+
+    @property
+    def is_over(self) -> bool:
+        """By our own clock, before the database has said so."""
+        return self.has_lease and not self.remaining_ms
 
 
 class Election:

@@ -268,7 +268,7 @@ class ControllerServicer:
             return pb.AlterPartitionResponse(status=_unavailable(answer), metadata_offset=-1)
         assert isinstance(answer, PartitionsAnswer), answer
         is_refused = answer.error_code or any(each.error_code for each in answer.results)
-        if is_refused and not self._standing().remaining_ms:
+        if is_refused and self._standing().is_over:
             # Refusals need no statement that would tell us. If another controller has taken this proposal by now, its
             # leader must not drop it: the new member may be elected, and counts for the high watermark.
             unknown = _unavailable(ErrorCode.NOT_CONTROLLER)

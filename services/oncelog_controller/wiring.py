@@ -129,7 +129,9 @@ class ControllerRole:
             return self._election.standing
         # Without a lease there is nobody else.
         controller_epoch = self._log.image.controller_epoch
-        return Standing(self._log.is_serving, self._controller_id, "", controller_epoch, 0)
+        return Standing(
+            self._log.is_serving, self._controller_id, "", controller_epoch, 0, has_lease=False
+        )
 
     async def _begin_term(self, controller_epoch: int) -> int:
         await self._log.begin(controller_epoch)

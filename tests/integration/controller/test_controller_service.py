@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from dataclasses import replace
 
 import pytest
 from sqlalchemy import text
@@ -21,9 +20,9 @@ from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Partiti
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
 from oncelog_controller.database import Database
-from oncelog_controller.election import Election
+from oncelog_controller.election import Standing
 from oncelog_controller.settings import ControllerSettings
-from oncelog_controller.wiring import build_controller
+from oncelog_controller.wiring import ControllerRole, build_controller
 
 DEADLINE_S = 10
 
@@ -369,9 +368,8 @@ def test_a_controller_whose_lease_is_over_refuses_no_proposal(tmp_path, monkeypa
             told = await stub.AlterPartition(request)
             assert told.status.error_code or told.partitions[0].error_code
             assert told.status.error_code != ErrorCode.NOT_CONTROLLER
-            standing = Election.standing
             monkeypatch.setattr(
-                Election, "standing", lambda self: replace(standing(self), remaining_ms=0)
+                ControllerRole, "_standing", lambda self: Standing(True, 1, "", 5, remaining_ms=0)
             )
         async with controller_at(f"sqlite:///{tmp_path / 'c.db'}") as stub:
             request.node_epoch = (await register(stub, "second")).node_epoch - stale_node
