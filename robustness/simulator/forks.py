@@ -1,5 +1,6 @@
 """Runs of seeds, each in a fork of this process: a simulated world never gives the real one back."""
 
+import contextlib
 import fcntl
 import gc
 import itertools
@@ -59,8 +60,9 @@ def run_all(jobs: Iterable[Job], at_a_time: int) -> Iterator[RunResult]:
                 if job is None:
                     is_out_of_jobs = True
                     break
-                child = _fork(job)
-                children[child.pipe] = child
+                with _no_interrupt():
+                    child = _fork(job)
+                    children[child.pipe] = child
                 selector.register(child.pipe, selectors.EVENT_READ)
             if not children:
                 return
@@ -81,6 +83,16 @@ def run_all(jobs: Iterable[Job], at_a_time: int) -> Iterator[RunResult]:
             os.kill(child.pid, signal.SIGKILL)
             _end(child)
         selector.close()
+
+
+@contextlib.contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """A Ctrl-C during a fork comes after it: what its hooks raise is ignored, logging's for one."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _fork(job: Job) -> _Child:
@@ -106,6 +118,7 @@ def _be_the_run(job: Job, folder: Path, writing: int) -> None:
     # Kept before the simulation replaces them.
     write, leave = os.write, os._exit
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
     options = job.options(folder)
     result = run_seed(job.scenario, job.seed, options)
     if options.trace is not None:
