@@ -28,7 +28,7 @@ COORDINATOR_BUGS: Final = (
             "torn-transaction",
         ),
         scenario="deciders",
-        first_seed=1,
+        first_seed=6,
     ),
     Bug(
         name="init-producer-id-does-not-fence",
@@ -219,7 +219,7 @@ COORDINATOR_BUGS: Final = (
             "torn-transaction",
         ),
         scenario="ghosts",
-        first_seed=4,
+        first_seed=10,
     ),
     Bug(
         name="late-copy-of-a-request-decides",
@@ -303,7 +303,7 @@ COORDINATOR_BUGS: Final = (
         ),
         caught_by=("lost-write",),
         scenario="deciders",
-        first_seed=1,
+        first_seed=7,
     ),
     Bug(
         name="leader-changes-within-an-epoch",

@@ -196,7 +196,7 @@ STORAGE_BUGS: Final = (
             "aborted-read",
         ),
         scenario="late",
-        first_seed=9,
+        first_seed=22,
     ),
     Bug(
         name="marker-of-an-older-coordinator-accepted",
