@@ -203,7 +203,7 @@ CASES = [
     ),
     Case(
         "zombies",
-        {**FENCING, "reign_ms": 500, "haunt_ms": 1_500},
+        {**FENCING, "reign_ms": 500, "haunt_ms": 1_500, "life_ms": 700},
         ((shows_a_zombie, "zombie-write"), (loses_a_value, "lost-write")),
         (*TRANSACTIONAL, "zombie-write"),
     ),
