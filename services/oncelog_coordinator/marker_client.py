@@ -38,6 +38,9 @@ _OUTCOMES: Final = {
 DELIVERY_TIMEOUT_S: Final = 3_600.0
 """A partition may be without a leader for long; asking again then changes nothing."""
 
+CANCEL_TIMEOUT_S: Final = 2.0
+"""A node that stops waits for it, and a marker sender that froze would never answer."""
+
 SLOT_HELD_S: Final = 1.0
 """Long enough for any delivery whose partitions are well."""
 
@@ -86,9 +89,9 @@ class MarkerClient:
             shard=self._shard, coordinator_epoch=self._coordinator_epoch
         )
         try:
-            await self._directory.marker_sender().CancelShard(request)
+            await self._directory.marker_sender().CancelShard(request, timeout=CANCEL_TIMEOUT_S)
         except Exception as error:
-            _log.info("marker sender was not told that shard %d moved: %s", self._shard, error)
+            _log.info("marker sender was not told that shard %d moved: %r", self._shard, error)
 
     async def _deliver(self, wanted: MarkersWanted) -> None:
         if not any(marker.partitions for marker in wanted.markers):

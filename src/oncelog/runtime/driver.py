@@ -38,6 +38,9 @@ NO_OFFSET: Final = Offset(-1)
 WAITING_MAX: Final = 20_000
 """Requests whose answers wait for the journal. One more is refused: the journal is not keeping up."""
 
+TIMER_RETRY_MS: Final = Millis(5_000)
+"""After which a timer whose event broke `decide` goes off again: what it watches over must not be forgotten."""
+
 STOP_TIMEOUT_S: Final = 2.0
 """How long `stop` waits for the append under way. A cut append is no worse than a crash."""
 
@@ -262,8 +265,9 @@ class Driver:
         try:
             self.submit(event)
         except DriverStopped:
-            # The machine is gone; the one that is replayed sets its own timers.
-            return
+            # A machine that is gone sets its timers anew when it is replayed.
+            if self._stopped is None and name not in self._timers:
+                self._set_timer(SetTimer(name, TIMER_RETRY_MS, event))
 
     def _break(self, doing: str, error: Exception) -> None:
         """We are wrong: state and journal may disagree. Stop here rather than guess; the owner replays."""

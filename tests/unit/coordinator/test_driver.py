@@ -7,10 +7,12 @@ import pytest
 from tests.contracts.shard_storage import until
 
 from oncelog.errors import ErrorCode
+from oncelog.ids import Millis
 from oncelog.journal import AppendFailed
 from oncelog.journal.memory import MemoryJournal
 from oncelog.machine import CancelTimer, Decision, Reply, Send, SetTimer
 from oncelog.runtime import Driver, DriverStopped, SystemClock
+from oncelog.runtime import driver as driver_module
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,24 @@ class Fired:
     pass
 
 
+@dataclass(frozen=True)
+class Spring:
+    """A timer whose event breaks `decide` as often as `times` says."""
+
+    times: int
+
+
+@dataclass(frozen=True)
+class Sprung:
+    pass
+
+
 class Counting:
     """Sums what was added; tells the world of each sum."""
 
     def __init__(self):
         self.total = 0
+        self.breaks = 0
 
     def decide(self, event, now):
         match event:
@@ -58,6 +73,14 @@ class Counting:
                 return Decision((), (Reply(event.request_id, self.total),), "read")
             case Ring():
                 return Decision((), (SetTimer("ring", event.after_ms, Fired()),), "set")
+            case Spring():
+                self.breaks = event.times
+                return Decision((), (SetTimer("spring", 1, Sprung()),), "set")
+            case Sprung():
+                self.breaks -= 1
+                if self.breaks >= 0:
+                    raise ValueError("not yet")
+                return Decision((1,), (), "sprung")
             case Mute():
                 return Decision((), (CancelTimer("ring"),), "cancelled")
             case Fired():
@@ -290,6 +313,20 @@ def test_timers_fire_are_replaced_and_are_cancelled():
         world.driver.submit(Mute())
         await asyncio.sleep(0.02)
         assert world.labels.count("fired") == 1
+        await world.driver.stop()
+
+    run(scenario)
+
+
+def test_a_timer_whose_event_breaks_decide_goes_off_again(monkeypatch):
+    monkeypatch.setattr(driver_module, "TIMER_RETRY_MS", Millis(1))
+
+    async def scenario():
+        world = World()
+        await world.driver.start()
+        world.driver.submit(Spring(2))
+        await until(lambda: "sprung" in world.labels)
+        assert world.failures == []
         await world.driver.stop()
 
     run(scenario)

@@ -9,6 +9,7 @@ from oncelog.machine import Send
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import MetadataFollower
+from oncelog_coordinator import marker_client
 from oncelog_coordinator.core.markers import (
     MARKER_SENDER,
     DecisionKey,
@@ -113,5 +114,28 @@ def test_a_sender_that_froze_is_left_when_the_metadata_chooses_another():
 
         answer = await answered(metadata, directory, [wanted("fine", "orders")], freeze)
         assert answer.outcome is DeliveryOutcome.DELIVERED
+
+    asyncio.run(scenario())
+
+
+def test_a_sender_that_froze_does_not_keep_a_node_from_stopping(monkeypatch):
+    monkeypatch.setattr(marker_client, "CANCEL_TIMEOUT_S", 0.05)
+
+    class Frozen:
+        async def CancelShard(self, request, context=None):  # noqa: N802
+            await asyncio.Event().wait()
+
+    async def scenario():
+        client = MarkerClient(
+            0,
+            CoordinatorEpoch(0),
+            MetadataFollower(1, None),
+            directory_of(Frozen()),
+            CoordinatorSettings(),
+            asyncio.Semaphore(SLOTS),
+            lambda delivered: None,
+        )
+        async with asyncio.timeout(5):
+            await client.cancel_at_sender()
 
     asyncio.run(scenario())
