@@ -206,11 +206,20 @@ def _jobs(options: argparse.Namespace, scenarios: "dict[str, Scenario]") -> "Ite
 
 
 def _scenarios(names: Sequence[str] | None) -> "dict[str, Scenario]":
-    """By name or file, as they were or could have been asked for."""
+    """By name or file, as they were or could have been asked for. Raises OncelogError."""
     from robustness.scenario import FOLDER, load_scenario
 
     wanted = names or [path.stem for path in sorted(FOLDER.glob("*.toml"))]
-    return {name: load_scenario(name) for name in wanted}
+    scenarios = {name: load_scenario(name) for name in wanted}
+    first: dict[str, str] = {}
+    for asked, scenario in scenarios.items():
+        other = first.setdefault(scenario.name, asked)
+        if other != asked:
+            raise OncelogError(
+                f"--scenario {other} and {asked} both have the name '{scenario.name}', and what broke is told by name: "
+                "change the name in one of the files, or give one of them"
+            )
+    return scenarios
 
 
 def _replays(scenarios: "dict[str, Scenario]", planted: str | None) -> "Callable[[RunResult], str]":

@@ -108,6 +108,13 @@ def test_a_scenario_file_that_cannot_be_is_refused(text, named, capsys, tmp_path
     assert named in told
 
 
+def test_two_scenarios_of_one_name_are_refused(capsys, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(SCENARIO.format(kind="plain", more="").replace("mine", "storm"))
+    told = refused(simulate, capsys, "--scenario", "storm", "--scenario", str(file))
+    assert f"--scenario storm and {file} both have the name 'storm'" in told
+
+
 @pytest.mark.parametrize("flag", ["--every", "--first-seed=7", "--seeds=7"])
 def test_what_is_of_a_hunt_needs_a_bug(flag, capsys):
     told = refused(planted, capsys, flag)
