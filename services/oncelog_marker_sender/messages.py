@@ -55,6 +55,7 @@ class RequestMessage:
 def _narrowed(marker: pb.TxnMarker, partitions: Sequence[Partition]) -> pb.TxnMarker:
     if len(partitions) == len(marker.partitions):
         return marker
+    wanted = frozenset(partitions)
     narrowed = pb.TxnMarker(
         producer_id=marker.producer_id,
         producer_epoch=marker.producer_epoch,
@@ -66,7 +67,7 @@ def _narrowed(marker: pb.TxnMarker, partitions: Sequence[Partition]) -> pb.TxnMa
         partitions=[
             found
             for found in marker.partitions
-            if Partition(found.topic, found.partition) in partitions
+            if Partition(found.topic, found.partition) in wanted
         ],
     )
     if marker.HasField("trace"):

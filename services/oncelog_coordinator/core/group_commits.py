@@ -347,7 +347,11 @@ def _expired(
     group: AnyGroup, offsets: GroupOffsets, config: GroupConfig, now: Millis
 ) -> list[Partition]:
     """An empty group's offsets age from the moment it became empty, others from their commit (KIP-211). The log does
-    not tell when a consumer group became empty, so its offsets age from their commit, as in Kafka."""
+    not tell when a consumer group became empty, so its offsets age from their commit, as in Kafka.
+
+    Somebody may commit for an empty group: an operator who sets it back, or a consumer that assigns its partitions
+    itself. Kafka lets such an offset expire as if it were as old as the group's emptiness; here it is as old as it is.
+    """
     empty_since = NO_TIMESTAMP
     if isinstance(group, Group) and group.protocol_type is not None:
         if group.is_in(GroupState.EMPTY):
@@ -358,7 +362,7 @@ def _expired(
     def is_old(entry: CommittedOffset) -> bool:
         if entry.expire_timestamp >= 0:
             return now >= entry.expire_timestamp
-        since = empty_since if empty_since >= 0 else entry.commit_timestamp
+        since = max(empty_since, entry.commit_timestamp)
         return now - since >= config.offsets_retention_ms
 
     return [

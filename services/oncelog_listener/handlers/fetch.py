@@ -53,7 +53,7 @@ async def fetch(call: Call) -> Any:
         by_leader, answers = _by_leader(call)
         if len(by_leader) == 1:
             ((leader, partitions),) = by_leader.items()
-            await _fetch_from(call, leader, partitions, answers, _wait_ms(request))
+            await _fetch_from(call, leader, partitions, answers, _wait_ms(request), 1)
         elif by_leader:
             await _fetch_from_many(call, by_leader, answers)
         left_s = deadline - loop.time()
@@ -81,11 +81,13 @@ def _wait_ms(request: Any) -> int:
     return max(0, min(milliseconds(request.max_wait), _MAX_WAIT_MS))
 
 
-def _bytes_max(call: Call) -> int:
+def _bytes_max(call: Call, leader_count: int) -> int:
+    """For one of so many leaders: a client may have no room for more than it asked for, and librdkafka closes the
+    connection at an answer that is too large and asks for the same again, for ever."""
     settings = call.cluster.settings
     room = call.cluster.unsent.fetch_bytes_max(settings.unsent_bytes_max)
     wanted: int = call.request.max_bytes
-    return max(0, min(wanted, settings.fetch_bytes_max, room))
+    return max(1, min(wanted, settings.fetch_bytes_max, room) // leader_count)
 
 
 def _by_leader(
@@ -123,6 +125,7 @@ async def _fetch_from(
     partitions: list[Any],
     answers: dict[TopicPartition, Any],
     max_wait_ms: int,
+    leader_count: int,
 ) -> None:
     request, cluster = call.request, call.cluster
 
@@ -133,7 +136,7 @@ async def _fetch_from(
     asked = pb.FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=max(0, request.min_bytes),
-        max_bytes=_bytes_max(call),
+        max_bytes=_bytes_max(call, leader_count),
         isolation_level=request.isolation_level,
         partitions=partitions,
     )
@@ -162,12 +165,12 @@ async def _fetch_from_many(
     """
     async with asyncio.TaskGroup() as group:
         for leader, partitions in by_leader.items():
-            group.create_task(_fetch_from(call, leader, partitions, answers, 0))
+            group.create_task(_fetch_from(call, leader, partitions, answers, 0, len(by_leader)))
     wait_ms = _wait_ms(call.request)
     if wait_ms == 0 or _is_enough(call.request.min_bytes, answers):
         return
     waiting = [
-        asyncio.create_task(_fetch_from(call, leader, partitions, answers, wait_ms))
+        asyncio.create_task(_fetch_from(call, leader, partitions, answers, wait_ms, len(by_leader)))
         for leader, partitions in by_leader.items()
     ]
     try:

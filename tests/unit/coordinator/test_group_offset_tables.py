@@ -329,6 +329,21 @@ def test_offsets_of_an_empty_group_expire_after_it_became_empty():
     assert any(isinstance(record, OffsetTombstone) for record in world.log)
 
 
+def test_what_is_committed_for_an_empty_group_does_not_expire_with_its_emptiness():
+    """An operator sets the group back, or a consumer without a group goes on under its name."""
+    world = GroupWorld(offsets_retention_ms=WEEK_MS)
+    world.crash()
+    joined = world.stable()
+    world.commit(5, 1, joined.member_id)
+    world.leave(joined.member_id)
+    world.advance(WEEK_MS - DAY_MS)
+    assert world.commit(3) == NONE
+    world.advance(WEEK_MS - DAY_MS)
+    assert world.fetch() == 3
+    world.advance(2 * DAY_MS)
+    assert (world.fetch(), world.group) == (-1, None)
+
+
 def test_offsets_nobody_joined_for_expire_after_their_commit_and_never_while_pending():
     world = GroupWorld(offsets_retention_ms=WEEK_MS)
     world.crash()
