@@ -1,7 +1,7 @@
 """Topics come and go: CreateTopics, DeleteTopics, CreatePartitions, all decided by the controller."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,7 +19,7 @@ _STATES_FROM: Final = 6
 async def create_topics(call: Call) -> Any:
     request = call.request
     times = Counter(topic.name for topic in request.topics)
-    results: dict[str, Any] = {}
+    results: dict[str | bytes, Any] = {}
     asked: list[Any] = []
     for topic in request.topics:
         if times[topic.name] > 1:
@@ -80,50 +80,50 @@ def _uuid(raw: bytes) -> UUID | None:
 
 
 async def delete_topics(call: Call) -> Any:
-    """By name, or from version 6 by id; an internal topic is refused before the controller sees it."""
+    """By name, or from version 6 by id; an internal topic is refused before the controller sees it.
+
+    An id goes to the controller as it is: its name, as far as this listener has heard, may be another topic's by now.
+    """
     request = call.request
     if call.version >= _STATES_FROM:
         wanted = [(state.name, state.topic_id) for state in request.topics]
     else:
         wanted = [(name, None) for name in request.topic_names]
     image = call.cluster.image
-    results: dict[tuple[str | None, UUID | None], Any] = {}
-    names: list[str] = []
+    refused: dict[str | bytes, Any] = {}
+    asked = pb.DeleteTopicsRequest()
     for name, topic_id in wanted:
-        topic = (
-            image.topics.get(name)
-            if name is not None
-            else image.topics_by_id.get(topic_id.bytes if topic_id else b"")
-        )
+        key = _deleted_key(name, topic_id)
+        topic = image.topics_by_id.get(key) if isinstance(key, bytes) else image.topics.get(key)
         if name in INTERNAL_TOPICS or (topic is not None and topic.internal):
-            results[name, topic_id] = Unanswered(
+            refused[key] = Unanswered(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, "an internal topic cannot be deleted"
             )
-        elif topic is None and name is None:
-            results[name, topic_id] = Unanswered(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-        else:
-            names.append(name if topic is None else topic.name)
-    deleted: dict[str, Any] = {}
-    if names:
-        asked = pb.DeleteTopicsRequest(names=list(dict.fromkeys(names)))
+        elif not key:
+            refused[key] = Unanswered(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        elif isinstance(key, bytes):
+            asked.topic_ids.append(key)
+        elif key not in asked.names:
+            asked.names.append(key)
+    deleted: dict[str | bytes, Any] = {}
+    if asked.names or asked.topic_ids:
         deleted = await _decided(
             call,
-            list(asked.names),
+            [*asked.names, *asked.topic_ids],
             lambda controller: controller.DeleteTopics(asked),
             is_change=True,
         )
     types = call.types
     responses = []
     for name, topic_id in wanted:
-        topic = image.topics_by_id.get(topic_id.bytes) if topic_id and name is None else None
-        real_name = name if topic is None else topic.name
-        result = results.get((name, topic_id)) or deleted.get(real_name or "")
-        if result is None:
-            result = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
-        known = image.topics.get(real_name or "")
+        key = _deleted_key(name, topic_id)
+        missing = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
+        result = refused.get(key) or deleted.get(key) or missing
+        known = image.topics_by_id.get(key) if isinstance(key, bytes) else image.topics.get(key)
+        is_unknown = result.error_code == ErrorCode.UNKNOWN_TOPIC_ID
         responses.append(
             types.DeletableTopicResult(
-                name=real_name,
+                name=known.name if name is None and known and not is_unknown else name,
                 topic_id=_uuid(known.topic_id) if known is not None else topic_id,
                 error_code=wire_error(result.error_code),
                 error_message=result.error_message or None,
@@ -132,25 +132,36 @@ async def delete_topics(call: Call) -> Any:
     return types.DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
 
 
+def _deleted_key(name: str | None, topic_id: UUID | None) -> str | bytes:
+    if name is not None:
+        return name
+    return b"" if topic_id is None else topic_id.bytes
+
+
 async def _decided(
-    call: Call, names: list[str], ask: Callable[[Any], Awaitable[Any]], *, is_change: bool
-) -> dict[str, Any]:
-    """What the controller says of each topic, once the image shows it: the client may ask for it at once."""
+    call: Call,
+    wanted: Sequence[str | bytes],
+    ask: Callable[[Any], Awaitable[Any]],
+    *,
+    is_change: bool,
+) -> dict[str | bytes, Any]:
+    """What the controller says of each topic, by name and by id, once the image shows it: the client may ask for it at
+    once."""
     controller = call.cluster.directory.controller()
     try:
         answer = await call.cluster.ask(ask(controller))
     except PEER_FAILURES as error:
         lost = Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
-        return dict.fromkeys(names, lost)
+        return dict.fromkeys(wanted, lost)
     if is_change:
         await call.cluster.wait_for_image(answer.metadata_offset)
-    return {result.name: result for result in answer.results}
+    return {key: result for result in answer.results for key in (result.name, result.topic_id)}
 
 
 async def create_partitions(call: Call) -> Any:
     request = call.request
     times = Counter(topic.name for topic in request.topics)
-    results: dict[str, Any] = {}
+    results: dict[str | bytes, Any] = {}
     asked: list[Any] = []
     for topic in request.topics:
         if times[topic.name] > 1:

@@ -8,6 +8,7 @@ from tests.unit.listener.listener_image import topic
 from tests.unit.listener.listener_requests import ask, batch, produce
 from tests.unit.listener.listener_world import World
 
+from oncelog.api.v1 import controller_pb2
 from oncelog.protocol.messages import schema_of
 
 TRANSACTIONAL = 0x10
@@ -76,6 +77,21 @@ def test_topics_are_deleted_by_name_and_by_id():
     assert world.metadata.image.topics.keys() == {"__transaction_state"}
     answer = ask(World(topic("a", 1)), 20, 1, topic_names=("a",), timeout=timedelta(seconds=5))
     assert [(one.name, one.error_code) for one in answer.responses] == [("a", 0)]
+
+
+def test_a_topic_deleted_by_its_id_is_not_its_successor_of_the_same_name():
+    """It was deleted and made again, and this listener has not heard of that yet."""
+    world = World(topic("a", 1))
+    topic_id = UUID(bytes=world.metadata.image.topics["a"].topic_id)
+    unknown = controller_pb2.TopicResult(topic_id=topic_id.bytes, error_code=100)
+    world.controller.canned["DeleteTopics"] = controller_pb2.DeleteTopicsResponse(results=[unknown])
+    wanted = (schema_of(20, 6).request_types.DeleteTopicState(name=None, topic_id=topic_id),)
+    answer = ask(world, 20, 6, topics=wanted, timeout=timedelta(seconds=5))
+    assert [(one.name, one.topic_id, one.error_code) for one in answer.responses] == [
+        (None, topic_id, 100)
+    ]
+    (asked,) = world.controller.asked("DeleteTopics")
+    assert (asked.names, asked.topic_ids) == ([], [topic_id.bytes])
 
 
 def test_partitions_are_added():

@@ -255,7 +255,15 @@ class FakeController(FakeRole):
         for name in request.names:
             known = name in self.metadata.image.topics
             response.results.add(name=name, error_code=0 if known else 3)
-        response.metadata_offset = self.change(removed_topics=list(request.names))
+        removed = list(request.names)
+        for topic_id in request.topic_ids:
+            found = self.metadata.image.topics_by_id.get(topic_id)
+            if found is None:
+                response.results.add(topic_id=topic_id, error_code=100)
+            else:
+                response.results.add(name=found.name, topic_id=topic_id)
+                removed.append(found.name)
+        response.metadata_offset = self.change(removed_topics=removed)
         return response
 
     async def CreatePartitions(self, request, context):
