@@ -151,7 +151,8 @@ class MarkerQueues:
     ) -> tuple[int, tuple[Ended, ...]] | None:
         """Queue one decision's markers, each given as its partitions. None when there is no room.
 
-        A delivery larger than all room is let in when it would be alone: refusing it for ever would hang it.
+        A delivery larger than all room is let in while half of the room is free: refusing it for ever would hang it,
+        and it is never alone where a partition has no leader for long and the markers for it wait.
         """
         positions: dict[Partition, list[int]] = {}
         count = 0
@@ -159,7 +160,9 @@ class MarkerQueues:
             for partition in dict.fromkeys(partitions):
                 positions.setdefault(partition, []).append(position)
                 count += 1
-        if self.marker_count and self.marker_count + count > self._limits.queued_markers_max:
+        most = self._limits.queued_markers_max
+        wanted = count if count <= most else most - most // 2
+        if self.marker_count and self.marker_count + wanted > most:
             return None
         delivery_id = self._next_delivery_id
         self._next_delivery_id += 1

@@ -306,6 +306,20 @@ def test_full_queues_refuse_and_a_giant_is_let_in_alone():
     assert bench.queues.marker_count == 3
 
 
+def test_a_giant_does_not_wait_for_markers_that_wait_for_a_leader():
+    bench = Bench(Limits(queued_markers_max=4))
+    bench.leaders[B0] = HOLDING
+    for _ in range(2):
+        assert bench.add([B0]) is not None
+    giant = [[A0, A1], [A0, A1], [A0]]
+    assert bench.add(*giant) is not None
+    assert bench.queues.marker_count == 7
+    assert bench.add([A0]) is None
+    bench.queues.cancel(2)
+    assert bench.add([B0]) is not None
+    assert bench.add(*giant) is None, "less than half of the room is free"
+
+
 def test_a_partition_named_twice_counts_once():
     bench = Bench()
     bench.add([A0, A0])
