@@ -3,6 +3,9 @@
 A leader's high watermark says: this much is on every in-sync replica. The next leader is chosen among these, so its log
 reaches at least as far, whatever its own high watermark says at first. A log that is cut by the high watermark, and
 not by leader epochs, loses exactly this (KIP-101, KIP-279).
+
+Within one epoch the same holds from each moment on: whoever still leads, or leads again after its process began anew,
+has what it called committed before.
 """
 
 from robustness.checkers.cluster_case import Case, PartitionKey, key_of, name_of
@@ -25,14 +28,18 @@ class Committed:
         if known is None or state.high_watermark > known.high_watermark:
             epochs[state.leader_epoch] = state
 
-    def lacking(self, leader: ReplicaState) -> str | None:
-        """A sentence if this leader's log is shorter than what a leader of an earlier epoch had committed."""
+    def lacking(self, leader: ReplicaState, *, also_of_its_epoch: bool = True) -> str | None:
+        """A sentence if this leader's log is shorter than what a leader of an earlier epoch had committed.
+
+        What its own epoch had committed counts as well, if nothing was added that is later than this state.
+        """
         if not leader.is_leader:
             return None
         earlier = [
             state
             for leader_epoch, state in self._furthest.get(key_of(leader), {}).items()
-            if leader_epoch < leader.leader_epoch and state.high_watermark > leader.end_offset
+            if leader_epoch < leader.leader_epoch + also_of_its_epoch
+            and state.high_watermark > leader.end_offset
         ]
         if not earlier:
             return None
@@ -48,16 +55,22 @@ def check(_history: History, observations: Observations) -> Verdict:
     case = Case("committed-records-gone")
     committed = Committed()
     shortest: dict[tuple[PartitionKey, int], ReplicaState] = {}
+    fell_short: dict[tuple[PartitionKey, int], str] = {}
     for state in observations.replicas:
         committed.add(state)
         if not state.is_leader:
             continue
-        known = shortest.get((key_of(state), state.leader_epoch))
-        if known is None or state.end_offset < known.end_offset:
-            shortest[key_of(state), state.leader_epoch] = state
-    for state in shortest.values():
-        case.judge()
+        key = key_of(state), state.leader_epoch
         sentence = committed.lacking(state)
+        if sentence is not None:
+            fell_short.setdefault(key, sentence)
+        known = shortest.get(key)
+        if known is None or state.end_offset < known.end_offset:
+            shortest[key] = state
+    for key, state in shortest.items():
+        case.judge()
+        # An earlier leader may be seen to have committed it only after a later one was seen without it.
+        sentence = fell_short.get(key) or committed.lacking(state, also_of_its_epoch=False)
         if sentence is not None:
             case.broken(sentence)
     return case.verdict()

@@ -1,4 +1,8 @@
-"""One leader per leader epoch and partition, and leader epochs that never go back."""
+"""One leader per leader epoch and partition, and leader epochs that never go back.
+
+A leader is a process: one that begins anew registers anew, which ends the epochs in which the one before led. Else what
+was sent to that one, and arrives late, would be taken for the new one's.
+"""
 
 from robustness.checkers.cluster_case import Case, PartitionKey, key_of, name_of, named
 from robustness.checkers.verdict import Verdict
@@ -13,15 +17,17 @@ class Leaders:
         self._leaders: dict[tuple[PartitionKey, int], ReplicaState] = {}
 
     def rival(self, state: ReplicaState) -> str | None:
-        """A sentence if another node led this partition in this epoch."""
+        """A sentence if another node, or another process of this one, led this partition in this epoch."""
         if not state.is_leader or state.leader_epoch < 0:
             return None
         first = self._leaders.setdefault((key_of(state), state.leader_epoch), state)
-        if first.node_id == state.node_id:
+        if (first.node_id, first.node_incarnation) == (state.node_id, state.node_incarnation):
             return None
+        is_same_node = first.node_id == state.node_id
+        again = f" in its process {state.node_incarnation}" if is_same_node else ""
         return (
             f"{name_of(state)} in leader epoch {state.leader_epoch}: node {first.node_id} led at"
-            f" {first.at_ms} ms, node {state.node_id} at {state.at_ms} ms"
+            f" {first.at_ms} ms, node {state.node_id}{again} at {state.at_ms} ms"
         )
 
     def __len__(self) -> int:

@@ -1,7 +1,8 @@
 """One owner per shard and coordinator epoch.
 
 That an older owner becomes active after a newer one is no violation by itself: its answer may have been under way, and
-its first append is refused. What it may not do is write, and that is `cluster_coordinator_epochs`' to judge.
+its first append is refused. What it may not do is write, and that is `cluster_coordinator_epochs`' to judge. An owner is
+a process: one that begins anew gets another epoch, or nothing would fence what the one before had under way.
 """
 
 from robustness.checkers.cluster_case import Case
@@ -17,14 +18,16 @@ class Owners:
         self._owners: dict[tuple[str, int, int], ShardOwned] = {}
 
     def rival(self, owned: ShardOwned) -> str | None:
-        """A sentence if another node was active for this shard under this epoch."""
+        """A sentence if another node, or another process of this one, was active for this shard under this epoch."""
         shard = (owned.topic, owned.shard, owned.coordinator_epoch)
         first = self._owners.setdefault(shard, owned)
-        if first.node_id == owned.node_id:
+        if (first.node_id, first.node_incarnation) == (owned.node_id, owned.node_incarnation):
             return None
+        is_same_node = first.node_id == owned.node_id
+        again = f" in its process {owned.node_incarnation}" if is_same_node else ""
         return (
             f"{owned.topic}-{owned.shard} under coordinator epoch {owned.coordinator_epoch}: node"
-            f" {first.node_id} was active at {first.at_ms} ms, node {owned.node_id} at {owned.at_ms} ms"
+            f" {first.node_id} was active at {first.at_ms} ms, node {owned.node_id}{again} at {owned.at_ms} ms"
         )
 
 

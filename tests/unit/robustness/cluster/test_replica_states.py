@@ -125,6 +125,21 @@ class TestCommitted:
         ]
         assert answer(cluster_committed.check, Observations(seen)) is Answer.BROKEN
 
+    def test_a_log_that_grows_within_its_epoch(self) -> None:
+        seen = [replica(high=1, end=2), replica(high=5, end=5), replica(high=5, end=9)]
+        assert answer(cluster_committed.check, Observations(seen)) is Answer.OK
+
+    def test_an_earlier_leader_that_is_seen_to_have_committed_it_only_later(self) -> None:
+        seen = [replica(1, high=2), replica(2, epoch=1, high=2, end=2), replica(1, high=5, at_ms=9)]
+        assert answer(cluster_committed.check, Observations(seen)) is Answer.BROKEN
+
+    def test_a_leader_that_begins_anew_without_it_and_leads_on_in_its_epoch(self) -> None:
+        seen = [replica(high=9, end=9), replica(high=4, end=4, incarnation=2, at_ms=8)]
+        verdict = judged(cluster_committed.check, Observations(seen))
+        assert verdict.answer is Answer.BROKEN
+        assert "committed up to 9" in verdict.proof[0]
+        assert "up to 4 at 8 ms" in verdict.proof[0]
+
 
 class TestLeaders:
     def test_one_in_each_epoch(self) -> None:
@@ -137,6 +152,12 @@ class TestLeaders:
         verdict = judged(cluster_leaders.check_one_leader, Observations(seen))
         assert verdict.answer is Answer.BROKEN
         assert "leader epoch 3: node 1 led at 0 ms, node 2 at 8 ms" in verdict.proof[0]
+
+    def test_two_processes_of_one_node_in_one(self) -> None:
+        seen = [replica(epoch=3), replica(epoch=3, at_ms=8, incarnation=2)]
+        verdict = judged(cluster_leaders.check_one_leader, Observations(seen))
+        assert verdict.answer is Answer.BROKEN
+        assert "node 1 led at 0 ms, node 1 in its process 2 at 8 ms" in verdict.proof[0]
 
     def test_epochs_that_grow(self) -> None:
         seen = [replica(epoch=0), replica(epoch=2), replica(epoch=-1), replica(epoch=2)]
@@ -155,8 +176,12 @@ class TestLeaders:
 
 
 class TestShardOwners:
-    def owned(self, node_id: int, coordinator_epoch: int, shard: int = 0) -> ShardOwned:
-        return ShardOwned(5, node_id, 1, "__transaction_state", shard, coordinator_epoch)
+    def owned(
+        self, node_id: int, coordinator_epoch: int, shard: int = 0, incarnation: int = 1
+    ) -> ShardOwned:
+        return ShardOwned(
+            5, node_id, incarnation, "__transaction_state", shard, coordinator_epoch
+        )
 
     def test_one_an_epoch(self) -> None:
         seen = [self.owned(1, 0), self.owned(2, 1), self.owned(1, 2), self.owned(2, 0, shard=1)]
@@ -171,3 +196,9 @@ class TestShardOwners:
         verdict = judged(cluster_shard_owners.check, Observations(shards=seen))
         assert verdict.answer is Answer.BROKEN
         assert "coordinator epoch 4: node 1" in verdict.proof[0]
+
+    def test_two_processes_of_one_node_in_one_epoch(self) -> None:
+        seen = [self.owned(1, 4), self.owned(1, 4, incarnation=2)]
+        verdict = judged(cluster_shard_owners.check, Observations(shards=seen))
+        assert verdict.answer is Answer.BROKEN
+        assert "node 1 in its process 2" in verdict.proof[0]
