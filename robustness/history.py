@@ -15,6 +15,11 @@ from typing import Any, Final, NamedTuple, TypeVar, get_args
 Partition = tuple[str, int]
 """Topic and partition number."""
 
+RECORDS_DELETED_FROM: Final = "records deleted from"
+"""The name of a fact: the topics of which a workload deletes records, with spaces between. The log of any other topic
+begins at 0 for ever, because nothing in it becomes too old or too much. Where the fact is missing, nobody knows.
+"""
+
 
 class Outcome(StrEnum):
     OK = "ok"

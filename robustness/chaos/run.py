@@ -33,6 +33,7 @@ from robustness.checkers.verdict import Answer, Verdict
 from robustness.history import Fault, History
 from robustness.nemesis import PlannedFault
 from robustness.scenario import Scenario
+from robustness.workloads.catalog import facts_about
 
 HEALED_S: Final = 5.0
 """How long clients work on after healing."""
@@ -220,10 +221,11 @@ class ChaosRun:
 
     def _order(self) -> LabOrder:
         options = self._options
-        workloads = tuple(
+        named = [
             {"name": f"{one['kind']}-{number}", **one}
             for number, one in enumerate(options.scenario.workloads, start=1)
-        )
+        ]
+        workloads = tuple({**one, "name": one["name"] + options.suffix} for one in named)
         return LabOrder(
             bootstrap=self._target.bootstrap,
             folder=str(options.folder),
@@ -231,13 +233,14 @@ class ChaosRun:
             replicas=self._target.replicas,
             began_s=self._began_s,
             libraries=options.libraries,
-            workloads=tuple({**one, "name": one["name"] + options.suffix} for one in workloads),
+            workloads=workloads,
             facts={
                 "target": self._target.name,
                 "seed": str(options.seed),
                 "scenario": options.scenario.name,
                 "libraries": ", ".join(options.libraries),
                 "replay": options.replay,
+                **facts_about(workloads),
             },
         )
 

@@ -71,7 +71,13 @@ def _judge(
                 f"group {copier.group} copied {original!r} to {seen(many[0])}, but no final"
                 f" read_committed read of {copier.input_topic} shows it"
             )
-    for spot, offset in _ends(history, copier.group).items():
+    ends = _ends(history, copier.group)
+    if not all(spot in ends for spot in inputs):
+        findings.unclear.append(
+            f"nobody asked at the end where group {copier.group} stands in all of"
+            f" {copier.input_topic}, so what has no copy may not have been its turn"
+        )
+    for spot, offset in ends.items():
         for read in inputs[spot].read.reads if spot in inputs else ():
             if read.offset < offset and read.value is not None and read.value not in copies:
                 findings.broken.append(

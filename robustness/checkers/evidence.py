@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from robustness.history import (
+    RECORDS_DELETED_FROM,
     Ending,
     FinalRead,
     History,
@@ -102,7 +103,7 @@ class Presence(StrEnum):
     SUPERSEDED = "superseded"
     """A newer value of its key is there: compaction may have taken it."""
     DELETED = "deleted"
-    """It was, or may have been, below the start of the log."""
+    """It was, or may have been, below the start of a log of which records are deleted."""
     BEYOND = "beyond"
     """At or above the end that was read to."""
     UNREAD = "unread"
@@ -118,11 +119,13 @@ class FinalLog:
     """Of each value, the first one."""
     newest: dict[str, int]
     """The highest offset of each key."""
+    may_begin_later: bool
+    """Records of it are deleted, or nobody knows; else what is below its start is lost."""
 
     def presence(self, send: Send) -> Presence:
         if send.value in self.offsets:
             return Presence.PRESENT
-        if self.read.start_offset > (0 if send.offset is None else send.offset):
+        if self.may_begin_later and self.read.start_offset > (send.offset or 0):
             return Presence.DELETED
         newer_than = -1 if send.offset is None else send.offset
         if send.key is not None and self.newest.get(send.key, -1) > newer_than:
@@ -149,10 +152,16 @@ def final_logs(history: History, isolation: Isolation) -> dict[Partition, FinalL
         before = chosen.get((final.topic, final.partition))
         if before is None or final.is_complete or not before.is_complete:
             chosen[(final.topic, final.partition)] = final
-    return {partition: _log(chosen[partition]) for partition in sorted(chosen)}
+    deleted_from = history.facts.get(RECORDS_DELETED_FROM)
+    return {
+        partition: _log(
+            chosen[partition], deleted_from is None or partition[0] in deleted_from.split()
+        )
+        for partition in sorted(chosen)
+    }
 
 
-def _log(final: FinalRead) -> FinalLog:
+def _log(final: FinalRead, may_begin_later: bool) -> FinalLog:
     offsets: dict[str, int] = {}
     newest: dict[str, int] = {}
     for read in final.reads:
@@ -160,7 +169,7 @@ def _log(final: FinalRead) -> FinalLog:
             offsets.setdefault(read.value, read.offset)
         if read.key is not None:
             newest[read.key] = max(read.offset, newest.get(read.key, -1))
-    return FinalLog(final, offsets, newest)
+    return FinalLog(final, offsets, newest, may_begin_later)
 
 
 @dataclass(frozen=True, slots=True)

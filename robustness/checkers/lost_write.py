@@ -1,8 +1,8 @@
 """lost-write: what was acknowledged is there at the end.
 
 Acknowledged is a plain send that was answered, and every send of a transaction whose commit was answered. It may be
-gone if the log's start has moved beyond it, or if its topic is compacted (it has a key) and a newer value of its key
-is there. A value that lies above the read_committed end but is in the log is not lost: that is `stuck-lso`.
+gone if the log's start has moved beyond it and a workload deletes records of that topic, or if its topic is compacted
+(it has a key) and a newer value of its key is there. A value that lies above the read_committed end but is in the log is not lost: that is `stuck-lso`.
 
 A tombstone of a committed transaction is there in the same way, for as long as topics keep them: without it a deleted
 key would come back for whoever reads from the start.
@@ -65,7 +65,9 @@ def _judge_tombstones(findings: Findings, final: FinalState, history: History) -
     for noted, deleted in deletions:
         log = final.committed.get((deleted.topic, deleted.partition))
         written = writers.get(deleted.with_value)
-        if log is None or written is None or deleted.offset < log.read.start_offset:
+        if log is None or written is None or deleted.offset < 0:
+            continue
+        if log.may_begin_later and deleted.offset < log.read.start_offset:
             continue
         if not must_be_there(written.by) or not log.is_after(written.by):
             continue

@@ -28,6 +28,11 @@ def check(history: History, observations: Observations) -> Verdict:
             )
             continue
         consumed = _consumed(history, ring)
+        if consumed is None:
+            findings.unclear.append(
+                f"nobody asked at the end where group {ring.group} stands in all of {ring.topic}, so"
+                " a token may have been taken and put nowhere"
+            )
         hops = _hops(whole)
         for token in range(ring.tokens):
             findings.judged += 1

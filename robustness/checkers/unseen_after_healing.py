@@ -2,12 +2,15 @@
 
 The log is what the final read_uncommitted read shows. A value of an answered commit, or of an acknowledged plain send,
 that it has and the later read_committed read has not, is unseen, whether it was skipped or the end lies below it.
+
+Where a reader of one level gets to the end of a partition and a reader of the other never does, however long it tries,
+it is not the reader that gave up too early: nobody sees what is there.
 """
 
 from robustness.checkers.evidence import FinalState, Presence, must_be_there, writes
-from robustness.checkers.findings import Findings, place, reader, said_of, writer
+from robustness.checkers.findings import Findings, place, reader, said_of, span, writer
 from robustness.checkers.verdict import Verdict
-from robustness.history import History
+from robustness.history import FinalRead, History
 from robustness.observations import Observations
 
 
@@ -23,10 +26,11 @@ def check(history: History, observations: Observations) -> Verdict:
             continue
         presence = committed.presence(send._replace(offset=uncommitted.offsets[send.value]))
         if presence is Presence.UNREAD:
-            findings.unclear.append(
-                f"{reader(committed.read)} of {place(send.topic, send.partition)} is not complete,"
-                f" so {send.value!r} may be there"
-            )
+            if not uncommitted.read.is_complete:
+                findings.unclear.append(
+                    f"{reader(committed.read)} of {place(send.topic, send.partition)} is not"
+                    f" complete, so {send.value!r} may be there"
+                )
             continue
         findings.judged += 1
         if presence in (Presence.ABSENT, Presence.BEYOND):
@@ -35,4 +39,19 @@ def check(history: History, observations: Observations) -> Verdict:
                 f"{writer(by)} sent {said_of(send)}; {reader(uncommitted.read)} has it at {where},"
                 f" {reader(committed.read)}, which ends at {committed.read.end_offset}, has not"
             )
+    for spot, committed in final.committed.items():
+        uncommitted = final.uncommitted.get(spot)
+        if uncommitted is not None:
+            _judge_stuck(findings, committed.read, uncommitted.read)
     return findings.verdict("no committed value lies in a log that was read at both levels")
+
+
+def _judge_stuck(findings: Findings, first: FinalRead, second: FinalRead) -> None:
+    if first.is_complete is second.is_complete:
+        return
+    stuck, whole = (second, first) if first.is_complete else (first, second)
+    findings.broken.append(
+        f"{reader(stuck)} of {place(stuck.topic, stuck.partition)} ({span(stuck)}) never got from"
+        f" {stuck.start_offset} to {stuck.end_offset}, while {reader(whole)} got to"
+        f" {whole.end_offset}"
+    )

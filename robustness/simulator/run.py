@@ -49,7 +49,7 @@ from robustness.simulator.network import SimNetwork, drawn_profile
 from robustness.simulator.process import owner
 from robustness.simulator.tcp import install_tcp
 from robustness.simulator.world import World
-from robustness.workloads.catalog import make_workload
+from robustness.workloads.catalog import facts_about, make_workload
 from robustness.workloads.contract import Workload
 
 START_TIMEOUT_S: Final = 60.0
@@ -151,7 +151,13 @@ class _Run:
         if FaultKind.POWER_CUT in self._storm_drawn.rates:
             # Otherwise cuts of two nodes may take what both have acknowledged, as in Kafka (ADR 0011).
             self._drawn["ONCELOG_STORAGE_FLUSH_POLICY"] = "always"
-        self.history = History(facts={"seed": str(world.seed), "scenario": scenario.name})
+        self.history = History(
+            facts={
+                "seed": str(world.seed),
+                "scenario": scenario.name,
+                **facts_about(scenario.workloads),
+            }
+        )
         self.cluster = SimCluster(world, scenario.shape, self._settings_of, self.network.address_of)
         self.lab = SimLab(world, self.history, replicas=min(3, scenario.shape.storage))
         self.hands = SimHands(

@@ -1,9 +1,10 @@
 """The `kind` of a workload in a scenario file, and what it makes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from robustness.history import RECORDS_DELETED_FROM
 from robustness.workloads.bank import Bank, BankParameters
 from robustness.workloads.churn import Churn, ChurnParameters
 from robustness.workloads.compaction import Compaction, CompactionParameters
@@ -28,11 +29,13 @@ from robustness.workloads.zombies import (
 class Kind:
     parameters: type[Parameters]
     make: Callable[[str, Any], Workload]
+    deletes_records: bool = False
+    """Of the topic that has the workload's name."""
 
 
 KINDS: Final[Mapping[str, Kind]] = {
     "bank": Kind(BankParameters, Bank),
-    "churn": Kind(ChurnParameters, Churn),
+    "churn": Kind(ChurnParameters, Churn, deletes_records=True),
     "compaction": Kind(CompactionParameters, Compaction),
     "copier": Kind(CopierParameters, Copier),
     "hijack": Kind(HijackParameters, Hijack),
@@ -53,3 +56,13 @@ def make_workload(kind: str, name: str, parameters: Mapping[str, object]) -> Wor
     if found is None:
         raise ValueError(f"no workload {kind!r}; there are {', '.join(KINDS)}")
     return found.make(name, found.parameters.model_validate(dict(parameters)))
+
+
+def facts_about(workloads: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """What checkers must know of what these do, each as a scenario has it: a `kind`, and perhaps a `name`."""
+    topics = [
+        str(one.get("name", one["kind"]))
+        for one in workloads
+        if one["kind"] in KINDS and KINDS[one["kind"]].deletes_records
+    ]
+    return {RECORDS_DELETED_FROM: " ".join(topics)}

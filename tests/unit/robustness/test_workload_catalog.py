@@ -1,7 +1,8 @@
 """What a scenario file may ask of a workload."""
 
 import pytest
-from robustness.workloads.catalog import KINDS, make_workload
+from robustness.history import RECORDS_DELETED_FROM
+from robustness.workloads.catalog import KINDS, facts_about, make_workload
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -24,3 +25,9 @@ def test_every_kind_has_a_workload_with_defaults(kind):
 def test_what_is_unknown_or_out_of_bounds_is_refused(kind, parameters, named):
     with pytest.raises(ValueError, match=named):
         make_workload(kind, "w", parameters)
+
+
+def test_checkers_are_told_of_which_topics_records_are_deleted():
+    workloads = [{"kind": "churn"}, {"kind": "plain"}, {"kind": "churn", "name": "other"}]
+    assert facts_about(workloads) == {RECORDS_DELETED_FROM: "churn other"}
+    assert facts_about([{"kind": "bank"}]) == {RECORDS_DELETED_FROM: ""}

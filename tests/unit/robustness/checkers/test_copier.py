@@ -31,7 +31,10 @@ def test_a_missing_copy_is_named():
 
 def test_what_the_group_has_not_passed_need_not_be_copied():
     assert_ok(copied("a", upto=1).judged_by(check))
-    assert_ok(copied("a", upto=None).judged_by(check))
+
+
+def test_a_missing_copy_cannot_be_judged_if_nobody_asked_where_the_group_stands():
+    assert_unknown(copied("a", upto=None).judged_by(check), "group g")
 
 
 def test_a_copy_of_what_is_not_there_is_named():

@@ -51,10 +51,22 @@ def test_an_unknown_transaction_that_is_not_seen_was_aborted():
     assert_ok(story.judged_by(stuck_lso.check))
 
 
-def test_an_incomplete_read_leaves_it_open():
+def test_reads_that_are_incomplete_at_both_levels_leave_it_open():
+    story = Story()
+    story.plain("t-0@0 a")
+    story.final("t-0", "0 a", isolation=RU, end=5, complete=False)
+    story.final("t-0", end=5, complete=False)
+    assert_unknown(story.judged_by(unseen_after_healing.check), "not complete", "'a'")
+
+
+def test_a_partition_that_can_be_read_to_its_end_at_one_level_only_is_named():
     story = committed()
-    story.final("t-0", "0 a", end=5, complete=False)
-    assert_unknown(story.judged_by(unseen_after_healing.check), "not complete", "'b'")
+    story.final("t-0", "0 a", end=5, complete=False, at=(100, 60_100))
+    assert_broken(
+        story.judged_by(unseen_after_healing.check),
+        "read_committed read",
+        "t-0 (100 ms to 60100 ms) never got from 0 to 5",
+    )
 
 
 def test_one_level_alone_cannot_be_judged():

@@ -1,7 +1,8 @@
 """What was acknowledged is there at the end, unless it was deleted or compacted away."""
 
+from robustness.checkers import torn_transaction
 from robustness.checkers.lost_write import check
-from robustness.history import Ending, Outcome
+from robustness.history import RECORDS_DELETED_FROM, Ending, Outcome
 from robustness.noted import KeyDeleted
 from tests.unit.robustness.checkers.story import (
     RC,
@@ -175,3 +176,27 @@ def test_a_tombstone_that_was_not_acknowledged_or_not_committed_may_be_missing()
     for story in (deleted(-1), deleted(2, ending=Ending.ABORT), deleted(2, outcome=Outcome.INFO)):
         story.finals("t-0", "0 a k", "1 b x", end=4)
         assert_ok(story.judged_by(check))
+
+
+def test_what_is_below_the_start_of_a_log_that_nobody_shortens_is_lost():
+    story = Story()
+    story.plain("t-0@0 a")
+    story.txn("t-1@? b", "t-1@7 c")
+    story.finals("t-0", "5 x", start=5)
+    story.finals("t-1", "7 c", start=7)
+    assert_ok(story.judged_by(check))
+    story.history.facts[RECORDS_DELETED_FROM] = "t u"
+    assert_ok(story.judged_by(check))
+    story.history.facts[RECORDS_DELETED_FROM] = "u"
+    verdict = story.judged_by(check)
+    assert_broken(verdict, "p#1", "'a' to t-0@0", "of 5 to 7")
+    assert "'b' to t-1" in verdict.proof[1]
+    assert_broken(story.judged_by(torn_transaction.check), "1 of 2 sends")
+
+
+def test_a_tombstone_below_the_start_of_a_log_that_nobody_shortens_is_lost():
+    story = deleted(2)
+    story.finals("t-0", start=9, end=9)
+    assert_ok(story.judged_by(check))
+    story.history.facts[RECORDS_DELETED_FROM] = ""
+    assert any("deleted key 'k'" in one for one in story.judged_by(check).proof)

@@ -26,6 +26,10 @@ def test_a_token_that_nobody_moved_is_fine_with_a_group_that_never_committed():
     assert_ok(ring([(0, 0, 0)], [(0, 1, 0)], consumed="r-0@-1 r-1@-1", tokens=2).judged_by(check))
 
 
+def test_a_token_whose_group_nobody_asked_about_may_have_been_taken():
+    assert_unknown(ring([(0, 0, 0)], [], consumed=None).judged_by(check), "group g")
+
+
 def test_a_doubled_token_is_named():
     story = ring([(0, 0, 0)], [(0, 0, 1), (5, 0, 1)], consumed="r-0@1 r-1@0")
     assert_broken(story.judged_by(check), "token 0", "r-1@0", "r-1@5", "twice")
