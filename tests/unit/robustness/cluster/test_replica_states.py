@@ -179,9 +179,7 @@ class TestShardOwners:
     def owned(
         self, node_id: int, coordinator_epoch: int, shard: int = 0, incarnation: int = 1
     ) -> ShardOwned:
-        return ShardOwned(
-            5, node_id, incarnation, "__transaction_state", shard, coordinator_epoch
-        )
+        return ShardOwned(5, node_id, incarnation, "__transaction_state", shard, coordinator_epoch)
 
     def test_one_an_epoch(self) -> None:
         seen = [self.owned(1, 0), self.owned(2, 1), self.owned(1, 2), self.owned(2, 0, shard=1)]
