@@ -1,8 +1,8 @@
 """One owner per shard and coordinator epoch.
 
 That an older owner becomes active after a newer one is no violation by itself: its answer may have been under way, and
-its first append is refused. What it may not do is write, and that is `cluster_coordinator_epochs`' to judge. An owner is
-a process: one that begins anew gets another epoch, or nothing would fence what the one before had under way.
+its first append is refused. What it may not do is write, and that is `cluster_coordinator_epochs`' to judge. An owner
+is a process: one that begins anew gets another epoch, or nothing would fence what the one before had under way.
 """
 
 from robustness.checkers.cluster_case import Case
