@@ -37,6 +37,12 @@ def test_who_is_meant_to_notice_is_a_checker():
         assert set(bug.caught_by) <= known, bug.name
 
 
+def test_every_checker_is_meant_to_notice_a_planted_bug():
+    meant = {checker for bug in BUGS for checker in bug.caught_by}
+    known = {check(History(), Observations()).checker for check in ALL}
+    assert known - meant == set()
+
+
 @pytest.mark.parametrize(("name", "module"), MODULES)
 def test_patch_fits_compiles_and_changes_what_is_done(name, module):
     before, after = edited(importing.bug_named(name), module)
