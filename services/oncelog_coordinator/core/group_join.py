@@ -7,7 +7,7 @@ from oncelog.ids import Millis
 from oncelog.machine import Decision
 from oncelog_coordinator.core.group_events import GroupConfig, JoinAnswer, JoinGroup, SyncAnswer
 from oncelog_coordinator.core.group_rebalance import Change, join_answer
-from oncelog_coordinator.core.group_records import GroupRecord
+from oncelog_coordinator.core.group_records import GroupRecord, group_bytes_estimate
 from oncelog_coordinator.core.group_state import Group, GroupState, Member
 
 
@@ -126,7 +126,9 @@ def _replace_static(change: Change, event: JoinGroup, old_id: str) -> Decision[G
     )
     change.watch(new_id, event.session_timeout_ms)
     if group.is_in(GroupState.STABLE):
-        if change.group.selected_protocol() == group.protocol:
+        # What fits no record must not be written down: the append would fail, and with it every group of the shard.
+        fits = group_bytes_estimate(change.group) <= change.config.record_bytes_max
+        if fits and change.group.selected_protocol() == group.protocol:
             return _keep_generation(change, event, was_leader or "")
         change.prepare()
         return change.decision("static_member_changes_protocol")

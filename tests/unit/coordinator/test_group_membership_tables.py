@@ -314,6 +314,17 @@ def stable_static(world):
     return world.stable(instance_id="i")
 
 
+def test_an_instance_that_comes_back_with_more_than_fits_a_record_is_not_written_down():
+    """The append would fail, and every group of the shard would be loaded again, each time the instance asks."""
+    world = GroupWorld(record_bytes_max=1_000)
+    stable_static(world)
+    written = len(world.log)
+    request = world.join(instance_id="i", protocols=(("range", bytes(2_000)),))
+    assert len(world.log) == written
+    told = world.sync(world.answers[request], {})
+    assert world.answers[told].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def test_an_instance_that_comes_back_keeps_its_assignment_without_a_rebalance():
     world = GroupWorld()
     old = stable_static(world)
