@@ -125,11 +125,12 @@ class Cluster:
         items: Mapping[TopicPartition, Any],
         ask: Callable[[Any, list[Any]], Awaitable[Sequence[Any]]],
         repeatable: Repeatable = Repeatable.ALWAYS,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> dict[TopicPartition, Any]:
         """Each partition's answer from its leader: what `ask(stub, items)` returned for it, or an Unanswered.
 
         One call a leader, all at once; `ask` returns objects that name their topic and partition. Partitions whose
-        leader is gone or was replaced are asked for again, where `repeatable` allows it.
+        leader is gone or was replaced are asked for again, where `repeatable` allows it and as long as `is_wanted`.
         """
         patience = Patience(self)
         answers: dict[TopicPartition, Any] = {}
@@ -142,7 +143,7 @@ class Cluster:
                 for key, item in pending.items()
                 if answers[key].error_code and self._is_repeated(key, answers[key], repeatable)
             }
-            if not again or not await patience.pause(image):
+            if not again or not is_wanted() or not await patience.pause(image) or not is_wanted():
                 return answers
             pending = again
 

@@ -102,7 +102,12 @@ async def _append(call: Call, items: dict[TopicPartition, Any]) -> dict[TopicPar
 
     is_idempotent = all(has_producer_id(item.records) for item in items.values())
     repeatable = Repeatable.ALWAYS if is_idempotent else Repeatable.UNLESS_DONE
-    return await call.cluster.ask_leaders(items, ask, repeatable)
+
+    def is_wanted() -> bool:
+        # Who left may have ended its transaction elsewhere, and be in its next one, where this is no part of.
+        return not transactional_id or call.is_wanted()
+
+    return await call.cluster.ask_leaders(items, ask, repeatable, is_wanted)
 
 
 def _close_on_error(answers: dict[TopicPartition, Any]) -> None:

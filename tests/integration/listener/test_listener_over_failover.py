@@ -210,11 +210,22 @@ IDEMPOTENT = bytes(
 )
 
 
-def produce_fields(records):
+IN_TRANSACTION = bytes(
+    encode_batch(
+        [Record(None, b"v", 1)],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+)
+
+
+def produce_fields(records, transactional_id=None):
     types = schema_of(0, 7).request_types
     data = types.PartitionProduceData(index=0, records=records)
     return {
-        "transactional_id": None,
+        "transactional_id": transactional_id,
         "acks": -1,
         "timeout": timedelta(seconds=1),
         "topic_data": (types.TopicProduceData(name="orders", partition_data=(data,)),),
@@ -237,6 +248,23 @@ def test_an_idempotent_batch_goes_to_the_next_leader(failure):
     )
     assert answer.responses[0].partition_responses[0].error_code == 0
     assert world.directory.storages[OTHER].log("orders", 0)
+
+
+def test_a_transactional_batch_of_a_client_that_is_gone_is_not_repeated():
+    """It may have ended its transaction elsewhere, and under TV1 the batch would pass for one of its next."""
+    world = two_nodes(topic("orders", 1))
+    world.storage.canned["Produce"] = NOT_LEADER
+
+    async def scenario():
+        async with world.listening() as role:
+            before = len(asyncio.all_tasks())
+            client = await WireClient.connect(role.port)
+            client.send(0, 7, **produce_fields(IN_TRANSACTION, "pay"))
+            await eventually(lambda: world.storage.asked("Produce"))
+            client.close()
+            await eventually(lambda: len(asyncio.all_tasks()) == before)
+
+    uvloop.run(scenario())
 
 
 @pytest.mark.parametrize(("failure", "told"), [(PeerUnavailable("gone"), 7), (NOT_LEADER, 6)])
