@@ -205,6 +205,10 @@ class GroupMachine:
                 gone = self._groups.pop(record.group_id, None)
                 if gone is not None:
                     self._forget_silent(gone, Group(record.group_id))
+                if self._offsets.has_any(record.group_id):
+                    # They went on under the other protocol. Should a compacted log tell no more of that: without a
+                    # group nobody would ever forget them, and a topic made anew would be read from there.
+                    self._groups[record.group_id] = Group(record.group_id)
             case ProducersForgotten():
                 self._offsets.forget(record.producer_ids)
                 for producer_id in record.producer_ids:

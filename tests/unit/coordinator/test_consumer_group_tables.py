@@ -33,6 +33,7 @@ from oncelog_coordinator.core.group_events import (
     FetchOffsets,
     ListGroups,
     OffsetToCommit,
+    TopicsDeleted,
 )
 from oncelog_coordinator.core.group_records import (
     MalformedGroupRecord,
@@ -274,6 +275,21 @@ def test_a_living_group_refuses_the_other_protocol_and_an_empty_one_changes(worl
     assert world.fetch() == 5
     world.crash()
     assert isinstance(world.consumers, ConsumerGroup)
+
+
+def test_offsets_that_a_compacted_log_tells_without_their_group_are_still_a_groups(world):
+    """Committed without a group, kept through the consumer protocol, and on the way to the classic one at a crash."""
+    assert world.commit(7) == 0
+    member = world.client("a")
+    member.beat()
+    member.leave()
+    world.join()
+    newest = {encode_group_record(record)[0]: (at, record) for at, record in enumerate(world.log)}
+    world.machine = world.replayed(sorted(newest.values(), key=lambda pair: pair[0]))
+    assert world.fetch() == 7
+    world.submit(TopicsDeleted(("orders",)))
+    assert world.fetch() == -1
+    assert world.machine.is_empty
 
 
 def test_an_operator_lists_and_deletes_consumer_groups(world):
