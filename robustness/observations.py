@@ -3,7 +3,7 @@
 The simulator observes all of it at every step; outside it is read from the metadata, the logs and the REST interface.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,21 @@ class ReplicaLog:
     at_ms: int = 0
     is_part: bool = False
     """Only its last batches were kept: it tells where the log ended, not what was in it."""
+    whole_until: int | None = None
+    """Of a part: where the first hole or damaged batch of the whole was, or its end."""
 
     @property
     def end_offset(self) -> int:
         return max(self.start_offset, self.batches[-1].last_offset + 1 if self.batches else 0)
+
+    def end_alone(self) -> "ReplicaLog":
+        """The part of it that tells where it ended, and up to where it was whole."""
+        whole_until = self.start_offset
+        for batch in self.batches:
+            if batch.base_offset > whole_until or not batch.is_sound:
+                break
+            whole_until = batch.last_offset + 1
+        return replace(self, batches=self.batches[-1:], is_part=True, whole_until=whole_until)
 
 
 @dataclass(frozen=True, slots=True)

@@ -332,9 +332,8 @@ class Inspector:
             topic_id, end_offset = promised.get((log.topic, log.partition), ("", 0))
             if end_offset and topic_id == log.topic_id:
                 self._remember_promise(log, end_offset)
-                # Its end alone is of interest, and a run may have many restarts.
-                end = replace(log, batches=log.batches[-1:], is_part=True)
-                self.observations.logs.append(end)
+                # No more is of interest, and a run may have many restarts.
+                self.observations.logs.append(log.end_alone())
 
     def _remember_promise(self, log: ReplicaLog, end_offset: int) -> None:
         self.observations.synced.append(

@@ -11,8 +11,10 @@ from robustness.checkers import (
     cluster_sequences,
 )
 from robustness.checkers.verdict import Answer, Checker
+from robustness.history import Fault, History
+from robustness.nemesis import FaultKind
 from robustness.observations import BatchSeen, Observations, ReplicaLog, Synced
-from tests.unit.robustness.cluster.seen import answer, data, judged, log, marker
+from tests.unit.robustness.cluster.seen import answer, data, judged, log, marker, replica
 
 
 @pytest.mark.parametrize(
@@ -260,3 +262,49 @@ class TestFsync:
         verdict = judged(cluster_fsync.check, seen)
         assert verdict.answer is Answer.BROKEN
         assert "at 9 ms the log ends at 1" in verdict.proof[0]
+
+    def test_what_is_gone_from_its_middle_is_gone(self) -> None:
+        promise = Synced(9, 1, "orders", 0, 4)
+        torn = log(data(0), data(1), data(3), at_ms=9)
+        damaged = log(data(0), replace(data(1), is_sound=False), data(2), data(3), at_ms=9)
+        at_the_end = log(data(0), data(1), data(2), data(3), at_ms=20)
+        for part, whole_until in ((torn.end_alone(), 2), (damaged.end_alone(), 1)):
+            seen = Observations(logs=[part, at_the_end], synced=[promise])
+            verdict = judged(cluster_fsync.check, seen)
+            assert verdict.answer is Answer.BROKEN
+            assert f"missing or damaged at {whole_until}" in verdict.proof[0]
+
+    def test_a_whole_part_and_holes_of_a_compacted_log_are_fine(self) -> None:
+        promise = Synced(9, 1, "orders", 0, 4)
+        torn = log(data(0), data(1), data(3), at_ms=9).end_alone()
+        compacted = log(data(0), data(3), at_ms=20, compacted=True)
+        deleted_later = [torn]
+        for logs in ([torn, compacted], deleted_later):
+            seen = Observations(logs=logs, synced=[promise])
+            assert answer(cluster_fsync.check, seen) is Answer.OK
+        whole = log(data(2, count=2), data(4), start=3, at_ms=9)
+        seen = Observations(logs=[whole.end_alone(), whole], synced=[promise])
+        assert answer(cluster_fsync.check, seen) is Answer.OK
+
+    def test_what_was_emptied_since_may_end_earlier(self) -> None:
+        promise = Synced(3, 1, "orders", 0, 4)
+        copied_again = log(data(0), at_ms=9).end_alone()
+        emptied = replica(leads=False, high=0, end=1, at_ms=5, start_over_count=1)
+        seen = Observations([emptied], [copied_again], synced=[promise])
+        assert answer(cluster_fsync.check, seen) is Answer.UNKNOWN
+        seen = Observations([replace(emptied, at_ms=2)], [copied_again], synced=[promise])
+        assert answer(cluster_fsync.check, seen) is Answer.BROKEN
+
+    def test_bits_that_turned_over_are_no_lie(self) -> None:
+        fault = Fault(
+            client="nemesis",
+            invoked_ms=1,
+            completed_ms=2,
+            kind=FaultKind.BIT_FLIP.value,
+            target="storage-1",
+        )
+        seen = Observations(
+            logs=[log(data(0), at_ms=9).end_alone()], synced=[Synced(9, 1, "orders", 0, 2)]
+        )
+        assert cluster_fsync.check(History(operations=[fault]), seen).answer is Answer.UNKNOWN
+        assert cluster_fsync.check(History(), seen).answer is Answer.BROKEN
