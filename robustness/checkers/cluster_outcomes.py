@@ -16,6 +16,9 @@ explain themselves.
 
 Branches of Spark sinks have no states of this kind; each has a producer id and epoch of its own, so that all markers of
 one such pair must be the same.
+
+Where nobody can read any more what was decided, partitions can still be held against each other: a marker that raises
+the epoch of what it ends is of the one transaction that wrote in the epoch before, and there is no second one.
 """
 
 from dataclasses import dataclass
@@ -111,6 +114,7 @@ def check(_history: History, observations: Observations) -> Verdict:
                 outcomes.setdefault(batch.marker, f"{named(key_of(log))} at {batch.base_offset}")
     if are_all_known:
         _judge_unnamed(case, unnamed)
+    _judge_raised(case, observations)
     return case.verdict()
 
 
@@ -246,3 +250,23 @@ def _judge_unnamed(case: Case, unnamed: dict[tuple[int, int], dict[str, str]]) -
         if len(outcomes) > 1:
             told = ", ".join(f"{marker} in {outcomes[marker]}" for marker in sorted(outcomes))
             case.broken(f"producer {producer_id} epoch {producer_epoch} has two outcomes: {told}")
+
+
+def _judge_raised(case: Case, observations: Observations) -> None:
+    outcomes: dict[tuple[int, int], dict[str, str]] = {}
+    for log in fullest_logs(observations):
+        written: dict[int, int] = {}
+        for batch in with_producer(log):
+            if not batch.is_control:
+                written[batch.producer_id] = batch.producer_epoch
+            elif batch.marker and written.pop(batch.producer_id, None) == batch.producer_epoch - 1:
+                found = outcomes.setdefault((batch.producer_id, batch.producer_epoch), {})
+                found.setdefault(batch.marker, f"{named(key_of(log))} at {batch.base_offset}")
+    for producer_id, producer_epoch in sorted(outcomes):
+        places = outcomes[producer_id, producer_epoch]
+        case.judge()
+        if len(places) > 1:
+            told = ", ".join(f"{marker} in {places[marker]}" for marker in sorted(places))
+            case.broken(
+                f"what producer {producer_id} wrote in epoch {producer_epoch - 1} was ended twice: {told}"
+            )

@@ -286,6 +286,29 @@ class TestOutcomes:
         bad = self.seen(recorded, log(*written, *wrong), compacted=True)
         assert answer(cluster_outcomes.check, bad) is Answer.BROKEN
 
+    def test_partitions_that_disagree_about_what_compaction_took(self) -> None:
+        both = (("orders", 0), ("orders", 1))
+        later = states(("Ongoing", 4), ("PrepareCommit", 5), ("CompleteCommit", 5), partitions=both)
+        rest = (data(4, 7, 4), marker(5, 7, 5))
+        one = log(data(0, 7), marker(1, 7, 1), data(2, 8), data(3, 8, 0, 1), *rest)
+        same = replace(one, partition=1)
+        aborted = (data(0, 7), marker(1, 7, 1, "abort"), data(2, 8), data(3, 8, 0, 1))
+        other = log(*aborted, *rest, partition=1)
+        assert answer(cluster_outcomes.check, self.seen(later, one, same, compacted=True)) is (
+            Answer.OK
+        )
+        verdict = judged(cluster_outcomes.check, self.seen(later, one, other, compacted=True))
+        assert verdict.answer is Answer.BROKEN
+        assert "producer 7 wrote in epoch 0 was ended twice" in verdict.proof[0]
+        assert "abort in orders-1 at 1, commit in orders-0 at 1" in verdict.proof[0]
+
+    def test_transactions_of_one_epoch_may_end_differently(self) -> None:
+        ended = (("Ongoing", 0), ("PrepareAbort", 0), ("CompleteAbort", 0))
+        one = log(data(0, 7), marker(1, 7, 0), data(2, 7, 0, 1), marker(3, 7, 0, "abort"))
+        assert answer(cluster_outcomes.check, self.seen(states(*ended), one, compacted=True)) is (
+            Answer.OK
+        )
+
     def test_branches_of_a_sink_agree(self) -> None:
         recorded = states(("Empty", 0))
         one = log(data(0, 50), marker(1, 50, 1))
