@@ -23,6 +23,7 @@ from oncelog_listener.cluster import (
     wire_error,
 )
 from oncelog_listener.core.error_versions import error_for_version
+from oncelog_listener.core.repeating import Repeatable
 from oncelog_listener.handlers.groups import (
     NO_GENERATION,
     ask_coordinator,
@@ -379,7 +380,11 @@ async def offset_delete(call: Call) -> Any:
             ],
         )
         answer = await ask_coordinator(
-            call, request.group_id, lambda coordinator: coordinator.OffsetDelete(asked)
+            call,
+            request.group_id,
+            lambda coordinator: coordinator.OffsetDelete(asked),
+            # The first copy, held up on its way, would delete what was committed since.
+            repeatable=Repeatable.UNLESS_DONE,
         )
     code = told_code(answer)
     types = call.types

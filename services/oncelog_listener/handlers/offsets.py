@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
-from oncelog.errors import ErrorCode
+from oncelog.errors import ErrorCode, error_code_of
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.protocol.versions import LIST_OFFSETS
 from oncelog_listener.call import Call, CloseConnection
@@ -18,10 +18,13 @@ from oncelog_listener.cluster import (
 )
 from oncelog_listener.core.error_versions import error_for_version
 
+_LATEST: Final = -1
 _EARLIEST: Final = -2
 _EARLIEST_LOCAL: Final = -4
 _LATEST_TIERED: Final = -5
 _LEADER_EPOCH_FROM: Final = 4
+_HIGH_WATERMARK: Final = -1
+"""In place of an offset: DeleteRecords of everything."""
 
 
 async def list_offsets(call: Call) -> Any:
@@ -151,6 +154,16 @@ async def delete_records(call: Call) -> Any:
             items[key] = pb.DeleteRecordsRequest.Partition(
                 topic=topic.name, partition=wanted.partition_index, before_offset=wanted.offset
             )
+    to_the_end = [key for key, item in items.items() if item.before_offset == _HIGH_WATERMARK]
+    for key, end in (await _high_watermarks(call, to_the_end)).items():
+        if end.error_code:
+            # Of a leader that is too new to know the end, an admin client knows this code only.
+            is_new = end.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+            code = ErrorCode.LEADER_NOT_AVAILABLE if is_new else error_code_of(end.error_code)
+            answers[key] = Unanswered(code, "")
+            del items[key]
+        else:
+            items[key].before_offset = end.offset
 
     async def ask(storage: Any, partitions: list[Any]) -> Sequence[Any]:
         answer = await call.cluster.ask(
@@ -183,3 +196,23 @@ async def delete_records(call: Call) -> Any:
             for topic in request.topics
         ),
     )
+
+
+async def _high_watermarks(call: Call, keys: Sequence[TopicPartition]) -> dict[TopicPartition, Any]:
+    """Where "all that is there" ends, found out once: a copy of the request that is held up on its way, while the
+    repetition is answered, must not delete what was written since."""
+
+    async def ask(storage: Any, partitions: list[Any]) -> Sequence[Any]:
+        answer = await call.cluster.ask(
+            storage.ListOffsets(pb.ListOffsetsRequest(partitions=partitions))
+        )
+        found: Sequence[Any] = answer.partitions
+        return found
+
+    items = {
+        (topic, partition): pb.ListOffsetsPartition(
+            topic=topic, partition=partition, timestamp_ms=_LATEST, current_leader_epoch=-1
+        )
+        for topic, partition in keys
+    }
+    return await call.cluster.ask_leaders(items, ask)

@@ -212,6 +212,23 @@ def test_leader_epochs_and_record_deletion():
     assert codes == [(0, 5), (17, -1)]
 
 
+def test_records_are_deleted_to_the_end_that_was_there_when_it_was_asked():
+    """A copy of the request that is held up on its way must not delete what was written since."""
+    world = World(topic("orders", 1), topic("refunds", 1, leader=-1))
+    produce(world, records=[batch()])
+    types = schema_of(21, 2).request_types
+    wanted = tuple(
+        types.DeleteRecordsTopic(
+            name=name, partitions=(types.DeleteRecordsPartition(partition_index=0, offset=-1),)
+        )
+        for name in ("orders", "refunds")
+    )
+    found = ask(world, 21, 2, topics=wanted, timeout=timedelta(seconds=1)).topics
+    assert [one.partitions[0].error_code for one in found] == [0, 5]
+    (asked,) = world.storage.asked("DeleteRecords")
+    assert [(one.topic, one.before_offset) for one in asked.partitions] == [("orders", 1)]
+
+
 @pytest.mark.parametrize("version", range(1, 10))
 def test_no_group_has_committed_anything(version):
     types = schema_of(9, version).request_types

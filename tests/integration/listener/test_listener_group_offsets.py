@@ -11,6 +11,7 @@ from tests.unit.listener.listener_world import World
 from oncelog.api.v1 import coordinator_pb2, groups_pb2
 from oncelog.errors import OncelogError
 from oncelog.protocol.messages import schema_of
+from oncelog.rpc.sessions import PeerUnavailable
 
 COMMIT, FETCH, ADD_OFFSETS, TXN_COMMIT, OFFSET_DELETE = 8, 9, 25, 28, 47
 
@@ -168,6 +169,17 @@ def test_offsets_are_deleted_where_the_partition_exists():
     answer = ask(world, OFFSET_DELETE, 0, group_id="billing", topics=topics)
     assert [one.partitions[0].error_code for one in answer.topics] == [0, 3]
     assert ask(world, OFFSET_DELETE, 0, group_id="", topics=topics).error_code == 24
+
+
+def test_a_deletion_of_offsets_that_may_have_arrived_is_not_repeated():
+    """The first copy may be held up on its way, and would delete what was committed since."""
+    world = World(topic("orders", 1), repeat_max_ms=1_000)
+    world.groups.canned["OffsetDelete"] = PeerUnavailable("gone")
+    types = schema_of(OFFSET_DELETE, 0).request_types
+    partitions = (types.OffsetDeleteRequestPartition(partition_index=0),)
+    topics = (types.OffsetDeleteRequestTopic(name="orders", partitions=partitions),)
+    answer = ask(world, OFFSET_DELETE, 0, group_id="billing", topics=topics)
+    assert (answer.error_code, len(world.groups.asked("OffsetDelete"))) == (15, 1)
 
 
 # -------------------------------------------------------------------------------------------------------- transactions
