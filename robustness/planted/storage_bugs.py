@@ -195,8 +195,8 @@ STORAGE_BUGS: Final = (
             "torn-transaction",
             "aborted-read",
         ),
-        scenario="late",
-        first_seed=22,
+        scenario="asleep",
+        first_seed=1,
     ),
     Bug(
         name="marker-of-an-older-coordinator-accepted",
