@@ -17,8 +17,8 @@ LOG_BUGS: Final = (
             ),
         ),
         caught_by=("offsets-out-of-order",),
-        scenario="failover",
-        first_seed=2,
+        scenario="morsels",
+        first_seed=1,
     ),
     Bug(
         name="hw-as-the-new-leader-has-it",
