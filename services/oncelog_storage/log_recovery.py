@@ -210,7 +210,8 @@ class _Recovery:
 
     def _usable_snapshots(self) -> list[int]:
         """The best first. One taken above the high watermark has forgotten the transactions that end above it, and the
-        LSO would pass them; so it serves only where the high watermark is not known.
+        LSO would pass them; so it serves only where the high watermark is not known, and holds the LSO until that is
+        above it.
 
         Or where segments behind the others were deleted. They were below the high watermark, so what is written down
         of that is old. A transaction that is open in such a snapshot may have had its marker there, and nobody would
@@ -242,6 +243,8 @@ class _Recovery:
                 _log.warning("%s: %s; an older one or the log itself serves", path, error)
                 path.unlink()
                 continue
+            if offset > log.committed_at_load:
+                log.producers.hold(log.log_start_offset, offset)
             return max(offset, log.segments[0].base_offset) if log.segments else offset
         return log.segments[0].base_offset if log.segments else log.log_start_offset
 

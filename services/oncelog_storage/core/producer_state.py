@@ -285,6 +285,11 @@ class ProducerStates:
         }
         self._unreplicated = {}
 
+    def hold(self, first_offset: int, until: int) -> None:
+        """Which transactions from `first_offset` on were ended by markers below `until` is forgotten: until the high
+        watermark has passed those, any of them may hold the LSO."""
+        self._unreplicated[first_offset] = until - 1
+
     # The last stable offset.
 
     @property

@@ -13,11 +13,13 @@ from tests.integration.storage.partition_log_at import (
     opened,
     write_story,
 )
-from tests.integration.storage.storage_node import batch, txn_batch
+from tests.integration.storage.storage_node import NOW, batch, txn_batch
 
 from oncelog.record.batch import iter_headers
+from oncelog_storage import log_recovery
 from oncelog_storage.files import StorageFailed
 from oncelog_storage.log_recovery import snapshot_offsets
+from oncelog_storage.partition import PartitionLeader
 from oncelog_storage.segment import CorruptSegment
 
 LOG = "00000000000000000000.log"
@@ -338,3 +340,30 @@ def test_a_committed_read_loads_no_index_of_the_segments_behind_it(tmp_path):
     _, next_offset = found.read(0, found.log_end_offset, 100)
     assert found.aborted_transactions(0, next_offset) == []
     assert sum(segment.is_loaded for segment in found.segments) == 2, "the first and the newest"
+
+
+def test_a_snapshot_that_may_have_forgotten_a_transaction_holds_the_stable_end(tmp_path):
+    """Nobody knows how far the markers were replicated: the high watermark was not written down before the crash."""
+    log = new_log(tmp_path / "orders-0")
+    append(log, txn_batch(7, 0))
+    append(log, txn_batch(8, 0))
+    mark(log, (7, 0, True))
+    mark(log, (8, 0, True))
+    recovery_point = checkpoint(log)
+    assert recovery_point == 4
+    log = new_log(tmp_path / "orders-0")
+    log.committed_at_load = 0
+    log_recovery.recover(log, recovery_point, 0, NOW)
+    leader = PartitionLeader(
+        log,
+        flushes_always=False,
+        request_flush=lambda _: None,
+        request_checkpoint=lambda _: None,
+        checkpoint_bytes=1 << 20,
+        high_watermark=0,
+    )
+    leader.follow_high_watermark(3)
+    # The marker of the second one is at 3.
+    assert leader.last_stable_offset <= 1
+    leader.follow_high_watermark(4)
+    assert leader.last_stable_offset == 4
