@@ -9,10 +9,10 @@ markers in its log          data commit 7 | data abort 7 abort 7 | commit 8
 ```
 
 A marker may be written again, its answer was lost, or it was held up until a later one was written: where no data
-stands before it, it ends nothing. A transaction may have left no data here, but it has its marker. Every decision that
-is recorded complete has one, except where the log's beginning is gone, in compacted logs, and in shards of groups,
-whose coordinator writes none where no offsets are pending. Where compaction took states, the markers in that place
-explain themselves.
+stands before it, it ends nothing, and its decision may be one that compaction has taken since. A transaction may have
+left no data here, but it has its marker. Every decision that is recorded complete has one, except where the log's
+beginning is gone, in compacted logs, and in shards of groups, whose coordinator writes none where no offsets are
+pending. Where compaction took states, the markers in that place explain themselves.
 
 Branches of Spark sinks have no states of this kind; each has a producer id and epoch of its own, so that all markers of
 one such pair must be the same.
@@ -213,7 +213,8 @@ def _follow(
         if gaps[last + 1]:
             # Of a decision that nobody can read any more.
             follows.append(last)
-        if not marker.ends_data and any(_fits(marker, one) for one in decided[: last + 1]):
+        is_late = any(gaps[: last + 1]) or any(_fits(marker, one) for one in decided[: last + 1])
+        if is_late and not marker.ends_data:
             follows.append(last)
         for number in range(last + 1, len(decided)):
             if _fits(marker, decided[number]):

@@ -97,6 +97,38 @@ def test_what_is_gone_at_the_end_was_not_skipped():
     assert_ok(story.judged_by(poll_skip.check))
 
 
+def compacted_by_some() -> Story:
+    """The leader of the end still has `a`, of the same key as `b`, which was written at 100 ms."""
+    story = Story()
+    story.txn("t-0@0 a k", at=(1, 9))
+    story.txn("t-0@1 c other", at=(20, 29))
+    story.txn("t-0@2 b k", at=(100, 109))
+    story.final("t-0", "0 a k", "1 c other", "2 b k", at=(900, 909))
+    return story
+
+
+def test_a_leader_that_has_compacted_more_than_the_last_one_skips_nothing():
+    story = compacted_by_some()
+    story.positioned("t-0@0", at=(190, 199))
+    story.poll("t-0@1 c other", "t-0@2 b k", at=(200, 209))
+    assert_ok(story.judged_by(poll_skip.check), judged=2)
+
+
+def test_before_a_newer_one_of_its_key_was_written_nobody_may_take_a_record_away():
+    story = compacted_by_some()
+    story.positioned("t-0@0", at=(40, 49))
+    story.poll("t-0@1 c other", at=(50, 59))
+    assert_broken(story.judged_by(poll_skip.check), "'a' at t-0@0", "(1 in all)")
+
+
+def test_the_newest_of_a_key_is_skipped_by_no_compaction():
+    story = compacted_by_some()
+    story.final("t-0", "0 a k", "1 c other", "2 b k", "3 d third", at=(910, 919))
+    story.positioned("t-0@1", at=(190, 199))
+    story.poll("t-0@3 d third", at=(200, 209))
+    assert_broken(story.judged_by(poll_skip.check), "'c' at t-0@1", "(2 in all)")
+
+
 def test_without_a_final_read_of_its_level_a_skip_cannot_be_judged():
     story = Story()
     story.final("t-0", "0 a", "1 b", isolation=RU)

@@ -263,6 +263,17 @@ class TestOutcomes:
         assert answer(check, self.seen(recorded, both)) is Answer.BROKEN
         assert answer(check, self.seen(recorded, wrong, compacted=True)) is Answer.BROKEN
 
+    def test_a_late_marker_may_be_of_a_decision_that_compaction_took(self) -> None:
+        commit = (("Ongoing", 0), ("PrepareCommit", 0), ("CompleteCommit", 0))
+        recorded = states(*commit, *commit)
+        first, last = (data(0, 7), marker(1, 7, 0)), (data(4, 7, 0, 2), marker(5, 7, 0))
+        late = log(*first, marker(2, 7, 0, "abort"), *last)
+        ends_data = log(*first, data(2, 7, 0, 1), marker(3, 7, 0, "abort"), *last)
+        check = cluster_outcomes.check
+        assert answer(check, self.seen(recorded, late, compacted=True)) is Answer.OK
+        assert answer(check, self.seen(recorded, late)) is Answer.BROKEN
+        assert answer(check, self.seen(recorded, ends_data, compacted=True)) is Answer.BROKEN
+
     def test_a_producer_that_began_again_had_transactions_before(self) -> None:
         again = (("Empty", 1), ("Ongoing", 1), ("PrepareCommit", 1), ("CompleteCommit", 1))
         seen = log(data(0, 7), marker(1, 7, 0, "abort"), data(2, 7, 1), marker(3, 7, 1))
