@@ -209,7 +209,7 @@ COORDINATOR_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_coordinator.core.stamp",
-                old="    return asked.connection < known.connection and not insists\n",
+                old="    return told != known\n",
                 new="    return asked.connection < 0\n",
             ),
         ),

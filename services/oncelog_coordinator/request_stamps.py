@@ -1,7 +1,8 @@
-"""Reads the stamps of TV1 requests (ADR 0018)."""
+"""Reads and writes the stamps of TV1 requests (ADR 0018)."""
 
 from typing import Any, NamedTuple
 
+from oncelog.api.v1 import types_pb2
 from oncelog_coordinator.core.stamp import Stamp
 
 
@@ -9,12 +10,22 @@ class Marks(NamedTuple):
     """For the event."""
 
     stamp: Stamp | None
-    insists: bool
+    told: Stamp | None
+    """Its client was refused for that one, on this connection, and has come again."""
 
 
 def marks_of(request: Any, *, is_enabled: bool) -> Marks:
     """`request` has a `RequestStamp` as its `stamp`, or none."""
     if not is_enabled or not request.HasField("stamp") or not request.stamp.listener:
-        return Marks(None, False)
+        return Marks(None, None)
     asked = request.stamp
-    return Marks(Stamp(asked.listener, asked.connection, asked.request), asked.insists)
+    return Marks(_stamp(asked), _stamp(asked.delayed_by) if asked.HasField("delayed_by") else None)
+
+
+def request_number(stamp: Stamp | None) -> Any:
+    """For an answer's `delayed_by`; None leaves it out."""
+    return None if stamp is None else types_pb2.RequestNumber(**stamp._asdict())
+
+
+def _stamp(told: Any) -> Stamp:
+    return Stamp(told.listener, told.connection, told.request)

@@ -23,6 +23,7 @@ from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime import DriverStopped
 from oncelog_coordinator.core import init_producer_id
 from oncelog_coordinator.core.id_pattern import compile_id_pattern
+from oncelog_coordinator.core.stamp import Stamp
 from oncelog_coordinator.core.txn_events import (
     AddPartitions,
     DescribeAnswer,
@@ -40,7 +41,7 @@ from oncelog_coordinator.core.txn_events import (
 from oncelog_coordinator.core.txn_state import TxnMetadata
 from oncelog_coordinator.core.views import split_state_filters
 from oncelog_coordinator.producer_ids import ProducerIds
-from oncelog_coordinator.request_stamps import marks_of
+from oncelog_coordinator.request_stamps import marks_of, request_number
 from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_coordinator.shards import Shards, ShardUnavailable, TransactionReign
 from oncelog_coordinator.sink_servicer import SinkCalls
@@ -155,7 +156,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         except (ShardUnavailable, DriverStopped) as unavailable:
             return _whole(name, unavailable.error_code)
         if added.error_code is not ErrorCode.NONE:
-            return _whole(name, added.error_code, is_delayed=added.is_delayed)
+            return _whole(name, added.error_code, added.delayed_by)
         return _each(name, ((partition, ErrorCode.NONE) for partition in partitions))
 
     async def AddOffsetsToTxn(self, request: Any, context: Any) -> Any:
@@ -185,7 +186,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         except (ShardUnavailable, DriverStopped) as unavailable:
             return pb.AddOffsetsToTxnResponse(error_code=unavailable.error_code)
         return pb.AddOffsetsToTxnResponse(
-            error_code=answer.error_code, is_delayed=answer.is_delayed
+            error_code=answer.error_code, delayed_by=request_number(answer.delayed_by)
         )
 
     # ------------------------------------------------------------------------------------------------ end
@@ -206,7 +207,7 @@ class TransactionCoordinatorServicer(SinkCalls):
                     request.committed,
                     request.client_transaction_version,
                     stamp=marks.stamp,
-                    insists=marks.insists,
+                    told=marks.told,
                 ),
             )
             return _ended(answer)
@@ -325,12 +326,16 @@ def _ended(answer: IdentityAnswer) -> Any:
         error_code=answer.error_code,
         producer_id=answer.producer_id,
         producer_epoch=answer.producer_epoch,
-        is_delayed=answer.is_delayed,
+        delayed_by=request_number(answer.delayed_by),
     )
 
 
-def _whole(transactional_id: str, error_code: ErrorCode, *, is_delayed: bool = False) -> Any:
-    return _Result(transactional_id=transactional_id, error_code=error_code, is_delayed=is_delayed)
+def _whole(transactional_id: str, error_code: ErrorCode, delayed_by: Stamp | None = None) -> Any:
+    return _Result(
+        transactional_id=transactional_id,
+        error_code=error_code,
+        delayed_by=request_number(delayed_by),
+    )
 
 
 def _each(transactional_id: str, codes: Any) -> Any:

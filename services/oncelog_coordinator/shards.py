@@ -237,7 +237,7 @@ class Shards(Reigns[TransactionReign]):
 
 def _is_delayed(answer: Any) -> bool:
     """Refused for its connection (`core.stamp`): no transaction's completion is being waited for."""
-    return isinstance(answer, ErrorAnswer | IdentityAnswer) and answer.is_delayed
+    return isinstance(answer, ErrorAnswer | IdentityAnswer) and answer.delayed_by is not None
 
 
 __all__ = ["ShardUnavailable", "Shards", "TransactionReign"]

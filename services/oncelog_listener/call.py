@@ -1,14 +1,22 @@
 """One request on its way through a handler, and the connection it came in on."""
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from oncelog.api.v1 import types_pb2
 from oncelog.protocol.messages import Schema
 from oncelog_listener.cluster import Address, Cluster
 
-INSISTING_MAX: Final = 100
-"""Ids kept for a connection. A producer has a connection of its own, so one is usual."""
+REFUSALS_MAX: Final = 100
+"""Kept for a connection. A producer has a connection of its own, so one or two are usual."""
+
+
+class Refusal(NamedTuple):
+    """A request of this connection that was taken for a delayed one (ADR 0018)."""
+
+    delayed_by: types_pb2.RequestNumber
+    received: int
+    """Requests of the connection that were here already: none of them can be the repetition of this one."""
 
 
 class CloseConnection(Exception):
@@ -26,12 +34,13 @@ class Session:
     connection: int = 0
     """Counts this listener's connections from 1."""
     request_count: int = 0
-    """Requests read from this connection, the one in progress included."""
+    """Requests that were worked on, the one in progress included."""
+    received_count: int = 0
+    """Requests that have arrived, those that wait included."""
     software_name: str = ""
     software_version: str = ""
-    insisting: dict[str, None] = field(default_factory=dict)
-    """transactional.ids of which a request of this connection was refused as delayed: what its client asks after
-    that, it asks on purpose (ADR 0018)."""
+    refusals: dict[tuple[str, int], Refusal] = field(default_factory=dict)
+    """transactional.id and API key → the last one. A client that has read it and comes again lives."""
     is_gone: bool = False
     """The connection is closed: nobody will read an answer."""
 
@@ -65,19 +74,22 @@ class Call:
     def stamp(self, transactional_id: str | None) -> types_pb2.RequestStamp:
         """Tells the coordinator which request of which connection this is (ADR 0018)."""
         session = self.session
-        return types_pb2.RequestStamp(
+        stamp = types_pb2.RequestStamp(
             listener=self.cluster.listener_start,
             connection=session.connection,
             request=session.request_count,
-            insists=transactional_id in session.insisting,
         )
+        refusal = session.refusals.get((transactional_id or "", self.api_key))
+        if refusal is not None and session.request_count > refusal.received:
+            stamp.delayed_by.CopyFrom(refusal.delayed_by)
+        return stamp
 
-    def told_delayed(self, transactional_id: str) -> None:
+    def told_delayed(self, transactional_id: str, delayed_by: types_pb2.RequestNumber) -> None:
         """Its client is about to read that this request was taken for a delayed one."""
-        insisting = self.session.insisting
-        if len(insisting) >= INSISTING_MAX:
-            del insisting[next(iter(insisting))]
-        insisting[transactional_id] = None
+        refusals = self.session.refusals
+        if len(refusals) >= REFUSALS_MAX:
+            del refusals[next(iter(refusals))]
+        refusals[transactional_id, self.api_key] = Refusal(delayed_by, self.session.received_count)
 
     @property
     def types(self) -> Any:

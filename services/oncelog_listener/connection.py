@@ -103,6 +103,7 @@ class Connection(asyncio.Protocol):
         for frame in frames:
             self._frames.append(frame)
             self._queued_bytes += len(frame)
+        self._session.received_count += len(frames)
         self._hold()
         if frames and self._wake is not None and not self._wake.done():
             self._wake.set_result(None)

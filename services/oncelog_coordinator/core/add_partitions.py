@@ -42,8 +42,8 @@ def decide(
     added = _absent(txn.partitions, event.partitions)
     if is_ongoing and not added:
         return _answer(event, ErrorCode.NONE, "partitions_present")
-    if is_delayed(txn.stamp, event.stamp, event.insists):
-        refused = ErrorAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, is_delayed=True)
+    if is_delayed(txn.stamp, event.stamp, event.told):
+        refused = ErrorAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.stamp)
         return Decision((), (Reply(event.request_id, refused),), "delayed_add_refused")
     if (
         len(txn.partitions) + len(added) > 256

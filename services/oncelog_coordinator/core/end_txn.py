@@ -79,8 +79,8 @@ def _decide_tv1(
         return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
     if txn.state is not TxnState.ONGOING:
         return _repeated_tv1(txn, event)
-    if is_delayed(txn.stamp, event.stamp, event.insists):
-        refused = IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, is_delayed=True)
+    if is_delayed(txn.stamp, event.stamp, event.told):
+        refused = IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.stamp)
         return Decision((), (Reply(event.request_id, refused),), "delayed_end_refused")
     prepared = txn.prepared(
         _decided_state(event),

@@ -113,7 +113,7 @@ def _copy(txn: TxnMetadata, event: InitProducerId) -> Decision[TxnRecord]:
     if txn.state is TxnState.EMPTY and txn.stamp == event.stamp:
         answer = IdentityAnswer(ErrorCode.NONE, txn.producer_id, txn.producer_epoch)
         return Decision((), (Reply(event.request_id, answer),), "init_copy_answered")
-    refused = IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, is_delayed=True)
+    refused = IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.stamp)
     return Decision((), (Reply(event.request_id, refused),), "delayed_init_refused")
 
 

@@ -2,33 +2,27 @@
 
 Under TV1 every transaction of a producer has the same epoch, so an EndTxn or AddPartitionsToTxn that arrives late looks
 exactly like one of the transaction that runs now. What differs is the connection: a client that gave up waiting has
-connected again, and its newer requests came in on the newer connection. On one connection requests are counted: where
+connected again, to this listener or to another one. On one connection requests are counted: where
 the listener itself asked again, because the connection between it and the coordinator broke, the first copy may arrive
-when the client is long at a later one. So the newest request that changed a transaction is kept with it, and an older
-one changes nothing: it is told to come again.
+when the client is long at a later one. So the newest request that changed a transaction is kept with it. An older one
+of its connection changes nothing, nor does the first one of any other connection: both are told to come again.
 
 Nobody reads that answer on a connection that was given up, and nobody gives it on to a client that has had another one.
-A live client that really uses an older connection does read it and comes again, and then it is let through: `insists`
-says that its listener has seen it refused.
+A client that lives does read it and comes again, and its listener says for which request it was refused: if that is
+still the newest one, this connection is the client's now. If not, another connection was heard meanwhile, and it is
+told once more.
 """
 
 from typing import NamedTuple
 
 
 class Stamp(NamedTuple):
-    """Stamps of two starts of listeners do not compare."""
+    """Requests of one connection compare; those of two do not."""
 
     listener: int
     connection: int
     request: int = 0
     """0: not known."""
-
-
-def newest(known: Stamp | None, asked: Stamp | None) -> Stamp | None:
-    """The one to keep when a request stamped `asked` has changed a transaction stamped `known`."""
-    if asked is None or known is None or known.listener != asked.listener:
-        return asked or known
-    return max(known, asked)
 
 
 def is_copy(known: Stamp | None, asked: Stamp | None) -> bool:
@@ -41,11 +35,14 @@ def is_copy(known: Stamp | None, asked: Stamp | None) -> bool:
     )
 
 
-def is_delayed(known: Stamp | None, asked: Stamp | None, insists: bool = False) -> bool:
-    """The request is older than one that has changed the transaction since. One that `insists` may have come in on an
-    older connection; on its own connection its client never goes back."""
-    if known is None or asked is None or known.listener != asked.listener:
+def is_delayed(known: Stamp | None, asked: Stamp | None, told: Stamp | None = None) -> bool:
+    """A request that was done since, or may have been, is newer than this one.
+
+    `known` changed the transaction last. `told`: its client was refused for that one, and comes again; on its own
+    connection a client never goes back, whatever it was told.
+    """
+    if known is None or asked is None:
         return False
-    if asked.connection == known.connection:
+    if asked[:2] == known[:2]:
         return 0 < asked.request < known.request
-    return asked.connection < known.connection and not insists
+    return told != known

@@ -48,7 +48,8 @@ class AddPartitions:
     partitions: tuple[Partition, ...]
     client_transaction_version: int = 0
     stamp: Stamp | None = None
-    insists: bool = False
+    told: Stamp | None = None
+    """Its client was refused for that one and comes again (`core.stamp`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ class EndTxn:
     client_transaction_version: int = 0
     new_producer_id: ProducerId | None = None
     stamp: Stamp | None = None
-    insists: bool = False
+    told: Stamp | None = None
+    """Its client was refused for that one and comes again (`core.stamp`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +149,8 @@ class ErrorAnswer:
 
     error_code: ErrorCode
     message: str = ""
-    is_delayed: bool = False
-    """The request came in on an older connection than the transaction's newest (`core.stamp`)."""
+    delayed_by: Stamp | None = None
+    """Refused: that one changed the transaction last, and this one may be older (`core.stamp`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ class IdentityAnswer:
     error_code: ErrorCode
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
-    is_delayed: bool = False
+    delayed_by: Stamp | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from oncelog.ids import (
     ProducerId,
     TransactionalId,
 )
-from oncelog_coordinator.core.stamp import Stamp, newest
+from oncelog_coordinator.core.stamp import Stamp
 
 EXHAUSTED_EPOCH: Final = PRODUCER_EPOCH_MAX - 1
 """From here on a producer id must be replaced: the last epoch is kept for fencing (facts 10)."""
@@ -176,7 +176,7 @@ class TxnMetadata:
             self.next_producer_id,
             client_transaction_version,
             self.last_producer_epoch,
-            newest(self.stamp, stamp),
+            stamp or self.stamp,
         )
 
     def prepared(
@@ -205,7 +205,7 @@ class TxnMetadata:
             next_producer_id,
             transaction_version,
             last_producer_epoch,
-            newest(self.stamp, stamp) if is_asked else None,
+            stamp or self.stamp if is_asked else None,
         )
 
     def completed(self, now: Millis) -> "TxnMetadata":

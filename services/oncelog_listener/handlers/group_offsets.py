@@ -216,8 +216,8 @@ async def add_offsets_to_txn(call: Call) -> Any:
                 is_wanted=call.is_wanted,
             )
             code = answer.error_code
-            if answer.is_delayed:
-                call.told_delayed(request.transactional_id)
+            if answer.HasField("delayed_by"):
+                call.told_delayed(request.transactional_id, answer.delayed_by)
         except PEER_FAILURES:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return call.types.AddOffsetsToTxnResponse(

@@ -192,8 +192,8 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
     if not answer.results:
         return dict.fromkeys(keys, ErrorCode.UNKNOWN_SERVER_ERROR)
     result = answer.results[0]
-    if result.is_delayed:
-        call.told_delayed(transactional_id)
+    if result.HasField("delayed_by"):
+        call.told_delayed(transactional_id, result.delayed_by)
     if result.error_code:
         return dict.fromkeys(keys, result.error_code)
     told = {(one.topic, one.partition): one.error_code for one in result.partitions}
@@ -243,8 +243,8 @@ async def end_txn(call: Call) -> Any:
         )
     except PEER_FAILURES:
         return _ended(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if answer.is_delayed:
-        call.told_delayed(request.transactional_id)
+    if answer.HasField("delayed_by"):
+        call.told_delayed(request.transactional_id, answer.delayed_by)
     if answer.error_code:
         earlier = undecided - is_last_in_doubt
         if earlier and not error_code_of(answer.error_code).is_retriable:

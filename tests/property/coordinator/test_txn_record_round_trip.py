@@ -35,7 +35,7 @@ def transactions(draw):
         draw(int64s),
         draw(int64s),
         draw(st.sampled_from([0, 1, 2])),
-        stamp=draw(st.none() | st.builds(Stamp, int64s, int64s)),
+        stamp=draw(st.none() | st.builds(Stamp, int64s, int64s, int64s)),
     )
 
 

@@ -1,4 +1,4 @@
-"""A TV1 request that is older than one that was heard changes nothing, unless its client insists (ADR 0018)."""
+"""A TV1 request that may be older than one that was heard changes nothing, until its client comes again (ADR 0018)."""
 
 import pytest
 from tests.unit.coordinator.txn_rows import (
@@ -18,19 +18,19 @@ from tests.unit.coordinator.txn_rows import (
 
 from oncelog.api.v1 import coordinator_pb2, types_pb2
 from oncelog_coordinator.core.markers import DeliveryOutcome, MarkersDelivered
-from oncelog_coordinator.core.stamp import Stamp, is_delayed, newest
+from oncelog_coordinator.core.stamp import Stamp, is_delayed
 from oncelog_coordinator.core.txn_events import AddPartitions, EndTxn, InitProducerId, TxnTimedOut
-from oncelog_coordinator.request_stamps import marks_of
+from oncelog_coordinator.request_stamps import marks_of, request_number
 
 OLD, NEW, ELSEWHERE = Stamp(5, 1), Stamp(5, 2), Stamp(6, 1)
 
 
-def end(machine, stamp, *, commit=True, insists=False):
-    return Step(machine, EndTxn(1, "pay", PID, 5, commit, stamp=stamp, insists=insists))
+def end(machine, stamp, *, commit=True, told=None):
+    return Step(machine, EndTxn(1, "pay", PID, 5, commit, stamp=stamp, told=told))
 
 
-def add(machine, stamp, partition=ORDERS_0, *, insists=False):
-    return Step(machine, AddPartitions(1, "pay", PID, 5, (partition,), 0, stamp, insists))
+def add(machine, stamp, partition=ORDERS_0, *, told=None):
+    return Step(machine, AddPartitions(1, "pay", PID, 5, (partition,), 0, stamp, told))
 
 
 @pytest.mark.parametrize(
@@ -38,36 +38,40 @@ def add(machine, stamp, partition=ORDERS_0, *, insists=False):
     [
         (NEW, OLD, True),
         (NEW, NEW, False),
-        (OLD, NEW, False),
-        (ELSEWHERE, OLD, False),
+        (OLD, NEW, True),
+        (ELSEWHERE, OLD, True),
         (None, OLD, False),
         (NEW, None, False),
         (Stamp(5, 2, 9), Stamp(5, 2, 8), True),
         (Stamp(5, 2, 9), Stamp(5, 2, 9), False),
         (Stamp(5, 2, 9), Stamp(5, 2, 10), False),
         (Stamp(5, 2, 9), Stamp(5, 1, 10), True),
-        (Stamp(5, 2, 9), Stamp(5, 3, 1), False),
+        (Stamp(5, 2, 9), Stamp(5, 3, 1), True),
+        (Stamp(5, 2, 9), Stamp(6, 2, 9), True),
         (Stamp(5, 2, 9), Stamp(5, 2), False),
     ],
 )
-def test_only_an_older_request_of_the_same_listener_start_is_delayed(known, asked, delayed):
+def test_an_older_request_of_the_connection_is_delayed_and_the_first_of_another_one(
+    known, asked, delayed
+):
     assert is_delayed(known, asked) is delayed
 
 
 @pytest.mark.parametrize(
-    ("known", "asked", "kept"),
+    ("known", "asked", "told", "delayed"),
     [
-        (NEW, OLD, NEW),
-        (OLD, NEW, NEW),
-        (NEW, None, NEW),
-        (None, OLD, OLD),
-        (NEW, ELSEWHERE, ELSEWHERE),
-        (Stamp(5, 2, 9), Stamp(5, 2, 8), Stamp(5, 2, 9)),
-        (None, None, None),
+        (NEW, OLD, NEW, False),
+        (NEW, ELSEWHERE, NEW, False),
+        (NEW, ELSEWHERE, OLD, True),
+        (Stamp(5, 2, 9), ELSEWHERE, Stamp(5, 2, 9), False),
+        (Stamp(5, 2, 9), ELSEWHERE, Stamp(5, 2, 8), True),
+        (Stamp(5, 2, 9), Stamp(5, 2, 8), Stamp(5, 2, 9), True),
     ],
 )
-def test_the_newest_request_is_kept(known, asked, kept):
-    assert newest(known, asked) == kept
+def test_a_client_that_comes_again_is_let_through_if_nothing_was_heard_meanwhile(
+    known, asked, told, delayed
+):
+    assert is_delayed(known, asked, told) is delayed
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -75,7 +79,26 @@ def test_a_delayed_end_does_not_end_the_next_transaction(commit):
     machine = machine_with(stored(ONGOING, stamp=NEW))
     refused = end(machine, OLD, commit=commit)
     assert (refused.code, refused.records, refused.label) == (51, (), "delayed_end_refused")
+    assert refused.answer.delayed_by == NEW
     assert end(machine, NEW, commit=commit).code == 0
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_nor_does_one_that_was_held_up_on_its_way_through_another_listener(commit):
+    """What chaos met: the client gave up on a listener that was cut off, and went on through the other one."""
+    machine = machine_with(stored(EMPTY))
+    assert add(machine, Stamp(5, 7, 4)).code == 0
+    delayed = Stamp(5, 7, 5)
+    told = end(machine, Stamp(6, 3, 1)).answer.delayed_by
+    ended = end(machine, Stamp(6, 3, 2), told=told)
+    (wanted,) = ended.markers
+    Step(machine, MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED))
+    assert add(machine, Stamp(6, 3, 3)).code == 0
+    late = end(machine, delayed, commit=commit)
+    assert (late.code, late.records, late.label) == (51, (), "delayed_end_refused")
+    insisting = end(machine, delayed, commit=commit, told=told)
+    assert (insisting.code, insisting.records) == (51, ()), "that was long ago"
+    assert end(machine, Stamp(6, 3, 4)).code == 0
 
 
 def test_a_delayed_addition_starts_no_transaction():
@@ -84,18 +107,13 @@ def test_a_delayed_addition_starts_no_transaction():
     assert (refused.code, refused.records, refused.label) == (51, (), "delayed_add_refused")
 
 
-def test_a_client_that_insists_is_let_through_and_the_newest_connection_stays():
+@pytest.mark.parametrize("other", [OLD, ELSEWHERE, Stamp(5, 3)])
+def test_a_client_that_has_come_again_goes_on_on_that_connection(other):
     machine = machine_with(stored(ONGOING, stamp=NEW))
-    (added,) = add(machine, OLD, ORDERS_1, insists=True).records
-    (prepared,) = end(machine, OLD, insists=True).records
-    assert (added.stamp, prepared.stamp) == (NEW, NEW)
-
-
-def test_a_client_that_reconnects_within_a_transaction_is_never_refused():
-    machine = machine_with(stored(EMPTY))
-    for partition, stamp in ((ORDERS_0, OLD), (ORDERS_1, NEW)):
-        assert add(machine, stamp, partition).code == 0
-    assert end(machine, Stamp(5, 3)).code == 0
+    assert add(machine, other, ORDERS_1).answer.delayed_by == NEW
+    (added,) = add(machine, other, ORDERS_1, told=NEW).records
+    (prepared,) = end(machine, other).records
+    assert (added.stamp, prepared.stamp) == (other, other)
 
 
 def test_repetitions_are_answered_on_any_connection():
@@ -163,26 +181,30 @@ def test_a_new_epoch_begins_with_the_stamp_of_its_request_or_none():
     assert fenced.records[0].stamp is None
 
 
-def request(listener, connection, number, *, insists=False):
+def request(listener, connection, number, told=None):
     return coordinator_pb2.EndTxnRequest(
         stamp=types_pb2.RequestStamp(
-            listener=listener, connection=connection, request=number, insists=insists
+            listener=listener,
+            connection=connection,
+            request=number,
+            delayed_by=request_number(told),
         )
     )
 
 
-def test_a_listener_says_whether_its_client_insists():
-    assert marks_of(request(5, 1, 7), is_enabled=True) == (Stamp(5, 1, 7), False)
-    assert marks_of(request(5, 1, 8, insists=True), is_enabled=True) == (Stamp(5, 1, 8), True)
+def test_a_listener_says_for_which_request_its_client_was_refused():
+    assert marks_of(request(5, 1, 7), is_enabled=True) == (Stamp(5, 1, 7), None)
+    told = Stamp(6, 2, 9)
+    assert marks_of(request(5, 1, 8, told), is_enabled=True) == (Stamp(5, 1, 8), told)
 
 
 def test_stamps_are_ignored_when_the_check_is_off_and_when_there_are_none():
-    assert marks_of(request(5, 1, 7, insists=True), is_enabled=False) == (None, False)
-    assert marks_of(coordinator_pb2.EndTxnRequest(), is_enabled=True) == (None, False)
+    assert marks_of(request(5, 1, 7, Stamp(6, 2, 9)), is_enabled=False) == (None, None)
+    assert marks_of(coordinator_pb2.EndTxnRequest(), is_enabled=True) == (None, None)
 
 
-@pytest.mark.parametrize("insists", [False, True])
-def test_a_copy_of_an_earlier_request_decides_nothing_on_its_own_connection(insists):
+@pytest.mark.parametrize("told", [None, Stamp(5, 1, 5)])
+def test_a_copy_of_an_earlier_request_decides_nothing_on_its_own_connection(told):
     """The listener asked again when its connection to the coordinator broke, and the first copy was only late."""
     machine = machine_with(stored(EMPTY))
     for number in (3, 5):
@@ -191,8 +213,8 @@ def test_a_copy_of_an_earlier_request_decides_nothing_on_its_own_connection(insi
             ended = end(machine, Stamp(5, 1, 4))
             (wanted,) = ended.markers
             Step(machine, MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED))
-    late_end = end(machine, Stamp(5, 1, 4), commit=False, insists=insists)
+    late_end = end(machine, Stamp(5, 1, 4), commit=False, told=told)
     assert (late_end.code, late_end.records, late_end.label) == (51, (), "delayed_end_refused")
-    late_add = add(machine, Stamp(5, 1, 3), ORDERS_1, insists=insists)
+    late_add = add(machine, Stamp(5, 1, 3), ORDERS_1, told=told)
     assert (late_add.code, late_add.records, late_add.label) == (51, (), "delayed_add_refused")
     assert end(machine, Stamp(5, 1, 6)).code == 0

@@ -81,18 +81,18 @@ class AddPartitionsToTxnRequest(_message.Message):
 class AddPartitionsToTxnResponse(_message.Message):
     __slots__ = ("results",)
     class Result(_message.Message):
-        __slots__ = ("transactional_id", "error_code", "partitions", "transaction_start_ms", "is_delayed")
+        __slots__ = ("transactional_id", "error_code", "partitions", "transaction_start_ms", "delayed_by")
         TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
         ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
         PARTITIONS_FIELD_NUMBER: _ClassVar[int]
         TRANSACTION_START_MS_FIELD_NUMBER: _ClassVar[int]
-        IS_DELAYED_FIELD_NUMBER: _ClassVar[int]
+        DELAYED_BY_FIELD_NUMBER: _ClassVar[int]
         transactional_id: str
         error_code: int
         partitions: _containers.RepeatedCompositeFieldContainer[_types_pb2.PartitionError]
         transaction_start_ms: int
-        is_delayed: bool
-        def __init__(self, transactional_id: _Optional[str] = ..., error_code: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.PartitionError, _Mapping]]] = ..., transaction_start_ms: _Optional[int] = ..., is_delayed: _Optional[bool] = ...) -> None: ...
+        delayed_by: _types_pb2.RequestNumber
+        def __init__(self, transactional_id: _Optional[str] = ..., error_code: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.PartitionError, _Mapping]]] = ..., transaction_start_ms: _Optional[int] = ..., delayed_by: _Optional[_Union[_types_pb2.RequestNumber, _Mapping]] = ...) -> None: ...
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[AddPartitionsToTxnResponse.Result]
     def __init__(self, results: _Optional[_Iterable[_Union[AddPartitionsToTxnResponse.Result, _Mapping]]] = ...) -> None: ...
@@ -112,12 +112,12 @@ class AddOffsetsToTxnRequest(_message.Message):
     def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., group_id: _Optional[str] = ..., stamp: _Optional[_Union[_types_pb2.RequestStamp, _Mapping]] = ...) -> None: ...
 
 class AddOffsetsToTxnResponse(_message.Message):
-    __slots__ = ("error_code", "is_delayed")
+    __slots__ = ("error_code", "delayed_by")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    IS_DELAYED_FIELD_NUMBER: _ClassVar[int]
+    DELAYED_BY_FIELD_NUMBER: _ClassVar[int]
     error_code: int
-    is_delayed: bool
-    def __init__(self, error_code: _Optional[int] = ..., is_delayed: _Optional[bool] = ...) -> None: ...
+    delayed_by: _types_pb2.RequestNumber
+    def __init__(self, error_code: _Optional[int] = ..., delayed_by: _Optional[_Union[_types_pb2.RequestNumber, _Mapping]] = ...) -> None: ...
 
 class EndTxnRequest(_message.Message):
     __slots__ = ("transactional_id", "producer_id", "producer_epoch", "committed", "client_transaction_version", "stamp")
@@ -136,16 +136,16 @@ class EndTxnRequest(_message.Message):
     def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., committed: _Optional[bool] = ..., client_transaction_version: _Optional[int] = ..., stamp: _Optional[_Union[_types_pb2.RequestStamp, _Mapping]] = ...) -> None: ...
 
 class EndTxnResponse(_message.Message):
-    __slots__ = ("error_code", "producer_id", "producer_epoch", "is_delayed")
+    __slots__ = ("error_code", "producer_id", "producer_epoch", "delayed_by")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    IS_DELAYED_FIELD_NUMBER: _ClassVar[int]
+    DELAYED_BY_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     producer_id: int
     producer_epoch: int
-    is_delayed: bool
-    def __init__(self, error_code: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., is_delayed: _Optional[bool] = ...) -> None: ...
+    delayed_by: _types_pb2.RequestNumber
+    def __init__(self, error_code: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., delayed_by: _Optional[_Union[_types_pb2.RequestNumber, _Mapping]] = ...) -> None: ...
 
 class DescribeTransactionsRequest(_message.Message):
     __slots__ = ("transactional_ids",)

@@ -2,8 +2,8 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable
-from typing import ClassVar as _ClassVar, Optional as _Optional
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -59,15 +59,25 @@ class TraceContext(_message.Message):
     def __init__(self, traceparent: _Optional[str] = ..., tracestate: _Optional[str] = ...) -> None: ...
 
 class RequestStamp(_message.Message):
-    __slots__ = ("listener", "connection", "request", "insists", "coordinator_epoch")
+    __slots__ = ("listener", "connection", "request", "coordinator_epoch", "delayed_by")
     LISTENER_FIELD_NUMBER: _ClassVar[int]
     CONNECTION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
-    INSISTS_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DELAYED_BY_FIELD_NUMBER: _ClassVar[int]
     listener: int
     connection: int
     request: int
-    insists: bool
     coordinator_epoch: int
-    def __init__(self, listener: _Optional[int] = ..., connection: _Optional[int] = ..., request: _Optional[int] = ..., insists: _Optional[bool] = ..., coordinator_epoch: _Optional[int] = ...) -> None: ...
+    delayed_by: RequestNumber
+    def __init__(self, listener: _Optional[int] = ..., connection: _Optional[int] = ..., request: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., delayed_by: _Optional[_Union[RequestNumber, _Mapping]] = ...) -> None: ...
+
+class RequestNumber(_message.Message):
+    __slots__ = ("listener", "connection", "request")
+    LISTENER_FIELD_NUMBER: _ClassVar[int]
+    CONNECTION_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    listener: int
+    connection: int
+    request: int
+    def __init__(self, listener: _Optional[int] = ..., connection: _Optional[int] = ..., request: _Optional[int] = ...) -> None: ...
