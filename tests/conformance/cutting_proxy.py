@@ -22,6 +22,8 @@ class CuttingProxy:
         self._cuts = {}
         self.swallowed = []
         self._hold_next = None
+        self._then_cut_off = None
+        self._is_cut_off = False
         self._held = queue.Queue()
         self._replies_to_held = queue.Queue()
         self._sockets = set()
@@ -42,10 +44,22 @@ class CuttingProxy:
         with self._lock:
             self._cuts[api_key] = times
 
-    def hold_next_request(self, api_key):
-        """Keep the next request with `api_key`, and its connection to the server; cut its client off."""
+    def hold_next_request(self, api_key, *, then_cut_off=None):
+        """Keep the next request with `api_key`, and its connection to the server; cut its client off.
+
+        `then_cut_off` is called with this proxy when that has happened, and from then on nobody is let in here.
+        """
         with self._lock:
             self._hold_next = api_key
+            self._then_cut_off = then_cut_off
+
+    def hold_nothing(self):
+        with self._lock:
+            self._hold_next = self._then_cut_off = None
+
+    def let_in(self):
+        """After a request was held with `then_cut_off`: take new connections again."""
+        self._is_cut_off = False
 
     def release_held(self, timeout_s):
         """Let the held request arrive on its old connection; returns the server's reply, length included."""
@@ -61,6 +75,9 @@ class CuttingProxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            if self._is_cut_off:
+                client.close()
+                continue
             try:
                 server = socket.create_connection(("127.0.0.1", self.target_port))
             except OSError:
@@ -84,17 +101,27 @@ class CuttingProxy:
                     doomed.add(correlation_id)
                     self.swallowed.append(api_key)
                 is_held = self._hold_next == api_key
-                if is_held:
-                    self._hold_next = None
+                then_cut_off = self._then_cut_off
             if is_held:
+                self.hold_nothing()
                 doomed.add(HELD)
                 self._held.put((server, frame))
+                if then_cut_off is not None:
+                    self._cut_off(server)
+                    then_cut_off(self)
                 _shut(client)
                 return
             if not _send(server, frame):
                 break
         _shut(client)
         _shut(server)
+
+    def _cut_off(self, held):
+        self._is_cut_off = True
+        with self._lock:
+            sockets = self._sockets - {held}
+        for one in sockets:
+            _shut(one)
 
     def _forward_replies(self, server, client, doomed):
         for frame in _frames(server):
