@@ -222,6 +222,26 @@ COORDINATOR_BUGS: Final = (
         first_seed=10,
     ),
     Bug(
+        name="stamps-of-two-listeners-do-not-compare",
+        promise="Nor does one that was held up on its way through a listener that its client has left.",
+        source="ADR 0018",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.core.stamp",
+                old="    return told != known\n",
+                new="    return asked.listener == known.listener and told != known\n",
+            ),
+        ),
+        caught_by=(
+            "delayed-end-txn-tv1",
+            "lost-write",
+            "torn-transaction",
+            "aborted-read",
+        ),
+        scenario="wanderers",
+        first_seed=17,
+    ),
+    Bug(
         name="late-copy-of-a-request-decides",
         promise="What a listener asked twice decides once, however late the first copy arrives.",
         source="ADR 0018; architecture/failures",
