@@ -12,14 +12,20 @@ class Marks(NamedTuple):
     stamp: Stamp | None
     told: Stamp | None
     """Its client was refused for that one, on this connection, and has come again."""
+    addition_told: Stamp | None
+    """Of an EndTxn: an addition was refused for that one, on this connection."""
 
 
 def marks_of(request: Any, *, is_enabled: bool) -> Marks:
     """`request` has a `RequestStamp` as its `stamp`, or none."""
     if not is_enabled or not request.HasField("stamp") or not request.stamp.listener:
-        return Marks(None, None)
+        return Marks(None, None, None)
     asked = request.stamp
-    return Marks(_stamp(asked), _stamp(asked.delayed_by) if asked.HasField("delayed_by") else None)
+    return Marks(
+        _stamp(asked),
+        _stamp(asked.delayed_by) if asked.HasField("delayed_by") else None,
+        _stamp(asked.addition_delayed_by) if asked.HasField("addition_delayed_by") else None,
+    )
 
 
 def request_number(stamp: Stamp | None) -> Any:

@@ -150,7 +150,7 @@ class TransactionCoordinatorServicer(SinkCalls):
             added: ErrorAnswer = await self._shards.ask(
                 name,
                 lambda request_id: AddPartitions(
-                    request_id, *producer, partitions, version, *marks
+                    request_id, *producer, partitions, version, marks.stamp, marks.told
                 ),
             )
         except (ShardUnavailable, DriverStopped) as unavailable:
@@ -180,7 +180,8 @@ class TransactionCoordinatorServicer(SinkCalls):
                     request.producer_epoch,
                     (partition,),
                     0,
-                    *marks,
+                    marks.stamp,
+                    marks.told,
                 ),
             )
         except (ShardUnavailable, DriverStopped) as unavailable:
@@ -208,6 +209,7 @@ class TransactionCoordinatorServicer(SinkCalls):
                     request.client_transaction_version,
                     stamp=marks.stamp,
                     told=marks.told,
+                    addition_told=marks.addition_told,
                 ),
             )
             return _ended(answer)

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from oncelog.api.v1 import types_pb2
 from oncelog.protocol.messages import Schema
+from oncelog.protocol.versions import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, END_TXN
 from oncelog_listener.cluster import Address, Cluster
 
 REFUSALS_MAX: Final = 100
@@ -79,14 +80,22 @@ class Call:
             connection=session.connection,
             request=session.request_count,
         )
-        refusal = session.refusals.get((transactional_id or "", self.api_key))
+        name = transactional_id or ""
+        refusal = session.refusals.get((name, self.api_key))
         if refusal is not None and session.request_count > refusal.received:
             stamp.delayed_by.CopyFrom(refusal.delayed_by)
+        if self.api_key == END_TXN:
+            keys = (name, ADD_PARTITIONS_TO_TXN), (name, ADD_OFFSETS_TO_TXN)
+            additions = [session.refusals[key] for key in keys if key in session.refusals]
+            if additions:
+                last = max(additions, key=lambda addition: addition.received)
+                stamp.addition_delayed_by.CopyFrom(last.delayed_by)
         return stamp
 
     def told_delayed(self, transactional_id: str, delayed_by: types_pb2.RequestNumber) -> None:
         """Its client is about to read that this request was taken for a delayed one."""
         refusals = self.session.refusals
+        refusals.pop((transactional_id, self.api_key), None)
         if len(refusals) >= REFUSALS_MAX:
             del refusals[next(iter(refusals))]
         refusals[transactional_id, self.api_key] = Refusal(delayed_by, self.session.received_count)

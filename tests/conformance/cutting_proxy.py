@@ -158,3 +158,58 @@ def _shut(one):
         one.shutdown(socket.SHUT_RDWR)
     except OSError:
         return
+
+
+class PairingProxy(CuttingProxy):
+    """Lets an addition wait for the EndTxn that its client sends behind it: then both arrive in one piece, or both are
+    held and their client is cut off."""
+
+    def __init__(self):
+        self.addition_came = threading.Event()
+        self.together = threading.Event()
+        self._next = None
+        super().__init__()
+
+    def join_next_pair(self):
+        self._next = "join"
+
+    def hold_next_pair(self):
+        """`release_next` lets the two go one after the other."""
+        self._next = "hold"
+
+    def cut_everyone(self):
+        with self._lock:
+            sockets, self._sockets = self._sockets, set()
+        for one in sockets:
+            _shut(one)
+
+    def release_next(self, timeout_s):
+        """The server's reply, length included."""
+        server, frame = self._held.get(timeout=timeout_s)
+        assert _send(server, frame), "the server closed the connection of the held requests"
+        return self._replies_to_held.get(timeout=timeout_s)
+
+    def _forward_requests(self, client, server, doomed):
+        pair = []
+        for frame in _frames(client):
+            (api_key,) = struct.unpack_from(">h", frame, 4)
+            if self._next is not None and api_key == ADD_PARTITIONS_TO_TXN:
+                pair.append(frame)
+                self.addition_came.set()
+                continue
+            if pair and api_key == END_TXN:
+                pair.append(frame)
+                if self._next == "hold":
+                    doomed.add(HELD)
+                    for one in pair:
+                        self._held.put((server, one))
+                self.together.set()
+                self._next = None
+                if HELD in doomed:
+                    _shut(client)
+                    return
+            frames, pair = pair or [frame], []
+            if not _send(server, b"".join(frames)):
+                break
+        _shut(client)
+        _shut(server)

@@ -86,7 +86,7 @@ def test_a_delayed_commit_does_not_commit_half_of_the_next_transaction(
 
 
 @pytest.mark.parametrize("client", TV1_CLIENTS, ids=lambda client: client.name)
-def test_a_client_that_reconnects_within_a_transaction_is_not_refused(
+def test_a_client_that_reconnects_within_a_transaction_goes_on(
     client, server, proxy, new_topic, transactional_id, make_producer
 ):
     topics = new_topic(), new_topic()

@@ -40,11 +40,12 @@ def decide(
         return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
     is_ongoing = txn.state is TxnState.ONGOING
     added = _absent(txn.partitions, event.partitions)
-    if is_ongoing and not added:
-        return _answer(event, ErrorCode.NONE, "partitions_present")
-    if is_delayed(txn.stamp, event.stamp, event.told):
+    # Nobody has begun a transaction of this epoch as long as it is Empty: there is none that this could be late for.
+    if txn.state is not TxnState.EMPTY and is_delayed(txn.stamp, event.stamp, event.told):
         refused = ErrorAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.stamp)
         return Decision((), (Reply(event.request_id, refused),), "delayed_add_refused")
+    if is_ongoing and not added and event.stamp in (None, txn.stamp):
+        return _answer(event, ErrorCode.NONE, "partitions_present")
     if (
         len(txn.partitions) + len(added) > 256
         and value_bytes_estimate((*txn.partitions, *added)) > record_bytes_max
@@ -54,7 +55,9 @@ def decide(
     ongoing = txn.with_partitions(added, event.client_transaction_version, now, event.stamp)
     effects: tuple[Effect, ...] = (Reply(event.request_id, ErrorAnswer(ErrorCode.NONE)),)
     if is_ongoing:
-        return Decision((ongoing,), effects, "partitions_added")
+        # Those that are present are written down as well: nothing older may count from then on (`core.stamp`).
+        label = "partitions_added" if added else "partitions_present"
+        return Decision((ongoing,), effects, label)
     if ongoing.has_timeout:
         effects = (*effects, timeout_timer(ongoing, now))
     return Decision((ongoing,), effects, "transaction_started")

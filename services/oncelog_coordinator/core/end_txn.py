@@ -11,6 +11,7 @@ else in TV2. Here a TV2 retry is answered by the tables below, at once and with 
 already holds the next identity is told CONCURRENT_TRANSACTIONS (it did nothing wrong); everyone else is fenced.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from oncelog.errors import ErrorCode
@@ -80,8 +81,7 @@ def _decide_tv1(
     if txn.state is not TxnState.ONGOING:
         return _repeated_tv1(txn, event)
     if is_delayed(txn.stamp, event.stamp, event.told):
-        refused = IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.stamp)
-        return Decision((), (Reply(event.request_id, refused),), "delayed_end_refused")
+        return _delayed(txn, event)
     prepared = txn.prepared(
         _decided_state(event),
         txn.producer_epoch,
@@ -98,12 +98,33 @@ def _decide_tv1(
 def _repeated_tv1(txn: TxnMetadata, event: EndTxn) -> Decision[TxnRecord]:
     """What is complete is written down once more, and the answer waits for that (Kafka writes nothing): if the shard
     has an owner by now of whom this process has not heard, it may be the end of a transaction that that one let begin.
+    And whoever is answered goes on, so nothing older may count from then on (`core.stamp`).
     """
+    if _aborts_nothing(txn, event):
+        return _answer(event, ErrorCode.NONE, "abort_without_addition")
     error_code = REPEATED[txn.state, event.commit]
     if error_code is not ErrorCode.NONE:
         return _answer(event, error_code, "repeat_answered")
+    if is_delayed(txn.stamp, event.stamp, event.told):
+        return _delayed(txn, event)
     reply = Reply(event.request_id, IdentityAnswer(error_code))
-    return Decision((txn,), (reply,), "repeat_answered")
+    return Decision((replace(txn, stamp=event.stamp or txn.stamp),), (reply,), "repeat_answered")
+
+
+def _aborts_nothing(txn: TxnMetadata, event: EndTxn) -> bool:
+    """What it would have aborted was never begun: its first addition was refused for its connection, and nothing was
+    heard since. librdkafka aborts without having come again, and to be told INVALID_TXN_STATE would be its end."""
+    return (
+        not event.commit
+        and txn.state.is_idle
+        and event.addition_told is not None
+        and event.addition_told == txn.stamp
+    )
+
+
+def _delayed(txn: TxnMetadata, event: EndTxn) -> Decision[TxnRecord]:
+    refused = IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.stamp)
+    return Decision((), (Reply(event.request_id, refused),), "delayed_end_refused")
 
 
 def _decide_tv2(

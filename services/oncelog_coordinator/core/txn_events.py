@@ -75,6 +75,8 @@ class EndTxn:
     stamp: Stamp | None = None
     told: Stamp | None = None
     """Its client was refused for that one and comes again (`core.stamp`)."""
+    addition_told: Stamp | None = None
+    """An addition before it, on this connection, was refused for that one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ So `PrepareEpochFence` and `Dead`, which in Kafka exist only as pending states, 
 A state is a value: the record of a transition is the new state whole, as in Kafka's log.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
@@ -252,8 +252,9 @@ def check_transition(old: TxnMetadata | None, new: TxnMetadata) -> None:
     if old is None:
         assert new.state is TxnState.EMPTY, ("first record", new)
         return
-    if new == old and new.state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT):
-        return  # A repeated EndTxn has it written once more.
+    is_complete = new.state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
+    if is_complete and new == replace(old, stamp=new.stamp):
+        return  # A repeated EndTxn has it written once more, perhaps from another connection.
     assert old.state in VALID_PREVIOUS[new.state], (old, new)
     assert new.previous_producer_id == old.producer_id, (old, new)
     if new.state is TxnState.EMPTY:

@@ -160,10 +160,21 @@ def test_of_a_client_that_comes_again_a_listener_says_for_which_request_it_was_r
         stamp = getattr(request, "transactions", [request])[0].stamp
         return stamp.delayed_by if stamp.HasField("delayed_by") else None
 
+    def told_with_the_end(answer):
+        """What an EndTxn says of the addition before it."""
+        (ended,) = world.coordinator.asked("EndTxn")
+        return (
+            ended.stamp.addition_delayed_by == answer
+            if answer
+            else not ended.stamp.HasField("addition_delayed_by")
+        )
+
     for method, answer in refusals:
         told = answer.results[0] if method == "AddPartitionsToTxn" else answer
         delayed_by = NEWEST if told.HasField("delayed_by") else None
         assert uvloop.run(asked_after(method, answer)) == [delayed_by, None, None, None], method
+        if method != "EndTxn":
+            assert told_with_the_end(delayed_by), method
 
 
 def test_what_was_here_before_the_refusal_is_no_repetition():

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.unit.coordinator.txn_rows import (
+    COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
     NEW_PID,
@@ -116,11 +117,38 @@ def test_a_client_that_has_come_again_goes_on_on_that_connection(other):
     assert (added.stamp, prepared.stamp) == (other, other)
 
 
-def test_repetitions_are_answered_on_any_connection():
+@pytest.mark.parametrize("state", [COMPLETE_COMMIT, COMPLETE_ABORT])
+def test_a_repetition_on_another_connection_is_asked_once_more_and_goes_on_there(state):
+    """Whoever is answered has gone on, also when there was nothing to change."""
     present = machine_with(stored(ONGOING, stamp=NEW))
-    assert (add(present, OLD).code, add(present, OLD).records) == (0, ())
-    assert end(machine_with(stored(COMPLETE_COMMIT, stamp=NEW)), OLD).code == 0
+    assert add(present, OLD).answer.delayed_by == NEW
+    (kept,) = add(present, OLD, told=NEW).records
+    assert (kept.partitions, kept.stamp) == (stored(ONGOING).partitions, OLD)
+    assert add(present, NEW).answer.delayed_by == OLD
+    ended = machine_with(stored(state, stamp=NEW))
+    commit = state is COMPLETE_COMMIT
+    assert end(ended, OLD, commit=commit).answer.delayed_by == NEW
+    (kept,) = end(ended, OLD, commit=commit, told=NEW).records
+    assert (kept.state, kept.stamp) == (state, OLD)
+    assert add(ended, NEW).answer.delayed_by == OLD
+
+
+def test_what_is_being_decided_is_told_on_any_connection():
     assert end(machine_with(stored(PREPARE_COMMIT, stamp=NEW)), OLD).label == "repeat_answered"
+
+
+def test_a_repetition_on_its_own_connection_is_answered_at_once():
+    present = machine_with(stored(ONGOING, stamp=Stamp(5, 2, 8)))
+    assert (add(present, Stamp(5, 2, 8)).records, add(present, Stamp(5, 2, 8)).code) == ((), 0)
+    (kept,) = add(present, Stamp(5, 2, 9)).records
+    assert kept.stamp == Stamp(5, 2, 9)
+    assert end(machine_with(stored(COMPLETE_COMMIT, stamp=NEW)), NEW).code == 0
+
+
+@pytest.mark.parametrize("stamp", [OLD, NEW, ELSEWHERE])
+def test_the_first_addition_of_an_epoch_may_come_on_any_connection(stamp):
+    """aiokafka asks for its epoch on another connection than for everything else."""
+    assert add(machine_with(stored(EMPTY, stamp=NEW)), stamp).code == 0
 
 
 def init(machine, stamp):
@@ -193,14 +221,14 @@ def request(listener, connection, number, told=None):
 
 
 def test_a_listener_says_for_which_request_its_client_was_refused():
-    assert marks_of(request(5, 1, 7), is_enabled=True) == (Stamp(5, 1, 7), None)
+    assert marks_of(request(5, 1, 7), is_enabled=True) == (Stamp(5, 1, 7), None, None)
     told = Stamp(6, 2, 9)
-    assert marks_of(request(5, 1, 8, told), is_enabled=True) == (Stamp(5, 1, 8), told)
+    assert marks_of(request(5, 1, 8, told), is_enabled=True) == (Stamp(5, 1, 8), told, None)
 
 
 def test_stamps_are_ignored_when_the_check_is_off_and_when_there_are_none():
-    assert marks_of(request(5, 1, 7, Stamp(6, 2, 9)), is_enabled=False) == (None, None)
-    assert marks_of(coordinator_pb2.EndTxnRequest(), is_enabled=True) == (None, None)
+    assert marks_of(request(5, 1, 7, Stamp(6, 2, 9)), is_enabled=False) == (None, None, None)
+    assert marks_of(coordinator_pb2.EndTxnRequest(), is_enabled=True) == (None, None, None)
 
 
 @pytest.mark.parametrize("told", [None, Stamp(5, 1, 5)])

@@ -59,18 +59,20 @@ class TraceContext(_message.Message):
     def __init__(self, traceparent: _Optional[str] = ..., tracestate: _Optional[str] = ...) -> None: ...
 
 class RequestStamp(_message.Message):
-    __slots__ = ("listener", "connection", "request", "coordinator_epoch", "delayed_by")
+    __slots__ = ("listener", "connection", "request", "coordinator_epoch", "delayed_by", "addition_delayed_by")
     LISTENER_FIELD_NUMBER: _ClassVar[int]
     CONNECTION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
     DELAYED_BY_FIELD_NUMBER: _ClassVar[int]
+    ADDITION_DELAYED_BY_FIELD_NUMBER: _ClassVar[int]
     listener: int
     connection: int
     request: int
     coordinator_epoch: int
     delayed_by: RequestNumber
-    def __init__(self, listener: _Optional[int] = ..., connection: _Optional[int] = ..., request: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., delayed_by: _Optional[_Union[RequestNumber, _Mapping]] = ...) -> None: ...
+    addition_delayed_by: RequestNumber
+    def __init__(self, listener: _Optional[int] = ..., connection: _Optional[int] = ..., request: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., delayed_by: _Optional[_Union[RequestNumber, _Mapping]] = ..., addition_delayed_by: _Optional[_Union[RequestNumber, _Mapping]] = ...) -> None: ...
 
 class RequestNumber(_message.Message):
     __slots__ = ("listener", "connection", "request")

@@ -1,0 +1,111 @@
+"""Several requests that a client has left behind on a connection change nothing when it has gone on (ADR 0018).
+
+librdkafka sends an EndTxn(abort) behind an addition that is not answered yet, so both can be left behind together.
+"""
+
+import pytest
+from tests.unit.coordinator.test_delayed_requests_table import add
+from tests.unit.coordinator.txn_rows import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    ONGOING,
+    ORDERS_0,
+    ORDERS_1,
+    PID,
+    Step,
+    machine_with,
+    stored,
+)
+
+from oncelog_coordinator.core.markers import DeliveryOutcome, MarkersDelivered
+from oncelog_coordinator.core.stamp import Stamp
+from oncelog_coordinator.core.txn_events import EndTxn
+
+
+def end(machine, stamp, *, commit=True, told=None, addition_told=None):
+    event = EndTxn(1, "pay", PID, 5, commit, stamp=stamp, told=told, addition_told=addition_told)
+    return Step(machine, event)
+
+
+def complete(machine, step):
+    for wanted in step.markers:
+        Step(machine, MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED))
+
+
+class Client:
+    """Reads its refusals and comes again on the same connection, and its listener says so."""
+
+    def __init__(self, machine, listener, connection):
+        self.machine, self.where, self.number = machine, (listener, connection), 0
+
+    def stamp(self):
+        self.number += 1
+        return Stamp(*self.where, self.number)
+
+    def ask(self, request, *arguments, **fields):
+        told = None
+        for _ in range(3):
+            step = request(self.machine, self.stamp(), *arguments, **fields, told=told)
+            if step.code != 51 or step.answer.delayed_by is None:
+                return step
+            told = step.answer.delayed_by
+        raise AssertionError("refused for ever")
+
+
+def test_an_abort_left_behind_with_its_addition_tears_no_later_transaction():
+    machine = machine_with(stored(EMPTY))
+    old, new = Client(machine, 5, 7), Client(machine, 6, 3)
+    old.ask(add)
+    complete(machine, old.ask(end, commit=False))
+    late_add, late_abort = old.stamp(), old.stamp()
+    # The second transaction: neither request arrives. EndTxn is sent again through the other listener, and answered.
+    assert new.ask(end, commit=False).code == 0
+    # The third one begins, and what was left behind arrives.
+    assert add(machine, late_add).records == ()
+    assert new.ask(add, ORDERS_0).code == 0
+    assert end(machine, late_abort, commit=False).records == ()
+    assert new.ask(add, ORDERS_1).code == 0
+    committed = new.ask(end)
+    assert committed.code == 0
+    assert committed.records[0].partitions == (ORDERS_0, ORDERS_1)
+
+
+def test_nor_when_it_arrives_before_its_client_has_been_answered_elsewhere():
+    machine = machine_with(stored(COMPLETE_ABORT, stamp=Stamp(5, 7, 2)))
+    new = Client(machine, 6, 3)
+    told = end(machine, new.stamp(), commit=False).answer.delayed_by
+    assert add(machine, Stamp(5, 7, 3)).code == 0
+    told = end(machine, new.stamp(), commit=False, told=told).answer.delayed_by
+    complete(machine, end(machine, new.stamp(), commit=False, told=told))
+    assert new.ask(add, ORDERS_1).code == 0
+    assert end(machine, Stamp(5, 7, 4), commit=False).records == ()
+    assert new.ask(end).code == 0
+
+
+@pytest.mark.parametrize("state", [COMPLETE_COMMIT, COMPLETE_ABORT])
+def test_an_abort_after_a_refused_addition_is_done_for_nothing_was_begun(state):
+    machine = machine_with(stored(state, stamp=Stamp(5, 7, 2)))
+    told = add(machine, Stamp(6, 3, 1)).answer.delayed_by
+    aborted = end(machine, Stamp(6, 3, 2), commit=False, addition_told=told)
+    assert (aborted.code, aborted.records, aborted.label) == (0, (), "abort_without_addition")
+
+
+def test_a_commit_is_not_and_neither_is_an_abort_when_anything_was_heard_since():
+    known = Stamp(5, 7, 2)
+    machine = machine_with(stored(COMPLETE_COMMIT, stamp=known))
+    asked = Stamp(6, 3, 2)
+    assert end(machine, asked, addition_told=known).answer.delayed_by == known
+    for told in (None, Stamp(5, 7, 1)):
+        assert end(machine, asked, commit=False, addition_told=told).code == 48
+
+
+def test_nor_does_it_abort_a_transaction_that_was_begun():
+    known = Stamp(5, 7, 2)
+    refused = end(
+        machine_with(stored(ONGOING, stamp=known)),
+        Stamp(6, 3, 2),
+        commit=False,
+        addition_told=known,
+    )
+    assert (refused.records, refused.answer.delayed_by) == ((), known)
