@@ -239,7 +239,7 @@ COORDINATOR_BUGS: Final = (
             "aborted-read",
         ),
         scenario="wanderers",
-        first_seed=103,
+        first_seed=114,
     ),
     Bug(
         name="late-copy-of-a-request-decides",
