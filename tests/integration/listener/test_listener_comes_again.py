@@ -10,31 +10,28 @@ from oncelog.protocol.frames import framed, write_request_head
 from oncelog.protocol.messages import schema_of
 
 NEWEST = types_pb2.RequestNumber(listener=6, connection=2, request=9)
+REFUSALS = [
+    ("EndTxn", coordinator_pb2.EndTxnResponse(error_code=51, delayed_by=NEWEST)),
+    ("EndTxn", coordinator_pb2.EndTxnResponse(error_code=51)),
+    (
+        "AddOffsetsToTxn",
+        coordinator_pb2.AddOffsetsToTxnResponse(error_code=51, delayed_by=NEWEST),
+    ),
+    (
+        "AddPartitionsToTxn",
+        coordinator_pb2.AddPartitionsToTxnResponse(
+            results=[
+                coordinator_pb2.AddPartitionsToTxnResponse.Result(error_code=51, delayed_by=NEWEST)
+            ]
+        ),
+    ),
+]
 
 
 def test_of_a_client_that_comes_again_a_listener_says_for_which_request_it_was_refused():
     """Until it has read that, a request may be a late copy, of which nobody reads the answer (ADR 0018)."""
     world = World(topic("orders", 1))
     types = schema_of(24, 3).request_types
-    refusals = [
-        ("EndTxn", coordinator_pb2.EndTxnResponse(error_code=51, delayed_by=NEWEST)),
-        ("EndTxn", coordinator_pb2.EndTxnResponse(error_code=51)),
-        (
-            "AddOffsetsToTxn",
-            coordinator_pb2.AddOffsetsToTxnResponse(error_code=51, delayed_by=NEWEST),
-        ),
-        (
-            "AddPartitionsToTxn",
-            coordinator_pb2.AddPartitionsToTxnResponse(
-                results=[
-                    coordinator_pb2.AddPartitionsToTxnResponse.Result(
-                        error_code=51, delayed_by=NEWEST
-                    )
-                ]
-            ),
-        ),
-    ]
-
     producer = {"producer_id": 4000, "producer_epoch": 3}
     v3_producer = {f"v3_and_below_{name}": value for name, value in producer.items()}
     wanted = types.AddPartitionsToTxnTopic(name="orders", partitions=(0,))
@@ -78,7 +75,7 @@ def test_of_a_client_that_comes_again_a_listener_says_for_which_request_it_was_r
             else not ended.stamp.HasField("addition_delayed_by")
         )
 
-    for method, answer in refusals:
+    for method, answer in REFUSALS:
         told = answer.results[0] if method == "AddPartitionsToTxn" else answer
         delayed_by = NEWEST if told.HasField("delayed_by") else None
         assert uvloop.run(asked_after(method, answer)) == [delayed_by, None, None, None], method
