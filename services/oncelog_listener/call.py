@@ -86,10 +86,9 @@ class Call:
             stamp.delayed_by.CopyFrom(refusal.delayed_by)
         if self.api_key == END_TXN:
             keys = (name, ADD_PARTITIONS_TO_TXN), (name, ADD_OFFSETS_TO_TXN)
-            additions = [session.refusals[key] for key in keys if key in session.refusals]
+            additions = [refused for key, refused in session.refusals.items() if key in keys]
             if additions:
-                last = max(additions, key=lambda addition: addition.received)
-                stamp.addition_delayed_by.CopyFrom(last.delayed_by)
+                stamp.addition_delayed_by.CopyFrom(additions[-1].delayed_by)
         return stamp
 
     def told_delayed(self, transactional_id: str, delayed_by: types_pb2.RequestNumber) -> None:

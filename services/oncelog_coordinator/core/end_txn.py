@@ -100,15 +100,15 @@ def _repeated_tv1(txn: TxnMetadata, event: EndTxn) -> Decision[TxnRecord]:
     has an owner by now of whom this process has not heard, it may be the end of a transaction that that one let begin.
     And whoever is answered goes on, so nothing older may count from then on (`core.stamp`).
     """
-    if _aborts_nothing(txn, event):
-        return _answer(event, ErrorCode.NONE, "abort_without_addition")
-    error_code = REPEATED[txn.state, event.commit]
+    aborts_nothing = _aborts_nothing(txn, event)
+    error_code = _NONE if aborts_nothing else REPEATED[txn.state, event.commit]
     if error_code is not ErrorCode.NONE:
         return _answer(event, error_code, "repeat_answered")
     if is_delayed(txn.stamp, event.stamp, event.told):
         return _delayed(txn, event)
     reply = Reply(event.request_id, IdentityAnswer(error_code))
-    return Decision((replace(txn, stamp=event.stamp or txn.stamp),), (reply,), "repeat_answered")
+    label = "abort_without_addition" if aborts_nothing else "repeat_answered"
+    return Decision((replace(txn, stamp=event.stamp or txn.stamp),), (reply,), label)
 
 
 def _aborts_nothing(txn: TxnMetadata, event: EndTxn) -> bool:
@@ -116,7 +116,7 @@ def _aborts_nothing(txn: TxnMetadata, event: EndTxn) -> bool:
     heard since. librdkafka aborts without having come again, and to be told INVALID_TXN_STATE would be its end."""
     return (
         not event.commit
-        and txn.state.is_idle
+        and txn.state in _COMPLETE
         and event.addition_told is not None
         and event.addition_told == txn.stamp
     )

@@ -152,7 +152,7 @@ class ErrorAnswer:
     error_code: ErrorCode
     message: str = ""
     delayed_by: Stamp | None = None
-    """Refused: that one changed the transaction last, and this one may be older (`core.stamp`)."""
+    """Refused: that one was answered with success last, and this one may be older (`core.stamp`)."""
 
 
 @dataclass(frozen=True, slots=True)

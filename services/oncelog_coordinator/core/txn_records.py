@@ -32,7 +32,7 @@ _TAG_PREVIOUS_PRODUCER_ID: Final = 0
 _TAG_NEXT_PRODUCER_ID: Final = 1
 _TAG_CLIENT_TRANSACTION_VERSION: Final = 2
 _TAG_STAMP: Final = 100
-"""Our own field, far above Kafka's: which request changed the transaction last (ADR 0018). Kafka skips it."""
+"""Our own field, far above Kafka's: which request was answered with success last (ADR 0018). Kafka skips it."""
 
 _KEY: Final = struct.Struct(">hh")
 _HEAD: Final = struct.Struct(">hqhib")

@@ -112,7 +112,7 @@ class TxnMetadata:
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     """The epoch before the last bump: recognises a retry. Never persisted, so -1 after a replay."""
     stamp: Stamp | None = None
-    """The newest request of the producer that changed this transaction. A new epoch does without it but for a copy of
+    """The newest request of the producer that was answered with success. A new epoch does without it but for a copy of
     the InitProducerId that the producer began with (ADR 0018)."""
 
     @property

@@ -86,9 +86,18 @@ def test_nor_when_it_arrives_before_its_client_has_been_answered_elsewhere():
 @pytest.mark.parametrize("state", [COMPLETE_COMMIT, COMPLETE_ABORT])
 def test_an_abort_after_a_refused_addition_is_done_for_nothing_was_begun(state):
     machine = machine_with(stored(state, stamp=Stamp(5, 7, 2)))
-    told = add(machine, Stamp(6, 3, 1)).answer.delayed_by
-    aborted = end(machine, Stamp(6, 3, 2), commit=False, addition_told=told)
-    assert (aborted.code, aborted.records, aborted.label) == (0, (), "abort_without_addition")
+    known = Stamp(5, 7, 2)
+    assert add(machine, Stamp(6, 3, 1)).answer.delayed_by == known
+    refused = end(machine, Stamp(6, 3, 2), commit=False, addition_told=known)
+    assert refused.answer.delayed_by == known
+    aborted = end(machine, Stamp(6, 3, 3), commit=False, told=known, addition_told=known)
+    assert (aborted.code, aborted.label) == (0, "abort_without_addition")
+    # Written down, so that a coordinator that was succeeded and has not heard of it does not say so.
+    (kept,) = aborted.records
+    assert (kept.state, kept.stamp) == (state, Stamp(6, 3, 3))
+    # And nothing that was left behind begins a transaction from now on.
+    for late, told in ((Stamp(5, 7, 3), None), (Stamp(6, 3, 2), known)):
+        assert add(machine, late, told=told).records == ()
 
 
 def test_a_commit_is_not_and_neither_is_an_abort_when_anything_was_heard_since():
