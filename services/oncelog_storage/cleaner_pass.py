@@ -186,8 +186,12 @@ class CleaningPass:
                     if reason:
                         break
                     size_bytes = fields[1] + LENGTH_PREFIX_BYTES
-                    yield position + at, fields, view[at : at + size_bytes]
                     expected = fields[0] + fields[6] + 1
+                    if expected > source.end_offset:
+                        # The CRC does not cover a batch's offset, and a wrong one would be written anew.
+                        reason = f"offset {fields[0]} stands before {source.end_offset}"
+                        break
+                    yield position + at, fields, view[at : at + size_bytes]
                     at += size_bytes
                 position += at
                 if not reason:

@@ -4,6 +4,7 @@ import asyncio
 import functools
 from pathlib import Path
 
+import pytest
 from tests.integration.storage.storage_node import (
     NOW,
     ManualClock,
@@ -266,6 +267,35 @@ def damage(path):
     data = bytearray(path.read_bytes())
     data[300] ^= 1
     path.write_bytes(data)
+
+
+@pytest.mark.parametrize("byte", [5, 3], ids=["65536-too-high", "beyond-an-index"])
+@in_loop
+async def test_an_offset_that_a_bit_has_turned_over_in_is_not_written_anew(byte, tmp_path, caplog):
+    """The CRC does not cover it. Cleaned, the batch would stand where others stand, and those would be lost."""
+    async with running(tmp_path, compacted("bad"), compacted("good")) as node:
+        for name in ("bad", "good"):
+            await write(node, name, 200)
+        path = Path(leader_of(node, "bad").log.segments[1].log_path)
+        damaged = damage_last_offset(path, byte)
+        await node.role.maintenance.cleaner.clean_all()
+        figures = node.role.maintenance.cleaner.figures
+        assert (figures.passes, figures.uncleanable_partitions) == (1, 1)
+        assert is_still(path, damaged)
+    assert "stands before" in caplog.text
+    assert "broke" not in caplog.text
+
+
+def damage_last_offset(path, byte):
+    data = bytearray(path.read_bytes())
+    (*_, (position, _)) = iter_headers(memoryview(bytes(data)))
+    data[position + byte] ^= 1
+    path.write_bytes(data)
+    return data
+
+
+def is_still(path, data):
+    return path.read_bytes() == data
 
 
 @in_loop
