@@ -105,20 +105,27 @@ def processes_twice(history: History) -> History:
 
 def shows_a_zombie(history: History) -> History:
     """What a fenced producer wrote after its successor was ready stands in the log after all."""
-    for noted, ready in facts_of(history, ProducerReady):
-        for one in history.all(Transaction):
-            if (
-                one.transactional_id == ready.transactional_id
-                and one.client != noted.client
-                and one.invoked_ms < noted.invoked_ms
-                and one.ending is not Ending.ABORT
-                and one.outcome is Outcome.FAIL
-                and one.sends
-            ):
-                send = one.sends[0]
-                return with_final_read(
-                    history, Read(send.topic, send.partition, 10_000, send.value)
-                )
+    readies = [
+        (ready.transactional_id, noted.client, noted.invoked_ms, noted.completed_ms)
+        for noted, ready in facts_of(history, ProducerReady)
+        if noted.completed_ms is not None
+    ]
+    for one in history.all(Transaction):
+        if one.ending is Ending.ABORT or one.outcome is not Outcome.FAIL or not one.sends:
+            continue
+        own = [
+            completed_ms
+            for _, client, _, completed_ms in readies
+            if client == one.client and completed_ms <= one.invoked_ms
+        ]
+        is_fenced = own and any(
+            name == one.transactional_id and max(own) < invoked_ms and completed_ms < one.asked_ms
+            for name, client, invoked_ms, completed_ms in readies
+            if client != one.client and one.asked_ms is not None
+        )
+        if is_fenced:
+            send = one.sends[0]
+            return with_final_read(history, Read(send.topic, send.partition, 10_000, send.value))
     raise AssertionError("no transaction was fenced")
 
 
