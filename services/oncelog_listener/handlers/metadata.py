@@ -43,9 +43,7 @@ def _wanted_topic(call: Call, wanted: Any, brokers: Brokers) -> Any:
     topic = image.topics.get(wanted.name)
     if topic is not None:
         return _topic(call, topic, brokers)
-    if not is_legal_topic_name(wanted.name):
-        return _missing(call, wanted.name, None, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    return _missing(call, wanted.name, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return _missing(call, wanted.name, None, _why_missing(wanted.name))
 
 
 def _missing(call: Call, name: str | None, topic_id: UUID | None, code: ErrorCode) -> Any:
@@ -107,8 +105,17 @@ def _response(call: Call, topics: tuple[Any, ...], brokers: Brokers) -> Any:
 async def describe_topic_partitions(call: Call) -> Any:
     """Metadata in pages, for topics with many partitions (KIP-966). Topics come in order of their names."""
     request, image, types = call.request, call.cluster.image, call.types
-    names = sorted({topic.name for topic in request.topics} or image.topics.keys())
-    cursor = request.cursor
+    cursor, wanted = request.cursor, {topic.name for topic in request.topics}
+    if cursor is not None and (
+        cursor.partition_index < 0 or (wanted and cursor.topic_name not in wanted)
+    ):
+        return types.DescribeTopicPartitionsResponse(
+            throttle_time=NO_THROTTLE,
+            topics=tuple(
+                _undescribed(call, one, ErrorCode.INVALID_REQUEST) for one in sorted(wanted)
+            ),
+        )
+    names = sorted(wanted or image.topics.keys())
     left = max(1, min(request.response_partition_limit, 2_000))
     topics: list[Any] = []
     next_cursor = None
@@ -121,28 +128,29 @@ async def describe_topic_partitions(call: Call) -> Any:
             start = cursor.partition_index if name == cursor.topic_name else 0
         topic = image.topics.get(name)
         if topic is None:
-            topics.append(_undescribed(call, name))
+            topics.append(_undescribed(call, name, _why_missing(name)))
             continue
         if left == 0:
             next_cursor = types.Cursor(topic_name=name, partition_index=0)
             break
-        page = topic.partitions[max(0, start) : max(0, start) + left]
+        page = topic.partitions[start : start + left]
         left -= len(page)
         topics.append(_described(call, topic, page, brokers))
-        if max(0, start) + len(page) < len(topic.partitions):
-            next_cursor = types.Cursor(topic_name=name, partition_index=max(0, start) + len(page))
+        if start + len(page) < len(topic.partitions):
+            next_cursor = types.Cursor(topic_name=name, partition_index=start + len(page))
             break
     return types.DescribeTopicPartitionsResponse(
         throttle_time=NO_THROTTLE, topics=tuple(topics), next_cursor=next_cursor
     )
 
 
-def _undescribed(call: Call, name: str) -> Any:
-    code = (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if is_legal_topic_name(name)
-        else ErrorCode.INVALID_TOPIC_EXCEPTION
-    )
+def _why_missing(name: str) -> ErrorCode:
+    if is_legal_topic_name(name):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def _undescribed(call: Call, name: str, code: ErrorCode) -> Any:
     return call.types.DescribeTopicPartitionsResponseTopic(
         error_code=wire_error(code), name=name, topic_id=None, is_internal=False, partitions=()
     )
@@ -166,6 +174,10 @@ def _described(call: Call, topic: Any, partitions: Any, brokers: Brokers) -> Any
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=(node_id,),
                 isr_nodes=(node_id,),
+                # The schema lets these two be null. Kafka never sends that, and its own Admin client breaks on it.
+                eligible_leader_replicas=(),
+                last_known_elr=(),
+                offline_replicas=(),
             )
             for partition, node_id in zip(partitions, leaders, strict=True)
         ),

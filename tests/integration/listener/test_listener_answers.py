@@ -167,6 +167,24 @@ def test_topic_partitions_come_in_pages():
     assert pages == 3
 
 
+def test_described_partitions_have_lists_of_replicas_and_never_null():
+    """The Java Admin client copies these lists without a look: null ends describeTopics, and with it Kafka Streams."""
+    answer = ask(World(topic("a", 1)), 75, 0, topics=(), response_partition_limit=9, cursor=None)
+    ((found,),) = (one.partitions for one in answer.topics)
+    assert (found.eligible_leader_replicas, found.last_known_elr) == ((), ())
+    assert found.offline_replicas == ()
+
+
+@pytest.mark.parametrize(("cursor_topic", "index"), [("a", -1), ("b", 0)])
+def test_a_cursor_outside_the_topics_that_were_asked_for_is_refused(cursor_topic, index):
+    types = schema_of(75, 0).request_types
+    cursor = types.Cursor(topic_name=cursor_topic, partition_index=index)
+    wanted = (types.TopicRequest(name="a"),)
+    world = World(topic("a", 1), topic("b", 1))
+    answer = ask(world, 75, 0, topics=wanted, response_partition_limit=9, cursor=cursor)
+    assert [(one.name, one.error_code) for one in answer.topics] == [("a", 42)]
+
+
 def test_a_coordinator_without_its_shard_is_not_available():
     assert ask(World(shards=0), 10, 1, key="pay", key_type=1).error_code == 15
     assert ask(World(shards=0), 10, 1, key="g", key_type=0).error_code == 15
