@@ -1,7 +1,5 @@
 """The FastAPI application: routers, problems, and what every request passes through."""
 
-import time
-from collections.abc import Awaitable, Callable, MutableMapping
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -17,9 +15,11 @@ from oncelog_gateway.console import console_router
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.metrics import Metrics, ReadFigures
 from oncelog_gateway.nodes import Nodes
+from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import Partitions
-from oncelog_gateway.problems import Problem, install, plain_problem, respond
+from oncelog_gateway.problems import Problem, install
 from oncelog_gateway.reassignments import Reassignments
+from oncelog_gateway.request_guard import RequestGuard
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.routes.cluster import cluster_router, probes_router
 from oncelog_gateway.routes.ending import ending_router
@@ -34,13 +34,8 @@ from oncelog_gateway.routes.topics import (
 )
 from oncelog_gateway.routes.transactions import transactions_router
 from oncelog_gateway.settings import GatewaySettings
+from oncelog_gateway.topic_changes import TopicChanges
 from oncelog_gateway.transactions import Transactions
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _DESCRIPTION: Final = (
     "Look at transactions, partitions, topics, groups and nodes of an oncelog cluster, end transactions safely, "
@@ -61,7 +56,8 @@ def create_app(
     audit = AuditLog(settings.audit_path, clock)
     transactions = Transactions(roles, audit, clock)
     partitions = Partitions(roles, transactions, clock)
-    groups = Groups(roles)
+    groups = Groups(roles, audit)
+    operators = Operators(settings.trusted_proxies)
     metrics = Metrics(read_figures)
     app = FastAPI(
         title="oncelog",
@@ -74,15 +70,15 @@ def create_app(
     )
     routers = (
         # Before the paths that take any id: the first that fits a path is the one that was meant.
-        ending_router(transactions),
+        ending_router(transactions, operators),
         transactions_router(transactions),
         hanging_router(roles, partitions),
         partitions_router(roles, partitions),
         topics_router(roles),
-        topic_changes_router(roles),
-        groups_router(groups),
-        nodes_router(Nodes(roles, audit)),
-        reassignments_router(Reassignments(roles, audit)),
+        topic_changes_router(TopicChanges(roles, audit), operators),
+        groups_router(groups, operators),
+        nodes_router(Nodes(roles, audit), operators),
+        reassignments_router(Reassignments(roles, audit), operators),
         cluster_router(roles),
         probes_router(roles),
         scrape_router(roles, transactions, partitions, metrics, settings.metrics_partitions_max),
@@ -92,66 +88,9 @@ def create_app(
         app.include_router(router)
     routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
     install(app, routes)
-    app.add_middleware(RequestGuard, metrics=metrics, request_bytes_max=settings.request_bytes_max)
+    app.add_middleware(RequestGuard, metrics=metrics, settings=settings)
     _document_problems(app)
     return app
-
-
-class RequestGuard:
-    """Counts every request by its route and refuses a body that is too large. Plain ASGI: it buffers nothing."""
-
-    def __init__(self, app: AsgiApp, metrics: Metrics, request_bytes_max: int) -> None:
-        self._app = app
-        self._metrics = metrics
-        self._request_bytes_max = request_bytes_max
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        started = time.monotonic()
-        status = 500
-
-        async def counted(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            if _is_from_another_site(scope):
-                detail = "a page of another site may not change anything here; use this gateway's own address"
-                await respond(plain_problem(403, detail))(scope, receive, counted)
-            elif self._is_too_large(scope):
-                detail = f"the body may have {self._request_bytes_max} bytes and must tell its Content-Length"
-                await respond(plain_problem(413, detail))(scope, receive, counted)
-            else:
-                await self._app(scope, receive, counted)
-        finally:
-            route = getattr(scope.get("route"), "path", "(none)")
-            method = scope["method"] if scope["method"] in _METHODS else "(other)"
-            self._metrics.count_request(method, route, status, time.monotonic() - started)
-
-    def _is_too_large(self, scope: Scope) -> bool:
-        for name, value in scope["headers"]:
-            if name == b"content-length":
-                return not value.isdigit() or int(value) > self._request_bytes_max
-            if name == b"transfer-encoding":
-                return True
-        return False
-
-
-_READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
-
-
-def _is_from_another_site(scope: Scope) -> bool:
-    """Whether a browser sends it for a page that is not ours: without a login, only the browser can tell."""
-    if scope["method"] in _READING_METHODS:
-        return False
-    headers = dict(scope["headers"])
-    origin = headers.get(b"origin")
-    return origin is not None and origin.partition(b"://")[2] != headers.get(b"host")
 
 
 def _operation_id(route: APIRoute) -> str:

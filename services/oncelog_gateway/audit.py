@@ -1,5 +1,4 @@
-"""Who tried to end which transaction or to move which node or partition, when, and what came of it: append-only JSON
-lines.
+"""Who tried to change what through REST, from where, when, and what came of it: append-only JSON lines.
 
 Two lines an attempt, joined by `audit_id`: one is durable before anything is done, one follows with the outcome. An
 attempt without an outcome therefore means that the process ended in between, and the partition's log has the answer. If
@@ -13,22 +12,14 @@ import os
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Millis
 from oncelog.runtime.clock import Clock
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """Whoever asked, as far as the gateway can know."""
-
-    remote_address: str
-    user: str | None
-    """From X-Forwarded-User; only a proxy in front can vouch for it."""
+from oncelog_gateway.operators import Operator
 
 
 @dataclass(slots=True)
@@ -71,8 +62,7 @@ class AuditLog:
                 "event": "attempted",
                 "time_ms": now,
                 "action": action,
-                "remote_address": operator.remote_address,
-                "user": operator.user,
+                **asdict(operator),
                 "target": target,
             }
         )

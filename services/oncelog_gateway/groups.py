@@ -7,7 +7,9 @@ from typing import Any
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
+from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.core.group_assignment import assigned_partitions
+from oncelog_gateway.operators import Operator
 from oncelog_gateway.resources import (
     Group,
     GroupAssignment,
@@ -24,8 +26,9 @@ from oncelog_gateway.transactions import failure_of
 class Groups:
     """Reads and deletes groups through the coordinators of their shards. Every method raises KafkaError."""
 
-    def __init__(self, roles: Roles) -> None:
+    def __init__(self, roles: Roles, audit: AuditLog) -> None:
         self._roles = roles
+        self._audit = audit
 
     async def page(self, *, states: Sequence[str], limit: int, offset: int) -> GroupPage:
         """In order of id. A silent coordinator is a failure in the page, unless all are silent."""
@@ -109,12 +112,15 @@ class Groups:
             group_id=group_id, offsets=rows, total_lag=sum(row.lag or 0 for row in rows)
         )
 
-    async def delete(self, group_id: str) -> None:
+    async def delete(self, operator: Operator, group_id: str) -> None:
         """With its offsets. Refused while it has members."""
-        coordinator = self._roles.coordinator_of_group(group_id)
-        request = pb.DeleteGroupsRequest(group_ids=[group_id])
-        answer = await self._roles.ask_groups(coordinator, "DeleteGroups", request)
-        _only(answer.results, group_id)
+        target = {"group_id": group_id}
+        async with self._audit.attempt(operator, "delete_group", target) as attempt:
+            coordinator = self._roles.coordinator_of_group(group_id)
+            request = pb.DeleteGroupsRequest(group_ids=[group_id])
+            answer = await self._roles.ask_groups(coordinator, "DeleteGroups", request)
+            _only(answer.results, group_id)
+            attempt.detail = f"group {group_id!r} is deleted with its offsets"
 
 
 def _only(answers: Iterable[Any], group_id: str) -> Any:

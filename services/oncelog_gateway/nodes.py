@@ -8,8 +8,9 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
 from oncelog.wording import counted
-from oncelog_gateway.audit import AuditLog, Operator
+from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.node_resources import ControllerStatus, NodeChange, NodeList, NodeStatus
+from oncelog_gateway.operators import Operator
 from oncelog_gateway.resources import ClusterNode, Failure
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.transactions import failure_of

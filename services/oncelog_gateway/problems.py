@@ -62,6 +62,7 @@ _MEANING: Final[dict[int, str]] = {
     405: "The path does not take this method",
     409: "The state of the transaction, topic, group or cluster forbids it",
     413: "The request body is too large",
+    421: "The Host header names no host of this gateway",
     415: "The body must be application/json",
     422: "A value is refused; `errors` or `detail` names it",
     500: "A role failed in a way that is a bug",
@@ -69,8 +70,8 @@ _MEANING: Final[dict[int, str]] = {
     504: "A role did not answer in time",
 }
 
-ALWAYS: Final = (422, 500, 503, 504)
-"""Any call into the cluster may end in one of these."""
+ALWAYS: Final = (421, 422, 500, 503, 504)
+"""Any call may end in one of these."""
 
 
 class FieldProblem(BaseModel):

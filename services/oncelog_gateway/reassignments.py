@@ -6,7 +6,7 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.wording import counted
-from oncelog_gateway.audit import AuditLog, Operator
+from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.node_resources import (
     Reassignment,
     ReassignmentFailure,
@@ -14,6 +14,7 @@ from oncelog_gateway.node_resources import (
     ReassignRequest,
     ReassignResult,
 )
+from oncelog_gateway.operators import Operator
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.transactions import failure_of, known_or_none
 

@@ -338,27 +338,10 @@ class Roles:
 
     # ---------------------------------------------------------------------------------------------- controller
 
-    async def create_topic(
-        self, topic: controller_pb2.NewTopic, *, validate_only: bool
-    ) -> controller_pb2.TopicResult:
-        """Returns once this process's image has the topic."""
-        request = controller_pb2.CreateTopicsRequest(topics=[topic], validate_only=validate_only)
+    async def ask_controller(self, method: str, request: Any) -> Any:
+        """The answer of the active controller."""
         stub = self._directory.controller()
-        answer = await self._call("the controller", stub.CreateTopics, request)
-        result = _only(answer.results)
-        raise_for(result.error_code, result.error_message or f"topic {topic.name!r}")
-        if not validate_only:
-            await self._seen(answer.metadata_offset)
-        return result
-
-    async def delete_topic(self, name: str) -> None:
-        """Returns once this process's image no longer has the topic."""
-        request = controller_pb2.DeleteTopicsRequest(names=[name])
-        stub = self._directory.controller()
-        answer = await self._call("the controller", stub.DeleteTopics, request)
-        result = _only(answer.results)
-        raise_for(result.error_code, result.error_message or f"topic {name!r}")
-        await self._seen(answer.metadata_offset)
+        return await self._call("the controller", getattr(stub, method), request)
 
     async def describe_controller(self) -> controller_pb2.DescribeControllerResponse:
         """The active one."""
@@ -372,7 +355,7 @@ class Roles:
         stub = self._directory.controller()
         answer = await self._call("the controller", stub.DrainNode, request)
         raise_for(answer.status.error_code, answer.status.error_message)
-        await self._seen(answer.metadata_offset)
+        await self.seen(answer.metadata_offset)
 
     async def remove_node(self, node_id: int) -> None:
         """Returns once this process's image no longer has the node."""
@@ -380,7 +363,7 @@ class Roles:
         stub = self._directory.controller()
         answer = await self._call("the controller", stub.RemoveNode, request)
         raise_for(answer.status.error_code, answer.status.error_message)
-        await self._seen(answer.metadata_offset)
+        await self.seen(answer.metadata_offset)
 
     async def reassign(
         self, wanted: Mapping[Partition, Sequence[int]]
@@ -406,10 +389,11 @@ class Roles:
             if one.error_code
         }
         if len(failures) < len(wanted):
-            await self._seen(answer.metadata_offset)
+            await self.seen(answer.metadata_offset)
         return failures
 
-    async def _seen(self, metadata_offset: int) -> None:
+    async def seen(self, metadata_offset: int) -> None:
+        """Returns once this process's image is so far."""
         try:
             await self._metadata.wait_until(metadata_offset, self._call_timeout_ms / 1000)
         except TimeoutError:
@@ -439,12 +423,3 @@ class Roles:
 
 def _named(partitions: Iterable[Partition]) -> list[TopicPartition]:
     return [TopicPartition(topic=one.topic, partition=one.partition) for one in partitions]
-
-
-def _only(results: Sequence[controller_pb2.TopicResult]) -> controller_pb2.TopicResult:
-    if len(results) != 1:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"the controller gave {len(results)} answers to one question",
-        )
-    return results[0]

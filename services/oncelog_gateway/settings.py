@@ -1,9 +1,12 @@
 """Every knob of the gateway, each with its unit and its reason."""
 
+from ipaddress import ip_network
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from oncelog.process.host_header import configured_names
 
 
 class GatewaySettings(BaseSettings):
@@ -16,9 +19,19 @@ class GatewaySettings(BaseSettings):
         description="address to bind; the default keeps it on this machine, because REST has no login",
     )
     port: int = Field(8080, ge=0, le=65535, description="port to bind; 0 takes a free one")
+    allowed_hosts: str = Field(
+        "",
+        description="names that requests may carry as Host beside localhost, the loopback addresses and the bound "
+        "address, separated by commas; any other is refused, or a web page could act here by DNS rebinding",
+    )
+    trusted_proxies: str = Field(
+        "",
+        description="addresses or networks of proxies, separated by commas; only theirs are X-Forwarded-User and "
+        "X-Forwarded-For believed and written to the audit log",
+    )
     audit_path: Path = Field(
         Path("audit.jsonl"),
-        description="append-only JSON lines: every attempt to end a transaction or to move what nodes do",
+        description="append-only JSON lines: every attempt to change something through REST",
     )
     call_timeout_ms: int = Field(
         5_000,
@@ -42,3 +55,16 @@ class GatewaySettings(BaseSettings):
         ge=0,
         description="partitions with series of their own in /metrics; a scrape must stay small",
     )
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _hosts(cls, text: str) -> str:
+        configured_names(text)
+        return text
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _proxies(cls, text: str) -> str:
+        for one in filter(None, map(str.strip, text.split(","))):
+            ip_network(one)
+        return text

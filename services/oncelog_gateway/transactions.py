@@ -14,7 +14,7 @@ from oncelog.ids import (
     ProducerId,
 )
 from oncelog.runtime.clock import Clock
-from oncelog_gateway.audit import AuditLog, Operator
+from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.core.hanging import (
     OPEN_STATES,
     CoordinatedTransaction,
@@ -31,6 +31,7 @@ from oncelog_gateway.core.interlock import (
     plan_abort,
 )
 from oncelog_gateway.core.paging import page_after
+from oncelog_gateway.operators import Operator
 from oncelog_gateway.resources import (
     AbortRequest,
     AbortResult,

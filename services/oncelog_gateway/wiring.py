@@ -118,6 +118,8 @@ class GatewayRole:
                 lifespan="off",
                 ws="none",
                 server_header=False,
+                # X-Forwarded-For is anybody's to write; `operators` believes it from trusted proxies only.
+                proxy_headers=False,
                 h11_max_incomplete_event_size=REQUEST_HEAD_BYTES_MAX,
                 limit_concurrency=settings.connections_max,
                 timeout_graceful_shutdown=max(settings.shutdown_timeout_ms // 1000, 1),

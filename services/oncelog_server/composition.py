@@ -239,6 +239,10 @@ async def _start_gateway(
         port=settings.gateway_port,
         audit_path=data / "audit.jsonl",
     )
+    if settings.advertised_host is not None:
+        # Clients that reach Kafka by this name reach REST by it.
+        names = f"{gateway_settings.allowed_hosts},{settings.advertised_host}"
+        gateway_settings = gateway_settings.model_copy(update={"allowed_hosts": names})
     gateway = build_gateway(gateway_settings, follower, directory, read_figures=counting.figures)
     await _start(stack, gateway)
     return gateway.port

@@ -4,14 +4,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Request
 
-from oncelog_gateway.audit import Operator
+from oncelog_gateway.operators import Operators
 from oncelog_gateway.problems import documented
 from oncelog_gateway.resources import AbortRequest, AbortResult, TerminateRequest, TerminateResult
 from oncelog_gateway.routes.transactions import TransactionalId
 from oncelog_gateway.transactions import Transactions
 
 
-def ending_router(transactions: Transactions) -> APIRouter:
+def ending_router(transactions: Transactions, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["transactions"])
 
     @router.post(
@@ -23,7 +23,7 @@ def ending_router(transactions: Transactions) -> APIRouter:
         """Writes an abort marker, and only if the partition has a transaction open at exactly `start_offset` (and
         `producer_epoch`) that no coordinator owns. It goes behind the coordinator's back, so `dry_run` is the default.
         """
-        return await transactions.abort(operator_of(request), body)
+        return await transactions.abort(operators.of(request), body)
 
     @router.post(
         "/transactions/{transactional_id:path}/terminate",
@@ -38,16 +38,7 @@ def ending_router(transactions: Transactions) -> APIRouter:
         """The coordinator fences the producer and aborts its transaction; the producer's next request fails."""
         is_dry_run = body is not None and body.dry_run
         return await transactions.terminate(
-            operator_of(request), transactional_id, dry_run=is_dry_run
+            operators.of(request), transactional_id, dry_run=is_dry_run
         )
 
     return router
-
-
-def operator_of(request: Request) -> Operator:
-    """For the audit log."""
-    user = request.headers.get("x-forwarded-user")
-    return Operator(
-        remote_address=request.client.host if request.client else "unknown",
-        user=user[:256] if user else None,
-    )

@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from oncelog_gateway.groups import Groups
+from oncelog_gateway.operators import Operators
 from oncelog_gateway.problems import documented
 from oncelog_gateway.resources import INT32_MAX, GroupDetail, GroupOffsets, GroupPage
 
@@ -29,7 +30,7 @@ GroupId = Annotated[
 ]
 
 
-def groups_router(groups: Groups) -> APIRouter:
+def groups_router(groups: Groups, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["groups"])
 
     @router.get("/groups", summary="List groups", responses=documented())
@@ -63,9 +64,9 @@ def groups_router(groups: Groups) -> APIRouter:
         summary="Delete a group",
         responses=documented(403, 404, 409),
     )
-    async def delete_group(group_id: GroupId) -> Response:
+    async def delete_group(request: Request, group_id: GroupId) -> Response:
         """With its committed offsets. Refused while it has members."""
-        await groups.delete(group_id)
+        await groups.delete(operators.of(request), group_id)
         return Response(status_code=204)
 
     return router

@@ -13,15 +13,15 @@ from oncelog_gateway.node_resources import (
     ReassignResult,
 )
 from oncelog_gateway.nodes import Nodes
+from oncelog_gateway.operators import Operators
 from oncelog_gateway.problems import documented
 from oncelog_gateway.reassignments import Reassignments
 from oncelog_gateway.resources import INT32_MAX
-from oncelog_gateway.routes.ending import operator_of
 
 NodeId = Annotated[int, Path(ge=1, le=INT32_MAX, examples=[1])]
 
 
-def nodes_router(nodes: Nodes) -> APIRouter:
+def nodes_router(nodes: Nodes, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["nodes"])
 
     @router.get("/nodes", summary="List nodes", responses=documented())
@@ -43,7 +43,7 @@ def nodes_router(nodes: Nodes) -> APIRouter:
         """Leaders and shards move to other nodes from now on, and it gets nothing new; its replicas stay. It answers
         at once: GET the node until it is `drained`. A restart of the node ends the drain.
         """
-        return await nodes.drain(operator_of(request), node_id)
+        return await nodes.drain(operators.of(request), node_id)
 
     @router.delete(
         "/nodes/{node_id}/drain",
@@ -52,7 +52,7 @@ def nodes_router(nodes: Nodes) -> APIRouter:
     )
     async def undrain_node(request: Request, node_id: NodeId) -> NodeChange:
         """Shards come back at once, leaders with the next balancing. Harmless when it is not draining."""
-        return await nodes.undrain(operator_of(request), node_id)
+        return await nodes.undrain(operators.of(request), node_id)
 
     @router.delete(
         "/nodes/{node_id}",
@@ -64,13 +64,13 @@ def nodes_router(nodes: Nodes) -> APIRouter:
         """One that was stopped for good. Refused while it hosts replicas: the problem says which and how to move
         them.
         """
-        await nodes.remove(operator_of(request), node_id)
+        await nodes.remove(operators.of(request), node_id)
         return Response(status_code=204)
 
     return router
 
 
-def reassignments_router(reassignments: Reassignments) -> APIRouter:
+def reassignments_router(reassignments: Reassignments, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["nodes"])
 
     @router.get("/reassignments", summary="List reassignments", responses=documented())
@@ -88,7 +88,7 @@ def reassignments_router(reassignments: Reassignments) -> APIRouter:
     )
     async def reassign(request: Request, body: ReassignRequest) -> ReassignResult:
         """The new replicas copy the partition, then the others are removed. One under way is replaced."""
-        return await reassignments.begin(operator_of(request), body)
+        return await reassignments.begin(operators.of(request), body)
 
     @router.delete(
         "/reassignments/{topic}",
@@ -103,6 +103,6 @@ def reassignments_router(reassignments: Reassignments) -> APIRouter:
         ] = None,
     ) -> ReassignResult:
         """What was being added is dropped, and nothing is removed."""
-        return await reassignments.cancel(operator_of(request), topic, partition)
+        return await reassignments.cancel(operators.of(request), topic, partition)
 
     return router

@@ -4,12 +4,13 @@ import uuid
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.topic_config import TOPIC_CONFIGS
+from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import Partitions, all_partitions
 from oncelog_gateway.problems import documented
 from oncelog_gateway.resources import (
@@ -26,6 +27,7 @@ from oncelog_gateway.resources import (
     TopicSummary,
 )
 from oncelog_gateway.roles import Roles
+from oncelog_gateway.topic_changes import TopicChanges
 from oncelog_gateway.transactions import known_or_none
 
 PARTITIONS_READ_MAX = 10_000
@@ -75,7 +77,7 @@ def topics_router(roles: Roles) -> APIRouter:
     return router
 
 
-def topic_changes_router(roles: Roles) -> APIRouter:
+def topic_changes_router(changes: TopicChanges, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["topics"])
 
     @router.post(
@@ -84,15 +86,11 @@ def topic_changes_router(roles: Roles) -> APIRouter:
         summary="Create a topic",
         responses=documented(400, 403, 409, 413),
     )
-    async def create_topic(body: CreateTopicRequest, response: Response) -> CreatedTopic:
+    async def create_topic(
+        request: Request, body: CreateTopicRequest, response: Response
+    ) -> CreatedTopic:
         """Answers once the topic can be described here. With `validate_only` nothing is created."""
-        topic = pb.NewTopic(
-            name=body.name,
-            partitions=body.partitions,
-            replication_factor=-1 if body.replication_factor is None else body.replication_factor,
-            configs=body.configs,
-        )
-        result = await roles.create_topic(topic, validate_only=body.validate_only)
+        result = await changes.create(operators.of(request), body)
         if not body.validate_only:
             response.headers["Location"] = f"/v1/topics/{quote(body.name, safe='')}"
         return CreatedTopic(
@@ -109,9 +107,9 @@ def topic_changes_router(roles: Roles) -> APIRouter:
         summary="Delete a topic",
         responses=documented(403, 404, 409),
     )
-    async def delete_topic(name: Name) -> Response:
+    async def delete_topic(request: Request, name: Name) -> Response:
         """With all its records. There is no way back."""
-        await roles.delete_topic(name)
+        await changes.delete(operators.of(request), name)
         return Response(status_code=204)
 
     return router

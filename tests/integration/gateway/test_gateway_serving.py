@@ -72,7 +72,7 @@ def test_stopping_does_not_wait_for_idle_or_hanging_clients(tmp_path):
             cluster.coordinator.is_silent = True
             _, idle = await asyncio.open_connection("127.0.0.1", cluster.port)
             reader, writer = await asyncio.open_connection("127.0.0.1", cluster.port)
-            writer.write(b"GET /v1/transactions HTTP/1.1\r\nHost: x\r\n\r\n")
+            writer.write(b"GET /v1/transactions HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert (await cluster.get("/health")).status == 200
         assert await reader.read() is not None
         writer.close()

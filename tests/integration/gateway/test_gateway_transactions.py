@@ -247,6 +247,7 @@ def test_nothing_is_done_that_the_audit_log_cannot_record(tmp_path):
     async def scenario(cluster):
         await cluster.create_topic("orders")
         cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
+        cluster.audit_path.unlink()
         cluster.audit_path.mkdir()
         target = {"topic": "orders", "partition": 0, "start_offset": 42, "dry_run": False}
         answer = await cluster.post("/v1/transactions/abort", target)
@@ -273,7 +274,7 @@ def test_terminate_goes_through_the_coordinator_and_is_audited(tmp_path):
         missing = await cluster.post("/v1/transactions/nobody/terminate")
         assert missing.status == 404
 
-    run(tmp_path, scenario)
+    run(tmp_path, scenario, trusted_proxies="127.0.0.0/8")
 
 
 def test_hanging_is_told_from_open_and_from_just_ended(tmp_path):

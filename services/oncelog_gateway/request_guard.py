@@ -1,0 +1,96 @@
+"""What every request passes before a route sees it: its Host, its Origin, the size of its body. Plain ASGI.
+
+Starlette's TrustedHostMiddleware is not used: it answers 400 "Invalid host header" without the name or the way out, and
+it cuts an IPv6 address at its first colon.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+from oncelog.process.host_header import AllowedHosts
+from oncelog_gateway.metrics import Metrics
+from oncelog_gateway.problems import Problem, plain_problem, respond
+from oncelog_gateway.settings import GatewaySettings
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
+_SHOWN_HOST_LENGTH_MAX: Final = 100
+
+
+class RequestGuard:
+    """Counts every request by its route and refuses what no route may see. It buffers nothing."""
+
+    def __init__(self, app: AsgiApp, metrics: Metrics, settings: GatewaySettings) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._hosts = AllowedHosts(settings.host, settings.allowed_hosts)
+        self._request_bytes_max = settings.request_bytes_max
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.monotonic()
+        status = 500
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            refusal = self._refusal(scope)
+            if refusal is None:
+                await self._app(scope, receive, counted)
+            else:
+                await respond(refusal)(scope, receive, counted)
+        finally:
+            route = getattr(scope.get("route"), "path", "(none)")
+            method = scope["method"] if scope["method"] in _METHODS else "(other)"
+            self._metrics.count_request(method, route, status, time.monotonic() - started)
+
+    def _refusal(self, scope: Scope) -> Problem | None:
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        host = hosts[0].decode("latin-1") if len(hosts) == 1 else ""
+        if not self._hosts.allows(host):
+            shown = host[:_SHOWN_HOST_LENGTH_MAX]
+            return plain_problem(
+                421,
+                f"the Host header {shown!r} is not a name of this gateway, and another site's page could have sent it; "
+                "use localhost or the bound address, or add the name to ONCELOG_GATEWAY_ALLOWED_HOSTS",
+            )
+        if _is_from_another_site(scope, hosts[0]):
+            return plain_problem(
+                403,
+                "a page of another site may not change anything here; use this gateway's own address",
+            )
+        if self._is_too_large(scope):
+            return plain_problem(
+                413,
+                f"the body may have {self._request_bytes_max} bytes and must tell its Content-Length",
+            )
+        return None
+
+    def _is_too_large(self, scope: Scope) -> bool:
+        for name, value in scope["headers"]:
+            if name == b"content-length":
+                return not value.isdigit() or int(value) > self._request_bytes_max
+            if name == b"transfer-encoding":
+                return True
+        return False
+
+
+def _is_from_another_site(scope: Scope, host: bytes) -> bool:
+    """Whether a browser sends it for a page that is not ours: without a login, only the browser can tell."""
+    if scope["method"] in _READING_METHODS:
+        return False
+    origins = [value for name, value in scope["headers"] if name == b"origin"]
+    return any(origin.partition(b"://")[2] != host for origin in origins)
