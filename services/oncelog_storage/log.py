@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from crc32c import crc32c
+
 from oncelog.ids import Partition
 from oncelog.record.batch import LENGTH_PREFIX_BYTES, BatchHeader
 from oncelog.record.control import MARKER_BYTES
@@ -267,14 +269,22 @@ class PartitionLog:
         limit = min(self.config.segment_bytes, _SEGMENT_BYTES_MAX)
         if segment.size_bytes + size_bytes > limit:
             return True
-        if (
-            last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
-            or segment.index_bytes >= INDEX_BYTES_MAX
+        if last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX or segment.index_bytes >= min(
+            self.config.segment_index_bytes, INDEX_BYTES_MAX
         ):
             return True
+        open_max_ms = self.config.segment_ms
+        if self.config.segment_jitter_ms:
+            open_max_ms -= self._jitter_ms(segment)
         if segment.first_timestamp >= 0 and max_timestamp >= 0:
-            return max_timestamp - segment.first_timestamp > self.config.segment_ms
-        return now - segment.created_ms > self.config.segment_ms
+            return max_timestamp - segment.first_timestamp > open_max_ms
+        return now - segment.created_ms > open_max_ms
+
+    def _jitter_ms(self, segment: Segment) -> int:
+        """How much earlier than segment.ms this one closes. It follows from the names, so a restart changes nothing."""
+        name = f"{self.partition}@{segment.base_offset}"
+        longest = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return crc32c(name.encode()) % longest
 
     def roll(self, now: int) -> Segment:
         """Begin a new segment at the log's end."""

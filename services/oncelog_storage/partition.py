@@ -17,9 +17,10 @@ from typing import Final
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
-from oncelog.record.batch import BatchHeader, read_single_batch, stamp_log_append_time
+from oncelog.record.batch import BatchHeader, Codec, read_single_batch, stamp_log_append_time
 from oncelog.record.check import CheckRules, check_producer_batch
 from oncelog.record.control import MARKER_BYTES, decode_marker
+from oncelog.record.recompress import recompressed
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.leader_state import LeaderState
 from oncelog_storage.core.producer_state import KeptBatch, ProducerEntry
@@ -172,6 +173,26 @@ class PartitionLeader:
             )
         check_producer_batch(records, header, rules)
         return header
+
+    def wants_other_codec(self, header: BatchHeader) -> bool:
+        """The topic's compression.type is neither `producer` nor the batch's codec."""
+        codec = self.log.config.codec
+        return codec is not None and codec != header.codec
+
+    def recompressed(self, records: bytes) -> bytes:
+        """The batch in the topic's codec. Raises KafkaError(MESSAGE_TOO_LARGE) when it is too long in that one.
+
+        It takes CPU for as long as the batch is large; it reads nothing but the config, so any thread may do it.
+        """
+        config = self.log.config
+        changed = recompressed(records, config.codec or Codec.NONE, config.compression_level)
+        if len(changed) > config.max_message_bytes:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"{self.partition}: the batch has {len(changed)} bytes in the topic's compression.type,"
+                f" above max.message.bytes={config.max_message_bytes}",
+            )
+        return changed
 
     def find_duplicate(self, header: BatchHeader) -> Appended | None:
         """The answer to a batch that is here already: its first offset and timestamp (facts 9, rule 5)."""

@@ -4,13 +4,15 @@ At the wire's edge: it fills protobuf answers directly, since one object per par
 append. The order is Kafka's: a repeated batch is answered before anything is asked of the coordinator (facts 9).
 """
 
+import asyncio
 from typing import Any, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import INTERNAL_TOPICS, Partition
-from oncelog.record.batch import BatchHeader
+from oncelog.record.batch import BatchHeader, read_header
 from oncelog.runtime import Clock
+from oncelog_storage.arrivals import Arrivals
 from oncelog_storage.core.verification import VerificationGuard
 from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.partition import PartitionLeader
@@ -20,6 +22,8 @@ from oncelog_storage.verifier import Verifier
 
 ACKS_ALL: Final = -1
 _PRODUCE_TIMEOUT_MS_MAX: Final = 3_600_000
+_INLINE_BYTES_MAX: Final = 16 * 1024
+"""Recompressed at once, without a thread: the hand-over costs as much as such a batch."""
 
 
 class _Item:
@@ -60,6 +64,7 @@ class ProduceHandler:
         self._hosted = hosted
         self._verifier = verifier
         self._clock = clock
+        self._arrivals = Arrivals()
 
     async def produce(self, request: pb.ProduceRequest) -> pb.ProduceResponse:
         response = pb.ProduceResponse()
@@ -72,6 +77,7 @@ class ProduceHandler:
             for item in items:
                 item.refuse(refusal)
             return response
+        await self._recompress(items)
         if request.transactional_id and self._needs_verification(request, items):
             async with self._verifier.turn(request.transactional_id):
                 await self._verify(request, items)
@@ -118,6 +124,31 @@ class ProduceHandler:
                 "transactional batches of one request must have one producer id",
             )
         return None
+
+    async def _recompress(self, items: list[_Item]) -> None:
+        """Give batches the codec of their topic, each partition's requests in the order in which they came.
+
+        A large batch keeps a thread busy for a moment, and what came behind it waits, in all of its partitions: it may
+        follow in sequence. Topics whose compression.type is `producer` are concerned only by waiting.
+        """
+        taken = [item for item in items if not item.is_refused]
+        partitions = {item.leader.partition for item in taken}
+        to_change = [item for item in taken if item.leader.wants_other_codec(item.header)]
+        if not to_change and not self._arrivals.is_awaited(partitions):
+            return
+        async with self._arrivals.turn(partitions):
+            for item in to_change:
+                try:
+                    if not item.header.codec and len(item.records) <= _INLINE_BYTES_MAX:
+                        item.records = item.leader.recompressed(item.records)
+                    else:
+                        item.records = await asyncio.to_thread(
+                            item.leader.recompressed, item.records
+                        )
+                except KafkaError as error:
+                    self._refuse(item, error)
+                    continue
+                item.header = read_header(item.records)
 
     def _refuse(self, item: _Item, error: KafkaError) -> None:
         item.refuse(error)

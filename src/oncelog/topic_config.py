@@ -6,102 +6,130 @@ The controller stores only what differs from these defaults; storage nodes read 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
+from oncelog.config_key import DAY_MS, NEVER_MS, ConfigKey, known_key, table_of
 from oncelog.errors import ErrorCode, KafkaError
+from oncelog.record.batch import Codec
 
-ConfigType = Literal["int", "long", "double", "boolean", "string", "list"]
+_NO_REMOTE: Final = "oncelog has no remote storage"
 
+_UNSUPPORTED: Final = (
+    ConfigKey(
+        "preallocate",
+        "boolean",
+        "false",
+        "allocate a segment's file whole when it begins",
+        unsupported="oncelog lets segments grow",
+    ),
+    ConfigKey(
+        "leader.replication.throttled.replicas",
+        "list",
+        "",
+        "replicas whose leader sends slowly",
+        may_be_empty=True,
+        unsupported="oncelog does not throttle replication",
+    ),
+    ConfigKey(
+        "follower.replication.throttled.replicas",
+        "list",
+        "",
+        "replicas that fetch slowly",
+        may_be_empty=True,
+        unsupported="oncelog does not throttle replication",
+    ),
+    ConfigKey(
+        "remote.storage.enable",
+        "boolean",
+        "false",
+        "move old segments to a remote store",
+        unsupported=_NO_REMOTE,
+    ),
+    ConfigKey(
+        "remote.log.copy.disable",
+        "boolean",
+        "false",
+        "stop copying segments to the remote store",
+        unsupported=_NO_REMOTE,
+    ),
+    ConfigKey(
+        "remote.log.delete.on.disable",
+        "boolean",
+        "false",
+        "delete the remote segments when remote.storage.enable ends",
+        unsupported=_NO_REMOTE,
+    ),
+    ConfigKey(
+        "local.retention.ms",
+        "long",
+        "-2",
+        "how long a segment stays here beside its remote copy; -2: retention.ms",
+        unsupported=_NO_REMOTE,
+    ),
+    ConfigKey(
+        "local.retention.bytes",
+        "long",
+        "-2",
+        "how much stays here beside its remote copy; -2: retention.bytes",
+        unsupported=_NO_REMOTE,
+    ),
+    ConfigKey(
+        "remote.copy.lag.ms",
+        "long",
+        "0",
+        "how old a segment is before it is copied to the remote store",
+        unsupported=_NO_REMOTE,
+    ),
+    ConfigKey(
+        "remote.copy.lag.bytes",
+        "long",
+        "-1",
+        "how far behind the log's end a segment is before it is copied to the remote store",
+        unsupported=_NO_REMOTE,
+    ),
+    ConfigKey(
+        "errors.deadletterqueue.group.enable",
+        "boolean",
+        "false",
+        "let share groups write what they cannot deliver to this topic",
+        unsupported="oncelog has no share groups",
+    ),
+)
+"""Taken because their default is what oncelog does, so that a tool can copy a topic with all its configs."""
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
-    name: str
-    kind: ConfigType
-    default: str
-    doc: str
-    minimum: int | None = None
-    maximum: int | None = None
-    choices: tuple[str, ...] = ()
-
-    def check(self, value: str) -> str:
-        """The value as stored. Raises KafkaError(INVALID_CONFIG) that names the key, the value and what is allowed."""
-        match self.kind:
-            case "int" | "long":
-                try:
-                    number = int(value)
-                except ValueError:
-                    raise self._refuse(value, "is not a whole number") from None
-                if self.minimum is not None and number < self.minimum:
-                    raise self._refuse(value, f"is below {self.minimum}")
-                largest = self.maximum or (2**31 - 1 if self.kind == "int" else 2**63 - 1)
-                if number > largest:
-                    raise self._refuse(value, f"is above {largest}")
-                return str(number)
-            case "double":
-                return self._check_share(value)
-            case "boolean":
-                if value.lower() not in ("true", "false"):
-                    raise self._refuse(value, "is neither true nor false")
-                return value.lower()
-            case "string":
-                if self.choices and value not in self.choices:
-                    raise self._refuse(value, f"is not one of {', '.join(self.choices)}")
-                return value
-            case "list":
-                parts = [part.strip() for part in value.split(",") if part.strip()]
-                if not parts or any(part not in self.choices for part in parts):
-                    raise self._refuse(value, f"may name {', '.join(self.choices)}")
-                return ",".join(parts)
-
-    def _check_share(self, value: str) -> str:
-        """A number from 0 to 1, as Kafka's only topic config of this type is."""
-        try:
-            share = float(value)
-        except ValueError:
-            raise self._refuse(value, "is not a number") from None
-        if not 0 <= share <= 1:
-            raise self._refuse(value, "is not between 0 and 1")
-        return str(share)
-
-    def _refuse(self, value: str, reason: str) -> KafkaError:
-        return KafkaError(ErrorCode.INVALID_CONFIG, f"{self.name}={value!r} {reason}")
-
-
-_DAY_MS: Final = 86_400_000
-
-TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = {
-    key.name: key
-    for key in (
+TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
+    (
         ConfigKey(
             "cleanup.policy",
             "list",
             "delete",
-            "delete old segments, or keep the last value of each key",
+            "delete old segments, or keep the last value of each key; empty keeps everything",
             choices=("delete", "compact"),
+            may_be_empty=True,
         ),
         ConfigKey(
             "compression.type",
             "string",
             "producer",
-            "kept as the producer sent it",
-            choices=("producer", "uncompressed"),
+            "the codec of stored batches; producer keeps each batch as it was sent",
+            choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         ),
         ConfigKey(
             "delete.retention.ms",
             "long",
-            str(_DAY_MS),
+            str(DAY_MS),
             "how long a tombstone stays in a compacted topic",
             minimum=0,
         ),
         ConfigKey(
             "flush.messages",
             "long",
-            str(2**63 - 1),
+            str(NEVER_MS),
             "fsync after this many records; the default leaves it to the operating system",
             minimum=1,
         ),
         ConfigKey(
-            "flush.ms", "long", str(2**63 - 1), "fsync at most this long after an append", minimum=0
+            "flush.ms", "long", str(NEVER_MS), "fsync at most this long after an append", minimum=0
         ),
         ConfigKey(
             "index.interval.bytes", "int", "4096", "log bytes between two index entries", minimum=0
@@ -109,7 +137,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = {
         ConfigKey(
             "max.compaction.lag.ms",
             "long",
-            str(2**63 - 1),
+            str(NEVER_MS),
             "a record of a compacted topic is cleaned at the latest after this time",
             minimum=1,
         ),
@@ -126,7 +154,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = {
         ConfigKey(
             "message.timestamp.before.max.ms",
             "long",
-            str(2**63 - 1),
+            str(NEVER_MS),
             "how far in the past a record's timestamp may lie",
             minimum=0,
         ),
@@ -167,13 +195,13 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = {
         ConfigKey(
             "retention.ms",
             "long",
-            str(7 * _DAY_MS),
+            str(7 * DAY_MS),
             "delete segments older than this; -1: never",
             minimum=-1,
         ),
         ConfigKey("segment.bytes", "int", str(1 << 30), "a segment's largest size", minimum=1024),
         ConfigKey(
-            "segment.ms", "long", str(7 * _DAY_MS), "a segment's longest time open", minimum=1
+            "segment.ms", "long", str(7 * DAY_MS), "a segment's longest time open", minimum=1
         ),
         ConfigKey("segment.index.bytes", "int", "10485760", "an index's largest size", minimum=4),
         ConfigKey(
@@ -189,25 +217,107 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = {
             "how long a deleted segment's file lingers",
             minimum=0,
         ),
+        ConfigKey(
+            "compression.gzip.level",
+            "int",
+            "-1",
+            "the level when compression.type is gzip; -1: zlib's default",
+            minimum=-1,
+            maximum=9,
+        ),
+        ConfigKey(
+            "compression.lz4.level",
+            "int",
+            "9",
+            "the level when compression.type is lz4",
+            minimum=1,
+            maximum=17,
+        ),
+        ConfigKey(
+            "compression.zstd.level",
+            "int",
+            "3",
+            "the level when compression.type is zstd",
+            minimum=-131072,
+            maximum=22,
+        ),
+        ConfigKey(
+            "segment.jitter.ms",
+            "long",
+            "0",
+            "a segment closes up to this much before segment.ms, so that segments do not all close at once",
+            minimum=0,
+        ),
+        *_UNSUPPORTED,
     )
+)
+
+BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "segment.ms": ("log.roll.ms", "log.roll.hours"),
+    "segment.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    "segment.index.bytes": ("log.index.size.max.bytes",),
+    "flush.messages": ("log.flush.interval.messages",),
+    "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    "max.message.bytes": ("message.max.bytes",),
+    "delete.retention.ms": ("log.cleaner.delete.retention.ms",),
+    "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms",),
+    "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms",),
+    "file.delete.delay.ms": ("log.segment.delete.delay.ms",),
+    "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio",),
+    "unclean.leader.election.enable": ("unclean.leader.election.enable",),
+    "min.insync.replicas": ("min.insync.replicas",),
+    "compression.type": ("compression.type",),
+    "compression.gzip.level": ("compression.gzip.level",),
+    "compression.lz4.level": ("compression.lz4.level",),
+    "compression.zstd.level": ("compression.zstd.level",),
+    "leader.replication.throttled.replicas": (),
+    "follower.replication.throttled.replicas": (),
+    "remote.storage.enable": (),
+    "remote.log.copy.disable": (),
+    "remote.log.delete.on.disable": (),
+    "errors.deadletterqueue.group.enable": (),
+    "remote.copy.lag.ms": ("log.remote.copy.lag.ms",),
+    "remote.copy.lag.bytes": ("log.remote.copy.lag.bytes",),
 }
+"""The broker's names of a topic config, the strongest first, where the name is not "log." and the topic's."""
+
+
+def broker_synonyms(name: str) -> tuple[str, ...]:
+    return BROKER_SYNONYMS.get(name, (f"log.{name}",))
 
 
 def checked_overrides(configs: Mapping[str, str]) -> dict[str, str]:
     """Every key known, every value in bounds. Raises KafkaError(INVALID_CONFIG)."""
-    checked = {}
-    for name, value in configs.items():
-        key = TOPIC_CONFIGS.get(name)
-        if key is None:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG,
-                f"unknown topic config {name!r}; known are {', '.join(TOPIC_CONFIGS)}",
-            )
-        checked[name] = key.check(value)
+    checked = {
+        name: known_key(TOPIC_CONFIGS, "topic", name).check(value)
+        for name, value in configs.items()
+    }
+    check_together(checked)
     return checked
 
 
-FLUSH_NEVER: Final = 2**63 - 1
+def check_together(overrides: Mapping[str, str]) -> None:
+    """What no value shows alone. Raises KafkaError(INVALID_CONFIG)."""
+    shortest, longest = (
+        int(overrides.get(name, TOPIC_CONFIGS[name].default))
+        for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    )
+    if shortest > longest:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"min.compaction.lag.ms={shortest} is above max.compaction.lag.ms={longest}",
+        )
+
+
+_CODECS: Final = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+FLUSH_NEVER: Final = NEVER_MS
 """As many messages as never come: syncing is left to the node's policy."""
 
 
@@ -226,14 +336,20 @@ class TopicConfig:
     is_log_append_time: bool = False
     min_insync_replicas: int = 1
     retention_bytes: int = -1
-    retention_ms: int = 7 * _DAY_MS
+    retention_ms: int = 7 * DAY_MS
     segment_bytes: int = 1 << 30
-    segment_ms: int = 7 * _DAY_MS
-    delete_retention_ms: int = _DAY_MS
+    segment_ms: int = 7 * DAY_MS
+    delete_retention_ms: int = DAY_MS
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = 2**63 - 1
     file_delete_delay_ms: int = 60_000
+    segment_index_bytes: int = 10 * 1024 * 1024
+    segment_jitter_ms: int = 0
+    codec: Codec | None = None
+    """What batches are stored in; None: what their producer chose."""
+    compression_level: int | None = None
+    """Of that codec; None where it has no levels."""
 
     @staticmethod
     def from_overrides(overrides: Mapping[str, str]) -> "TopicConfig":
@@ -244,6 +360,8 @@ class TopicConfig:
             return int(text(name))
 
         policy = text("cleanup.policy").split(",")
+        compression = text("compression.type")
+        has_levels = f"compression.{compression}.level" in TOPIC_CONFIGS
         return TopicConfig(
             is_compacted="compact" in policy,
             is_deleted="delete" in policy,
@@ -264,4 +382,8 @@ class TopicConfig:
             min_compaction_lag_ms=number("min.compaction.lag.ms"),
             max_compaction_lag_ms=number("max.compaction.lag.ms"),
             file_delete_delay_ms=number("file.delete.delay.ms"),
+            segment_index_bytes=number("segment.index.bytes"),
+            segment_jitter_ms=number("segment.jitter.ms"),
+            codec=_CODECS.get(compression),
+            compression_level=number(f"compression.{compression}.level") if has_levels else None,
         )

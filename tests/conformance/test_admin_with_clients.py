@@ -10,6 +10,7 @@ from confluent_kafka.admin import ConfigResource
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from kafka.admin import KafkaAdminClient
 from tests.conformance.clients.confluent import Confluent
+from tests.conformance.clients.kafka_python import KafkaPython
 
 CALL_TIMEOUT_S = 20
 
@@ -111,3 +112,30 @@ def test_an_open_transaction_is_listed_and_described(
     deadline = time.monotonic() + CALL_TIMEOUT_S
     while "CompleteCommit" not in str(python_admin.describe_transactions([transactional_id])):
         assert time.monotonic() < deadline, "a committed transaction was not completed"
+
+
+def test_every_client_reads_what_a_topic_recompressed(admin, server, client, make_producer):
+    sent = [b"x" * 200_000, b"last"]
+    is_bare = isinstance(
+        client, KafkaPython
+    )  # Its other codecs are packages that are not installed.
+    for codec in ("uncompressed", "gzip", *(() if is_bare else ("snappy", "lz4", "zstd"))):
+        name = fresh_name()
+        result_of(admin.create_topics([NewTopic(name, 1, config={"compression.type": codec})]))
+        producer = make_producer(Confluent(), compression="snappy")
+        for value in sent:
+            producer.send(name, value)
+        assert [record.value for record in client.read(server.bootstrap, name, until=b"last")] == (
+            sent
+        )
+
+
+def test_a_topic_is_copied_with_every_config_that_was_described(admin, new_topic):
+    """What a mirror does; the keys of features that oncelog lacks are taken at their defaults."""
+    source = new_topic(retention_ms=60_000, compression_type="lz4")
+    told = result_of(admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, source)]))
+    configs = {name: entry.value for name, entry in told.items()}
+    copy = fresh_name()
+    result_of(admin.create_topics([NewTopic(copy, 1, config=configs)]))
+    copied = result_of(admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, copy)]))
+    assert {name: entry.value for name, entry in copied.items()} == configs

@@ -8,9 +8,10 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from oncelog.config_key import known_key
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import INTERNAL_TOPICS
-from oncelog.topic_config import TOPIC_CONFIGS, checked_overrides
+from oncelog.topic_config import TOPIC_CONFIGS, check_together, checked_overrides
 from oncelog.wording import counted
 from oncelog_controller.core.events import (
     AlterConfigs,
@@ -315,15 +316,12 @@ def altered_configs(image: ClusterImage, event: AlterConfigs) -> TopicConfigsCha
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {event.topic!r} does not exist"
         )
     for name in event.remove:
-        if name not in TOPIC_CONFIGS:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG,
-                f"unknown topic config {name!r}; known are {', '.join(TOPIC_CONFIGS)}",
-            )
+        known_key(TOPIC_CONFIGS, "topic", name)
         if name in event.set:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name!r} is both set and removed")
     configs = {name: value for name, value in topic.configs.items() if name not in event.remove}
     configs.update(checked_overrides(event.set))
+    check_together(configs)
     if topic.internal and configs.get("cleanup.policy") != "compact":
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,

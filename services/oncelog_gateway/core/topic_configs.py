@@ -6,8 +6,9 @@ is asked, with the key and the bound in the answer.
 
 from typing import Any, Final
 
+from oncelog.config_key import ConfigKey, known_key
 from oncelog.errors import KafkaError
-from oncelog.topic_config import TOPIC_CONFIGS, ConfigKey
+from oncelog.topic_config import TOPIC_CONFIGS
 
 _TYPES_OF_KIND: Final[dict[str, tuple[type, ...]]] = {
     "int": (int,),
@@ -39,9 +40,10 @@ def configs_as_text(given: object) -> dict[str, str]:
 
 
 def _as_text(name: str, value: object) -> str:
-    key = TOPIC_CONFIGS.get(name)
-    if key is None:
-        raise ValueError(f"unknown topic config {name!r}; known are {', '.join(TOPIC_CONFIGS)}")
+    try:
+        key = known_key(TOPIC_CONFIGS, "topic", name)
+    except KafkaError as error:
+        raise ValueError(error.message) from None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int) and abs(value) > JSON_INTEGER_MAX:
@@ -50,8 +52,11 @@ def _as_text(name: str, value: object) -> str:
         )
     if type(value) not in _TYPES_OF_KIND[key.kind]:
         raise ValueError(f"{name} must be {_JSON_TYPE_OF_KIND[key.kind]}, not {value!r}")
-    if isinstance(value, list) and any(one not in key.choices for one in value):
-        raise ValueError(f"{name} may name {', '.join(key.choices)}, not {value!r}")
+    if isinstance(value, list) and any(
+        not isinstance(one, str) or (key.choices and one not in key.choices) for one in value
+    ):
+        named = ", ".join(key.choices) or "anything"
+        raise ValueError(f"{name} is a list of strings that may name {named}, not {value!r}")
     try:
         return key.check(",".join(value) if isinstance(value, list) else str(value))
     except KafkaError as error:
@@ -59,7 +64,8 @@ def _as_text(name: str, value: object) -> str:
 
 
 def _schema_of(key: ConfigKey) -> dict[str, Any]:
-    schema: dict[str, Any] = {"description": f"{key.doc}; default {key.default}"}
+    only = f"; nothing else is taken: {key.unsupported}" if key.unsupported else ""
+    schema: dict[str, Any] = {"description": f"{key.doc}; default {key.default}{only}"}
     match key.kind:
         case "int" | "long":
             largest = key.maximum or (2**31 - 1 if key.kind == "int" else JSON_INTEGER_MAX)
@@ -75,8 +81,10 @@ def _schema_of(key: ConfigKey) -> dict[str, Any]:
             if key.choices:
                 schema["enum"] = list(key.choices)
         case "list":
-            choice = {"type": "string", "enum": list(key.choices)}
-            schema |= {"type": "array", "items": choice, "minItems": 1}
+            items: dict[str, Any] = {"type": "string"}
+            if key.choices:
+                items["enum"] = list(key.choices)
+            schema |= {"type": "array", "items": items, "minItems": 0 if key.may_be_empty else 1}
     return schema
 
 

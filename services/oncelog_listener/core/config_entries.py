@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from oncelog.config_key import known_key
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.topic_config import TOPIC_CONFIGS
+from oncelog.topic_config import TOPIC_CONFIGS, broker_synonyms
 
 
 class ResourceType(IntEnum):
@@ -30,19 +31,8 @@ class ConfigOperation(IntEnum):
 _TYPE_CODES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 """Kafka's numbers of config types."""
 
-_BROKER_NAMES: Final = {
-    "delete.retention.ms": "log.cleaner.delete.retention.ms",
-    "flush.messages": "log.flush.interval.messages",
-    "flush.ms": "log.flush.interval.ms",
-    "max.message.bytes": "message.max.bytes",
-    "segment.ms": "log.roll.ms",
-    "segment.index.bytes": "log.index.size.max.bytes",
-    "file.delete.delay.ms": "log.segment.delete.delay.ms",
-    "compression.type": "compression.type",
-    "min.insync.replicas": "min.insync.replicas",
-    "unclean.leader.election.enable": "unclean.leader.election.enable",
-}
-"""The broker's default of a topic config, where its name is not "log." and the topic's."""
+_WITHOUT_DEFAULT: Final = frozenset({"segment.ms", "segment.jitter.ms", "retention.ms", "flush.ms"})
+"""Configs whose strongest broker name has no default in Kafka, which then tells no synonym."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +56,8 @@ def topic_entries(
     for name, key in TOPIC_CONFIGS.items():
         if wanted is not None and name not in wanted:
             continue
-        default = (_BROKER_NAMES.get(name, f"log.{name}"), key.default, ConfigSource.DEFAULT)
+        broker_names = broker_synonyms(name)[:1] if name not in _WITHOUT_DEFAULT else ()
+        defaults = tuple((one, key.default, ConfigSource.DEFAULT) for one in broker_names)
         override = overrides.get(name)
         is_set = override is not None
         value = key.default if override is None else override
@@ -78,7 +69,7 @@ def topic_entries(
                 type_code=_TYPE_CODES[key.kind],
                 source=source,
                 documentation=key.doc,
-                synonyms=((name, value, source), default) if is_set else (default,),
+                synonyms=((name, value, source), *defaults) if is_set else defaults,
             )
         )
     return tuple(entries)
@@ -116,15 +107,10 @@ def altered(
     to_remove: list[str] = []
     seen: set[str] = set()
     for name, operation, value in operations:
-        key = TOPIC_CONFIGS.get(name)
         if name in seen:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"config {name!r} stands twice")
         seen.add(name)
-        if key is None:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG,
-                f"unknown topic config {name!r}; known are {', '.join(TOPIC_CONFIGS)}",
-            )
+        key = known_key(TOPIC_CONFIGS, "topic", name)
         if operation == ConfigOperation.DELETE:
             to_remove.append(name)
             continue
@@ -139,8 +125,8 @@ def altered(
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, f"{name!r} is no list: only SET and DELETE change it"
             )
-        now = overrides.get(name, key.default).split(",")
-        given = [part.strip() for part in value.split(",")]
+        now = [part for part in overrides.get(name, key.default).split(",") if part]
+        given = [part.strip() for part in value.split(",") if part.strip()]
         if operation == ConfigOperation.APPEND:
             parts = now + [part for part in given if part not in now]
         else:

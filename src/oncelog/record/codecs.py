@@ -21,18 +21,54 @@ _CHUNK_BYTES: Final = 1 << 20
 _BUFFER_FULL: Final = "failed to write whole buffer"
 
 
-def compress(codec: Codec, data: bytes) -> bytes:
+_LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
+"""Magic; version 1 with independent blocks, which Java's reader insists on; blocks of 64 KiB; the header's checksum."""
+_LZ4_BLOCK_BYTES: Final = 64 * 1024
+_LZ4_AS_IT_IS: Final = 0x8000_0000
+"""In a block's size: the block is not compressed, since that made it no smaller."""
+_LZ4_END: Final = bytes(4)
+_LZ4_FAST_LEVEL: Final = 9
+"""Kafka's default level, which means lz4's fast compressor; every other level means the thorough one."""
+_GZIP_DEFAULT_LEVEL: Final = -1
+
+
+def compress(codec: Codec, data: bytes | memoryview, level: int | None = None) -> bytes:
+    """The data as a batch carries it; `level` as in compression.gzip.level and its like, None for the default."""
     match codec:
         case Codec.NONE:
-            return data
+            return bytes(data)
         case Codec.GZIP:
-            return bytes(cramjam.gzip.compress(data))
+            return bytes(
+                cramjam.gzip.compress(data, level=None if level == _GZIP_DEFAULT_LEVEL else level)
+            )
         case Codec.SNAPPY:
             return bytes(cramjam.snappy.compress_raw(data))
         case Codec.LZ4:
-            return bytes(cramjam.lz4.compress(data))
+            return _lz4(data, _LZ4_FAST_LEVEL if level is None else level)
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(data))
+            return bytes(cramjam.zstd.compress(data, level=level))
+
+
+def _lz4(data: bytes | memoryview, level: int) -> bytes:
+    whole, parts = memoryview(data), [_LZ4_HEADER]
+    for start in range(0, len(whole), _LZ4_BLOCK_BYTES):
+        block = bytes(whole[start : start + _LZ4_BLOCK_BYTES])
+        packed = _lz4_block(block, level)
+        if len(packed) < len(block):
+            parts += [struct.pack("<I", len(packed)), packed]
+        else:
+            parts += [struct.pack("<I", len(block) | _LZ4_AS_IT_IS), block]
+    return b"".join((*parts, _LZ4_END))
+
+
+def _lz4_block(block: bytes, level: int) -> bytes:
+    if level == _LZ4_FAST_LEVEL:
+        return bytes(cramjam.lz4.compress_block(block, store_size=False))
+    # The library takes a level for frames only. A frame of so few bytes holds one block, which depends on no other.
+    frame = memoryview(cramjam.lz4.compress(block, level=level))
+    (size,) = struct.unpack_from("<I", frame, len(_LZ4_HEADER))
+    start = len(_LZ4_HEADER) + 4
+    return block if size & _LZ4_AS_IT_IS else bytes(frame[start : start + size])
 
 
 def decompress(codec: int, data: bytes | memoryview) -> bytes:

@@ -2,7 +2,7 @@ import pytest
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.record.batch import HEADER, HEADER_BYTES
-from oncelog.topic_config import TOPIC_CONFIGS
+from oncelog.topic_config import TOPIC_CONFIGS, TopicConfig, checked_overrides
 from oncelog_listener.core.config_entries import (
     ConfigOperation,
     ConfigSource,
@@ -101,9 +101,41 @@ def test_topic_entries_tell_overrides_from_defaults():
     assert entries.keys() == TOPIC_CONFIGS.keys()
     override, default = entries["retention.ms"], entries["segment.bytes"]
     assert (override.value, override.source) == ("5", ConfigSource.DYNAMIC_TOPIC)
-    assert [name for name, _, _ in override.synonyms] == ["retention.ms", "log.retention.ms"]
+    assert [name for name, _, _ in override.synonyms] == ["retention.ms"]
+    assert [name for name, _, _ in default.synonyms] == ["log.segment.bytes"]
     assert default.source == ConfigSource.DEFAULT
     assert [entry.name for entry in topic_entries({}, ["segment.ms", "nonsense"])] == ["segment.ms"]
+
+
+def test_a_policy_without_a_name_keeps_everything():
+    assert altered({}, [("cleanup.policy", ConfigOperation.SUBTRACT, "delete")]) == (
+        {"cleanup.policy": ""},
+        [],
+    )
+    config = TopicConfig.from_overrides({"cleanup.policy": ""})
+    assert (config.is_compacted, config.is_deleted) == (False, False)
+
+
+def test_every_config_of_a_topic_can_be_set_to_its_default():
+    """So a tool can copy a topic with all that DescribeConfigs told it."""
+    told = {entry.name: entry.value for entry in topic_entries({}, None)}
+    assert checked_overrides(told) == told
+
+
+def test_synonyms_are_kafkas_names():
+    """ServerTopicConfigSynonyms; four have no default under their strongest name, and Kafka tells none then."""
+    told = {
+        entry.name: [name for name, _, _ in entry.synonyms] for entry in topic_entries({}, None)
+    }
+    assert told["min.cleanable.dirty.ratio"] == ["log.cleaner.min.cleanable.ratio"]
+    assert told["min.compaction.lag.ms"] == ["log.cleaner.min.compaction.lag.ms"]
+    assert told["max.compaction.lag.ms"] == ["log.cleaner.max.compaction.lag.ms"]
+    assert told["message.timestamp.type"] == ["log.message.timestamp.type"]
+    assert told["preallocate"] == ["log.preallocate"]
+    assert told["compression.zstd.level"] == ["compression.zstd.level"]
+    for name in ("retention.ms", "segment.ms", "flush.ms", "segment.jitter.ms"):
+        assert told[name] == []
+    assert told["remote.storage.enable"] == []
 
 
 def test_broker_entries_are_read_only():
@@ -136,7 +168,8 @@ def test_incremental_changes_become_values_to_set_and_names_to_remove():
         (("retention.ms", 2, "1"), ErrorCode.INVALID_CONFIG),
         (("retention.ms", 0, None), ErrorCode.INVALID_REQUEST),
         (("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
-        (("cleanup.policy", 3, "delete"), ErrorCode.INVALID_CONFIG),
+        (("cleanup.policy", 0, "shred"), ErrorCode.INVALID_CONFIG),
+        (("preallocate", 0, "true"), ErrorCode.INVALID_CONFIG),
     ],
 )
 def test_a_change_that_makes_no_sense_is_refused_by_name(operation, error):

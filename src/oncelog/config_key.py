@@ -1,0 +1,100 @@
+"""One configuration key: its type, default and bounds, and the check of a value that a client sends.
+
+Names, types and bounds are Kafka's. Tables of keys: `oncelog.topic_config`, `oncelog.broker_config`,
+`oncelog.group_config`.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from oncelog.errors import ErrorCode, KafkaError
+
+ConfigType = Literal["int", "long", "double", "boolean", "string", "list"]
+
+DAY_MS: Final = 86_400_000
+NEVER_MS: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    name: str
+    kind: ConfigType
+    default: str
+    doc: str
+    minimum: int | None = None
+    maximum: int | None = None
+    choices: tuple[str, ...] = ()
+    may_be_empty: bool = False
+    """A list without a name in it is a value too."""
+    unsupported: str = ""
+    """Why no value but the default can be set: the key is taken because the default is what oncelog does."""
+
+    def check(self, value: str) -> str:
+        """The value as stored. Raises KafkaError(INVALID_CONFIG) that names the key, the value and what is allowed."""
+        checked = self._checked(value.strip())
+        if self.unsupported and checked != self.default:
+            raise self._refuse(value, f"is refused: {self.unsupported}; leave {self.default!r}")
+        return checked
+
+    def _checked(self, value: str) -> str:
+        match self.kind:
+            case "int" | "long":
+                try:
+                    number = int(value)
+                except ValueError:
+                    raise self._refuse(value, "is not a whole number") from None
+                if self.minimum is not None and number < self.minimum:
+                    raise self._refuse(value, f"is below {self.minimum}")
+                largest = self.maximum or (2**31 - 1 if self.kind == "int" else 2**63 - 1)
+                if number > largest:
+                    raise self._refuse(value, f"is above {largest}")
+                return str(number)
+            case "double":
+                return self._check_share(value)
+            case "boolean":
+                if value.lower() not in ("true", "false"):
+                    raise self._refuse(value, "is neither true nor false")
+                return value.lower()
+            case "string":
+                if self.choices and value not in self.choices:
+                    raise self._refuse(value, f"is not one of {', '.join(self.choices)}")
+                return value
+            case "list":
+                return self._check_list(value)
+
+    def _check_list(self, value: str) -> str:
+        parts = [part.strip() for part in value.split(",") if part.strip()]
+        if not parts and not self.may_be_empty:
+            raise self._refuse(value, f"names nothing; it may name {', '.join(self.choices)}")
+        if self.choices and any(part not in self.choices for part in parts):
+            raise self._refuse(value, f"may name {', '.join(self.choices)}")
+        return ",".join(dict.fromkeys(parts))
+
+    def _check_share(self, value: str) -> str:
+        """A number from 0 to 1, as Kafka's only topic config of this type is."""
+        try:
+            share = float(value)
+        except ValueError:
+            raise self._refuse(value, "is not a number") from None
+        if not 0 <= share <= 1:
+            raise self._refuse(value, "is not between 0 and 1")
+        return str(share)
+
+    def _refuse(self, value: str, reason: str) -> KafkaError:
+        return KafkaError(ErrorCode.INVALID_CONFIG, f"{self.name}={value!r} {reason}")
+
+
+def table_of(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
+    return {key.name: key for key in keys}
+
+
+def known_key(table: Mapping[str, ConfigKey], kind: str, name: str) -> ConfigKey:
+    """The key of this name. Raises KafkaError(INVALID_CONFIG) that tells the nearest names."""
+    key = table.get(name)
+    if key is not None:
+        return key
+    near = difflib.get_close_matches(name, table, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"describe a {kind} to see its keys"
+    raise KafkaError(ErrorCode.INVALID_CONFIG, f"unknown {kind} config {name!r}; {hint}")
