@@ -88,6 +88,10 @@ proto-check: setup
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=$$out --pyi_out=$$out --grpc_python_out=$$out proto/oncelog/api/v1/*.proto && \
 	diff -r -x __init__.py -x __pycache__ $$out/oncelog/api src/oncelog/api || { echo "src/oncelog/api is not what proto/ generates: run make proto"; exit 1; }
 
+.PHONY: docs-settings
+docs-settings: setup ## write docs/settings.md from the settings classes
+	$(BIN)/python -m oncelog_server.settings_page > docs/settings.md.partial && mv docs/settings.md.partial docs/settings.md
+
 # ---------------------------------------------------------------------------------------------- tests
 
 .PHONY: unit

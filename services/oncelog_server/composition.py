@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
+from oncelog.process.sources import Sources
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.rpc.role import Role
 from oncelog_server.data_folder import DataFolder
-from oncelog_server.settings import EmbeddedSettings, read_settings
+from oncelog_server.settings import EmbeddedSettings
 
 if TYPE_CHECKING:
     from oncelog.process.figures import Figure
@@ -69,25 +70,29 @@ class Counting:
 
 async def run_embedded(
     settings: EmbeddedSettings,
+    sources: Sources,
     *,
     on_ready: Callable[[Addresses], None],
     until: Callable[[], Awaitable[None]],
 ) -> None:
-    """Run every role until `until` returns. `on_ready` is called once clients may connect.
+    """Run every role until `until` returns; their settings are read from `sources`. `on_ready` is called once clients
+    may connect.
 
     Raises OncelogError, one line with the way out, when a role cannot start.
     """
     with DataFolder(settings.data, is_ephemeral=settings.ephemeral) as folder:
-        async with embedded_roles(settings, folder.path) as addresses:
+        async with embedded_roles(settings, folder.path, sources) as addresses:
             on_ready(addresses)
             await until()
 
 
 @asynccontextmanager
-async def embedded_roles(settings: EmbeddedSettings, data: Path) -> AsyncIterator[Addresses]:
+async def embedded_roles(
+    settings: EmbeddedSettings, data: Path, sources: Sources
+) -> AsyncIterator[Addresses]:
     """The started roles of one node on a claimed data folder."""
     async with AsyncExitStack() as stack:
-        controller_role = await _controller(stack, settings, data)
+        controller_role = await _controller(stack, settings, data, sources)
         controller = DirectStub(controller_role.servicer)
         follower = MetadataFollower(NODE_ID, controller)
         await _register(controller, settings)
@@ -101,10 +106,12 @@ async def embedded_roles(settings: EmbeddedSettings, data: Path) -> AsyncIterato
             marker_sender=marker_sender,
             controller=controller,
         )
-        storage_role, coordinator_role = await _start_log(stack, data, follower, directory)
-        listener = await _start_listener(stack, settings, follower, directory)
+        storage_role, coordinator_role = await _start_log(stack, data, sources, follower, directory)
+        listener = await _start_listener(stack, settings, sources, follower, directory)
         counting = Counting(controller_role, storage_role, coordinator_role, listener)
-        gateway = await _start_gateway(stack, settings, data, follower, directory, counting)
+        gateway = await _start_gateway(
+            stack, settings, data, sources, follower, directory, counting
+        )
         yield Addresses(
             bootstrap=f"{settings.host}:{listener.port}",
             gateway=f"http://{settings.host}:{gateway}",
@@ -124,7 +131,7 @@ async def _stop(role: Role) -> None:
 
 
 async def _controller(
-    stack: AsyncExitStack, settings: EmbeddedSettings, data: Path
+    stack: AsyncExitStack, settings: EmbeddedSettings, data: Path, sources: Sources
 ) -> "ControllerRole":
     from oncelog_controller.settings import ControllerSettings
     from oncelog_controller.wiring import build_controller
@@ -134,7 +141,7 @@ async def _controller(
         from oncelog_server.embedded_postgres import start_postgres
 
         database_url = await start_postgres(stack, data / "postgres")
-    controller = build_controller(read_settings(ControllerSettings, database_url=database_url))
+    controller = build_controller(sources.read(ControllerSettings, database_url=database_url))
     await _start(stack, controller)
     return controller
 
@@ -176,7 +183,11 @@ async def _follow(stack: AsyncExitStack, follower: MetadataFollower) -> None:
 
 
 async def _start_log(
-    stack: AsyncExitStack, data: Path, follower: MetadataFollower, directory: LocalDirectory
+    stack: AsyncExitStack,
+    data: Path,
+    sources: Sources,
+    follower: MetadataFollower,
+    directory: LocalDirectory,
 ) -> tuple["StorageRole", "CoordinatorRole"]:
     from oncelog_coordinator.settings import CoordinatorSettings
     from oncelog_coordinator.wiring import build_coordinator
@@ -186,12 +197,10 @@ async def _start_log(
     from oncelog_storage.wiring import build_storage
 
     storage = build_storage(
-        read_settings(StorageSettings, data_dir=data / "logs"), NODE_ID, follower, directory
+        sources.read(StorageSettings, data_dir=data / "logs"), NODE_ID, follower, directory
     )
-    marker_sender = build_marker_sender(read_settings(MarkerSenderSettings), follower, directory)
-    coordinator = build_coordinator(
-        read_settings(CoordinatorSettings), NODE_ID, follower, directory
-    )
+    marker_sender = build_marker_sender(sources.read(MarkerSenderSettings), follower, directory)
+    coordinator = build_coordinator(sources.read(CoordinatorSettings), NODE_ID, follower, directory)
     directory.storage(NODE_ID).bind(storage.servicer)
     directory.marker_sender().bind(marker_sender.servicer)
     directory.coordinator(NODE_ID).bind(coordinator.servicer)
@@ -204,13 +213,14 @@ async def _start_log(
 async def _start_listener(
     stack: AsyncExitStack,
     settings: EmbeddedSettings,
+    sources: Sources,
     follower: MetadataFollower,
     directory: LocalDirectory,
 ) -> "ListenerRole":
     from oncelog_listener.settings import ListenerSettings
     from oncelog_listener.wiring import build_listener
 
-    listener_settings = read_settings(
+    listener_settings = sources.read(
         ListenerSettings,
         host=settings.host,
         port=settings.port,
@@ -226,6 +236,7 @@ async def _start_gateway(
     stack: AsyncExitStack,
     settings: EmbeddedSettings,
     data: Path,
+    sources: Sources,
     follower: MetadataFollower,
     directory: LocalDirectory,
     counting: "Counting",
@@ -233,7 +244,7 @@ async def _start_gateway(
     from oncelog_gateway.settings import GatewaySettings
     from oncelog_gateway.wiring import build_gateway
 
-    gateway_settings = read_settings(
+    gateway_settings = sources.read(
         GatewaySettings,
         host=settings.host,
         port=settings.gateway_port,

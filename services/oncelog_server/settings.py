@@ -1,18 +1,17 @@
-"""What `oncelog up` can be told. Every other setting belongs to a role and is read from that role's environment."""
+"""What `oncelog up` and `oncelog cluster up` can be told. Every other setting belongs to a role."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from oncelog.errors import OncelogError
-
-SettingsT = TypeVar("SettingsT", bound=BaseSettings)
+from oncelog.process.logs import LogFormat, LogLevel
+from oncelog.process.sources import Flag, Sources, WrongUse
 
 
 class EmbeddedSettings(BaseSettings):
-    """One process, every role, one data folder."""
+    """One process, every role, one data folder: `oncelog up`."""
 
     model_config = SettingsConfigDict(env_prefix="ONCELOG_", frozen=True)
 
@@ -33,16 +32,123 @@ class EmbeddedSettings(BaseSettings):
         False, description="keep metadata in a real embedded Postgres instead of SQLite"
     )
     ready_file: Path | None = Field(None, description="write the addresses here as JSON once ready")
+    log_level: LogLevel = Field(LogLevel.WARNING, description="least important line that is logged")
+    log_format: LogFormat = Field(
+        LogFormat.LOGFMT, description="how a line is written; json for a log collector"
+    )
 
 
-def read_settings(kind: type[SettingsT], **given: Any) -> SettingsT:
-    """`given`, and the environment for the rest. Raises OncelogError: one line with the variable, its value and why."""
-    try:
-        return kind(**given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = "_".join(str(part) for part in first["loc"]).upper()
-        prefix = kind.model_config.get("env_prefix", "")
-        raise OncelogError(f"{prefix}{name}={first['input']!r}: {first['msg']}") from None
-    except SettingsError as error:
-        raise OncelogError(f"the environment of {kind.__name__}: {error}") from None
+class ClusterSettings(BaseSettings):
+    """One process per role on this machine: `oncelog cluster up`."""
+
+    model_config = SettingsConfigDict(env_prefix="ONCELOG_CLUSTER_", frozen=True)
+
+    port: int = Field(
+        9092,
+        ge=0,
+        le=65535,
+        description="Kafka port of the first listener, the next has the next; 0 takes free ones",
+    )
+    gateway_port: int = Field(8080, ge=0, le=65535, description="REST port; 0 takes a free one")
+
+
+def kinds_of_roles() -> tuple[type[BaseSettings], ...]:
+    """The settings of every role."""
+    # Imported late: most commands need none of them.
+    from oncelog_controller.settings import ControllerSettings
+    from oncelog_coordinator.settings import CoordinatorSettings
+    from oncelog_gateway.settings import GatewaySettings
+    from oncelog_listener.settings import ListenerSettings
+    from oncelog_marker_sender.settings import MarkerSenderSettings
+    from oncelog_storage.settings import StorageSettings
+
+    return (
+        ControllerSettings,
+        StorageSettings,
+        CoordinatorSettings,
+        MarkerSenderSettings,
+        ListenerSettings,
+        GatewaySettings,
+    )
+
+
+_BELOW_DATA = "`oncelog up` keeps it below [up] data"
+_IS_ALONE = "there is one controller, in the process itself"
+SET_BY_UP = {
+    "controller": {
+        "database_url": _BELOW_DATA,
+        "controller_id": _IS_ALONE,
+        "rpc_address": _IS_ALONE,
+    },
+    "storage": {"data_dir": _BELOW_DATA},
+    "listener": {
+        name: f"`oncelog up` takes [up] {name}"
+        for name in ("host", "port", "advertised_host", "advertised_port")
+    },
+    "gateway": {
+        "host": "`oncelog up` takes [up] host",
+        "port": "`oncelog up` takes [up] gateway_port",
+        "audit_path": _BELOW_DATA,
+    },
+}
+"""By table and key: what a role's own setting cannot say in `oncelog up`."""
+
+_OF_EACH_PROCESS = "`oncelog cluster` gives each process its own"
+_OF_THE_FOLDER = "`oncelog cluster` keeps it in the cluster's --folder"
+_OF_THE_SHAPE = "it follows from the processes that the cluster has"
+SET_BY_CLUSTER = {
+    "process": {"metrics_port": _OF_EACH_PROCESS},
+    "node": {
+        "node_id": _OF_EACH_PROCESS,
+        "host": _OF_EACH_PROCESS,
+        "port": _OF_EACH_PROCESS,
+        "controllers": _OF_THE_SHAPE,
+    },
+    "controller": {
+        "database_url": _OF_THE_FOLDER,
+        "bootstrap_storage_nodes": _OF_THE_SHAPE,
+        "controller_id": _OF_EACH_PROCESS,
+        "rpc_address": _OF_EACH_PROCESS,
+    },
+    "storage": {"data_dir": _OF_THE_FOLDER, "redis_url": _OF_THE_FOLDER},
+    "coordinator": {"redis_url": _OF_THE_FOLDER},
+    "listener": {"host": _OF_EACH_PROCESS, "port": "`oncelog cluster` takes [cluster] port"},
+    "gateway": {
+        "host": _OF_EACH_PROCESS,
+        "port": "`oncelog cluster` takes [cluster] gateway_port",
+        "audit_path": _OF_THE_FOLDER,
+    },
+}
+"""The same for `oncelog cluster`."""
+
+
+def sources_of_up(flags: Mapping[str, Flag], config: Path | None) -> Sources:
+    """Raises OncelogError for what no role reads."""
+    kinds: tuple[type[BaseSettings], ...] = (EmbeddedSettings, *kinds_of_roles())
+    return Sources.of_program(kinds, flags, config, SET_BY_UP)
+
+
+def sources_of_cluster(flags: Mapping[str, Flag], config: Path | None) -> Sources:
+    """Raises OncelogError for what no process of a cluster reads."""
+    from oncelog.process.run import ProcessSettings
+    from oncelog.rpc.node_settings import NodeSettings
+
+    read_whole: tuple[type[BaseSettings], ...] = (ProcessSettings, *kinds_of_roles())
+    kinds: tuple[type[BaseSettings], ...] = (ClusterSettings, NodeSettings, *read_whole)
+    sources = Sources.of_program(kinds, flags, config, SET_BY_CLUSTER)
+    for kind in read_whole:
+        # A value that cannot be is found here, not in twelve logs. A node's settings are not whole before it has an id.
+        sources.read(kind)
+    return sources
+
+
+def embedded_settings(sources: Sources) -> EmbeddedSettings:
+    """Raises OncelogError, one line with the name, its value and why."""
+    settings = sources.read(EmbeddedSettings)
+    data, ephemeral = (sources.rank(EmbeddedSettings, name) for name in ("data", "ephemeral"))
+    if settings.ephemeral and data <= ephemeral:
+        raise WrongUse(
+            f"data={str(settings.data)!r} and ephemeral are both set, and ephemeral data is removed at the end; "
+            "leave out --ephemeral to keep it in that folder, or leave out --data"
+        )
+    return settings

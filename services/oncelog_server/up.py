@@ -3,8 +3,6 @@
 import asyncio
 import gc
 import json
-import logging
-import os
 import signal
 import sys
 from pathlib import Path
@@ -12,11 +10,13 @@ from pathlib import Path
 import uvloop
 
 from oncelog.errors import OncelogError
-from oncelog_server.composition import Addresses, run_embedded
+from oncelog.process.logs import log_to_stderr
+from oncelog.process.sources import Sources
+from oncelog_server.composition import NODE_ID, Addresses, run_embedded
 from oncelog_server.settings import EmbeddedSettings
 
 
-def up(settings: EmbeddedSettings) -> int:
+def up(settings: EmbeddedSettings, sources: Sources) -> int:
     """Run until told to stop. Returns the exit code: 0 after a clean stop, 1 when something could not start."""
     if sys.flags.optimize:
         print(
@@ -26,27 +26,15 @@ def up(settings: EmbeddedSettings) -> int:
     # Start-up only allocates: collecting meanwhile costs a tenth of it and frees nothing.
     gc.disable()
     try:
-        _configure_logging()
-        uvloop.run(_serve(settings))
+        log_to_stderr(settings.log_level, NODE_ID, settings.log_format)
+        uvloop.run(_serve(settings, sources))
     except OncelogError as error:
         print(f"oncelog: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _configure_logging() -> None:
-    level = os.environ.get("ONCELOG_LOG_LEVEL", "WARNING")
-    try:
-        logging.basicConfig(
-            level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
-        )
-    except ValueError:
-        raise OncelogError(
-            f"ONCELOG_LOG_LEVEL={level!r}: choose DEBUG, INFO, WARNING or ERROR"
-        ) from None
-
-
-async def _serve(settings: EmbeddedSettings) -> None:
+async def _serve(settings: EmbeddedSettings, sources: Sources) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -65,7 +53,7 @@ async def _serve(settings: EmbeddedSettings) -> None:
         await stopped.wait()
         print("oncelog: stopping", file=sys.stderr)
 
-    await run_embedded(settings, on_ready=announce, until=until)
+    await run_embedded(settings, sources, on_ready=announce, until=until)
 
 
 def _print_addresses(addresses: Addresses, *, is_ephemeral: bool) -> None:

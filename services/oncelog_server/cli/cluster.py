@@ -34,22 +34,47 @@ FOLDER_DEFAULT = Path("oncelog-cluster")
 def up(
     folder: Folder = FOLDER_DEFAULT,
     port: Annotated[
-        int,
+        int | None,
         typer.Option(
-            min=0, max=65535, help="Kafka port of the first listener; the next has the next"
+            min=0,
+            max=65535,
+            help="Kafka port of the first listener; the next has the next (default: 9092)",
         ),
-    ] = 9092,
-    gateway_port: Annotated[int, typer.Option(min=0, max=65535, help="REST port")] = 8080,
+    ] = None,
+    gateway_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="REST port (default: 8080)")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="settings in TOML, a table for each role (or ONCELOG_CONFIG)"
+        ),
+    ] = None,
 ) -> None:
     """Start the cluster: 12 processes, a Postgres and a Redis. It runs until `oncelog cluster down`.
 
-    Port 0 takes free ones, or those of the last time. A folder that had a cluster before keeps its data.
+    Port 0 takes free ones, or those of the last time. A folder that had a cluster before keeps its data. The settings
+    of --config hold until the next `up`; a process reads the file when it starts.
     """
     _need_the_extra()
+    from oncelog.process.sources import Flag
     from oncelog_server.cluster.cluster import Cluster
+    from oncelog_server.settings import ClusterSettings, sources_of_cluster
 
+    flags = {
+        "ONCELOG_CLUSTER_PORT": Flag("--port", port),
+        "ONCELOG_CLUSTER_GATEWAY_PORT": Flag("--gateway-port", gateway_port),
+    }
+    sources = sources_of_cluster(flags, config)
+    settings = sources.read(ClusterSettings)
     with _Progress("starting") as progress:
-        cluster = Cluster(folder, port=port, gateway_port=gateway_port, on_progress=progress)
+        cluster = Cluster(
+            folder,
+            port=settings.port,
+            gateway_port=settings.gateway_port,
+            environment={"ONCELOG_CONFIG": "" if sources.path is None else str(sources.path)},
+            on_progress=progress,
+        )
         cluster.start()
     _show(cluster)
     print(

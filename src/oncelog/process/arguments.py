@@ -1,31 +1,26 @@
-"""Settings of a process, from flags and the environment: one rule, one line when a value is wrong.
+"""Flags of a process, made from its settings classes, so that `--help` cannot forget a knob.
 
-A knob `checkpoint_bytes` of a class with the prefix `ONCELOG_STORAGE_` is the variable
-`ONCELOG_STORAGE_CHECKPOINT_BYTES` and the flag `--storage-checkpoint-bytes`: the same words, so whoever knows one knows
-the other. (A word that stands twice in a row is said once in the flag.) A flag wins over the environment, the
-environment over the default. `--help` is made from the settings classes, so it cannot forget a knob.
+A flag wins over the environment, the environment over the file of `--config`, the file over the default
+(`oncelog.process.sources`).
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
-from pydantic import ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, SettingsError
+from pydantic_settings import BaseSettings
 
 from oncelog.errors import OncelogError
+from oncelog.process.names import flag_of, table_of, variable_of
+from oncelog.process.sources import Flag, Sources, WrongUse
 
-SettingsT = TypeVar("SettingsT", bound=BaseSettings)
+__all__ = ["EXIT_USED_WRONGLY", "Knobs", "WrongUse"]
 
 EXIT_USED_WRONGLY: Final = 2
 _UNITS: Final = {"ms": "MS", "bytes": "BYTES", "port": "PORT", "host": "HOST", "url": "URL"}
-
-
-class WrongUse(OncelogError):
-    """A flag or variable that cannot be: the text names it, its value, and the way out."""
 
 
 class Knobs:
@@ -39,20 +34,35 @@ class Knobs:
         derived: frozenset[str] = frozenset(),
     ) -> None:
         self._kinds = tuple(kinds)
+        self._derived = {
+            table_of(kind): {
+                name: "it follows from other settings of this program"
+                for name in kind.model_fields
+                if variable_of(kind, name) in derived
+            }
+            for kind in kinds
+        }
         self._parser = _Parser(
             prog=f"python -m {program}",
             usage="%(prog)s [--help] [FLAG VALUE]...",
-            description=f"{summary} Each flag is also an environment variable; a flag wins.",
+            description=f"{summary} Each flag is also an environment variable and a key of the file; a flag wins.",
             allow_abbrev=False,
         )
+        self._parser.add_argument(
+            "--config",
+            metavar="FILE",
+            help="TOML with a table for each group below [default: none] [ONCELOG_CONFIG]",
+        )
         for kind in self._kinds:
-            group = self._parser.add_argument_group(_title(kind), _first_line(kind))
+            group = self._parser.add_argument_group(
+                table_of(kind).replace("_", " "), _first_line(kind)
+            )
             for name, field in kind.model_fields.items():
-                if _variable(kind, name) in derived:
+                if variable_of(kind, name) in derived:
                     continue
                 group.add_argument(
-                    _flag(kind, name),
-                    dest=_variable(kind, name),
+                    flag_of(kind, name),
+                    dest=variable_of(kind, name),
                     metavar=_metavar(name, field),
                     help=_help(kind, name, field),
                 )
@@ -60,7 +70,17 @@ class Knobs:
     def read(self, arguments: Sequence[str]) -> dict[type[BaseSettings], BaseSettings]:
         """One object a class. Raises WrongUse; `--help` ends the process."""
         given = vars(self._parser.parse_args(arguments))
-        return {kind: _read(kind, given) for kind in self._kinds}
+        config = given.pop("config")
+        flags = {
+            variable_of(kind, name): Flag(flag_of(kind, name), given.get(variable_of(kind, name)))
+            for kind in self._kinds
+            for name in kind.model_fields
+        }
+        try:
+            sources = Sources.of_program(self._kinds, flags, config, self._derived)
+        except OncelogError as error:
+            raise WrongUse(str(error)) from None
+        return {kind: sources.read(kind) for kind in self._kinds}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -68,53 +88,8 @@ class _Parser(argparse.ArgumentParser):
         raise WrongUse(f"{message}; --help lists every flag")
 
 
-def _read(kind: type[SettingsT], given: Mapping[str, str | None]) -> SettingsT:
-    from_flags = {
-        name: value
-        for name in kind.model_fields
-        if (value := given.get(_variable(kind, name))) is not None
-    }
-    try:
-        return kind(**from_flags)  # type: ignore[arg-type]
-    except ValidationError as error:
-        first = error.errors()[0]
-        if not first["loc"]:
-            raise WrongUse(f"{kind.__name__}: {first['msg']}; --help lists every flag") from None
-        name = str(first["loc"][0])
-        variable, flag = _variable(kind, name), _flag(kind, name)
-        if first["type"] == "missing":
-            raise WrongUse(
-                f"{flag} is missing: give it, or set {variable}; --help says what it is"
-            ) from None
-        source = flag if name in from_flags else variable
-        other = variable if name in from_flags else flag
-        raise WrongUse(
-            f"{source}={first['input']!r}: {first['msg']}; change it here or with {other}, --help says what it is"
-        ) from None
-    except SettingsError as error:
-        raise WrongUse(f"the environment of {kind.__name__}: {error}") from None
-
-
-def _title(kind: type[BaseSettings]) -> str:
-    prefix = kind.model_config.get("env_prefix", "")
-    return prefix.removeprefix("ONCELOG_").strip("_").replace("_", " ").lower()
-
-
 def _first_line(kind: type[BaseSettings]) -> str:
     return str(kind.__doc__ or "").strip().partition("\n")[0]
-
-
-def _variable(kind: type[BaseSettings], name: str) -> str:
-    return f"{kind.model_config.get('env_prefix', '')}{name}".upper()
-
-
-def _flag(kind: type[BaseSettings], name: str) -> str:
-    words = _variable(kind, name).removeprefix("ONCELOG_").lower().split("_")
-    # ONCELOG_NODE_NODE_ID is --node-id.
-    said_once = [
-        word for word, before in zip(words, [None, *words], strict=False) if word != before
-    ]
-    return "--" + "-".join(said_once)
 
 
 def _metavar(name: str, field: FieldInfo) -> str:
@@ -133,7 +108,7 @@ def _metavar(name: str, field: FieldInfo) -> str:
 
 def _help(kind: type[BaseSettings], name: str, field: FieldInfo) -> str:
     default = "" if field.is_required() else f" [default: {_shown_default(field.default)}]"
-    text = f"{field.description or name}{default} [{_variable(kind, name)}]"
+    text = f"{field.description or name}{default} [{variable_of(kind, name)}]"
     return text.replace("%", "%%")
 
 

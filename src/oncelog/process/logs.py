@@ -1,4 +1,6 @@
-"""One line a log record, in logfmt: `time=… level=info at=oncelog_storage.log node=11 msg="…"`.
+"""One line a log record, from every process alike. Times are UTC.
+
+It is logfmt, `time=… level=info node=11 at=oncelog_storage.log msg="…"`, or a JSON object with the same names.
 
 A line that a person can read and `grep` can cut is also what log collectors parse without being told how. A traceback
 stays on the line of its record, escaped: half of one is worse than none.
@@ -7,6 +9,7 @@ stays on the line of its record, escaped: half of one is worse than none.
 import json
 import logging
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
@@ -18,27 +21,43 @@ class LogLevel(StrEnum):
     WARNING = "warning"
     ERROR = "error"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "LogLevel | None":
+        """In any case: Python spells them in capitals."""
+        return next((one for one in cls if one.value == str(value).lower()), None)
 
-class Logfmt(logging.Formatter):
-    def __init__(self, node_id: int) -> None:
+
+class LogFormat(StrEnum):
+    LOGFMT = "logfmt"
+    JSON = "json"
+
+
+class Lines(logging.Formatter):
+    """A record as one line."""
+
+    def __init__(self, node_id: int, log_format: LogFormat) -> None:
         super().__init__()
         self._node_id = node_id
+        self._write = json.dumps if log_format is LogFormat.JSON else _logfmt
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line = (
-            f"time={time.replace('+00:00', 'Z')} level={record.levelname.lower()} "
-            f"node={self._node_id} at={record.name} msg={_quoted(record.getMessage())}"
-        )
+        fields: dict[str, str | int] = {
+            "time": time.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "node": self._node_id,
+            "at": record.name,
+            "msg": record.getMessage(),
+        }
         if record.exc_info:
-            line += f" exception={_quoted(self.formatException(record.exc_info))}"
-        return line
+            fields["exception"] = self.formatException(record.exc_info)
+        return self._write(fields)
 
 
-def log_to_stderr(level: LogLevel, node_id: int) -> None:
+def log_to_stderr(level: LogLevel, node_id: int, log_format: LogFormat = LogFormat.LOGFMT) -> None:
     """All loggers of this process, from `level` on. Other people's libraries speak only when something is wrong."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Logfmt(node_id))
+    handler.setFormatter(Lines(node_id, log_format))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     for name in ("oncelog", *_ROLES):
         logging.getLogger(name).setLevel(level.upper())
@@ -51,9 +70,16 @@ _ROLES: Final = (
     "oncelog_gateway",
     "oncelog_listener",
     "oncelog_marker_sender",
+    "oncelog_server",
     "oncelog_storage",
 )
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+_QUOTED: Final = ("msg", "exception")
+
+
+def _logfmt(fields: Mapping[str, str | int]) -> str:
+    return " ".join(
+        f"{name}={json.dumps(value, ensure_ascii=False) if name in _QUOTED else value}"
+        for name, value in fields.items()
+    )

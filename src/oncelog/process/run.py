@@ -26,7 +26,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from oncelog.errors import OncelogError
 from oncelog.process.arguments import EXIT_USED_WRONGLY, Knobs, WrongUse
 from oncelog.process.figures import Figure
-from oncelog.process.logs import LogLevel, log_to_stderr
+from oncelog.process.logs import LogFormat, LogLevel, log_to_stderr
 from oncelog.process.metrics import ProcessMetrics, served_metrics
 
 logger = logging.getLogger(__name__)
@@ -42,6 +42,9 @@ class ProcessSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="ONCELOG_PROCESS_", frozen=True)
 
     log_level: LogLevel = Field(LogLevel.INFO, description="least important line that is logged")
+    log_format: LogFormat = Field(
+        LogFormat.LOGFMT, description="how a line is written; json for a log collector"
+    )
     drain_timeout_ms: int = Field(
         20_000,
         ge=0,
@@ -111,7 +114,8 @@ def run(program: Program, arguments: Sequence[str] | None = None) -> int:
         print(f"{program.module}: {error}", file=sys.stderr)
         return EXIT_USED_WRONGLY
     settings = Settings(found)
-    log_to_stderr(settings[ProcessSettings].log_level, program.node_id(settings))
+    process = settings[ProcessSettings]
+    log_to_stderr(process.log_level, program.node_id(settings), process.log_format)
     try:
         uvloop.run(_serve(program, settings))
     except OncelogError as error:

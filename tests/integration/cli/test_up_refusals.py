@@ -10,7 +10,7 @@ import pytest
 def refused(tmp_path, *options, **environment):
     command = [sys.executable, "-m", "oncelog_server", "up", "--data", str(tmp_path / "data")]
     done = subprocess.run(
-        [*command, "--port", "0", "--gateway-port", "0", *options],
+        [*command, "--port", "0", "--gateway-port", "0", *map(str, options)],
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
@@ -37,6 +37,24 @@ def refused(tmp_path, *options, **environment):
 )
 def test_a_wrong_variable_is_named_with_its_value_whichever_role_reads_it(tmp_path, name, value):
     assert f"{name}={value!r}: " in refused(tmp_path, **{name: value})
+
+
+def test_a_name_that_nobody_reads_is_refused_with_the_one_that_was_meant(tmp_path):
+    said = refused(tmp_path, ONCELOG_STORAGE_FLUSH_POLICYY="always")
+    assert "did you mean ONCELOG_STORAGE_FLUSH_POLICY?" in said
+
+
+def test_a_flag_of_a_role_and_its_file_are_named(tmp_path):
+    assert "--flush-policy='sometimes'" in refused(tmp_path, "--flush-policy", "sometimes")
+    path = tmp_path / "oncelog.toml"
+    path.write_text("[storage]\nflush_polcy = 'always'\n")
+    assert f"{path}:2: [storage] flush_polcy is no setting" in refused(tmp_path, "--config", path)
+    path.write_text("[listener]\nport = 9192\n")
+    assert "`oncelog up` takes [up] port" in refused(tmp_path, "--config", path)
+
+
+def test_a_folder_and_ephemeral_data_are_refused_together(tmp_path):
+    assert "leave out --ephemeral" in refused(tmp_path, "--ephemeral")
 
 
 def test_a_ready_file_that_cannot_be_written_is_named(tmp_path):

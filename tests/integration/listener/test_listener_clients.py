@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 
+from oncelog.process.sources import Sources
 from oncelog_server.composition import embedded_roles
 from oncelog_server.settings import EmbeddedSettings
 
@@ -25,7 +26,7 @@ def against_oncelog(tmp_path, client, *, is_async=False):
 
     async def scenario():
         settings = EmbeddedSettings(port=0, gateway_port=0, data=tmp_path)
-        async with embedded_roles(settings, tmp_path) as addresses:
+        async with embedded_roles(settings, tmp_path, Sources()) as addresses:
             if is_async:
                 return await client(addresses.bootstrap)
             return await asyncio.to_thread(client, addresses.bootstrap)

@@ -1,5 +1,6 @@
 """Each `python -m oncelog_<role>` before it meets a cluster: help, wrong settings, signals during the start."""
 
+import json
 import signal
 
 import pytest
@@ -39,6 +40,26 @@ def test_a_value_that_cannot_be_ends_with_two_and_one_line(run_program, module):
         assert (code, out) == (2, "")
         assert len(err.splitlines()) == 1
         assert said in err
+
+
+def test_a_process_reads_its_tables_of_a_file_that_serves_them_all(run_program, tmp_path):
+    file = tmp_path / "oncelog.toml"
+    file.write_text(
+        '[process]\nlog_format = "json"\n[coordinator]\nretry_backoff_ms = 20\n'
+        "[storage]\nopen_files_max = 1\n"
+    )
+    code, _, err = ended(run_program("oncelog_storage", "--node-id", "1", "--config", str(file)))
+    assert code == 2
+    assert f"{file}:6: [storage] open_files_max = '1'" in err
+    nobody = f"{HOST}:{FreePorts().take()}"
+    listener = run_program(
+        "oncelog_listener",
+        *("--node-id", "99", "--node-port", "0", "--node-controllers", nobody),
+        ONCELOG_CONFIG=str(file),
+    )
+    assert json.loads(listener.stderr.readline())["msg"] == "oncelog_listener starts"
+    listener.send_signal(signal.SIGINT)
+    assert ended(listener)[0] == 0
 
 
 def test_a_program_refuses_to_run_without_its_asserts(run_program):

@@ -67,7 +67,7 @@ def test_a_wrong_flag_is_named_with_its_value_and_the_way_out(value):
     text = refusal(f"--place-port={value}")
     assert f"--place-port={value!r}" in text
     assert "ONCELOG_PLACE_PORT" in text
-    assert "--help" in text
+    assert "docs/settings.md" in text
 
 
 def test_a_wrong_variable_is_named_as_the_variable(monkeypatch):

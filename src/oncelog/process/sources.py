@@ -1,0 +1,134 @@
+"""Where a setting comes from: a flag wins over the environment, that over the file, that over the default."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings, SettingsError
+
+from oncelog.errors import OncelogError
+from oncelog.process.config_file import ConfigFile
+from oncelog.process.names import variable_of
+from oncelog.process.variables import CONFIG_VARIABLE, refuse_unknown_variables
+
+SettingsT = TypeVar("SettingsT", bound=BaseSettings)
+
+FLAG: Final = 0
+VARIABLE: Final = 1
+FILE: Final = 2
+DEFAULT: Final = 3
+
+_NOTHING: Final[Mapping[str, Mapping[str, str]]] = {}
+
+
+class WrongUse(OncelogError):
+    """A flag, a variable or a key that cannot be: the text names it, its value, and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One of a program's, as it is spelled there, and what it was given; None: it was not."""
+
+    name: str
+    value: object = None
+
+
+class Sources:
+    """The flags of one program, the environment, and the file that either of them names."""
+
+    def __init__(
+        self,
+        flags: Mapping[str, Flag] | None = None,
+        file: ConfigFile | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`flags` by the variable that means the same."""
+        self._flags = dict(flags or {})
+        self._file = file
+        given = os.environ if environment is None else environment
+        self._environment = {name.upper(): value for name, value in given.items()}
+
+    @classmethod
+    def of_program(
+        cls,
+        kinds: Sequence[type[BaseSettings]],
+        flags: Mapping[str, Flag],
+        config: Path | str | None,
+        fixed: Mapping[str, Mapping[str, str]] = _NOTHING,
+    ) -> "Sources":
+        """Of a program that reads these kinds. Raises OncelogError for names in its environment or file that nobody
+        reads, and for those that are `fixed`: by table and key, why."""
+        refuse_unknown_variables(kinds, os.environ)
+        path = config or os.environ.get(CONFIG_VARIABLE)
+        file = None
+        if path:
+            file = ConfigFile.read(Path(path))
+            file.refuse_unknown(kinds, fixed)
+        return cls(flags, file)
+
+    @property
+    def path(self) -> Path | None:
+        """Of the file, for another process to read."""
+        return None if self._file is None else self._file.path.absolute()
+
+    def rank(self, kind: type[BaseSettings], name: str) -> int:
+        """How strong its source is: FLAG is the strongest."""
+        variable = variable_of(kind, name)
+        if variable in self._flags and self._flags[variable].value is not None:
+            return FLAG
+        if variable in self._environment:
+            return VARIABLE
+        in_file = self._file is not None and name in self._file.values_of(kind)
+        return FILE if in_file else DEFAULT
+
+    def read(self, kind: type[SettingsT], **fixed: object) -> SettingsT:
+        """The settings of one kind; `fixed` ones follow from others and win. Raises WrongUse."""
+        values = dict(fixed)
+        for name in kind.model_fields:
+            if name in fixed:
+                continue
+            rank = self.rank(kind, name)
+            if rank == FLAG:
+                values[name] = self._flags[variable_of(kind, name)].value
+            elif rank == FILE:
+                assert self._file is not None, "the rank says that the file has it"
+                values[name] = self._file.values_of(kind)[name]
+        try:
+            return kind(**values)  # type: ignore[arg-type]
+        except ValidationError as error:
+            raise self._wrong(kind, error) from None
+        except SettingsError as error:
+            raise WrongUse(f"the environment of {kind.__name__}: {error}") from None
+
+    def _wrong(self, kind: type[BaseSettings], error: ValidationError) -> WrongUse:
+        first = error.errors()[0]
+        if not first["loc"]:
+            return WrongUse(
+                f"{kind.__name__}: {first['msg']}; docs/settings.md lists every setting"
+            )
+        name = str(first["loc"][0])
+        variable = variable_of(kind, name)
+        flag = self._flags[variable].name if variable in self._flags else ""
+        if first["type"] == "missing":
+            return WrongUse(
+                f"{flag} is missing: give it, or set {variable}; --help says what it is"
+            )
+        rank = self.rank(kind, name)
+        value, said = first["input"], first["msg"]
+        if rank == FILE:
+            assert self._file is not None, "the rank says that the file has it"
+            return WrongUse(
+                f"{self._file.place_of(kind, name)} = {value!r}: {said}; change it there"
+            )
+        if rank == VARIABLE and str(value).startswith("tcp://"):
+            way = (
+                "Kubernetes sets it for a service of this name: set enableServiceLinks: false for the pod, "
+                "or give the service another name"
+            )
+        else:
+            other = variable if rank == FLAG else flag
+            way = f"change it here{f' or with {other}' if other else ''}, docs/settings.md says what it is"
+        return WrongUse(f"{flag if rank == FLAG else variable}={value!r}: {said}; {way}")

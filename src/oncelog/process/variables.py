@@ -1,0 +1,93 @@
+"""Variables that nobody reads: refused at the start, because a slip of the finger must not cost a promise.
+
+`ONCELOG_STORAGE_FLUSH_POLICYY=always` would otherwise start a log that does not survive a power cut. Several programs
+share one environment: a process knows every name of its own tables, and leaves those of other roles to their processes.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from pydantic_settings import BaseSettings
+
+from oncelog.errors import OncelogError
+from oncelog.process.names import PREFIX, TABLES, UP, table_of, variable_of
+
+CONFIG_VARIABLE: Final = "ONCELOG_CONFIG"
+SINGLE: Final = (
+    CONFIG_VARIABLE,
+    "ONCELOG_BOOTSTRAP",
+    "ONCELOG_GATEWAY",
+    "ONCELOG_PROFILE",
+    "ONCELOG_PROFILES",
+    "ONCELOG_CLUSTER_FOLDER",
+    "ONCELOG_COMPLETE",
+)
+"""Read by the `oncelog` command itself."""
+UP_NAMES: Final = (
+    "ONCELOG_DATA",
+    "ONCELOG_EPHEMERAL",
+    "ONCELOG_HOST",
+    "ONCELOG_PORT",
+    "ONCELOG_GATEWAY_PORT",
+    "ONCELOG_ADVERTISED_HOST",
+    "ONCELOG_ADVERTISED_PORT",
+    "ONCELOG_POSTGRES",
+    "ONCELOG_READY_FILE",
+    "ONCELOG_LOG_LEVEL",
+    "ONCELOG_LOG_FORMAT",
+)
+"""Of `oncelog up`. They have no second word by which another process would know them; a test holds the list to the
+settings class."""
+OF_THE_PROJECT: Final = re.compile(
+    r"ONCELOG_((TEST|SIMULATION|FAILOVER|STORM|CHAOS|BENCH|SPARK|DEMO)_\w+|PLANTED|REWRITE)"
+)
+"""What the project's own tests and tools read."""
+OF_KUBERNETES: Final = re.compile(
+    r"ONCELOG_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
+)
+"""Kubernetes sets these in every container beside a service whose name begins with `oncelog`."""
+
+
+def refuse_unknown_variables(
+    kinds: Sequence[type[BaseSettings]], environment: Mapping[str, str]
+) -> None:
+    """Raises OncelogError for the first variable that is no setting, with the nearest that is."""
+    known = {variable_of(kind, name) for kind in kinds for name in kind.model_fields}
+    known.update(SINGLE, UP_NAMES)
+    own = [f"{PREFIX}{table.upper()}_" for kind in kinds if (table := table_of(kind)) != UP]
+    others = [f"{PREFIX}{table.upper()}_" for table in TABLES if table != UP]
+    for written, value in sorted(environment.items()):
+        # As the settings classes read them: in any case.
+        name = written.upper()
+        if not name.startswith(PREFIX) or name in known or _is_of_another(name, value):
+            continue
+        if name.startswith(tuple(others)) and not name.startswith(tuple(own)):
+            continue
+        raise OncelogError(
+            f"the environment has {written}={value!r}, which is no setting{meant(name, known, others)}; "
+            "correct the name or unset it, docs/settings.md lists all"
+        )
+
+
+def meant(name: str, known: Iterable[str], beginnings: Iterable[str] = ()) -> str:
+    """` (did you mean …?)`, or nothing when nothing is near."""
+    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.75)
+    if near:
+        return f" (did you mean {near[0]}?)"
+    # The names of another role are not at hand, only how they begin.
+    for end in range(len(name), 0, -1):
+        if name[end - 1] == "_":
+            near = difflib.get_close_matches(name[:end], sorted(beginnings), n=1, cutoff=0.9)
+            if near:
+                return f" (did you mean {near[0]}{name[end:]}?)"
+    return ""
+
+
+def _is_of_another(name: str, value: str) -> bool:
+    return (
+        OF_THE_PROJECT.fullmatch(name) is not None
+        or OF_KUBERNETES.fullmatch(name) is not None
+        or (name.endswith("_PORT") and value.startswith(("tcp://", "udp://")))
+    )
