@@ -28,7 +28,8 @@ async def describe_configs(call: Call) -> Any:
         results.append(
             types.DescribeConfigsResult(
                 error_code=wire_error(failed.error_code),
-                error_message=failed.error_message or None,
+                # Kafka sends an empty message here where its other responses have null.
+                error_message=failed.error_message,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
                 configs=()

@@ -51,7 +51,8 @@ def _place(call: Call, key_type: int, key: str) -> dict[str, Any]:
         "host": place.host,
         "port": place.port,
         "error_code": wire_error(0),
-        "error_message": None,
+        # Null by the schema, but never from Kafka: the name of no error, and from version 4 nothing.
+        "error_message": "" if call.version >= _KEYS_FROM else "NONE",
     }
 
 

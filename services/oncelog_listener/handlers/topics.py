@@ -1,7 +1,7 @@
 """Topics come and go: CreateTopics, DeleteTopics, CreatePartitions, all decided by the controller."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -10,10 +10,12 @@ from oncelog.errors import ErrorCode
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, Unanswered, wire_error
+from oncelog_listener.core.config_entries import topic_entries
 from oncelog_listener.core.topic_names import is_legal_topic_name
 
 _DEFAULT: Final = -1
 _STATES_FROM: Final = 6
+_CONFIGS_FROM: Final = 5
 
 
 async def create_topics(call: Call) -> Any:
@@ -33,6 +35,7 @@ async def create_topics(call: Call) -> Any:
             )
         else:
             asked.append(_new_topic(topic))
+    configs_of = {new.name: new.configs for new in asked}
     if asked:
         wanted = pb.CreateTopicsRequest(topics=asked, validate_only=request.validate_only)
         results |= await _decided(
@@ -43,7 +46,9 @@ async def create_topics(call: Call) -> Any:
         )
     return call.types.CreateTopicsResponse(
         throttle_time=NO_THROTTLE,
-        topics=tuple(_created(call, name, results.get(name)) for name in times),
+        topics=tuple(
+            _created(call, name, results.get(name), configs_of.get(name, {})) for name in times
+        ),
     )
 
 
@@ -59,7 +64,7 @@ def _new_topic(topic: Any) -> Any:
     return new
 
 
-def _created(call: Call, name: str, result: Any) -> Any:
+def _created(call: Call, name: str, result: Any, configs: Mapping[str, str]) -> Any:
     types = call.types
     if result is None:
         result = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
@@ -71,7 +76,18 @@ def _created(call: Call, name: str, result: Any) -> Any:
         error_message=result.error_message or None,
         num_partitions=_DEFAULT if failed else result.partitions,
         replication_factor=_DEFAULT if failed else result.replication_factor,
-        configs=None if failed else (),
+        configs=()
+        if failed or call.version < _CONFIGS_FROM
+        else tuple(
+            types.CreatableTopicConfigs(
+                name=one.name,
+                value=one.value,
+                read_only=one.is_read_only,
+                config_source=one.source.value,
+                is_sensitive=False,
+            )
+            for one in topic_entries(configs, None)
+        ),
     )
 
 

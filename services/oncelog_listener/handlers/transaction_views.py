@@ -113,9 +113,9 @@ def _state(call: Call, transactional_id: str, found: Any) -> Any:
             transactional_id=transactional_id,
             transaction_state="",
             transaction_timeout=timedelta(0),
-            transaction_start_time=wire_time(-1),
-            producer_id=-1,
-            producer_epoch=-1,
+            transaction_start_time=wire_time(0),
+            producer_id=0,
+            producer_epoch=0,
             topics=(),
         )
     partitions = [(one.topic, one.partition) for one in found.partitions]

@@ -148,6 +148,7 @@ def _field(field: Field[Any], flexible: bool) -> Writer:
             if kafka_type
             else message_writer(element),
             flexible,
+            is_nullable,
         )
     if kafka_type:
         return _primitive(kafka_type, flexible, is_nullable)
@@ -197,11 +198,13 @@ def _nullable(write_value: Writer) -> Writer:
     return write
 
 
-def _array(write_element: Writer, flexible: bool) -> Writer:
+def _array(write_element: Writer, flexible: bool, is_nullable: bool) -> Writer:
     write_length = _compact_length if flexible else _INT32.pack
 
     def write(parts: list[bytes], elements: Any) -> None:
         if elements is None:
+            if not is_nullable:
+                raise TypeError("a list that is not nullable has no value")
             parts.append(write_length(-1))
             return
         parts.append(write_length(len(elements)))

@@ -49,6 +49,14 @@ def test_topics_are_created_and_known_when_the_answer_comes():
     assert "new" in world.metadata.image.topics
 
 
+def test_a_created_topic_is_answered_with_its_configs():
+    """KIP-525: `CreateTopicsResult.config` needs no second request."""
+    created = create(World(), 7, "new")["new"]
+    assert ("cleanup.policy", "delete") in {(one.name, one.value) for one in created.configs}
+    assert {one.config_source for one in created.configs} == {5}
+    assert create(World(topic("old", 1)), 7, "old")["old"].configs == ()
+
+
 def test_a_topic_named_twice_is_created_neither_time():
     world = World()
     assert create(world, 5, "twin", "twin")["twin"].error_code == 42

@@ -224,7 +224,7 @@ def test_views_of_transactions():
     assert found.partitions[0].active_producers[0].last_sequence == 7
 
 
-def test_a_transaction_that_is_not_found_starts_at_minus_one_on_the_wire():
+def test_a_transaction_that_is_not_found_has_kafkas_zeros_on_the_wire():
     async def scenario():
         world = World()
         answer = coordinator_pb2.DescribeTransactionsResponse()
@@ -234,7 +234,7 @@ def test_a_transaction_that_is_not_found_starts_at_minus_one_on_the_wire():
             client = await WireClient.connect(role.port)
             client.send(65, 0, transactional_ids=("x",))
             frame = await client.frame()
-            state = b"\x00\x69\x02x\x01" + struct.pack(">iqqh", 0, -1, -1, -1)
+            state = b"\x00\x69\x02x\x01" + struct.pack(">iqqh", 0, 0, 0, 0)
             assert state in frame
 
     uvloop.run(scenario())

@@ -109,3 +109,13 @@ def test_a_tagged_field_without_a_default_is_left_to_kio():
     pieces.clear()
     entity_writer_of_kio(snapshot)(pieces, message)
     assert b"".join(pieces) == expected.getvalue()
+
+
+def test_a_list_that_may_not_be_null_is_never_written_as_null():
+    """Readers take a null there for the number of elements, or end with an error of their own."""
+    schema = schema_of(3, 4)
+    response = schema.response_types.MetadataResponse(
+        throttle_time=timedelta(), brokers=(), cluster_id="c", controller_id=1, topics=None
+    )
+    with pytest.raises(TypeError, match="a list that is not nullable"):
+        schema.write_response(response)
