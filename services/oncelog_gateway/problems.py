@@ -137,12 +137,18 @@ def plain_problem(status: int, detail: str, errors: list[FieldProblem] | None = 
     )
 
 
-def respond(problem: Problem, headers: dict[str, str] | None = None) -> Response:
+def problem_json(problem: Problem) -> bytes:
     # ASCII only: a value quoted from the request may hold what UTF-8 cannot carry.
-    content = json.dumps(problem.model_dump(exclude_none=True)).encode("ascii")
+    return json.dumps(problem.model_dump(exclude_none=True)).encode("ascii")
+
+
+def respond(problem: Problem, headers: dict[str, str] | None = None) -> Response:
     extra = {"Retry-After": str(RETRY_AFTER_S)} if problem.status == 503 else {}
     return Response(
-        content, problem.status, headers={**extra, **(headers or {})}, media_type=PROBLEM_JSON
+        problem_json(problem),
+        problem.status,
+        headers={**extra, **(headers or {})},
+        media_type=PROBLEM_JSON,
     )
 
 

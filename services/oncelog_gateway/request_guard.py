@@ -21,6 +21,7 @@ AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
+HEALTH_PATH: Final = "/health"
 _SHOWN_HOST_LENGTH_MAX: Final = 100
 
 
@@ -32,6 +33,8 @@ class RequestGuard:
         self._metrics = metrics
         self._hosts = AllowedHosts(settings.host, settings.allowed_hosts)
         self._request_bytes_max = settings.request_bytes_max
+        self._requests_max = settings.connections_max * 3 // 4
+        self._request_count = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -49,13 +52,30 @@ class RequestGuard:
         try:
             refusal = self._refusal(scope)
             if refusal is None:
-                await self._app(scope, receive, counted)
+                await self._work(scope, receive, counted)
             else:
                 await respond(refusal)(scope, receive, counted)
         finally:
             route = getattr(scope.get("route"), "path", "(none)")
             method = scope["method"] if scope["method"] in _METHODS else "(other)"
             self._metrics.count_request(method, route, status, time.monotonic() - started)
+
+    async def _work(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """At most so many at once that connections remain for `/health`, which is always answered."""
+        if scope["path"] == HEALTH_PATH:
+            await self._app(scope, receive, send)
+            return
+        if self._request_count >= self._requests_max:
+            busy = (
+                f"{self._request_count} requests are being worked on, which is the limit; try again"
+            )
+            await respond(plain_problem(503, busy))(scope, receive, send)
+            return
+        self._request_count += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._request_count -= 1
 
     def _refusal(self, scope: Scope) -> Problem | None:
         hosts = [value for name, value in scope["headers"] if name == b"host"]

@@ -47,8 +47,19 @@ class GatewaySettings(BaseSettings):
         ge=1024,
         description="largest request body; the biggest real one is a few hundred bytes",
     )
+    request_timeout_ms: int = Field(
+        10_000,
+        ge=100,
+        le=600_000,
+        description="how long a client may take for the head of a request, for its body, and to read a full buffer of "
+        "the answer",
+    )
     connections_max: int = Field(
-        200, ge=1, le=10_000, description="connections and requests at once; more are answered 503"
+        200,
+        ge=8,
+        le=10_000,
+        description="connections at once; one more closes the one that has waited longest for its client. Three "
+        "quarters as many requests are worked on at once, more are answered 503; /health is always answered",
     )
     metrics_partitions_max: int = Field(
         2_000,

@@ -1,0 +1,58 @@
+"""Which connection a small HTTP server closes when it has too many: fair, and never one that is being served.
+
+A connection *waits* while the next step is its client's: the rest of a request, the next request, reading an answer.
+When `count_max` are open and one more comes, one is closed: of the address with the most connections, the one that has
+waited longest. So 200 half-sent requests of one client cost that client its own connections. A request that arrives
+whole is served before its connection is the oldest.
+"""
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Connections(Generic[K]):
+    """Open connections by any key. `now` may be of any clock that does not go back."""
+
+    def __init__(self, count_max: int) -> None:
+        assert count_max > 0, count_max
+        self._count_max = count_max
+        self._addresses: dict[K, str] = {}
+        self._counts: Counter[str] = Counter()
+        self._waiting_since: dict[K, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._addresses)
+
+    def opened(self, key: K, address: str, now: float) -> K | None:
+        """The connection to close for it; itself, when all others are being served."""
+        self._addresses[key] = address
+        self._counts[address] += 1
+        self._waiting_since[key] = now
+        if len(self._addresses) <= self._count_max:
+            return None
+        others = (one for one in self._waiting_since if one != key)
+        return max(others, key=self._rank, default=key)
+
+    def waits(self, key: K, now: float) -> None:
+        """For its client. Keeps the time of one that waits already."""
+        if key in self._addresses:
+            self._waiting_since.setdefault(key, now)
+
+    def is_served(self, key: K) -> None:
+        self._waiting_since.pop(key, None)
+
+    def closed(self, key: K) -> None:
+        """Harmless for one that is closed already."""
+        address = self._addresses.pop(key, None)
+        if address is None:
+            return
+        self._waiting_since.pop(key, None)
+        self._counts[address] -= 1
+        if not self._counts[address]:
+            del self._counts[address]
+
+    def _rank(self, key: K) -> tuple[int, float]:
+        return self._counts[self._addresses[key]], -self._waiting_since[key]
