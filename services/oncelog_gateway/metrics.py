@@ -20,7 +20,6 @@ from oncelog_gateway.resources import PartitionStatus, Transaction
 ReadFigures = Callable[[], Iterable[Figure]]
 """What other roles of the same process count; of other processes it is on their own `/metrics`."""
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _PARTITION_LABELS: Final = ["topic", "partition"]
 _LATENCY_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 

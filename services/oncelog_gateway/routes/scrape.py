@@ -2,7 +2,8 @@
 
 from fastapi import APIRouter, Response
 
-from oncelog_gateway.metrics import CONTENT_TYPE, Metrics, Snapshot
+from oncelog.process.exposition import CONTENT_TYPE
+from oncelog_gateway.metrics import Metrics, Snapshot
 from oncelog_gateway.partitions import Partitions, all_partitions
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.transactions import Transactions

@@ -1,8 +1,12 @@
 """Figures as Prometheus takes them."""
 
+from typing import Final
+
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from oncelog.process.figures import Figure
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def metric_of(figure: Figure) -> Metric:

@@ -1,11 +1,12 @@
-"""`/metrics` of one process: what the operating system and Python say of it, how late its event loop is, its role's
-figures.
+"""`/metrics` and `/health` of one process: what the operating system and Python say of it, how late its event loop is,
+and its role's figures.
 
 A loop that is late by tens of milliseconds explains slow answers better than any count of them. What the cluster as a
 whole is doing (transactions, partitions) is the gateway's to tell.
 """
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.errors import OncelogError
 from oncelog.process.figures import Figure
+from oncelog.process.host_header import AllowedHosts
+from oncelog.process.probe_server import Answer, ProbeServer, as_json
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -56,15 +59,24 @@ class ProcessMetrics:
 
         return [metric_of(figure) for figure in figures]
 
+    async def health_page(self) -> Answer:
+        """Asks the loop of the process. Awaited on the loop that serves."""
+        asked = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_turn(), self._loop))
+        try:
+            await asyncio.wait_for(asked, FIGURES_TIMEOUT_S)
+        except TimeoutError:
+            return as_json(503, "status", "the event loop of the process does not answer")
+        return as_json(200, "status", "alive")
+
     async def _figures(self) -> list[Figure]:
         return [] if self._read is None else list(self._read())
 
 
 @contextmanager
 def served_metrics(
-    host: str, port: int | None, module: str, node_id: int
+    host: str, port: int | None, allowed_hosts: str, module: str, node_id: int
 ) -> Iterator[ProcessMetrics]:
-    """Serve them from a thread of their own while the block runs; None serves nothing.
+    """Serve them from a thread of their own while the block runs; without a port nothing is served.
 
     Raises OncelogError when the port cannot be had.
     """
@@ -72,7 +84,7 @@ def served_metrics(
     if port is None:
         yield metrics
         return
-    from prometheus_client import REGISTRY, Gauge, Histogram, start_http_server
+    from prometheus_client import REGISTRY, Gauge, Histogram
 
     started = Gauge("oncelog_process", "1", ["module", "node_id", "version"])
     started.labels(module, str(node_id), version("oncelog")).set(1)
@@ -82,12 +94,16 @@ def served_metrics(
         buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0),
     )
     try:
-        server, thread = start_http_server(port, addr=host)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family)
     except OSError as error:
         raise OncelogError(
             f"the metrics port {port} on {host} cannot be had: {error.strerror}; "
             "choose another with --process-metrics-port"
         ) from error
+    pages = {"/health": metrics.health_page, "/metrics": _metrics_page}
+    server = ProbeServer(listening, AllowedHosts(host, allowed_hosts), pages)
+    server.start()
     measuring = asyncio.create_task(_measure_lag(lag.observe), name="event loop lag")
     REGISTRY.register(metrics)
     try:
@@ -95,9 +111,20 @@ def served_metrics(
     finally:
         REGISTRY.unregister(metrics)
         measuring.cancel()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        server.stop()
+
+
+async def _turn() -> None:
+    """One turn of the loop."""
+
+
+async def _metrics_page() -> Answer:
+    from prometheus_client import REGISTRY, generate_latest
+
+    from oncelog.process.exposition import CONTENT_TYPE
+
+    # In a thread again: the figures wait for the loop of the process, and `/health` must not wait for them.
+    return Answer(200, CONTENT_TYPE, await asyncio.to_thread(generate_latest, REGISTRY))
 
 
 async def _measure_lag(observe: Callable[[float], None]) -> None:

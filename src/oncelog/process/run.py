@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 import uvloop
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from oncelog.errors import OncelogError
 from oncelog.process.arguments import EXIT_USED_WRONGLY, Knobs, WrongUse
 from oncelog.process.figures import Figure
+from oncelog.process.host_header import configured_names
 from oncelog.process.logs import LogFormat, LogLevel, log_to_stderr
 from oncelog.process.metrics import ProcessMetrics, served_metrics
 
@@ -51,10 +52,24 @@ class ProcessSettings(BaseSettings):
         le=3_600_000,
         description="longest wait after SIGTERM for leadership and shards to move away; then it stops all the same",
     )
-    metrics_host: str = Field("127.0.0.1", description="address that serves /metrics")
+    metrics_host: str = Field("127.0.0.1", description="address that serves /metrics and /health")
     metrics_port: int | None = Field(
-        None, ge=1, le=65535, description="port that serves /metrics; none: it is not served"
+        None,
+        ge=1,
+        le=65535,
+        description="port that serves /metrics and /health; none: no port does",
     )
+    allowed_hosts: str = Field(
+        "",
+        description="names that requests to that port may carry as Host beside localhost, the loopback addresses and "
+        "the bound address, separated by commas",
+    )
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _hosts(cls, text: str) -> str:
+        configured_names(text)
+        return text
 
 
 class Settings:
@@ -134,7 +149,11 @@ async def _serve(program: Program, settings: Settings) -> None:
     logger.info("%s starts", program.module)
     process = settings[ProcessSettings]
     metrics = served_metrics(
-        process.metrics_host, process.metrics_port, program.module, program.node_id(settings)
+        process.metrics_host,
+        process.metrics_port,
+        process.allowed_hosts,
+        program.module,
+        program.node_id(settings),
     )
     try:
         with metrics as shown:

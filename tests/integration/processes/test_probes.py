@@ -1,0 +1,104 @@
+"""`/health` and `/metrics` of a process are answered whatever other clients leave half done."""
+
+import asyncio
+import http.client
+import socket
+import threading
+import time
+
+import pytest
+from tests.free_ports import free_block
+
+from oncelog.process import metrics as metrics_module
+from oncelog.process import probe_server
+from oncelog.process.metrics import served_metrics
+
+
+def _ask(port, path, host="localhost", method="GET"):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request(method, path, headers={"Host": host})
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    connection.close()
+    return answer.status, body
+
+
+@pytest.fixture(scope="module")
+def port():
+    """Of a process whose loop turns."""
+    (port,) = free_block(1)
+    stopped = asyncio.Event()
+    started = threading.Event()
+    loops = []
+
+    async def process():
+        loops.append(asyncio.get_running_loop())
+        with served_metrics("127.0.0.1", port, "", "a_module", 7):
+            started.set()
+            await stopped.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=[process()])
+    thread.start()
+    started.wait(10)
+    yield port
+    loops[0].call_soon_threadsafe(stopped.set)
+    thread.join()
+
+
+def test_half_sent_and_idle_connections_starve_nobody(port):
+    sockets = [socket.create_connection(("127.0.0.1", port)) for _ in range(210)]
+    for number, one in enumerate(sockets):
+        if number % 2:
+            one.sendall(b"GET /health HTTP/1.1\r\nHost: ")
+    began = time.monotonic()
+    assert _ask(port, "/health") == (200, '{"status": "alive"}')
+    status, text = _ask(port, "/metrics?name=x")
+    assert status == 200
+    assert 'oncelog_process{module="a_module",node_id="7"' in text
+    assert time.monotonic() - began < 5
+    for one in sockets:
+        one.close()
+
+
+def test_a_rebound_page_reads_nothing(port):
+    for path in ("/metrics", "/health", "/"):
+        status, text = _ask(port, path, host=f"evil.test:{port}")
+        assert status == 421
+        assert "evil.test" in text
+        assert "ONCELOG_PROCESS_ALLOWED_HOSTS" in text
+
+
+def test_another_path_or_method_is_told_what_there_is(port):
+    assert _ask(port, "/")[0] == 404
+    assert "/health, /metrics" in _ask(port, "/")[1]
+    assert _ask(port, "/health", method="DELETE")[0] == 405
+
+
+def test_a_head_without_end_is_refused(port):
+    with socket.create_connection(("127.0.0.1", port)) as one:
+        one.sendall(b"GET /health HTTP/1.1\r\nX: " + b"x" * 600_000)
+        assert one.recv(100).startswith(b"HTTP/1.1 431 ")
+
+
+def test_a_request_that_does_not_arrive_ends(port, monkeypatch):
+    monkeypatch.setattr(probe_server, "PHASE_TIMEOUT_S", 0.1)
+    with socket.create_connection(("127.0.0.1", port)) as one:
+        one.sendall(b"GET /health HTTP/1.1\r\n")
+        one.settimeout(5)
+        assert one.recv(100) == b""
+
+
+def test_health_says_that_the_loop_of_the_process_is_stuck(monkeypatch):
+    monkeypatch.setattr(metrics_module, "FIGURES_TIMEOUT_S", 0.2)
+
+    async def process():
+        shown = metrics_module.ProcessMetrics()
+        alive = await asyncio.to_thread(asyncio.run, shown.health_page())
+        found = []
+        asking = threading.Thread(target=lambda: found.append(asyncio.run(shown.health_page())))
+        asking.start()
+        asking.join()  # The loop of the process is blocked by this very line.
+        return alive, found[0]
+
+    alive, stuck = asyncio.run(process())
+    assert (alive.status, stuck.status) == (200, 503)
