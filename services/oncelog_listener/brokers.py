@@ -5,6 +5,7 @@ moving little when one comes or goes. A client that reached this listener by ano
 (a port-forward, a tunnel) would not reach the others by theirs: it is told of this one only.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -41,6 +42,16 @@ class Brokers(NamedTuple):
         return max(
             self.live, key=lambda broker: (crc32(f"{name}/{broker.node_id}".encode()), broker)
         )
+
+
+def listed_here(call: Call) -> Callable[[str], bool]:
+    """Does this listener list the transaction or group of that name?
+
+    Clients ask every broker for its list and put the lists together. Every listener could list everything, so each
+    lists the names that hash to it: together they list each name once (ADR 0017).
+    """
+    brokers, itself = brokers_for(call), call.cluster.node_id
+    return lambda name: brokers.place(name).node_id == itself
 
 
 def brokers_for(call: Call) -> Brokers:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.rpc.metadata import GROUP
+from oncelog_listener.brokers import listed_here
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, wire_error
 from oncelog_listener.core.repeating import Repeatable
@@ -106,7 +107,9 @@ async def list_groups(call: Call) -> Any:
         if answer.error_code:
             return _listed(call, answer.error_code)
         found.update((one.group_id, one) for one in answer.groups)
-    return _listed(call, ErrorCode.NONE, list(found.values()))
+    is_own = listed_here(call)
+    own = [one for group_id, one in found.items() if is_own(group_id)]
+    return _listed(call, ErrorCode.NONE, own)
 
 
 def _listed(call: Call, error_code: int, found: Sequence[Any] = ()) -> Any:

@@ -8,6 +8,7 @@ from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.rpc.metadata import TRANSACTION
+from oncelog_listener.brokers import listed_here
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
     NO_THROTTLE,
@@ -135,7 +136,7 @@ def _state(call: Call, transactional_id: str, found: Any) -> Any:
 
 
 async def list_transactions(call: Call) -> Any:
-    """What all coordinators know. Kafka's client asks every broker; here one listener answers for the cluster."""
+    """What all coordinators know, of the ids that are this listener's. Any listener describes any of them."""
     request = call.request
     image = call.cluster.image
     asked = pb.ListTransactionsRequest(
@@ -162,7 +163,9 @@ async def list_transactions(call: Call) -> Any:
             return _listed(call, answer.error_code)
         unknown.update(dict.fromkeys(answer.unknown_state_filters))
         found.extend(answer.transactions)
-    return _listed(call, ErrorCode.NONE, tuple(unknown), found)
+    is_own = listed_here(call)
+    own = [one for one in found if is_own(one.transactional_id)]
+    return _listed(call, ErrorCode.NONE, tuple(unknown), own)
 
 
 def _listed(

@@ -12,7 +12,7 @@ from tests.unit.listener.listener_requests import ask, batch, fetch, produce
 from tests.unit.listener.listener_world import World, eventually
 from tests.unit.listener.wire_client import WireClient
 
-from oncelog.api.v1 import controller_pb2, coordinator_pb2, storage_pb2
+from oncelog.api.v1 import controller_pb2, coordinator_pb2, groups_pb2, storage_pb2
 from oncelog.protocol.messages import schema_of
 from oncelog.record.records import Record, encode_batch
 from oncelog.rpc.direct import DirectStub
@@ -337,6 +337,61 @@ def listener(node_id, port, **fields):
         kafka_port=port,
         **fields,
     )
+
+
+LIST_TRANSACTIONS, LIST_GROUPS = 66, 16
+NAMES = [f"name-{number}" for number in range(40)]
+
+
+def listed(world, node_id, address, nodes):
+    """(transactions, groups) that the listener of this node lists to a client that came in by this address."""
+
+    async def scenario():
+        async with world.listening(node_id) as role:
+            nodes[node_id].kafka_port = role.port
+            await world.metadata.wait_until(world.controller.change(nodes=[*nodes.values()]))
+            client = await WireClient.connect(role.port, address)
+            transactions = await client.call(
+                LIST_TRANSACTIONS, 0, state_filters=(), producer_id_filters=()
+            )
+            groups = await client.call(LIST_GROUPS, 0)
+            return (
+                [one.transactional_id for one in transactions.transaction_states],
+                [one.group_id for one in groups.groups],
+            )
+
+    return uvloop.run(scenario())
+
+
+def lists_of(node_id, address="127.0.0.1", **fields):
+    world = World(host="0.0.0.0")
+    transactions = coordinator_pb2.ListTransactionsResponse()
+    groups = groups_pb2.ListGroupsResponse()
+    for name in NAMES:
+        transactions.transactions.add(transactional_id=name, producer_id=1, state="Ongoing")
+        groups.groups.add(group_id=name)
+    world.coordinator.canned["ListTransactions"] = transactions
+    world.groups.canned["ListGroups"] = groups
+    nodes = {one: listener(one, 9, **(fields if one == node_id else {})) for one in (1, 2, 3)}
+    return listed(world, node_id, address, nodes)
+
+
+def test_each_transaction_and_each_group_is_listed_by_one_listener():
+    """Clients ask every broker and put the lists together; a list of the whole cluster from each would come thrice."""
+    lists = [lists_of(node_id) for node_id in (1, 2, 3)]
+    for kind in (0, 1):
+        together = [name for one in lists for name in one[kind]]
+        assert sorted(together) == sorted(NAMES)
+        assert sum(bool(one[kind]) for one in lists) > 1
+
+
+def test_a_listener_whose_client_knows_no_other_lists_everything():
+    """The client came in through a tunnel, by an address that is not the registered one."""
+    assert lists_of(1, "127.0.0.2") == (NAMES, NAMES)
+
+
+def test_a_listener_that_drains_leaves_the_lists_to_the_others():
+    assert lists_of(1, draining=True) == ([], [])
 
 
 def told(world, *others, registered_host="127.0.0.1", **me):

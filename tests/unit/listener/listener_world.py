@@ -38,8 +38,8 @@ class World:
         return Cluster(self.settings, NODE_ID, self.metadata, self.directory)
 
     @asynccontextmanager
-    async def listening(self):
-        role = build_listener(self.settings, NODE_ID, self.metadata, self.directory)
+    async def listening(self, node_id=NODE_ID):
+        role = build_listener(self.settings, node_id, self.metadata, self.directory)
         await role.start()
         try:
             yield role
