@@ -19,6 +19,7 @@ from oncelog_coordinator.core.sink_events import (
     SealBranch,
     SinkDescription,
 )
+from oncelog_coordinator.core.sink_records import UNKNOWN
 from oncelog_coordinator.shards import Shards, ShardUnavailable
 
 
@@ -83,6 +84,7 @@ class SinkCalls:
                     ),
                     request.row_count,
                     request.crc32c,
+                    request.row_checksum if request.HasField("row_checksum") else UNKNOWN,
                 ),
             )
         except (ShardUnavailable, DriverStopped) as unavailable:
@@ -154,6 +156,7 @@ def _branch_message(message: Any) -> BranchMessage:
         ProducerId(message.producer_id),
         ProducerEpoch(message.producer_epoch),
         message.row_count,
+        message.row_checksum if message.HasField("row_checksum") else UNKNOWN,
     )
 
 
@@ -172,6 +175,7 @@ def _sink_description(sink: SinkDescription) -> Any:
                 branch_count=decision.branch_count,
                 row_count=decision.row_count,
                 decided_time_ms=decision.decided_time_ms,
+                row_checksum=None if decision.row_checksum == UNKNOWN else decision.row_checksum,
             )
             for decision in sink.decisions
         ],

@@ -67,6 +67,7 @@ from oncelog_coordinator.core.sink_records import (
     SinkHeader,
     SinkRecord,
 )
+from oncelog_coordinator.core.sink_replay import sum_of_checksums
 from oncelog_coordinator.core.sink_state import (
     Attempt,
     Sink,
@@ -203,7 +204,7 @@ class SinkMachine:
             records.extend(closed.records)
             effects.extend(closed.effects)
         header = sink.header or SinkHeader(event.sink, 0, 0, "", "", (), ())
-        header = replace(header, sink_epoch=header.sink_epoch + 1)
+        header = replace(header, sink_epoch=header.sink_epoch + 1, opened_time_ms=now)
         timeout_ms = event.timeout_ms or self._limits.timeout_default_ms
         opened = AttemptOpen(event.sink, event.nonce, header.sink_epoch, now, timeout_ms)
         effects.append(Reply(event.request_id, OpenAnswer(sink_epoch=header.sink_epoch)))
@@ -283,6 +284,7 @@ class SinkMachine:
             crc32c=sum(branch.crc32c for branch in winners) & _UINT32_MASK,
             decided_time_ms=now,
             winners=tuple(sorted(branch.producer_id for branch in winners)),
+            row_checksum=sum_of_checksums([branch.row_checksum for branch in winners]),
         )
         records: tuple[SinkRecord, ...] = (decide,)
         effects: tuple[Effect, ...] = (CancelTimer(_deadline_name(sink.name, attempt.nonce)),)
@@ -357,6 +359,7 @@ class SinkMachine:
             row_count=event.row_count,
             crc32c=event.crc32c,
             partitions=partitions,
+            row_checksum=event.row_checksum,
         )
         return Decision(
             records=(sealed,),
@@ -436,6 +439,7 @@ class SinkMachine:
                     batch.branch_count,
                     batch.row_count,
                     batch.decided_time_ms,
+                    batch.row_checksum,
                 )
                 for batch in sink.committed_batches()
             ),

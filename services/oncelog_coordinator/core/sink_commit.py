@@ -4,6 +4,7 @@
 |---|---|
 | no messages: no task ran, nothing was written | OK |
 | another query | QUERY_CHANGED |
+| batch id <= last, every message a skip whose rows are not those that were committed (`sink_replay`) | REPLAY_REFUSED |
 | batch id <= last, every message a skip, or decided by this nonce | ALREADY |
 | batch id <= last, decided by another nonce | this nonce is aborted; ALREADY_OTHER |
 | messages of more than one nonce, or a skip among live ones | FENCED |
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 
 from oncelog_coordinator.core.sink_events import BranchMessage, CommitBatch, SinkAnswer
 from oncelog_coordinator.core.sink_records import Branch
+from oncelog_coordinator.core.sink_replay import refuse_replay
 from oncelog_coordinator.core.sink_state import Attempt, Sink
 
 
@@ -54,6 +56,9 @@ def judge_commit(sink: Sink | None, event: CommitBatch) -> CommitVerdict:
     nonces = {message.nonce for message in live}
     last = sink.last_committed_batch_id
     if event.batch_id <= last:
+        refusal = refuse_replay(sink, event) if not live else None
+        if refusal is not None:
+            return CommitVerdict("replay_refused", SinkAnswer.REPLAY_REFUSED, refusal)
         return _judge_decided(sink, event.batch_id, nonces, last)
     if len(nonces) > 1:
         return _fenced(

@@ -10,6 +10,7 @@ from enum import IntEnum
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Partition, ProducerEpoch, ProducerId, Sequence
+from oncelog_coordinator.core.sink_records import UNKNOWN
 
 
 class SinkAnswer(IntEnum):
@@ -21,6 +22,7 @@ class SinkAnswer(IntEnum):
     ALREADY_OTHER = 3
     FENCED = 4
     QUERY_CHANGED = 5
+    REPLAY_REFUSED = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class SealBranch:
     last_sequences: tuple[tuple[Partition, Sequence], ...]
     row_count: int
     crc32c: int
+    row_checksum: int = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,9 @@ class BranchMessage:
     producer_id: ProducerId = ProducerId(-1)
     producer_epoch: ProducerEpoch = ProducerEpoch(-1)
     row_count: int = 0
+    """Of a skipped task: the rows that it would have written, as its checksum."""
+    row_checksum: int = UNKNOWN
+    """Only of a skipped task. UNKNOWN: the task did not look at its rows (`verifyReplay=false`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +218,7 @@ class DecisionDescription:
     branch_count: int
     row_count: int
     decided_time_ms: Millis
+    row_checksum: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from oncelog_coordinator.core.sink_events import (
     OpenAttempt,
     SealBranch,
 )
-from oncelog_coordinator.core.sink_records import NONCE_BYTES
+from oncelog_coordinator.core.sink_records import NONCE_BYTES, UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,10 @@ def _seal_problem(event: SealBranch, limits: SinkLimits) -> str | None:
             f"{len(event.last_sequences)} partitions in one branch, at most {limits.partitions_max};"
             " repartition the batch by the topic's partition"
         )
-    return _number_problem("row count", event.row_count, _INT64_MAX) or _number_problem(
-        "crc32c", event.crc32c, _UINT32_MAX
+    return (
+        _number_problem("row count", event.row_count, _INT64_MAX)
+        or _number_problem("crc32c", event.crc32c, _UINT32_MAX)
+        or _number_problem("row checksum", event.row_checksum, _INT64_MAX, UNKNOWN)
     )
 
 
@@ -117,5 +119,6 @@ def _nonce_problem(nonces: Sequence[bytes]) -> str | None:
     return None
 
 
-def _number_problem(what: str, number: int, maximum: int) -> str | None:
-    return None if 0 <= number <= maximum else f"{what} {number} is not within 0 and {maximum}"
+def _number_problem(what: str, number: int, maximum: int, minimum: int = 0) -> str | None:
+    is_within = minimum <= number <= maximum
+    return None if is_within else f"{what} {number} is not within {minimum} and {maximum}"

@@ -22,6 +22,9 @@ table has them. Kafka's own loader reads the first int16 of a key as its type an
 (facts 5.1). Value: int16 version (0), then the fields in the order of the class; strings as int16 length + UTF-8,
 arrays as int32 count, partitions by topic, the outcome as int16, a CRC as uint32.
 A null value removes the key. Types and versions that are not known are skipped.
+
+Version 1 of BRANCH, DECIDE and COMPLETE adds the checksum of the rows as their last field, and version 1 of SINK adds
+the time of the last attempt. Version 0 is read: what it does not have is -1, unknown.
 """
 
 import struct
@@ -34,7 +37,9 @@ from oncelog.errors import OncelogError
 from oncelog.ids import Millis, Partition, ProducerEpoch, ProducerId
 
 NONCE_BYTES: Final = 16
-VALUE_VERSION: Final = 0
+NEWEST_VERSION: Final = 1
+UNKNOWN: Final = -1
+"""A checksum or a time that was never recorded."""
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -66,6 +71,8 @@ class SinkHeader:
     superseded_run_ids: tuple[str, ...]
     retired_query_ids: tuple[str, ...]
     """Queries that another one adopted the sink from. They are refused for ever."""
+    opened_time_ms: Millis = Millis(UNKNOWN)
+    """When the newest attempt was opened: a job's sink that nobody opens any more expires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,8 @@ class Branch:
     crc32c: int
     partitions: tuple[Partition, ...]
     """Sorted."""
+    row_checksum: int = UNKNOWN
+    """Of the rows, whatever their order and their partitions (`oncelog.spark.row_checksum`)."""
 
     @property
     def is_sealed(self) -> bool:
@@ -128,6 +137,7 @@ class Decide:
     decided_time_ms: Millis
     winners: tuple[ProducerId, ...]
     """Sorted."""
+    row_checksum: int = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +150,7 @@ class CommittedBatch:
     row_count: int
     crc32c: int
     decided_time_ms: Millis
+    row_checksum: int = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +181,7 @@ def encode_sink_record(record: SinkRecord) -> tuple[bytes, bytes | None]:
         case SinkHeader():
             return _key(SinkRecordType.SINK, record.sink), _header_value(record)
         case AttemptOpen():
-            value = _Writer().int64(record.sink_epoch, record.opened_time_ms, record.timeout_ms)
+            value = _Writer(0).int64(record.sink_epoch, record.opened_time_ms, record.timeout_ms)
             return _key(SinkRecordType.ATTEMPT_OPEN, record.sink, record.nonce), value.value
         case Branch():
             key = _key(SinkRecordType.BRANCH, record.sink, record.nonce, record.producer_id)
@@ -200,7 +211,8 @@ def decode_sink_record(key: bytes, value: bytes | None) -> SinkRecord | None:
         if value is None:
             return Tombstone(record_type, sink, nonce, producer_id)
         reader = _Reader(value, 0)
-        if reader.int16() != VALUE_VERSION:
+        reader.version = reader.int16()
+        if not 0 <= reader.version <= (0 if record_type is _UNCHANGED else NEWEST_VERSION):
             return None
         record = _DECODERS[record_type](reader, sink, nonce, producer_id)
         reader.end()
@@ -224,17 +236,17 @@ def _key(
 
 
 def _header_value(header: SinkHeader) -> bytes:
-    writer = _Writer().int64(header.sink_epoch).int32(header.query_generation)
+    writer = _Writer(NEWEST_VERSION).int64(header.sink_epoch).int32(header.query_generation)
     writer.string(header.query_id).string(header.run_id)
     for names in (header.superseded_run_ids, header.retired_query_ids):
         writer.int32(len(names))
         for name in names:
             writer.string(name)
-    return writer.value
+    return writer.int64(header.opened_time_ms).value
 
 
 def _branch_value(branch: Branch) -> bytes:
-    writer = _Writer().int16(branch.producer_epoch).int32(branch.query_generation)
+    writer = _Writer(NEWEST_VERSION).int16(branch.producer_epoch).int32(branch.query_generation)
     writer.int64(branch.batch_id).int32(branch.task_partition).int64(branch.task_attempt_id)
     writer.int64(branch.joined_time_ms, branch.sealed_time_ms, branch.row_count)
     writer.uint32(branch.crc32c)
@@ -244,21 +256,24 @@ def _branch_value(branch: Branch) -> bytes:
     writer.int32(len(by_topic))
     for topic, partitions in by_topic.items():
         writer.string(topic).int32(len(partitions), *partitions)
-    return writer.value
+    return writer.int64(branch.row_checksum).value
 
 
 def _decide_value(decide: Decide) -> bytes:
-    writer = _Writer().int16(decide.outcome).string(decide.reason).int64(decide.sink_epoch)
+    writer = _Writer(NEWEST_VERSION).int16(decide.outcome).string(decide.reason)
+    writer.int64(decide.sink_epoch)
     writer.int32(decide.query_generation).int64(decide.batch_id, decide.row_count)
     writer.uint32(decide.crc32c).int64(decide.decided_time_ms)
-    return writer.int32(len(decide.winners)).int64(*decide.winners).value
+    writer.int32(len(decide.winners)).int64(*decide.winners)
+    return writer.int64(decide.row_checksum).value
 
 
 def _complete_value(complete: Complete) -> bytes:
-    writer = _Writer().int32(complete.query_generation, len(complete.batches))
+    writer = _Writer(NEWEST_VERSION).int32(complete.query_generation, len(complete.batches))
     for batch in complete.batches:
         writer.int64(batch.batch_id).raw(batch.nonce).int32(batch.branch_count)
-        writer.int64(batch.row_count).uint32(batch.crc32c).int64(batch.decided_time_ms)
+        writer.int64(batch.row_count).uint32(batch.crc32c)
+        writer.int64(batch.decided_time_ms, batch.row_checksum)
     return writer.value
 
 
@@ -271,6 +286,7 @@ def _read_header(reader: "_Reader", sink: str, _nonce: bytes, _pid: ProducerId) 
         run_id=reader.string(),
         superseded_run_ids=tuple(reader.string() for _ in range(reader.count())),
         retired_query_ids=tuple(reader.string() for _ in range(reader.count())),
+        opened_time_ms=Millis(reader.int64_of_version_1()),
     )
 
 
@@ -299,6 +315,7 @@ def _read_branch(reader: "_Reader", sink: str, nonce: bytes, producer_id: Produc
         row_count=reader.int64(),
         crc32c=reader.uint32(),
         partitions=_read_partitions(reader),
+        row_checksum=reader.int64_of_version_1(),
     )
 
 
@@ -323,6 +340,7 @@ def _read_decide(reader: "_Reader", sink: str, nonce: bytes, _pid: ProducerId) -
         crc32c=reader.uint32(),
         decided_time_ms=Millis(reader.int64()),
         winners=tuple(ProducerId(reader.int64()) for _ in range(reader.count())),
+        row_checksum=reader.int64_of_version_1(),
     )
 
 
@@ -338,6 +356,7 @@ def _read_complete(reader: "_Reader", sink: str, _nonce: bytes, _pid: ProducerId
                 row_count=reader.int64(),
                 crc32c=reader.uint32(),
                 decided_time_ms=Millis(reader.int64()),
+                row_checksum=reader.int64_of_version_1(),
             )
             for _ in range(reader.count())
         ),
@@ -347,7 +366,7 @@ def _read_complete(reader: "_Reader", sink: str, _nonce: bytes, _pid: ProducerId
 class _Writer:
     """Begins with an int16: a key's type or a value's version."""
 
-    def __init__(self, first: int = VALUE_VERSION) -> None:
+    def __init__(self, first: int) -> None:
         self._bytes = bytearray(_INT16.pack(first))
 
     @property
@@ -381,6 +400,7 @@ class _Reader:
     def __init__(self, data: bytes, position: int) -> None:
         self._data = data
         self._position = position
+        self.version = 0
 
     def raw(self, length: int) -> bytes:
         data = self._data[self._position : self._position + length]
@@ -401,6 +421,9 @@ class _Reader:
     def int64(self) -> int:
         return int(_INT64.unpack(self.raw(_INT64.size))[0])
 
+    def int64_of_version_1(self) -> int:
+        return self.int64() if self.version >= 1 else UNKNOWN
+
     def string(self) -> str:
         return self.raw(self.int16()).decode()
 
@@ -414,6 +437,9 @@ class _Reader:
         if self._position != len(self._data):
             raise ValueError(f"{len(self._data) - self._position} bytes too many")
 
+
+_UNCHANGED: Final = SinkRecordType.ATTEMPT_OPEN
+"""Has version 0 only."""
 
 _KEYED_BY_SINK: Final = (SinkRecordType.SINK, SinkRecordType.COMPLETE)
 

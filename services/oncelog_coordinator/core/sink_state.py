@@ -224,6 +224,7 @@ def committed_batch(decide: Decide) -> CommittedBatch:
         row_count=decide.row_count,
         crc32c=decide.crc32c,
         decided_time_ms=decide.decided_time_ms,
+        row_checksum=decide.row_checksum,
     )
 
 

@@ -29,6 +29,7 @@ class SinkAnswer(IntEnum):
     ALREADY_OTHER = 3
     FENCED = 4
     QUERY_CHANGED = 5
+    REPLAY_REFUSED = 6
 
 
 class FencedError(OncelogError):
@@ -37,6 +38,10 @@ class FencedError(OncelogError):
 
 class QueryChangedError(OncelogError):
     """The sink belongs to another streaming query; writing would skip or repeat batches."""
+
+
+class ReplayRefusedError(OncelogError):
+    """The batch was committed before with other rows, so skipping it would lose rows. Nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,8 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class BranchOutcome:
-    """What a task tells the driver. `skipped`: the batch was committed before, and nothing was written."""
+    """What a task tells the driver. `skipped`: the batch was committed before, and nothing was written; count and
+    checksum are those of the rows that would have been. No checksum: the task did not look at its rows."""
 
     attempt: AttemptName
     query_id: str
@@ -78,6 +84,7 @@ class BranchOutcome:
     producer_epoch: int = -1
     row_count: int = 0
     skipped: bool = False
+    row_checksum: int | None = None
 
 
 def new_nonce() -> bytes:
@@ -124,6 +131,7 @@ def seal_branch(
     last_sequences: Mapping[Partition, int],
     row_count: int,
     crc32c: int,
+    row_checksum: int | None = None,
 ) -> None:
     """Tell the coordinator that everything the branch wrote is acknowledged. Raises as `join_attempt` does."""
     response = _call(
@@ -139,6 +147,7 @@ def seal_branch(
         ],
         row_count=row_count,
         crc32c=crc32c,
+        row_checksum=row_checksum,
     )
     _expect(response, attempt, f"sealing producer id {branch.producer_id}", {SinkAnswer.OK})
 
@@ -149,7 +158,7 @@ def commit_batch(
     """Decide the batch: OK now, ALREADY when it was decided by this attempt before (or was skipped).
 
     Raises FencedError where nothing was decided and Spark must run the batch again, or where another driver decided
-    it; QueryChangedError.
+    it; ReplayRefusedError where the batch was decided with other rows; QueryChangedError.
     """
     response = _call(
         cluster,
@@ -165,6 +174,7 @@ def commit_batch(
                 "producer_id": outcome.producer_id,
                 "producer_epoch": outcome.producer_epoch,
                 "row_count": outcome.row_count,
+                "row_checksum": outcome.row_checksum if outcome.skipped else None,
             }
             for outcome in outcomes
         ],
@@ -205,6 +215,13 @@ def _expect(
             f"{reason}. Batch numbers of a new checkpoint start again at 0, so the sink cannot tell new batches from "
             "committed ones. If the checkpoint was deleted or changed on purpose, start once with onNewQuery=adopt; "
             "if this is another query, give it a transactionalId of its own"
+        )
+    if answer is SinkAnswer.REPLAY_REFUSED:
+        raise ReplayRefusedError(
+            f"REPLAY_REFUSED: {reason}. A committed batch is never written again, so rows would be lost. Usually an "
+            "older checkpoint was restored, or its newest files are gone: restore the newest checkpoint. "
+            "verifyReplay=false skips every batch up to the sink's last, whatever it holds; a query that computes other "
+            "rows in each run needs it. To write these rows in addition, use a new transactionalId"
         )
     raise FencedError(
         f"{answer.name}: {reason}. Nothing of this attempt is visible. Spark runs the batch again when the query "

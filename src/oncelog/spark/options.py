@@ -37,6 +37,7 @@ _NAMES: Final = (
     "transactionalId",
     "onNewQuery",
     "attemptTimeout",
+    "verifyReplay",
     "jobId",
     "partitioner",
 )
@@ -89,6 +90,8 @@ class SinkOptions:
     transactional_id: str
     on_new_query: OnNewQuery
     attempt_timeout_ms: int
+    verify_replay: bool
+    """Whether a batch that was committed before is compared with what was committed, or skipped without a look."""
     job_id: str | None
     partitioner: Partitioner
 
@@ -134,6 +137,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         transactional_id=transactional_id,
         on_new_query=OnNewQuery(given.choice("onNewQuery", [kind.value for kind in OnNewQuery])),
         attempt_timeout_ms=timeout_ms,
+        verify_replay=given.flag("verifyReplay", True),
         job_id=given.text("jobId"),
         partitioner=Partitioner(given.choice("partitioner", [kind.value for kind in Partitioner])),
     )

@@ -45,6 +45,7 @@ from oncelog.spark.options import OnNewQuery, SinkOptions
 
 if TYPE_CHECKING:
     from oncelog.client.produce_pipeline import ProducePipeline
+    from oncelog.spark.row_checksum import RowChecksum
 
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 RUN_ID_PROPERTY: Final = "spark.jobGroup.id"
@@ -148,7 +149,7 @@ def write_branch(
     adopt_query: bool,
     iterator: Iterator[Any],
 ) -> BranchOutcome:
-    """Write a task's rows as one branch of the attempt and seal it; or read nothing, when the batch is committed.
+    """Write a task's rows as one branch of the attempt and seal it; or only count them, when the batch is committed.
 
     Raises FencedError, QueryChangedError, OncelogError for rows that cannot be written, KafkaError.
     """
@@ -158,20 +159,49 @@ def write_branch(
     with Cluster(options.bootstrap) as cluster:
         branch = join_attempt(cluster, attempt, task, adopt_query)
         if branch is None:
-            return BranchOutcome(attempt, task.query_id, task.task_partition, skipped=True)
+            return _skipped(options, attempt, task, iterator)
         pipeline = ProducePipeline(cluster, branch.transactional_id)
         try:
-            row_count = _produce(options, cluster, branch, pipeline, task.task_partition, iterator)
+            rows = _produce(options, cluster, branch, pipeline, task.task_partition, iterator)
         finally:
             pipeline.close()
-        seal_branch(cluster, attempt, branch, pipeline.last_sequences, row_count, pipeline.crc32c)
+        seal_branch(
+            cluster,
+            attempt,
+            branch,
+            pipeline.last_sequences,
+            rows.row_count,
+            pipeline.crc32c,
+            rows.value,
+        )
     return BranchOutcome(
         attempt,
         task.query_id,
         task.task_partition,
         branch.producer_id,
         branch.producer_epoch,
-        row_count,
+        rows.row_count,
+    )
+
+
+def _skipped(
+    options: SinkOptions, attempt: AttemptName, task: TaskIdentity, iterator: Iterator[Any]
+) -> BranchOutcome:
+    """Write nothing. The rows are counted and hashed, so that the commit can compare them with what was committed."""
+    from oncelog.spark.row_checksum import RowChecksum
+
+    if not options.verify_replay:
+        return BranchOutcome(attempt, task.query_id, task.task_partition, skipped=True)
+    rows = RowChecksum()
+    for batch in iterator:
+        rows.add(batch)
+    return BranchOutcome(
+        attempt,
+        task.query_id,
+        task.task_partition,
+        row_count=rows.row_count,
+        skipped=True,
+        row_checksum=rows.value,
     )
 
 
@@ -182,9 +212,10 @@ def _produce(
     pipeline: "ProducePipeline",
     task_partition: int,
     iterator: Iterator[Any],
-) -> int:
-    """Send every row and wait until all are acknowledged; the number of rows."""
+) -> "RowChecksum":
+    """Send every row and wait until all are acknowledged; their number and checksum."""
     from oncelog.client.core.encode import BatchAccumulator, ProducerIdentity
+    from oncelog.spark.row_checksum import RowChecksum
     from oncelog.spark.rows import RowRouter, records_of
 
     identity = ProducerIdentity(
@@ -192,7 +223,7 @@ def _produce(
     )
     accumulator = BatchAccumulator(identity)
     router = RowRouter(options.topic, options.partitioner, {}, task_partition)
-    row_count = 0
+    sent = RowChecksum()
     for batch in iterator:
         if not batch.num_rows:
             continue
@@ -201,11 +232,11 @@ def _produce(
         for partition, rows in router.routed(batch):
             for closed in accumulator.add(partition, records_of(rows)):
                 pipeline.send(closed)
-        row_count += batch.num_rows
+        sent.add(batch)
     for closed in accumulator.close_all():
         pipeline.send(closed)
     pipeline.flush()
-    return row_count
+    return sent
 
 
 def _commit(

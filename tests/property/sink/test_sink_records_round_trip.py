@@ -28,7 +28,7 @@ crcs = st.integers(0, 2**32 - 1)
 partitions = st.lists(st.builds(Partition, names, int32s), unique=True, max_size=6).map(
     lambda listed: tuple(sorted(listed))
 )
-batches = st.builds(CommittedBatch, int64s, nonces, int32s, int64s, crcs, times)
+batches = st.builds(CommittedBatch, int64s, nonces, int32s, int64s, crcs, times, times)
 
 records = st.one_of(
     st.builds(
@@ -40,6 +40,7 @@ records = st.one_of(
         names,
         st.lists(names, max_size=4).map(tuple),
         st.lists(names, max_size=4).map(tuple),
+        times,
     ),
     st.builds(AttemptOpen, names, nonces, int64s, times, int64s),
     st.builds(
@@ -57,6 +58,7 @@ records = st.one_of(
         row_count=int64s,
         crc32c=crcs,
         partitions=partitions,
+        row_checksum=times,
     ),
     st.builds(
         Decide,
@@ -71,6 +73,7 @@ records = st.one_of(
         crc32c=crcs,
         decided_time_ms=times,
         winners=st.lists(int64s, max_size=6).map(tuple),
+        row_checksum=times,
     ),
     st.builds(Complete, names, int32s, st.lists(batches, max_size=4).map(tuple)),
     st.builds(Tombstone, st.sampled_from([SinkRecordType.SINK, SinkRecordType.COMPLETE]), names),

@@ -28,6 +28,8 @@ QUERY = "query-1"
 RUN = "run-1"
 MINUTE_MS = 60_000
 TIMEOUT_MS = 15 * MINUTE_MS
+ROWS = 11
+"""The checksum of a task's rows."""
 
 
 def nonce(number):
@@ -162,7 +164,15 @@ class SinkShell:
         )
 
     def seal(
-        self, number, producer_id, row_count=10, crc32c=7, names=(), sink=SINK, epoch_sealed=0
+        self,
+        number,
+        producer_id,
+        row_count=10,
+        crc32c=7,
+        names=(),
+        sink=SINK,
+        epoch_sealed=0,
+        row_checksum=ROWS,
     ):
         return self.submit(
             SealBranch(
@@ -174,6 +184,7 @@ class SinkShell:
                 tuple((partition(name), Sequence(9)) for name in names),
                 row_count,
                 crc32c,
+                row_checksum,
             )
         )
 
@@ -248,8 +259,15 @@ def opened(number=1):
     return shell
 
 
-def skip(number, query_id=QUERY):
-    return BranchMessage(nonce=nonce(number), query_id=query_id, skipped=True)
+def skip(number, query_id=QUERY, row_count=10, row_checksum=ROWS):
+    """A skipped task that would have written what a task of the shell writes."""
+    return BranchMessage(
+        nonce=nonce(number),
+        query_id=query_id,
+        skipped=True,
+        row_count=row_count,
+        row_checksum=row_checksum,
+    )
 
 
 def snapshot(machine):

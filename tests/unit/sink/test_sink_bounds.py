@@ -49,6 +49,7 @@ ABORT = AbortAttempt(1, "pay", (nonce(1),))
         (replace(JOIN, task_attempt_id=-3), "task attempt id -3"),
         (replace(SEAL, row_count=-4), "row count -4"),
         (replace(SEAL, crc32c=2**32), "crc32c 4294967296"),
+        (replace(SEAL, row_checksum=-2), "row checksum -2"),
         (replace(COMMIT, batch_id=2**63), "batch id 9223372036854775808"),
     ],
 )  # fmt: skip

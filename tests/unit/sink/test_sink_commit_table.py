@@ -7,7 +7,7 @@ from tests.unit.sink.sink_shell import SinkShell, message, nonce, partition, ski
 
 from oncelog.errors import ErrorCode
 from oncelog_coordinator.core.sink_events import SinkAnswer
-from oncelog_coordinator.core.sink_records import Decide, decode_sink_record
+from oncelog_coordinator.core.sink_records import UNKNOWN, Decide, decode_sink_record
 
 
 def decides(shell):
@@ -119,14 +119,15 @@ def test_already_other_aborts_the_nonce_that_asked():
     assert [d.nonce for d in decides(shell) if d.outcome == 0] == [nonce(2)]
 
 
-def test_batch_older_than_the_window_is_already_other_for_live_messages_and_already_for_skips():
+def test_batch_older_than_the_window_is_already_other_for_live_messages_and_for_skips_only_if_accepted():
     shell = SinkShell()
     first = shell.committed(1, 0)
     for batch_id in range(1, 30):
         shell.committed(batch_id + 1, batch_id)
         shell.deliver()
     assert shell.commit(0, *first).answer is SinkAnswer.ALREADY_OTHER
-    assert shell.commit(0, skip(99)).answer is SinkAnswer.ALREADY
+    assert shell.commit(0, skip(99)).answer is SinkAnswer.REPLAY_REFUSED
+    assert shell.commit(0, skip(99, row_checksum=UNKNOWN)).answer is SinkAnswer.ALREADY
 
 
 def test_messages_of_two_nonces_are_fenced():

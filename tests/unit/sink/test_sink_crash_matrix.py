@@ -1,12 +1,21 @@
 """The crash matrix of docs/architecture/spark-sink.md, row by row, at the coordinator."""
 
 import pytest
-from tests.unit.sink.sink_shell import TIMEOUT_MS, SinkShell, compacted, nonce, skip, snapshot
+from tests.unit.sink.sink_shell import (
+    ROWS,
+    TIMEOUT_MS,
+    SinkShell,
+    compacted,
+    message,
+    nonce,
+    skip,
+    snapshot,
+)
 
 from oncelog.errors import ErrorCode
 from oncelog_coordinator.core.markers import DeliveryOutcome
 from oncelog_coordinator.core.sink_events import OpenAttempt, SinkAnswer
-from oncelog_coordinator.core.sink_records import SinkRecordType
+from oncelog_coordinator.core.sink_records import UNKNOWN, SinkRecordType
 
 
 def outcomes(shell):
@@ -196,6 +205,99 @@ def test_16_deleted_checkpoint_is_refused_unless_adopted():
     shell.open(2)
     assert shell.join(2, 0, query_id="new").answer is SinkAnswer.QUERY_CHANGED
     assert shell.join(2, 0, query_id="new", adopt_query=True).answer is SinkAnswer.OK
+
+
+def rerun(shell, batch_id, *messages):
+    """Two tasks of a new attempt are told to skip the batch, and the driver commits with what they counted."""
+    shell.open(900)
+    for task, _ in enumerate(messages):
+        assert shell.join(900, batch_id, task).answer is SinkAnswer.SKIP
+    before = len(shell.log)
+    answer = shell.commit(batch_id, *messages)
+    assert len(shell.log) == before
+    return answer
+
+
+def test_17_batch_that_is_run_again_with_the_same_rows_is_skipped_however_they_are_divided():
+    shell = SinkShell()
+    shell.committed(1, 0)
+    one_task = skip(900, row_count=20, row_checksum=2 * ROWS)
+    assert rerun(shell, 0, one_task).answer is SinkAnswer.ALREADY
+    three = [
+        skip(900, row_count=20, row_checksum=2**63 - 1),
+        skip(900, row_count=0, row_checksum=ROWS),
+        skip(900, row_count=0, row_checksum=ROWS + 1),
+    ]
+    assert rerun(shell, 0, *three).answer is SinkAnswer.ALREADY
+    settle(shell)
+    shell.restart(compacted(shell.log))
+    assert rerun(shell, 0, one_task).answer is SinkAnswer.ALREADY
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (skip(900, row_count=9), "was committed with 20 rows and has 19 now"),
+        (skip(900, row_count=11), "was committed with 20 rows and has 21 now"),
+        (skip(900, row_checksum=ROWS + 1), "20 rows as when it was committed, but not the same"),
+    ],
+)
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_17_batch_that_is_run_again_with_other_rows_is_refused(rows, told, is_settled):
+    shell = SinkShell()
+    shell.committed(1, 0)
+    if is_settled:
+        settle(shell)
+        shell.restart(compacted(shell.log))
+    answer = rerun(shell, 0, skip(900), rows)
+    assert answer.answer is SinkAnswer.REPLAY_REFUSED
+    assert told in answer.error_message
+    shell.abort(900)
+    shell.committed(2, 1)
+
+
+def test_18_batch_older_than_what_is_remembered_is_refused():
+    shell = SinkShell()
+    for batch_id in range(21):
+        shell.committed(batch_id + 1, batch_id)
+        settle(shell)
+    answer = rerun(shell, 0, skip(900), skip(900))
+    assert answer.answer is SinkAnswer.REPLAY_REFUSED
+    assert "older than the batches 1 to 20" in answer.error_message
+    assert rerun(shell, 1, skip(900), skip(900)).answer is SinkAnswer.ALREADY
+    assert rerun(shell, 0, skip(900, row_count=0)).answer is SinkAnswer.ALREADY
+
+
+def test_18_batch_that_was_empty_when_later_ones_were_committed_is_refused_with_rows():
+    shell = SinkShell()
+    shell.committed(1, 0)
+    shell.committed(2, 2)
+    answer = rerun(shell, 1, skip(900))
+    assert answer.answer is SinkAnswer.REPLAY_REFUSED
+    assert "has 10 rows now, and none when it was committed" in answer.error_message
+    assert rerun(shell, 1, skip(900, row_count=0)).answer is SinkAnswer.ALREADY
+
+
+def test_19_user_who_accepts_what_was_committed_is_not_asked_for_the_rows():
+    shell = SinkShell()
+    for batch_id in range(21):
+        shell.committed(batch_id + 1, batch_id)
+        settle(shell)
+    accepted = skip(900, row_count=0, row_checksum=UNKNOWN)
+    assert rerun(shell, 0, accepted, accepted).answer is SinkAnswer.ALREADY
+    assert rerun(shell, 20, accepted, accepted).answer is SinkAnswer.ALREADY
+
+
+def test_20_batch_that_an_older_connector_committed_is_compared_by_its_count():
+    shell = SinkShell()
+    shell.open(1)
+    old = shell.join(1, 0).producer_id
+    shell.seal(1, old, row_checksum=UNKNOWN)
+    new = shell.task(1, 0, 1)
+    assert shell.commit(0, message(1, old), new).answer is SinkAnswer.OK
+    assert rerun(shell, 0, skip(900), skip(900)).answer is SinkAnswer.ALREADY
+    fewer = rerun(shell, 0, skip(900), skip(900, row_count=9))
+    assert fewer.answer is SinkAnswer.REPLAY_REFUSED
 
 
 def completing(shell):

@@ -16,12 +16,14 @@ class SinkAnswer(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SINK_ALREADY_OTHER: _ClassVar[SinkAnswer]
     SINK_FENCED: _ClassVar[SinkAnswer]
     SINK_QUERY_CHANGED: _ClassVar[SinkAnswer]
+    SINK_REPLAY_REFUSED: _ClassVar[SinkAnswer]
 SINK_OK: SinkAnswer
 SINK_SKIP: SinkAnswer
 SINK_ALREADY: SinkAnswer
 SINK_ALREADY_OTHER: SinkAnswer
 SINK_FENCED: SinkAnswer
 SINK_QUERY_CHANGED: SinkAnswer
+SINK_REPLAY_REFUSED: SinkAnswer
 
 class InitProducerIdRequest(_message.Message):
     __slots__ = ("transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch", "enable_two_phase_commit", "keep_prepared_transaction", "stamp")
@@ -296,7 +298,7 @@ class PartitionSequence(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., last_sequence: _Optional[int] = ...) -> None: ...
 
 class SealBranchRequest(_message.Message):
-    __slots__ = ("sink", "nonce", "producer_id", "producer_epoch", "last_sequences", "row_count", "crc32c")
+    __slots__ = ("sink", "nonce", "producer_id", "producer_epoch", "last_sequences", "row_count", "crc32c", "row_checksum")
     SINK_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -304,6 +306,7 @@ class SealBranchRequest(_message.Message):
     LAST_SEQUENCES_FIELD_NUMBER: _ClassVar[int]
     ROW_COUNT_FIELD_NUMBER: _ClassVar[int]
     CRC32C_FIELD_NUMBER: _ClassVar[int]
+    ROW_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     sink: str
     nonce: bytes
     producer_id: int
@@ -311,7 +314,8 @@ class SealBranchRequest(_message.Message):
     last_sequences: _containers.RepeatedCompositeFieldContainer[PartitionSequence]
     row_count: int
     crc32c: int
-    def __init__(self, sink: _Optional[str] = ..., nonce: _Optional[bytes] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., last_sequences: _Optional[_Iterable[_Union[PartitionSequence, _Mapping]]] = ..., row_count: _Optional[int] = ..., crc32c: _Optional[int] = ...) -> None: ...
+    row_checksum: int
+    def __init__(self, sink: _Optional[str] = ..., nonce: _Optional[bytes] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., last_sequences: _Optional[_Iterable[_Union[PartitionSequence, _Mapping]]] = ..., row_count: _Optional[int] = ..., crc32c: _Optional[int] = ..., row_checksum: _Optional[int] = ...) -> None: ...
 
 class SealBranchResponse(_message.Message):
     __slots__ = ("error_code", "error_message", "answer")
@@ -324,7 +328,7 @@ class SealBranchResponse(_message.Message):
     def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., answer: _Optional[_Union[SinkAnswer, str]] = ...) -> None: ...
 
 class BranchMessage(_message.Message):
-    __slots__ = ("nonce", "query_id", "skipped", "task_partition", "producer_id", "producer_epoch", "row_count")
+    __slots__ = ("nonce", "query_id", "skipped", "task_partition", "producer_id", "producer_epoch", "row_count", "row_checksum")
     NONCE_FIELD_NUMBER: _ClassVar[int]
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
@@ -332,6 +336,7 @@ class BranchMessage(_message.Message):
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     ROW_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ROW_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     nonce: bytes
     query_id: str
     skipped: bool
@@ -339,7 +344,8 @@ class BranchMessage(_message.Message):
     producer_id: int
     producer_epoch: int
     row_count: int
-    def __init__(self, nonce: _Optional[bytes] = ..., query_id: _Optional[str] = ..., skipped: _Optional[bool] = ..., task_partition: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., row_count: _Optional[int] = ...) -> None: ...
+    row_checksum: int
+    def __init__(self, nonce: _Optional[bytes] = ..., query_id: _Optional[str] = ..., skipped: _Optional[bool] = ..., task_partition: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., row_count: _Optional[int] = ..., row_checksum: _Optional[int] = ...) -> None: ...
 
 class CommitBatchRequest(_message.Message):
     __slots__ = ("sink", "batch_id", "messages")
@@ -418,18 +424,20 @@ class DescribeSinkResponse(_message.Message):
         branches: _containers.RepeatedCompositeFieldContainer[DescribeSinkResponse.Branch]
         def __init__(self, nonce: _Optional[bytes] = ..., batch_id: _Optional[int] = ..., state: _Optional[str] = ..., opened_time_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., branches: _Optional[_Iterable[_Union[DescribeSinkResponse.Branch, _Mapping]]] = ...) -> None: ...
     class Decision(_message.Message):
-        __slots__ = ("batch_id", "nonce", "branch_count", "row_count", "decided_time_ms")
+        __slots__ = ("batch_id", "nonce", "branch_count", "row_count", "decided_time_ms", "row_checksum")
         BATCH_ID_FIELD_NUMBER: _ClassVar[int]
         NONCE_FIELD_NUMBER: _ClassVar[int]
         BRANCH_COUNT_FIELD_NUMBER: _ClassVar[int]
         ROW_COUNT_FIELD_NUMBER: _ClassVar[int]
         DECIDED_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+        ROW_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
         batch_id: int
         nonce: bytes
         branch_count: int
         row_count: int
         decided_time_ms: int
-        def __init__(self, batch_id: _Optional[int] = ..., nonce: _Optional[bytes] = ..., branch_count: _Optional[int] = ..., row_count: _Optional[int] = ..., decided_time_ms: _Optional[int] = ...) -> None: ...
+        row_checksum: int
+        def __init__(self, batch_id: _Optional[int] = ..., nonce: _Optional[bytes] = ..., branch_count: _Optional[int] = ..., row_count: _Optional[int] = ..., decided_time_ms: _Optional[int] = ..., row_checksum: _Optional[int] = ...) -> None: ...
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     SINK_FIELD_NUMBER: _ClassVar[int]
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
