@@ -25,8 +25,14 @@ class CoordinatorSettings(BaseSettings):
         description="an id unused for this long is forgotten; keep it above the longest pause of "
         "an application",
     )
+    job_sink_expiration_ms: int = Field(
+        7 * DAY_MS,
+        ge=1,
+        description="the sink of a Spark batch job with a jobId is forgotten when no run of the job opened it for "
+        "this long; a later run writes its rows again",
+    )
     expire_ids_interval_ms: int = Field(
-        3_600_000, ge=10, description="how often expired ids are looked for"
+        3_600_000, ge=10, description="how often expired ids and job sinks are looked for"
     )
     two_phase_commit_enabled: bool = Field(
         False, description="allow producers whose transactions never time out (KIP-939)"

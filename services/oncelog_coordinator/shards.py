@@ -23,6 +23,7 @@ from oncelog.telemetry.feed import EventFeed
 from oncelog_coordinator.core.markers import MarkersDelivered
 from oncelog_coordinator.core.shard_machine import ShardConfig, ShardEvent, ShardMachine
 from oncelog_coordinator.core.sink_events import JoinAttempt
+from oncelog_coordinator.core.sink_limits import SinkLimits
 from oncelog_coordinator.core.txn import TxnConfig
 from oncelog_coordinator.core.txn_events import (
     ErrorAnswer,
@@ -231,7 +232,11 @@ class Shards(Reigns[TransactionReign]):
                 transactional_id_expiration_ms=Millis(settings.transactional_id_expiration_ms),
                 expire_interval_ms=Millis(settings.expire_ids_interval_ms),
                 record_bytes_max=int(topic.max_message_bytes * RECORD_BYTES_SHARE),
-            )
+            ),
+            SinkLimits(
+                job_expiration_ms=Millis(settings.job_sink_expiration_ms),
+                expire_interval_ms=Millis(settings.expire_ids_interval_ms),
+            ),
         )
 
 

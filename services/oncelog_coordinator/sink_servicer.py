@@ -13,11 +13,15 @@ from oncelog_coordinator.core.sink_events import (
     AttemptDescription,
     BranchMessage,
     CommitBatch,
+    DeleteSink,
     DescribeSink,
     JoinAttempt,
+    ListSinks,
+    ListSinksAnswer,
     OpenAttempt,
     SealBranch,
     SinkDescription,
+    SinkListing,
 )
 from oncelog_coordinator.core.sink_records import UNKNOWN
 from oncelog_coordinator.shards import Shards, ShardUnavailable
@@ -129,6 +133,28 @@ class SinkCalls:
             return pb.DescribeSinkResponse(error_code=unavailable.error_code, sink=request.sink)
         return _sink_description(answer)
 
+    async def ListSinks(self, request: Any, context: Any) -> Any:
+        found: list[Any] = []
+        try:
+            for _, driver in self._shards.drivers():
+                request_id = driver.request_id()
+                answer: ListSinksAnswer = await driver.ask(ListSinks(request_id), request_id)
+                found += map(_listing, answer.sinks)
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return pb.ListSinksResponse(**_refusal(unavailable))
+        return pb.ListSinksResponse(sinks=found)
+
+    async def DeleteSink(self, request: Any, context: Any) -> Any:
+        try:
+            answer = await self._ask(
+                request, lambda request_id: DeleteSink(request_id, request.sink)
+            )
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            return pb.DeleteSinkResponse(**_refusal(unavailable))
+        return pb.DeleteSinkResponse(
+            error_code=answer.error_code, error_message=answer.error_message
+        )
+
     async def _ask(self, request: Any, event: Callable[[int], SinkEvent]) -> Any:
         if not request.sink:
             raise ShardUnavailable(ErrorCode.INVALID_REQUEST)
@@ -179,6 +205,17 @@ def _sink_description(sink: SinkDescription) -> Any:
             )
             for decision in sink.decisions
         ],
+    )
+
+
+def _listing(sink: SinkListing) -> Any:
+    return pb.ListSinksResponse.Sink(
+        sink=sink.sink,
+        query_id=sink.query_id,
+        is_job=sink.is_job,
+        last_committed_batch_id=sink.last_committed_batch_id,
+        last_used_ms=sink.last_used_ms,
+        attempt_count=sink.attempt_count,
     )
 
 

@@ -27,6 +27,7 @@ from oncelog_gateway.routes.groups import groups_router
 from oncelog_gateway.routes.hanging import hanging_router
 from oncelog_gateway.routes.nodes import nodes_router, reassignments_router
 from oncelog_gateway.routes.scrape import scrape_router
+from oncelog_gateway.routes.sinks import sinks_router
 from oncelog_gateway.routes.topics import (
     partitions_router,
     topic_changes_router,
@@ -34,6 +35,7 @@ from oncelog_gateway.routes.topics import (
 )
 from oncelog_gateway.routes.transactions import transactions_router
 from oncelog_gateway.settings import GatewaySettings
+from oncelog_gateway.sinks import Sinks
 from oncelog_gateway.topic_changes import TopicChanges
 from oncelog_gateway.transactions import Transactions
 
@@ -79,6 +81,7 @@ def create_app(
         groups_router(groups, operators),
         nodes_router(Nodes(roles, audit), operators),
         reassignments_router(Reassignments(roles, audit), operators),
+        sinks_router(Sinks(roles, audit), operators),
         cluster_router(roles),
         probes_router(roles),
         scrape_router(roles, transactions, partitions, metrics, settings.metrics_partitions_max),

@@ -384,6 +384,9 @@ class SinkDecision(Resource):
     nonce: str
     branch_count: int
     row_count: int
+    row_checksum: str | None = Field(
+        description="hexadecimal; null: decided by an older version, or by tasks that reported none"
+    )
     decided_time_ms: int
 
 
@@ -394,6 +397,21 @@ class Sink(Resource):
     last_committed_batch_id: int | None
     attempts: list[SinkAttempt]
     decisions: list[SinkDecision] = Field(description="the newest last")
+
+
+class SinkSummary(Resource):
+    sink: str
+    kind: Literal["stream", "job"] = Field(description="a job's sink expires when it is not used")
+    query_id: str
+    last_committed_batch_id: int | None
+    last_used_time_ms: int | None = Field(description="null: unknown")
+    attempt_count: int = Field(description="open, or with markers under way")
+
+
+class SinkPage(Resource):
+    sinks: list[SinkSummary]
+    total: int
+    incomplete: list[Failure]
 
 
 class ClusterNode(Resource):

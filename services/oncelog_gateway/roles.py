@@ -195,30 +195,39 @@ class Roles:
             duration_filter_ms=min_duration_ms,
             transactional_id_pattern=id_pattern,
         )
-        owners = self._transaction_owners()
+        answers, failures = await self._ask_coordinators("ListTransactions", request)
+        for failure in failures:
+            if failure.error_code is ErrorCode.INVALID_REGULAR_EXPRESSION:
+                raise failure
         # By producer id too: two tries of one Spark task share a transactional id.
-        found: dict[tuple[str, int], coordinator_pb2.TransactionDescription] = {}
+        found: dict[tuple[str, int], coordinator_pb2.TransactionDescription] = {
+            (one.transactional_id, one.producer_id): one
+            for answer in answers
+            for one in answer.transactions
+        }
+        return Listing(tuple(found.values()), tuple(failures))
+
+    async def _ask_coordinators(
+        self, method: str, request: Any
+    ) -> tuple[list[Any], list[KafkaError]]:
+        """The answers of all coordinators of transaction shards, and the failures of those that gave none."""
+        owners = self._transaction_owners()
+        answers: list[Any] = []
         failures: list[KafkaError] = []
 
         async def ask(node_id: int) -> None:
             try:
-                stub = self._coordinator(node_id)
-                answer = await self._call(
-                    f"the coordinator on node {node_id}", stub.ListTransactions, request
-                )
+                call = getattr(self._coordinator(node_id), method)
+                answer = await self._call(f"the coordinator on node {node_id}", call, request)
                 raise_for(answer.error_code, answer.error_message)
             except KafkaError as error:
                 failures.append(error)
                 return
-            for one in answer.transactions:
-                found[one.transactional_id, one.producer_id] = one
+            answers.append(answer)
 
         async with asyncio.TaskGroup() as group:
             for node_id in sorted(set(owners.values())):
                 group.create_task(ask(node_id))
-        for failure in failures:
-            if failure.error_code is ErrorCode.INVALID_REGULAR_EXPRESSION:
-                raise failure
         if self._transaction_owners() != owners:
             # Neither the old owner nor the new one may have listed what it holds.
             failures.append(
@@ -227,7 +236,7 @@ class Roles:
                     "transaction shards are moving; ask again",
                 )
             )
-        return Listing(tuple(found.values()), tuple(failures))
+        return answers, failures
 
     def _transaction_owners(self) -> dict[int, int]:
         """Shard → node id."""
@@ -273,8 +282,26 @@ class Roles:
         stub = self._coordinator_of(sink)
         request = coordinator_pb2.DescribeSinkRequest(sink=sink)
         answer = await self._call("the coordinator", stub.DescribeSink, request)
-        raise_for(answer.error_code, f"sink {sink!r}: no Spark query has written to it")
+        raise_for(
+            answer.error_code,
+            f"sink {sink!r}: no Spark query has written to it; GET /v1/sinks lists all",
+        )
         return answer  # type: ignore[no-any-return]
+
+    async def list_sinks(
+        self,
+    ) -> tuple[list[coordinator_pb2.ListSinksResponse.Sink], list[KafkaError]]:
+        """Of all coordinators, and the failures of those that did not answer."""
+        request = coordinator_pb2.ListSinksRequest()
+        answers, failures = await self._ask_coordinators("ListSinks", request)
+        return [one for answer in answers for one in answer.sinks], failures
+
+    async def delete_sink(self, sink: str) -> None:
+        """With what it remembers of its batches. Refused while it is written to."""
+        stub = self._coordinator_of(sink)
+        request = coordinator_pb2.DeleteSinkRequest(sink=sink)
+        answer = await self._call("the coordinator", stub.DeleteSink, request)
+        raise_for(answer.error_code, answer.error_message or f"sink {sink!r}")
 
     def _coordinator(self, node_id: int) -> Any:
         if node_id >= 0:

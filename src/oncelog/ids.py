@@ -70,24 +70,38 @@ def shard_of(name: str, shard_count: int) -> int:
     return 0 if value == -(2**31) else abs(value) % shard_count
 
 
+RESERVED_PREFIX: Final = "__oncelog/"
+"""Of names that oncelog gives: branches of Spark's batches and the sinks of batch jobs. No client may use one."""
+
+_BRANCH_PREFIX: Final = f"{RESERVED_PREFIX}branch/"
+_JOB_PREFIX: Final = f"{RESERVED_PREFIX}job/"
+
+
+def is_reserved_name(name: str) -> bool:
+    return name.startswith(RESERVED_PREFIX)
+
+
 def branch_transactional_id(sink: str, batch_id: int, task_partition: int) -> TransactionalId:
     """The name under which a Spark task's branch of a micro-batch produces and is described."""
-    return TransactionalId(f"{sink}/{batch_id}/{task_partition}")
+    return TransactionalId(f"{_BRANCH_PREFIX}{batch_id}/{task_partition}/{sink}")
+
+
+def job_sink_name(transactional_id: str, job_id: str | None) -> str:
+    """The sink of a batch job, or of all jobs without an id. Slashes are escaped: no two pairs have one name."""
+    escaped = transactional_id.replace("%", "%25").replace("/", "%2F")
+    return f"{_JOB_PREFIX}{escaped}" + ("" if job_id is None else f"/{job_id}")
+
+
+def is_job_sink(sink: str) -> bool:
+    return sink.startswith(_JOB_PREFIX)
 
 
 @lru_cache(maxsize=NAMES_REMEMBERED_MAX)
 def shard_name_of(transactional_id: str) -> str:
-    """What is hashed to find a transactional.id's shard: a branch `sink/batch/partition` lives where its sink does.
+    """What is hashed to find a transactional.id's shard: the id itself, as in Kafka; of a branch the name of its sink.
 
-    Whoever routes by transactional.id (storage leaders, listeners) knows only the branch's name. Stripped until
-    nothing is left to strip, so that a sink whose own name ends like a branch's is found where its branches are.
+    Storage leaders and listeners route by transactional.id, and of a branch they know no other name.
     """
-    parts = transactional_id.rsplit("/", 2)
-    while len(parts) == 3 and parts[0] and all(_is_number(part) for part in parts[1:]):
-        transactional_id = parts[0]
-        parts = transactional_id.rsplit("/", 2)
-    return transactional_id
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    if not transactional_id.startswith(_BRANCH_PREFIX):
+        return transactional_id
+    return transactional_id[len(_BRANCH_PREFIX) :].split("/", 2)[-1]

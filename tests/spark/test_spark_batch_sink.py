@@ -33,6 +33,15 @@ def test_job_with_an_id_is_written_once_however_often_it_runs(lab):
     assert lab.visible_settled() == ["other", *ROWS]
 
 
+def test_job_that_is_run_again_with_other_rows_is_refused(lab):
+    write(lab, ROWS, jobId="2026-11-21")
+    with pytest.raises(Exception, match=r"REPLAY_REFUSED.*50 rows and has 51 now"):
+        write(lab, [*ROWS, "more"], jobId="2026-11-21")
+    assert lab.visible_settled() == ROWS
+    write(lab, [*ROWS, "more"], jobId="2026-11-21", verifyReplay="false")
+    assert lab.visible_settled() == ROWS
+
+
 def test_job_without_an_id_is_written_each_time(lab):
     write(lab, ROWS)
     write(lab, ROWS)

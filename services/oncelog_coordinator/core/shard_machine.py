@@ -2,9 +2,10 @@
 journal.
 
 Events are routed by type, records by the type in their key. The two never share state; what they share is names. A
-transactional.id belongs to whoever used it first: a producer is refused a sink's name (or the name of one of its
-branches, `sink/batch/partition`), and a sink is refused a producer's. A branch produces like a TV2 transaction, so a
-partition leader's AddPartitionsToTxn for its producer id is given to the sinks.
+transactional.id belongs to whoever used it first: a producer is refused a sink's name, and a sink is refused a
+producer's. Names that oncelog gives itself (`oncelog.ids.RESERVED_PREFIX`), such as a branch's, are refused to every
+producer. A branch produces like a TV2 transaction, so a partition leader's AddPartitionsToTxn for its producer id is
+given to the sinks.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from itertools import chain
 from typing import Final
 
 from oncelog.errors import ErrorCode
-from oncelog.ids import Millis, Offset, ProducerId, TransactionalId
+from oncelog.ids import Millis, Offset, ProducerId, TransactionalId, is_reserved_name
 from oncelog.machine import Decision, Effect, Reply
 from oncelog_coordinator.core import sink_events, views
 from oncelog_coordinator.core.markers import TXN_MACHINE, MarkersDelivered
@@ -22,6 +23,8 @@ from oncelog_coordinator.core.sink_limits import DEFAULT_LIMITS, SinkLimits
 from oncelog_coordinator.core.sink_records import (
     SinkHeader,
     SinkRecord,
+    SinkRecordType,
+    Tombstone,
     decode_sink_record,
     encode_sink_record,
 )
@@ -102,7 +105,7 @@ class ShardMachine:
 
     def decide(self, event: ShardEvent, now: Millis) -> Decision[ShardRecord]:
         if isinstance(event, _ASKS_A_TRANSACTION):
-            return self._decide_named(event, now) if self._sinks else self.txn.decide(event, now)
+            return self._decide_named(event, now)
         if isinstance(event, MarkersDelivered):
             if event.decision_key.machine == TXN_MACHINE:
                 return self.txn.decide(event, now)
@@ -117,6 +120,8 @@ class ShardMachine:
             return
         if isinstance(record, SinkHeader):
             self._sinks[record.sink] = None
+        if isinstance(record, Tombstone) and record.record_type is SinkRecordType.SINK:
+            self._sinks.pop(record.sink, None)
         self.sink.apply(offset, record)
 
     def resume(self, now: Millis) -> Sequence[Effect]:
@@ -187,14 +192,8 @@ class ShardMachine:
         return self.sink.decide(event, now)
 
     def _is_of_a_sink(self, transactional_id: str) -> bool:
-        """A sink's name, or that of a branch of it, past or future."""
-        name = transactional_id
-        while name not in self._sinks:
-            owner, *rest = name.rsplit("/", 2)
-            if len(rest) != 2 or not all(part.isascii() and part.isdigit() for part in rest):
-                return False
-            name = owner
-        return not self.txn.knows(transactional_id)
+        """A sink's name, or one that only oncelog gives."""
+        return transactional_id in self._sinks or is_reserved_name(transactional_id)
 
     def _add_to_branch(
         self, event: AddPartitions | VerifyPartitions, now: Millis

@@ -39,17 +39,18 @@ from oncelog_coordinator.core.sink_events import (
     BranchTransaction,
     CommitAnswer,
     CommitBatch,
-    DecisionDescription,
+    DeleteSink,
     DescribeSink,
+    ExpireSinks,
     JoinAnswer,
     JoinAttempt,
+    ListSinks,
     MarkersOverdue,
     OpenAnswer,
     OpenAttempt,
     SealAnswer,
     SealBranch,
     SinkAnswer,
-    SinkDescription,
 )
 from oncelog_coordinator.core.sink_join import (
     header_after_join,
@@ -67,6 +68,11 @@ from oncelog_coordinator.core.sink_records import (
     SinkHeader,
     SinkRecord,
 )
+from oncelog_coordinator.core.sink_registry import (
+    decide_registry,
+    expire_timer,
+    full_shard_message,
+)
 from oncelog_coordinator.core.sink_replay import sum_of_checksums
 from oncelog_coordinator.core.sink_state import (
     Attempt,
@@ -75,11 +81,10 @@ from oncelog_coordinator.core.sink_state import (
     branch_transaction,
     bumped,
     completion_records,
-    describe_attempt,
     markers_wanted,
 )
 
-SinkEvent = AnsweredEvent | AttemptTimedOut | MarkersOverdue | MarkersDelivered
+SinkEvent = AnsweredEvent | AttemptTimedOut | MarkersOverdue | MarkersDelivered | ExpireSinks
 
 _UINT32_MASK: Final = 0xFFFF_FFFF
 _FENCED: Final = SinkAnswer.FENCED
@@ -112,8 +117,8 @@ class SinkMachine:
                 return self._abort(event, now)
             case AddBranchPartitions():
                 return self._add_partitions(event)
-            case DescribeSink():
-                return self._describe(event)
+            case DescribeSink() | ListSinks() | DeleteSink() | ExpireSinks():
+                return decide_registry(self._map, self._limits, event, now)
             case AttemptTimedOut():
                 return self._time_out(event, now)
             case MarkersOverdue():
@@ -128,7 +133,7 @@ class SinkMachine:
 
     def resume(self, now: Millis) -> Sequence[Effect]:
         """Deadlines of open attempts, markers of decided ones."""
-        effects: list[Effect] = []
+        effects: list[Effect] = [expire_timer(self._limits.expire_interval_ms)]
         for name in sorted(self._map.sinks):
             for attempt in self._map.sinks[name].sorted_attempts():
                 if attempt.decide is not None:
@@ -189,7 +194,7 @@ class SinkMachine:
             message = f"attempt {event.nonce.hex()} is decided; draw a new nonce"
             return _answer(event, OpenAnswer(error_message=message, answer=_FENCED), "open_fenced")
         if event.sink not in self._map.sinks and len(self._map.sinks) >= self._limits.sinks_max:
-            message = f"this shard has {self._limits.sinks_max} sinks, which is its bound; reuse a transactionalId"
+            message = full_shard_message(event.sink, self._limits)
             return _answer(event, OpenAnswer(ErrorCode.POLICY_VIOLATION, message), "open_refused")
         if len(sink.attempts) >= self._limits.attempts_max:
             message = f"{len(sink.attempts)} attempts of sink {event.sink!r} wait for their markers; try again"
@@ -399,7 +404,7 @@ class SinkMachine:
 
     def _delivered(self, event: MarkersDelivered) -> Decision[SinkRecord]:
         sink = self._map.sinks.get(event.decision_key.name)
-        attempt = sink.attempt_of_epoch(event.decision_key.number) if sink is not None else None
+        attempt = sink.attempt_of_decision(event.decision_key.number) if sink is not None else None
         if sink is None or attempt is None or attempt.decide is None:
             return Decision(label="delivery_ignored")
         if event.outcome is not DeliveryOutcome.DELIVERED:
@@ -419,32 +424,6 @@ class SinkMachine:
         return Decision(
             effects=(_drive_markers(attempt, attempt.decide),), label="markers_sent_again"
         )
-
-    def _describe(self, event: DescribeSink) -> Decision[SinkRecord]:
-        sink = self._map.sinks.get(event.sink)
-        if sink is None or sink.header is None:
-            unknown = SinkDescription(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, event.sink)
-            return _answer(event, unknown, "sink_unknown")
-        description = SinkDescription(
-            error_code=ErrorCode.NONE,
-            sink=sink.name,
-            query_id=sink.header.query_id,
-            last_committed_batch_id=sink.last_committed_batch_id,
-            sink_epoch=sink.header.sink_epoch,
-            attempts=tuple(describe_attempt(attempt) for attempt in sink.sorted_attempts()),
-            decisions=tuple(
-                DecisionDescription(
-                    batch.batch_id,
-                    batch.nonce,
-                    batch.branch_count,
-                    batch.row_count,
-                    batch.decided_time_ms,
-                    batch.row_checksum,
-                )
-                for batch in sink.committed_batches()
-            ),
-        )
-        return _answer(event, description, "sink_described")
 
 
 def _drive_markers(attempt: Attempt, decide: Decide) -> Effect:

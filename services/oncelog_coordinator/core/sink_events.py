@@ -111,6 +111,19 @@ class DescribeSink:
     sink: str
 
 
+@dataclass(frozen=True, slots=True)
+class ListSinks:
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSink:
+    """An operator forgets a sink, and with it which batches were committed."""
+
+    request_id: int
+    sink: str
+
+
 AnsweredEvent = (
     OpenAttempt
     | JoinAttempt
@@ -119,6 +132,8 @@ AnsweredEvent = (
     | AbortAttempt
     | AddBranchPartitions
     | DescribeSink
+    | ListSinks
+    | DeleteSink
 )
 
 
@@ -138,6 +153,11 @@ class MarkersOverdue:
 
     sink: str
     nonce: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireSinks:
+    """Timer: sinks of batch jobs that nobody has used for long may be forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,11 +254,36 @@ class SinkDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkListing:
+    sink: str
+    query_id: str
+    is_job: bool
+    """Of a batch job: it expires."""
+    last_committed_batch_id: int
+    last_used_ms: Millis
+    """-1: unknown."""
+    attempt_count: int
+    """Open, or with markers under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListSinksAnswer:
+    error_code: ErrorCode
+    sinks: tuple[SinkListing, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteAnswer:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class BranchTransaction:
     """A live branch as Kafka's DescribeTransactions and ListTransactions show a transaction."""
 
     transactional_id: str
-    """`sink/batch/partition`."""
+    """See `oncelog.ids.branch_transactional_id`."""
     state: str
     """Kafka's name: Ongoing, PrepareCommit or PrepareAbort."""
     producer_id: ProducerId

@@ -26,7 +26,11 @@ class SinkLimits:
     redelivery_ms: Millis = RESEND_AFTER_MS
     """After a refused delivery of markers, as for ordinary transactions."""
     sinks_max: int = 10_000
-    """Per shard. A sink is never forgotten: its last batch id is what makes a re-run harmless."""
+    """Per shard. A stream's sink is forgotten only when it is deleted: its last batch id makes a re-run harmless."""
+    job_expiration_ms: Millis = Millis(7 * 86_400_000)
+    """The sink of a batch job is forgotten when no run opened it for so long; a later run writes again."""
+    expire_interval_ms: Millis = Millis(3_600_000)
+    """How often such sinks are looked for."""
     attempts_max: int = 16
     """Per sink, decided ones with markers under way included; less than `batches_max`."""
     branches_max: int = 10_000

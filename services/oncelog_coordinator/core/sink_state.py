@@ -106,8 +106,8 @@ class Sink:
         """The oldest first."""
         return sorted(self.attempts.values(), key=lambda attempt: attempt.sink_epoch)
 
-    def attempt_of_epoch(self, sink_epoch: int) -> Attempt | None:
-        return next((a for a in self.attempts.values() if a.sink_epoch == sink_epoch), None)
+    def attempt_of_decision(self, number: int) -> Attempt | None:
+        return next((a for a in self.attempts.values() if decision_number(a.nonce) == number), None)
 
     def open_attempts(self) -> list[Attempt]:
         return [attempt for attempt in self.sorted_attempts() if attempt.is_open]
@@ -236,7 +236,7 @@ def markers_wanted(attempt: Attempt, decide: Decide) -> MarkersWanted:
     """
     winners = frozenset(decide.winners)
     return MarkersWanted(
-        decision_key=DecisionKey(SINK_MACHINE, decide.sink, decide.sink_epoch),
+        decision_key=DecisionKey(SINK_MACHINE, decide.sink, decision_number(decide.nonce)),
         markers=tuple(
             MarkerWanted(
                 producer_id=branch.producer_id,
@@ -272,6 +272,11 @@ def completion_records(
     records.append(Tombstone(SinkRecordType.ATTEMPT_OPEN, sink.name, attempt.nonce))
     records.append(Tombstone(SinkRecordType.DECIDE, sink.name, attempt.nonce))
     return tuple(records)
+
+
+def decision_number(nonce: bytes) -> int:
+    """Of an attempt's decision. Not the sink epoch: a sink that was deleted and made anew counts from 1 again."""
+    return int.from_bytes(nonce[-8:], "big")
 
 
 def bumped(producer_epoch: ProducerEpoch) -> ProducerEpoch:

@@ -1,12 +1,10 @@
-"""`/v1/cluster`, `/v1/sinks`, `/health` and `/ready`."""
+"""`/v1/cluster`, `/health` and `/ready`."""
 
 from collections.abc import Sequence
-from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
-from oncelog.api.v1 import coordinator_pb2
 from oncelog.errors import KafkaError
 from oncelog.ids import Partition
 from oncelog.rpc.metadata import GROUP, TRANSACTION
@@ -17,13 +15,8 @@ from oncelog_gateway.resources import (
     Health,
     Readiness,
     ReadinessCheck,
-    Sink,
-    SinkAttempt,
-    SinkBranch,
-    SinkDecision,
 )
 from oncelog_gateway.roles import Roles
-from oncelog_gateway.transactions import known_or_none
 
 
 def cluster_router(roles: Roles) -> APIRouter:
@@ -48,23 +41,6 @@ def cluster_router(roles: Roles) -> APIRouter:
             features=dict(image.feature_levels),
             nodes=[cluster_node(image.nodes[node_id], duties) for node_id in sorted(image.nodes)],
         )
-
-    @router.get(
-        "/sinks/{sink:path}",
-        summary="Describe a Spark sink",
-        responses=documented(404),
-        tags=["sinks"],
-    )
-    async def describe_sink(
-        sink: Annotated[
-            str,
-            Path(
-                min_length=1, max_length=32_767, description="the sink's `transactionalId` option"
-            ),
-        ],
-    ) -> Sink:
-        """Its attempts, their branches, and the batches decided last."""
-        return _sink(await roles.describe_sink(sink))
 
     return router
 
@@ -132,44 +108,4 @@ def _check(name: str, what: str, asked: int, failed: Sequence[KafkaError]) -> Re
         name=name,
         ok=answered > 0 or not failed,
         detail=f"{text}; {failed[0]}" if failed else text,
-    )
-
-
-def _sink(answer: coordinator_pb2.DescribeSinkResponse) -> Sink:
-    return Sink(
-        sink=answer.sink,
-        query_id=answer.query_id,
-        sink_epoch=answer.sink_epoch,
-        last_committed_batch_id=known_or_none(answer.last_committed_batch_id),
-        attempts=[
-            SinkAttempt(
-                nonce=attempt.nonce.hex(),
-                batch_id=known_or_none(attempt.batch_id),
-                state=attempt.state,
-                opened_time_ms=attempt.opened_time_ms,
-                deadline_ms=attempt.deadline_ms,
-                branches=[
-                    SinkBranch(
-                        task_partition=branch.task_partition,
-                        task_attempt_id=branch.task_attempt_id,
-                        producer_id=branch.producer_id,
-                        producer_epoch=branch.producer_epoch,
-                        sealed=branch.sealed,
-                        row_count=branch.row_count,
-                    )
-                    for branch in attempt.branches
-                ],
-            )
-            for attempt in answer.attempts
-        ],
-        decisions=[
-            SinkDecision(
-                batch_id=decision.batch_id,
-                nonce=decision.nonce.hex(),
-                branch_count=decision.branch_count,
-                row_count=decision.row_count,
-                decided_time_ms=decision.decided_time_ms,
-            )
-            for decision in answer.decisions
-        ],
     )

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "produce": Entry("oncelog_server.cli.produce", "app"),
     "consume": Entry("oncelog_server.cli.consume", "app"),
     "transactions": Entry("oncelog_server.cli.transactions", "app"),
+    "sinks": Entry("oncelog_server.cli.sinks", "app"),
     "groups": Entry("oncelog_server.cli.groups", "app"),
     "partitions": Entry("oncelog_server.cli.partitions", "app"),
     "nodes": Entry("oncelog_server.cli.nodes", "app"),

@@ -16,6 +16,7 @@ from oncelog.errors import OncelogError
 TIMEOUT_S: Final = 30.0
 COMMAND_OF: Final = (
     ("/v1/groups", "oncelog groups list"),
+    ("/v1/sinks", "oncelog sinks list"),
     ("/v1/topics", "oncelog topics list"),
     ("/v1/transactions", "oncelog transactions list"),
     ("/v1/reassignments", "oncelog partitions reassignments"),

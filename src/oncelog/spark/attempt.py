@@ -220,8 +220,8 @@ def _expect(
         raise ReplayRefusedError(
             f"REPLAY_REFUSED: {reason}. A committed batch is never written again, so rows would be lost. Usually an "
             "older checkpoint was restored, or its newest files are gone: restore the newest checkpoint. "
-            "verifyReplay=false skips every batch up to the sink's last, whatever it holds; a query that computes other "
-            "rows in each run needs it. To write these rows in addition, use a new transactionalId"
+            "verifyReplay=false skips every batch up to the sink's last, whatever it holds; a query that computes "
+            "other rows in each run needs it. To write these rows in addition, use a new transactionalId"
         )
     raise FencedError(
         f"{answer.name}: {reason}. Nothing of this attempt is visible. Spark runs the batch again when the query "

@@ -32,7 +32,7 @@ class DefaultSource(DataSource):
         from oncelog.spark.columns import check_source_columns
         from oncelog.spark.source import StreamReader
 
-        options = parse_source_options(self.options)
+        options = parse_source_options(self.options, is_stream=True)
         check_source_columns(schema.names, options.include_headers)
         return StreamReader(options)
 
@@ -44,14 +44,22 @@ class DefaultSource(DataSource):
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
         from oncelog.spark.sink import StreamWriter
 
-        return StreamWriter(self._sink_options(schema, overwrite))
+        options = self._sink_options(schema, overwrite)
+        if options.job_id is not None or options.batch_id is not None:
+            raise OncelogError(
+                "options jobId and batchId are for batch writes: Spark numbers the batches of a stream itself, so "
+                "leave them out"
+            )
+        return StreamWriter(options)
 
     def _sink_options(self, schema: Any, overwrite: bool) -> Any:
         from oncelog.spark.columns import check_sink_columns
 
         if overwrite:
             raise OncelogError(
-                'a log cannot be overwritten: use mode("append"), or outputMode("append") or ("update") in a stream'
+                'a log cannot be overwritten: use mode("append"), or outputMode("append") in a stream. For '
+                'outputMode("update") or ("complete") write inside foreachBatch with the options transactionalId and '
+                "batchId (docs/spark.md, Output modes)"
             )
         options = parse_sink_options(self.options)
         types = {field.name: field.dataType.simpleString() for field in schema.fields}

@@ -18,6 +18,22 @@ OffsetVector = dict[Partition, int]
 Offsets = int | OffsetVector
 """EARLIEST or LATEST for every partition, or an offset, EARLIEST or LATEST for each."""
 
+
+class Timestamps(NamedTuple):
+    """Where to start or to end by time: the first record of a partition at or after its timestamp, in ms."""
+
+    of_all: int | None
+    """None: `of_partition` has every partition."""
+    of_partition: OffsetVector
+    or_latest: bool
+    """Where no record is that late: the end of the partition, or an error."""
+
+    def asked(self, partitions: Iterable[Partition]) -> OffsetVector:
+        if self.of_all is not None:
+            return dict.fromkeys(partitions, self.of_all)
+        return self.of_partition
+
+
 OffsetJson = dict[str, dict[str, int]]
 
 
@@ -68,6 +84,20 @@ def parse_offsets(option: str, text: str) -> Offsets:
     if not offsets:
         raise OncelogError(f"option {option} is {text!r}: it names no partition")
     return offsets
+
+
+def parse_timestamps(option: str, text: str) -> OffsetVector:
+    """JSON `{"topic": {"0": milliseconds}}`. Raises OncelogError naming the option."""
+    try:
+        timestamps = from_json(_parse_object(text))
+        if not timestamps or min(timestamps.values()) < 0:
+            raise ValueError("a partition needs a time of 0 or above")
+    except ValueError as error:
+        raise OncelogError(
+            f"option {option} is {text!r}: {error}. Give JSON of milliseconds since 1970, such as "
+            '{"orders": {"0": 1700000000000}}'
+        ) from error
+    return timestamps
 
 
 def parse_assignment(option: str, text: str) -> tuple[Partition, ...]:

@@ -13,8 +13,16 @@ from typing import Final
 
 from oncelog.client.core.addresses import Address, parse_addresses
 from oncelog.errors import OncelogError
-from oncelog.ids import Partition
-from oncelog.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment, parse_offsets
+from oncelog.ids import RESERVED_PREFIX, Partition, is_reserved_name
+from oncelog.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    Offsets,
+    Timestamps,
+    parse_assignment,
+    parse_offsets,
+    parse_timestamps,
+)
 
 MAX_OFFSETS_PER_TRIGGER: Final = 500_000
 """A micro-batch costs about 0.35 s before its first row, so batches below 250 000 rows waste most of the time."""
@@ -28,7 +36,12 @@ _NAMES: Final = (
     "subscribe",
     "assign",
     "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
     "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
     "maxOffsetsPerTrigger",
     "failOnDataLoss",
     "includeHeaders",
@@ -39,20 +52,43 @@ _NAMES: Final = (
     "attemptTimeout",
     "verifyReplay",
     "jobId",
+    "batchId",
     "partitioner",
 )
 _SLIP: Final = 0.85
 _DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h)?")
 _UNIT_MS: Final = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 
+_NO_GROUP: Final = "the source keeps its offsets in the checkpoint and needs no group; leave it out"
+_RETRIES: Final = "the connector repeats a call until its own deadline; leave it out"
 _KAFKA_ONLY: Final = {
-    "subscribepattern": "name the topics with subscribe",
-    "minpartitions": "a topic-partition is one task; add partitions to the topic instead",
-    "kafka.group.id": "the source keeps its offsets in the checkpoint and needs no group",
-    "startingoffsetsbytimestamp": "use a filter on timestamp with pushdown=true",
-    "endingoffsetsbytimestamp": "use a filter on timestamp with pushdown=true",
+    "subscribePattern": "name the topics with subscribe",
+    "minPartitions": "a topic-partition is one task; add partitions to the topic instead",
+    "maxRecordsPerPartition": "a topic-partition is one task; add partitions to the topic, or call repartition()",
+    "minOffsetsPerTrigger": "it waits for more records; use a longer trigger(processingTime=...) instead",
+    "maxTriggerDelay": "it belongs to minOffsetsPerTrigger; use trigger(processingTime=...) instead",
+    "groupIdPrefix": _NO_GROUP,
+    "kafka.group.id": _NO_GROUP,
+    "kafkaConsumer.pollTimeoutMs": _RETRIES,
+    "fetchOffset.numRetries": _RETRIES,
+    "fetchOffset.retryIntervalMs": _RETRIES,
 }
-"""Options of Spark's Kafka source that would change what is read, were they ignored."""
+"""Options of Spark's Kafka source and sink that are not honoured."""
+_KAFKA_ONLY_NAMES: Final = {name.lower(): name for name in _KAFKA_ONLY}
+
+_PLAINTEXT: Final = (
+    "the connector speaks plaintext only, so a password or a certificate would protect nothing; connect over loopback, "
+    "a private network or an encrypted tunnel, and leave it out"
+)
+_KAFKA_VALUES: Final = {
+    "kafka.security.protocol": (("plaintext",), _PLAINTEXT),
+    "kafka.isolation.level": (("read_committed",), "only committed records are read; leave it out"),
+    "isolation.level": (("read_committed",), "only committed records are read; leave it out"),
+    "kafka.acks": (("all", "-1"), "every write waits for all in-sync replicas; leave it out"),
+    "kafka.enable.idempotence": (("true",), "every write is idempotent; leave it out"),
+    "kafka.compression.type": (("none",), "set compression.type of the topic instead"),
+}
+"""Settings of Kafka's clients that are accepted with the values that describe what the connector does."""
 
 
 class OnNewQuery(Enum):
@@ -72,9 +108,9 @@ class SourceOptions:
     bootstrap: tuple[Address, ...]
     topics: tuple[str, ...]
     assigned: tuple[Partition, ...]
-    starting: Offsets | None
+    starting: Offsets | Timestamps | None
     """None: earliest for a batch query, latest for a stream, as Spark's Kafka source does."""
-    ending: Offsets
+    ending: Offsets | Timestamps
     max_offsets_per_trigger: int
     fail_on_data_loss: bool
     include_headers: bool
@@ -93,11 +129,13 @@ class SinkOptions:
     verify_replay: bool
     """Whether a batch that was committed before is compared with what was committed, or skipped without a look."""
     job_id: str | None
+    batch_id: int | None
+    """Of a write inside foreachBatch: the number that Spark gives the function."""
     partitioner: Partitioner
 
 
-def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
-    """Raises OncelogError for an option that is missing, unknown or malformed."""
+def parse_source_options(options: Mapping[str, str], is_stream: bool = False) -> SourceOptions:
+    """Raises OncelogError for an option that is missing, unknown, malformed or not honoured."""
     given = _Given(options)
     topics = tuple(dict.fromkeys(name for name in _split(given.text("subscribe") or "") if name))
     assign = given.text("assign")
@@ -107,13 +145,19 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
         raise OncelogError(
             f"give either subscribe (topics with commas) or assign (JSON {{topic: [partitions]}}); {what} given"
         )
-    starting = given.text("startingOffsets")
+    if is_stream:
+        for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+            if given.text(name) is not None:
+                raise OncelogError(
+                    f"option {name} is for batch reads: a stream has no end; trigger(availableNow=True) ends it at "
+                    "what is there when it starts"
+                )
     return SourceOptions(
         bootstrap=given.bootstrap(),
         topics=topics,
         assigned=assigned,
-        starting=parse_offsets("startingOffsets", starting) if starting is not None else None,
-        ending=_ending(given.text("endingOffsets")),
+        starting=_starting(given),
+        ending=_ending(given),
         max_offsets_per_trigger=given.count("maxOffsetsPerTrigger", MAX_OFFSETS_PER_TRIGGER),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         include_headers=given.flag("includeHeaders", False),
@@ -130,7 +174,18 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
             "option transactionalId is required: the sink's name in the cluster, the same at every start "
             "of this query and used by no other"
         )
+    if is_reserved_name(transactional_id):
+        raise OncelogError(
+            f"option transactionalId is {transactional_id!r}: names that begin with {RESERVED_PREFIX} are oncelog's "
+            "own; choose another"
+        )
     timeout_ms = given.duration_ms("attemptTimeout", ATTEMPT_TIMEOUT_MS)
+    job_id, batch_id = given.text("jobId"), given.number("batchId")
+    if job_id is not None and batch_id is not None:
+        raise OncelogError(
+            f"options jobId={job_id!r} and batchId={batch_id} exclude each other: a job that is submitted again has a "
+            "jobId, a write inside foreachBatch has a batchId"
+        )
     return SinkOptions(
         bootstrap=given.bootstrap(),
         topic=given.text("topic"),
@@ -138,7 +193,8 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         on_new_query=OnNewQuery(given.choice("onNewQuery", [kind.value for kind in OnNewQuery])),
         attempt_timeout_ms=timeout_ms,
         verify_replay=given.flag("verifyReplay", True),
-        job_id=given.text("jobId"),
+        job_id=job_id,
+        batch_id=batch_id,
         partitioner=Partitioner(given.choice("partitioner", [kind.value for kind in Partitioner])),
     )
 
@@ -152,8 +208,7 @@ class _Given:
         for name in self._values:
             if name in known:
                 continue
-            if name in _KAFKA_ONLY:
-                raise OncelogError(f"option {name} is not supported: {_KAFKA_ONLY[name]}")
+            self._refuse_kafka_option(name)
             near = difflib.get_close_matches(name, known, n=1, cutoff=_SLIP)
             if name.startswith("oncelog.") or near:
                 hint = (
@@ -162,6 +217,20 @@ class _Given:
                     else f"options are {', '.join(_NAMES)}"
                 )
                 raise OncelogError(f"option {name} is unknown: {hint}")
+
+    def _refuse_kafka_option(self, name: str) -> None:
+        if spelled := _KAFKA_ONLY_NAMES.get(name):
+            raise OncelogError(f"option {spelled} is not supported: {_KAFKA_ONLY[spelled]}")
+        accepted, way_out = _KAFKA_VALUES.get(name, ((), ""))
+        value = self._values[name]
+        if accepted and value.strip().lower() not in accepted:
+            raise OncelogError(f"option {name} is {value!r}, which is not supported: {way_out}")
+        if accepted or not name.startswith("kafka."):
+            return
+        way_out = "the connector has a client of its own, which does not have it; leave it out"
+        if name.startswith(("kafka.sasl.", "kafka.ssl.")):
+            way_out = _PLAINTEXT
+        raise OncelogError(f"option {name} is not supported: {way_out}")
 
     def text(self, name: str) -> str | None:
         value = self._values.get(name.lower())
@@ -185,6 +254,14 @@ class _Given:
         value = self.text(name) or str(default)
         if not (value.isascii() and value.isdigit()) or int(value) == 0:
             raise OncelogError(f"option {name} is {value!r}: give a whole number above 0")
+        return int(value)
+
+    def number(self, name: str) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        if not (value.isascii() and value.isdigit()):
+            raise OncelogError(f"option {name} is {value!r}: give a whole number, 0 or above")
         return int(value)
 
     def choice(self, name: str, choices: list[str]) -> str:
@@ -211,7 +288,33 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",")]
 
 
-def _ending(text: str | None) -> Offsets:
+def _starting(given: _Given) -> Offsets | Timestamps | None:
+    """The precedence is that of Spark's Kafka source: a time for all, times of partitions, offsets."""
+    or_latest = given.choice("startingOffsetsByTimestampStrategy", ["error", "latest"]) == "latest"
+    timestamps = _timestamps(given, "startingTimestamp", "startingOffsetsByTimestamp", or_latest)
+    if timestamps is not None:
+        return timestamps
+    text = given.text("startingOffsets")
+    return None if text is None else parse_offsets("startingOffsets", text)
+
+
+def _timestamps(
+    given: _Given, of_all: str, of_partition: str, or_latest: bool
+) -> Timestamps | None:
+    timestamp_ms = given.number(of_all)
+    if timestamp_ms is not None:
+        return Timestamps(timestamp_ms, {}, or_latest)
+    text = given.text(of_partition)
+    return (
+        None if text is None else Timestamps(None, parse_timestamps(of_partition, text), or_latest)
+    )
+
+
+def _ending(given: _Given) -> Offsets | Timestamps:
+    timestamps = _timestamps(given, "endingTimestamp", "endingOffsetsByTimestamp", or_latest=True)
+    if timestamps is not None:
+        return timestamps
+    text = given.text("endingOffsets")
     offsets = parse_offsets("endingOffsets", text or "latest")
     if offsets == EARLIEST or (isinstance(offsets, dict) and EARLIEST in offsets.values()):
         raise OncelogError(

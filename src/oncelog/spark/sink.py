@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 
 from oncelog.client.cluster import Cluster
 from oncelog.errors import OncelogError
-from oncelog.ids import ProducerEpoch, ProducerId
+from oncelog.ids import ProducerEpoch, ProducerId, job_sink_name
 from oncelog.spark.attempt import (
     AttemptName,
     Branch,
@@ -53,6 +53,8 @@ BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
 
 JOB_BATCH_ID: Final = 0
 _UNNAMED_JOBS: Final = "unnamed-jobs"
+_NUMBERED_BATCHES: Final = "batchId"
+"""The query of a sink that foreachBatch writes through: Spark does not always say which query runs the function."""
 
 
 class BranchMessage(WriterCommitMessage):
@@ -95,24 +97,34 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """A batch job is one batch: with a jobId batch 0 of a sink named after it, so that running it again adds nothing.
+    """A batch job is one batch of a sink, and which batch of which sink depends on how the user names the job.
 
-    Without a jobId every run is the next batch of one sink for all such jobs: atomic, and task retries add nothing,
-    but a job that is submitted again writes again.
+    | option | sink | batch | running it again |
+    |---|---|---|---|
+    | jobId | one for each pair of transactionalId and jobId | 0 | adds nothing |
+    | batchId (in foreachBatch) | the transactionalId, as a stream's | the batchId | adds nothing |
+    | neither | one for all such jobs of the transactionalId | the next | writes again |
     """
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        self._job_id = options.job_id or _UNNAMED_JOBS
-        self._attempt = AttemptName(f"{options.transactional_id}/{self._job_id}", new_nonce())
+        is_numbered = options.batch_id is not None
+        sink = (
+            options.transactional_id
+            if is_numbered
+            else job_sink_name(options.transactional_id, options.job_id)
+        )
+        self._query_id = _NUMBERED_BATCHES if is_numbered else options.job_id or _UNNAMED_JOBS
+        self._is_named = is_numbered or options.job_id is not None
+        self._attempt = AttemptName(sink, new_nonce())
         self._is_open = False
-        self._batch_id = JOB_BATCH_ID
+        self._batch_id = JOB_BATCH_ID if options.batch_id is None else options.batch_id
 
     def __getstate__(self) -> dict[str, Any]:
         if not self._is_open:
             with Cluster(self._options.bootstrap) as cluster:
                 open_attempt(cluster, self._attempt, self._options.attempt_timeout_ms)
-                if self._options.job_id is None:
+                if not self._is_named:
                     # Our attempt is the open one now, so no other can commit without fencing it first.
                     self._batch_id = last_committed_batch_id(cluster, self._attempt.sink) + 1
             self._is_open = True
@@ -121,14 +133,15 @@ class BatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[Any]) -> BranchMessage:
         context = _context()
         task = TaskIdentity(
-            query_id=self._job_id,
+            query_id=self._query_id,
             run_id=self._attempt.nonce.hex(),
             batch_id=self._batch_id,
             task_partition=context.partitionId(),
             task_attempt_id=context.taskAttemptId(),
         )
-        outcome = write_branch(self._options, self._attempt, task, False, iterator)
-        if outcome.skipped and self._options.job_id is None:
+        adopt_query = self._options.on_new_query is OnNewQuery.ADOPT
+        outcome = write_branch(self._options, self._attempt, task, adopt_query, iterator)
+        if outcome.skipped and not self._is_named:
             raise FencedError(
                 f"another batch job wrote through transactionalId {self._options.transactional_id!r} at the same time; "
                 "give the jobs different ones, or a jobId each"

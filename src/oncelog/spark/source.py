@@ -37,6 +37,7 @@ from oncelog.spark.offsets import (
     OffsetJson,
     Offsets,
     OffsetVector,
+    Timestamps,
     check_covers,
     from_json,
     limited,
@@ -256,9 +257,11 @@ def warn(what: str) -> None:
 
 
 def _resolve(
-    cluster: Cluster, option: str, offsets: Offsets, partitions: list[Partition]
+    cluster: Cluster, option: str, offsets: Offsets | Timestamps, partitions: list[Partition]
 ) -> OffsetVector:
     """An offset for each partition: those given, and the first or the last stable one where asked for."""
+    if isinstance(offsets, Timestamps):
+        return _resolve_timestamps(cluster, option, offsets, partitions)
     if isinstance(offsets, dict):
         check_covers(option, offsets, partitions)
         wanted = offsets
@@ -267,4 +270,20 @@ def _resolve(
     found: OffsetVector = {key: offset for key, offset in wanted.items() if offset >= 0}
     asked = {key: offset for key, offset in wanted.items() if offset < 0}
     found.update(cluster.list_offsets(asked))
+    return found
+
+
+def _resolve_timestamps(
+    cluster: Cluster, option: str, timestamps: Timestamps, partitions: list[Partition]
+) -> OffsetVector:
+    asked = timestamps.asked(partitions)
+    check_covers(option, asked, partitions)
+    found: OffsetVector = cluster.list_offsets(asked)
+    too_early = [partition for partition in sorted(found) if found[partition] < 0]
+    if too_early and not timestamps.or_latest:
+        raise OncelogError(
+            f"{too_early[0]} has no committed record at or after {asked[too_early[0]]} ms: give an earlier time, or "
+            "set startingOffsetsByTimestampStrategy=latest to start such a partition at its end"
+        )
+    found.update(cluster.list_offsets(dict.fromkeys(too_early, LATEST)))
     return found

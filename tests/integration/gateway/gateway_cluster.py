@@ -214,6 +214,29 @@ class DictCoordinator:
             error_code=ErrorCode.RESOURCE_NOT_FOUND
         )
 
+    async def ListSinks(self, request, context):  # noqa: N802
+        await self._answer()
+        return coordinator_pb2.ListSinksResponse(
+            sinks=[
+                coordinator_pb2.ListSinksResponse.Sink(
+                    sink=one.sink, query_id=one.query_id, last_used_ms=-1
+                )
+                for one in self.sinks.values()
+            ]
+        )
+
+    async def DeleteSink(self, request, context):  # noqa: N802
+        await self._answer()
+        found = self.sinks.get(request.sink)
+        if found is not None and found.attempts:
+            return coordinator_pb2.DeleteSinkResponse(
+                error_code=ErrorCode.CONCURRENT_TRANSACTIONS, error_message="being written to"
+            )
+        known = self.sinks.pop(request.sink, None)
+        return coordinator_pb2.DeleteSinkResponse(
+            error_code=ErrorCode.NONE if known else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        )
+
 
 class DictGroups:
     """Groups by id, with offsets."""

@@ -237,6 +237,18 @@ def test_the_cluster_and_a_sink_are_described(tmp_path):
         assert sink["attempts"][0]["nonce"] == "01ff"
         assert sink["attempts"][0]["branches"][0]["producer_id"] == 9
 
+        cluster.coordinator.sinks["a"] = coordinator_pb2.DescribeSinkResponse(sink="a")
+        page = (await cluster.get("/v1/sinks?limit=1")).json
+        assert (page["total"], [one["sink"] for one in page["sinks"]]) == (2, ["a"])
+        assert page["sinks"][0]["last_used_time_ms"] is None
+        refused = await cluster.request("DELETE", "/v1/sinks/revenue/daily")
+        assert (refused.status, refused.json["detail"]) == (409, "being written to")
+        assert (await cluster.request("DELETE", "/v1/sinks/a")).status == 204
+        lines = cluster.audit()
+        assert [one["event"] for one in lines] == ["attempted", "ended"] * 2
+        assert [one.get("outcome") for one in lines] == [None, "refused", None, "done"]
+        assert lines[2]["target"] == {"sink": "a"}
+
     run(tmp_path, scenario)
 
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.coordinator.txn_rows import NOW, Step
 
-from oncelog.ids import Partition, branch_transactional_id
+from oncelog.ids import Partition, branch_transactional_id, job_sink_name
 from oncelog_coordinator.core import sink_events
 from oncelog_coordinator.core.markers import SINK_MACHINE, DeliveryOutcome, MarkersDelivered
 from oncelog_coordinator.core.shard_machine import (
@@ -59,14 +59,27 @@ def test_a_producer_works_as_if_there_were_no_sinks():
     assert Step(machine, EndTxn(1, "pay", 7, 0, True)).code == 0
 
 
-@pytest.mark.parametrize("name", ["lake", BRANCH, "lake/999/1", "lake/1/2/3/4"])
-def test_a_producer_is_refused_a_sinks_name_and_its_branches(name):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lake",
+        BRANCH,
+        branch_transactional_id("nobody", 9, 1),
+        job_sink_name("a", "b"),
+        "__oncelog/",
+    ],
+)
+def test_a_producer_is_refused_a_sinks_name_and_every_reserved_one(name):
     machine = with_branch()
     assert init(machine, name).code == 42
     assert Step(machine, EndTxn(1, name, 7, 0, True)).code == 42
 
 
-@pytest.mark.parametrize("name", ["lake/3", "lake/3/x", "lakes", "other/3/0"])
+def test_reserved_names_are_refused_before_there_is_a_sink():
+    assert init(live(), BRANCH).code == 42
+
+
+@pytest.mark.parametrize("name", ["lake/3", "lake/3/x", "lake/999/1", "lakes", "other/3/0", "__"])
 def test_other_names_are_free(name):
     assert init(with_branch(), name).code == 0
 

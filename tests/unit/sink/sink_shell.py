@@ -15,8 +15,10 @@ from oncelog_coordinator.core.sink_events import (
     AddBranchPartitions,
     BranchMessage,
     CommitBatch,
+    DeleteSink,
     DescribeSink,
     JoinAttempt,
+    ListSinks,
     OpenAttempt,
     SealBranch,
 )
@@ -201,6 +203,12 @@ class SinkShell:
     def describe(self, sink=SINK):
         return self.submit(DescribeSink(self.next_request_id(), sink))
 
+    def sinks(self):
+        return self.submit(ListSinks(self.next_request_id())).sinks
+
+    def delete(self, sink=SINK):
+        return self.submit(DeleteSink(self.next_request_id(), sink))
+
     def task(
         self,
         number,
@@ -208,20 +216,21 @@ class SinkShell:
         task_partition=0,
         task_attempt_id=None,
         names=("orders-0",),
+        sink=SINK,
         **changes,
     ):
         """A task that joins, writes and seals; the message it returns to the driver."""
-        joined = self.join(number, batch_id, task_partition, task_attempt_id, **changes)
+        joined = self.join(number, batch_id, task_partition, task_attempt_id, sink=sink, **changes)
         assert joined.producer_id >= 0, joined
         self.add(joined.producer_id, *names)
-        self.seal(number, joined.producer_id, names=names)
+        self.seal(number, joined.producer_id, names=names, sink=sink)
         return message(number, joined.producer_id, task_partition)
 
-    def committed(self, number, batch_id, tasks=2):
+    def committed(self, number, batch_id, tasks=2, sink=SINK):
         """A whole micro-batch, committed; its messages."""
-        self.open(number)
-        messages = [self.task(number, batch_id, index) for index in range(tasks)]
-        answer = self.commit(batch_id, *messages)
+        self.open(number, sink)
+        messages = [self.task(number, batch_id, index, sink=sink) for index in range(tasks)]
+        answer = self.commit(batch_id, *messages, sink=sink)
         assert answer.answer == 0, answer
         return messages
 

@@ -11,6 +11,7 @@ from tests.unit.sink.sink_shell import (
 
 from oncelog.machine import SetTimer
 from oncelog_coordinator.core.sink_events import SinkAnswer
+from oncelog_coordinator.core.sink_registry import EXPIRE_TIMER
 
 # ---------------------------------------------------------------------------------------------------------------- open
 
@@ -155,4 +156,4 @@ def test_decided_attempt_has_no_deadline():
     shell.committed(1, 0)
     assert shell.timers == {}
     shell.restart()
-    assert shell.timers == {}
+    assert list(shell.timers) == [EXPIRE_TIMER]

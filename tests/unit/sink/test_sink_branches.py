@@ -11,8 +11,16 @@ from tests.unit.sink.sink_shell import (
 )
 
 from oncelog.errors import ErrorCode
-from oncelog.ids import branch_transactional_id, shard_name_of
+from oncelog.ids import (
+    branch_transactional_id,
+    is_job_sink,
+    is_reserved_name,
+    job_sink_name,
+    shard_name_of,
+)
 from oncelog_coordinator.core.sink_events import SinkAnswer
+
+BRANCH = branch_transactional_id(SINK, 3, 2)
 
 # ---------------------------------------------------------------------------------------------------------------- join
 
@@ -21,7 +29,7 @@ def test_join_gives_a_fresh_producer_id_and_a_name_that_finds_the_sinks_shard():
     shell = opened()
     answer = shell.join(1, 12, 3)
     assert (answer.producer_id, answer.producer_epoch) == (100, 0)
-    assert answer.transactional_id == "pay/12/3"
+    assert answer.transactional_id == "__oncelog/branch/12/3/pay"
     assert shard_name_of(answer.transactional_id) == SINK
     assert shell.join(1, 12, 4).producer_id == 101
 
@@ -33,13 +41,24 @@ def test_join_gives_a_fresh_producer_id_and_a_name_that_finds_the_sinks_shard():
         ("pay/1", "pay/1"),
         ("/1/2", "/1/2"),
         ("a/b/c", "a/b/c"),
-        (branch_transactional_id("a/1/2", 3, 4), shard_name_of("a/1/2")),
+        ("orders/1/2", "orders/1/2"),
+        ("orders/1/2/3/4", "orders/1/2/3/4"),
+        (branch_transactional_id("a/1/2", 3, 4), "a/1/2"),
         (branch_transactional_id("a/b", 0, 0), "a/b"),
-        ("pay/1/²", "pay/1/²"),
+        (branch_transactional_id(job_sink_name("a", "x/y"), 0, 0), job_sink_name("a", "x/y")),
+        (job_sink_name("a", "1"), job_sink_name("a", "1")),
+        ("__oncelog/branch/", ""),
     ],
 )
-def test_branch_is_hashed_by_its_sink(name, hashed):
+def test_branch_is_hashed_by_its_sink_and_every_other_id_by_itself(name, hashed):
     assert shard_name_of(name) == hashed
+
+
+def test_no_two_jobs_and_no_stream_share_a_sink():
+    ids = ["a", "a/b", "a%2Fb", "b", "a/b/c"]
+    names = [job_sink_name(one, job) for one in ids for job in [None, *ids, "unnamed-jobs"]]
+    assert len(set(names)) == len(names)
+    assert all(is_reserved_name(name) and is_job_sink(name) for name in names)
 
 
 def test_repeated_join_of_a_task_attempt_gets_the_same_producer_id():
@@ -260,17 +279,17 @@ def test_branches_are_shown_as_transactions():
     won = shell.task(1, 3, 2)
     lost = shell.task(1, 3, 2, task_attempt_id=9)
     (ongoing, _) = shell.machine.transaction_views()
-    assert (ongoing.transactional_id, ongoing.state) == ("pay/3/2", "Ongoing")
+    assert (ongoing.transactional_id, ongoing.state) == (BRANCH, "Ongoing")
     assert (ongoing.producer_id, ongoing.producer_epoch) == (won.producer_id, 0)
     assert (ongoing.start_time_ms, ongoing.timeout_ms) == (1_000_005, TIMEOUT_MS)
     assert ongoing.partitions == (partition("orders-0"),)
-    assert shell.machine.owns_transactional_id("pay/3/2")
+    assert shell.machine.owns_transactional_id(BRANCH)
     shell.commit(3, won)
     views = {v.producer_id: (v.state, v.producer_epoch) for v in shell.machine.transaction_views()}
     assert views == {won.producer_id: ("PrepareCommit", 1), lost.producer_id: ("PrepareAbort", 1)}
     shell.deliver()
     assert shell.machine.transaction_views() == ()
-    assert not shell.machine.owns_transactional_id("pay/3/2")
+    assert not shell.machine.owns_transactional_id(BRANCH)
 
 
 def test_description_shows_attempts_branches_and_decisions():

@@ -5,7 +5,7 @@ import pytest
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
 from oncelog.spark.columns import check_sink_columns, check_source_columns
-from oncelog.spark.offsets import EARLIEST, LATEST
+from oncelog.spark.offsets import EARLIEST, LATEST, Timestamps
 from oncelog.spark.options import (
     OnNewQuery,
     Partitioner,
@@ -74,14 +74,64 @@ def test_sparks_own_options_are_ignored():
         ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
         ({"bootstrap.server": "h:1"}, "did you mean bootstrap.servers"),
         (
+            {"minOffsetsPerTrigger": "5"},
+            "minOffsetsPerTrigger is not supported: it waits for more .*processingTime",
+        ),
+        ({"maxRecordsPerPartition": "5"}, "maxRecordsPerPartition is not supported.*repartition"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "is 'SASL_SSL', which is not.*plaintext only"),
+        ({"kafka.sasl.mechanism": "PLAIN"}, "kafka.sasl.mechanism is not.*plaintext only.*tunnel"),
+        ({"kafka.ssl.truststore.location": "/x"}, "kafka.ssl.truststore.location is not supported"),
+        ({"kafka.max.poll.records": "5"}, "kafka.max.poll.records is not supported.*leave it out"),
+        ({"kafka.group.id": "g"}, "kafka.group.id is not supported: .*needs no group"),
+        ({"isolation.level": "read_uncommitted"}, "isolation.level is 'read_uncommitted'"),
+        ({"kafka.isolation.level": "read_uncommitted"}, "only committed records are read"),
+        ({"startingTimestamp": "yesterday"}, "option startingTimestamp is 'yesterday'"),
+        ({"startingOffsetsByTimestamp": '{"a": {"0": -1}}'}, "ByTimestamp is .*milliseconds"),
+        ({"startingOffsetsByTimestampStrategy": "x"}, "give error or latest"),
+        (
             {"subscribePattern": "a.*"},
-            "subscribepattern is not supported: name the topics with subscribe",
+            "subscribePattern is not supported: name the topics with subscribe",
         ),
     ],
 )
 def test_bad_source_option_is_refused(changed, text):
     with pytest.raises(OncelogError, match=text):
         parse_source_options({**SOURCE, **changed})
+
+
+def test_settings_that_say_what_the_connector_does_anyway_are_accepted():
+    same = {
+        "kafka.security.protocol": "PLAINTEXT",
+        "kafka.isolation.level": "read_committed",
+        "kafka.acks": "all",
+        "kafka.enable.idempotence": "true",
+    }
+    assert parse_source_options({**SOURCE, **same}) == parse_source_options(SOURCE)
+    assert parse_sink_options({**SINK, **same}) == parse_sink_options(SINK)
+
+
+def test_times_take_the_place_of_offsets_in_the_order_of_sparks_kafka_source():
+    options = parse_source_options(
+        {
+            **SOURCE,
+            "startingOffsets": "latest",
+            "startingOffsetsByTimestamp": '{"orders": {"0": 5}}',
+            "endingTimestamp": "7",
+            "startingOffsetsByTimestampStrategy": "latest",
+        }
+    )
+    assert options.starting == Timestamps(None, {Partition("orders", 0): 5}, True)
+    assert options.ending == Timestamps(7, {}, True)
+    sooner = parse_source_options(
+        {**SOURCE, "startingTimestamp": "9", "startingOffsetsByTimestamp": "ignored"}
+    )
+    assert sooner.starting == Timestamps(9, {}, False)
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_stream_has_no_end(name):
+    with pytest.raises(OncelogError, match=f"option {name} is for batch reads.*availableNow"):
+        parse_source_options({**SOURCE, name: "latest"}, is_stream=True)
 
 
 @pytest.mark.parametrize("assign", ["[]", '{"a": 1}', '{"a": ["x"]}', '{"a": [-1]}', "{"])
@@ -106,6 +156,19 @@ def test_assignment_names_partitions():
         ({"attemptTimeout": "10"}, "option attemptTimeout is '10'"),
         ({"partitioner": "crc"}, "option partitioner is 'crc': give murmur2 or roundrobin"),
         ({"transactionaId": "x"}, "did you mean transactionalId"),
+        (
+            {"transactionalId": "__oncelog/job/a"},
+            "names that begin with __oncelog/ are oncelog's own",
+        ),
+        ({"verifyReplay": "no"}, "option verifyReplay is 'no': give true or false"),
+        ({"batchId": "-1"}, "option batchId is '-1': give a whole number"),
+        ({"batchId": "1", "jobId": "a"}, "jobId='a' and batchId=1 exclude each other"),
+        (
+            {"kafka.sasl.jaas.config": "x"},
+            "kafka.sasl.jaas.config is not supported.*plaintext only",
+        ),
+        ({"kafka.acks": "1"}, "option kafka.acks is '1'.*all in-sync replicas"),
+        ({"kafka.linger.ms": "5"}, "option kafka.linger.ms is not supported"),
     ],
 )
 def test_bad_sink_option_is_refused(changed, text):

@@ -453,3 +453,46 @@ class DescribeSinkResponse(_message.Message):
     attempts: _containers.RepeatedCompositeFieldContainer[DescribeSinkResponse.Attempt]
     decisions: _containers.RepeatedCompositeFieldContainer[DescribeSinkResponse.Decision]
     def __init__(self, error_code: _Optional[int] = ..., sink: _Optional[str] = ..., query_id: _Optional[str] = ..., last_committed_batch_id: _Optional[int] = ..., sink_epoch: _Optional[int] = ..., attempts: _Optional[_Iterable[_Union[DescribeSinkResponse.Attempt, _Mapping]]] = ..., decisions: _Optional[_Iterable[_Union[DescribeSinkResponse.Decision, _Mapping]]] = ...) -> None: ...
+
+class ListSinksRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListSinksResponse(_message.Message):
+    __slots__ = ("error_code", "error_message", "sinks")
+    class Sink(_message.Message):
+        __slots__ = ("sink", "query_id", "is_job", "last_committed_batch_id", "last_used_ms", "attempt_count")
+        SINK_FIELD_NUMBER: _ClassVar[int]
+        QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+        IS_JOB_FIELD_NUMBER: _ClassVar[int]
+        LAST_COMMITTED_BATCH_ID_FIELD_NUMBER: _ClassVar[int]
+        LAST_USED_MS_FIELD_NUMBER: _ClassVar[int]
+        ATTEMPT_COUNT_FIELD_NUMBER: _ClassVar[int]
+        sink: str
+        query_id: str
+        is_job: bool
+        last_committed_batch_id: int
+        last_used_ms: int
+        attempt_count: int
+        def __init__(self, sink: _Optional[str] = ..., query_id: _Optional[str] = ..., is_job: _Optional[bool] = ..., last_committed_batch_id: _Optional[int] = ..., last_used_ms: _Optional[int] = ..., attempt_count: _Optional[int] = ...) -> None: ...
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SINKS_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    error_message: str
+    sinks: _containers.RepeatedCompositeFieldContainer[ListSinksResponse.Sink]
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., sinks: _Optional[_Iterable[_Union[ListSinksResponse.Sink, _Mapping]]] = ...) -> None: ...
+
+class DeleteSinkRequest(_message.Message):
+    __slots__ = ("sink",)
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    sink: str
+    def __init__(self, sink: _Optional[str] = ...) -> None: ...
+
+class DeleteSinkResponse(_message.Message):
+    __slots__ = ("error_code", "error_message")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    error_message: str
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...

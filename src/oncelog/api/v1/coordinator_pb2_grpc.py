@@ -99,6 +99,16 @@ class TransactionCoordinatorStub:
                 request_serializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.DescribeSinkRequest.SerializeToString,
                 response_deserializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.DescribeSinkResponse.FromString,
                 _registered_method=True)
+        self.ListSinks = channel.unary_unary(
+                '/oncelog.api.v1.TransactionCoordinator/ListSinks',
+                request_serializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.ListSinksRequest.SerializeToString,
+                response_deserializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.ListSinksResponse.FromString,
+                _registered_method=True)
+        self.DeleteSink = channel.unary_unary(
+                '/oncelog.api.v1.TransactionCoordinator/DeleteSink',
+                request_serializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.DeleteSinkRequest.SerializeToString,
+                response_deserializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.DeleteSinkResponse.FromString,
+                _registered_method=True)
 
 
 class TransactionCoordinatorServicer:
@@ -185,6 +195,19 @@ class TransactionCoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListSinks(self, request, context):
+        """For operators: every sink of the shards that this coordinator owns, and one to be forgotten.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteSink(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TransactionCoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -252,6 +275,16 @@ def add_TransactionCoordinatorServicer_to_server(servicer, server):
                     servicer.DescribeSink,
                     request_deserializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.DescribeSinkRequest.FromString,
                     response_serializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.DescribeSinkResponse.SerializeToString,
+            ),
+            'ListSinks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSinks,
+                    request_deserializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.ListSinksRequest.FromString,
+                    response_serializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.ListSinksResponse.SerializeToString,
+            ),
+            'DeleteSink': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteSink,
+                    request_deserializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.DeleteSinkRequest.FromString,
+                    response_serializer=oncelog_dot_api_dot_v1_dot_coordinator__pb2.DeleteSinkResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -605,6 +638,60 @@ class TransactionCoordinator:
             '/oncelog.api.v1.TransactionCoordinator/DescribeSink',
             oncelog_dot_api_dot_v1_dot_coordinator__pb2.DescribeSinkRequest.SerializeToString,
             oncelog_dot_api_dot_v1_dot_coordinator__pb2.DescribeSinkResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSinks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.api.v1.TransactionCoordinator/ListSinks',
+            oncelog_dot_api_dot_v1_dot_coordinator__pb2.ListSinksRequest.SerializeToString,
+            oncelog_dot_api_dot_v1_dot_coordinator__pb2.ListSinksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteSink(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.api.v1.TransactionCoordinator/DeleteSink',
+            oncelog_dot_api_dot_v1_dot_coordinator__pb2.DeleteSinkRequest.SerializeToString,
+            oncelog_dot_api_dot_v1_dot_coordinator__pb2.DeleteSinkResponse.FromString,
             options,
             channel_credentials,
             insecure,

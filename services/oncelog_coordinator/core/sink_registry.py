@@ -1,0 +1,146 @@
+"""The sinks of a shard as a whole: what operators see of them, how they delete one, and which expire by themselves.
+
+A sink holds the last batch ids, and they are what makes a re-run harmless. So a streaming sink stays until an operator
+deletes it. A batch job has a sink of its own for each jobId; it expires when no run has opened it for seven days, as a
+transactional.id does in Kafka. A sink whose attempt is open, or whose markers are under way, is never forgotten.
+"""
+
+from typing import Final, assert_never
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import Millis, is_job_sink
+from oncelog.machine import Decision, Reply, SetTimer
+from oncelog_coordinator.core.sink_events import (
+    DecisionDescription,
+    DeleteAnswer,
+    DeleteSink,
+    DescribeSink,
+    ExpireSinks,
+    ListSinks,
+    ListSinksAnswer,
+    SinkDescription,
+    SinkListing,
+)
+from oncelog_coordinator.core.sink_limits import SinkLimits
+from oncelog_coordinator.core.sink_records import UNKNOWN, SinkRecord, SinkRecordType, Tombstone
+from oncelog_coordinator.core.sink_state import Sink, SinkMap, describe_attempt
+
+EXPIRE_TIMER: Final = "expire sinks"
+
+EXPIRED_MAX: Final = 500
+"""In one step; more are taken in the next one, soon after."""
+
+NEXT_EXPIRED_AFTER_MS: Final = Millis(50)
+
+RegistryEvent = DescribeSink | ListSinks | DeleteSink | ExpireSinks
+
+
+def decide_registry(
+    sinks: SinkMap, limits: SinkLimits, event: RegistryEvent, now: Millis
+) -> Decision[SinkRecord]:
+    match event:
+        case DescribeSink():
+            answer = _described(sinks.sinks.get(event.sink), event.sink)
+            label = "sink_described" if answer.error_code is ErrorCode.NONE else "sink_unknown"
+            return Decision((), (Reply(event.request_id, answer),), label)
+        case ListSinks():
+            listed = tuple(_listed(sinks.sinks[name]) for name in sorted(sinks.sinks))
+            reply = Reply(event.request_id, ListSinksAnswer(ErrorCode.NONE, listed))
+            return Decision((), (reply,), "sinks_listed")
+        case DeleteSink():
+            return _delete(sinks.sinks.get(event.sink), event)
+        case ExpireSinks():
+            return _expire(sinks, limits, now)
+        case _:
+            assert_never(event)
+
+
+def expire_timer(after_ms: Millis) -> SetTimer:
+    return SetTimer(EXPIRE_TIMER, after_ms, ExpireSinks(), Millis(after_ms // 10))
+
+
+def full_shard_message(sink: str, limits: SinkLimits) -> str:
+    return (
+        f"no room for sink {sink!r}: its shard has {limits.sinks_max} sinks, which is its bound. `oncelog sinks list`"
+        " shows all, `oncelog sinks delete NAME` forgets one that is not used any more. A foreachBatch with a jobId for"
+        " each batch makes a sink each: use batchId in its place"
+    )
+
+
+def _described(sink: Sink | None, name: str) -> SinkDescription:
+    if sink is None or sink.header is None:
+        return SinkDescription(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, name)
+    return SinkDescription(
+        error_code=ErrorCode.NONE,
+        sink=sink.name,
+        query_id=sink.header.query_id,
+        last_committed_batch_id=sink.last_committed_batch_id,
+        sink_epoch=sink.header.sink_epoch,
+        attempts=tuple(describe_attempt(attempt) for attempt in sink.sorted_attempts()),
+        decisions=tuple(
+            DecisionDescription(
+                batch.batch_id,
+                batch.nonce,
+                batch.branch_count,
+                batch.row_count,
+                batch.decided_time_ms,
+                batch.row_checksum,
+            )
+            for batch in sink.committed_batches()
+        ),
+    )
+
+
+def _listed(sink: Sink) -> SinkListing:
+    return SinkListing(
+        sink=sink.name,
+        query_id=sink.header.query_id if sink.header is not None else "",
+        is_job=is_job_sink(sink.name),
+        last_committed_batch_id=sink.last_committed_batch_id,
+        last_used_ms=_last_used(sink),
+        attempt_count=len(sink.attempts),
+    )
+
+
+def _last_used(sink: Sink) -> Millis:
+    times = [batch.decided_time_ms for batch in sink.committed_batches()]
+    if sink.header is not None:
+        times.append(sink.header.opened_time_ms)
+    return max(times, default=Millis(UNKNOWN))
+
+
+def _delete(sink: Sink | None, event: DeleteSink) -> Decision[SinkRecord]:
+    if sink is None:
+        message = f"no sink is named {event.sink!r}; GET /v1/sinks lists all"
+        answer = DeleteAnswer(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, message)
+        return Decision((), (Reply(event.request_id, answer),), "delete_refused")
+    if sink.attempts:
+        message = (
+            f"sink {event.sink!r} is being written to: stop its query, and try again when its attempt is over;"
+            f" `oncelog transactions terminate {event.sink}` ends one whose driver is dead"
+        )
+        answer = DeleteAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, message)
+        return Decision((), (Reply(event.request_id, answer),), "delete_refused")
+    return Decision(_forgotten(sink), (Reply(event.request_id, DeleteAnswer()),), "sink_deleted")
+
+
+def _expire(sinks: SinkMap, limits: SinkLimits, now: Millis) -> Decision[SinkRecord]:
+    latest = now - limits.job_expiration_ms
+    expired: list[Sink] = []
+    for name, sink in sinks.sinks.items():
+        if is_job_sink(name) and not sink.attempts and _last_used(sink) <= latest:
+            expired.append(sink)
+            if len(expired) == EXPIRED_MAX:
+                break
+    is_full = len(expired) == EXPIRED_MAX
+    again = expire_timer(NEXT_EXPIRED_AFTER_MS if is_full else limits.expire_interval_ms)
+    records = tuple(record for sink in expired for record in _forgotten(sink))
+    return Decision(records, (again,), "sinks_expired" if expired else "no_sink_expired")
+
+
+def _forgotten(sink: Sink) -> tuple[SinkRecord, ...]:
+    """The header last: with the first record alone the sink is still listed, and is forgotten the next time."""
+    return (
+        Tombstone(SinkRecordType.COMPLETE, sink.name),
+        Tombstone(SinkRecordType.SINK, sink.name),
+    )

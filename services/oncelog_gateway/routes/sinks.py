@@ -1,0 +1,51 @@
+"""`/v1/sinks`: the Spark sinks, listed, described, deleted."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from oncelog_gateway.operators import Operators
+from oncelog_gateway.problems import documented
+from oncelog_gateway.resources import INT32_MAX, Sink, SinkPage
+from oncelog_gateway.sinks import Sinks
+
+SinkName = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=32_767,
+        description="a stream's `transactionalId`, or the name of a batch job's sink as the list has it",
+        examples=["orders-to-totals"],
+    ),
+]
+
+
+def sinks_router(sinks: Sinks, operators: Operators) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["sinks"])
+
+    @router.get("/sinks", summary="List Spark sinks", responses=documented())
+    async def list_sinks(
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
+        offset: Annotated[int, Query(ge=0, le=INT32_MAX)] = 0,
+    ) -> SinkPage:
+        """In order of name. Every coordinator is asked; who did not answer is in `incomplete`."""
+        return await sinks.page(limit=limit, offset=offset)
+
+    @router.get("/sinks/{sink:path}", summary="Describe a Spark sink", responses=documented(404))
+    async def describe_sink(sink: SinkName) -> Sink:
+        """Its attempts, their branches, and the batches decided last."""
+        return await sinks.describe(sink)
+
+    @router.delete(
+        "/sinks/{sink:path}",
+        status_code=204,
+        summary="Delete a Spark sink",
+        responses=documented(403, 404, 409),
+    )
+    async def delete_sink(request: Request, sink: SinkName) -> Response:
+        """Forgets which batches were committed: one that Spark runs again afterwards is written again. Refused while
+        the sink is being written to."""
+        await sinks.delete(operators.of(request), sink)
+        return Response(status_code=204)
+
+    return router

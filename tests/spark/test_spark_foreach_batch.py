@@ -1,0 +1,82 @@
+"""Writing inside foreachBatch: one sink, numbered by Spark's batches, exactly once, in every output mode."""
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.functions import expr
+from tests.spark.call_proxy import Fault
+
+ROWS = [f"row-{number:04}" for number in range(40)]
+
+
+def counted_by_last_digit(lab):
+    """A stream of (last digit, how often): only outputMode update or complete can show it as it grows."""
+    return (
+        lab.spark.readStream.format("oncelog")
+        .option("bootstrap.servers", lab.bootstrap)
+        .option("subscribe", lab.source)
+        .option("startingOffsets", "earliest")
+        .load()
+        .groupBy(expr("right(cast(value AS string), 1)").alias("digit"))
+        .count()
+    )
+
+
+def run(lab, **options):
+    """The recipe of docs/spark.md, to its end."""
+
+    def write(frame, batch_id):
+        (
+            frame.selectExpr("digit AS key", "concat(digit, ':', count) AS value")
+            .write.format("oncelog")
+            .mode("append")
+            .option("bootstrap.servers", lab.bootstrap)
+            .option("topic", lab.sink)
+            .option("transactionalId", lab.sink_id)
+            .option("batchId", batch_id)
+            .options(**options)
+            .save()
+        )
+
+    query = (
+        counted_by_last_digit(lab)
+        .writeStream.outputMode("update")
+        .foreachBatch(write)
+        .option("checkpointLocation", lab.checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(180), "the query does not end"
+
+
+def test_update_mode_through_foreach_batch_is_exactly_once_when_a_batch_is_run_again(lab):
+    lab.fill(ROWS)
+    run(lab)
+    first = sorted(f"{digit}:4" for digit in range(10))
+    assert lab.visible_settled() == first
+
+    lab.fill(["one-more-1"])
+    lab.proxy.plan("CommitBatch", Fault.REFUSE_AFTER)
+    with pytest.raises(StreamingQueryException, match="a fault of the test"):
+        run(lab)
+    assert lab.visible_settled() == sorted([*first, "1:5"])
+
+    # Spark runs the function again for the same batch.
+    lab.proxy.reset()
+    run(lab)
+    assert lab.proxy.calls["Produce"] == 0
+    assert lab.visible_settled() == sorted([*first, "1:5"])
+    sink = lab.describe()
+    assert (sink.last_committed_batch_id, sink.query_id) == (1, "batchId")
+    assert len(sink.decisions) == 2
+
+
+def test_update_mode_of_the_stream_itself_is_refused_by_spark(lab):
+    """When Spark's Python data sources learn it, this fails, and docs/spark.md can forget the recipe."""
+    frame = counted_by_last_digit(lab).selectExpr("digit AS key", "string(count) AS value")
+    query = frame.writeStream.format("oncelog").outputMode("update")
+    query = query.option("bootstrap.servers", lab.bootstrap).option("topic", lab.sink)
+    query = query.option("transactionalId", lab.sink_id)
+    with pytest.raises(Exception, match=r"(?i)update"):
+        query.option("checkpointLocation", lab.checkpoint).trigger(
+            availableNow=True
+        ).start().awaitTermination(120)
