@@ -26,9 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from oncelog_storage import files
 from robustness.simulator.disk_model import Made, Node, SimFile, SimFolder
 from robustness.simulator.effects import Effect
 from robustness.simulator.process import ProcessKilled, ProcessState, SimProcess, owner
+from robustness.simulator.seams import replace
 
 if TYPE_CHECKING:
     from robustness.simulator.world import World
@@ -64,6 +66,7 @@ class SimHostDisk:
     """What still fits, None for more than will ever be written."""
     failing_syncs: int = 0
     """So many of the next syncs fail."""
+    power_cuts: int = 0
 
     @property
     def is_full(self) -> bool:
@@ -120,8 +123,13 @@ class SimDisks:
         from robustness.simulator.disk_calls import replace_file_calls
 
         replace_file_calls(self)
+        replace(files, "machine_boot_id", self._boot_id)
         self._delay_before = self._world.executor_delay_s
         self._world.executor_delay_s = self._thread_delay_s
+
+    def _boot_id(self) -> str:
+        process = owner()
+        return "" if process is None else f"start {self.host(process.host).power_cuts}"
 
     def folder(self, host: str) -> Path:
         """Where `host` has its files."""
@@ -354,6 +362,7 @@ class SimDisks:
         users = [file for file in self.descriptors.values() if file.disk is disk]
         assert not users, f"{users[0].process} still has {users[0].name} open"
         self._world.trace("disk", host, "power-cut")
+        disk.power_cuts += 1
         before = f"{self.attic}host-{host}"
         _rename(disk.path, before)
         places: dict[SimFile, str] = {}

@@ -20,7 +20,7 @@ from oncelog_storage.core.aborted_index import AbortedTransactionEntry
 from oncelog_storage.core.cleaning import BatchCleaner, LastWord, Transactions, learn_keys
 from oncelog_storage.core.offset_map import OffsetMap
 from oncelog_storage.core.replay import CUT, HeaderFields, whole_batch_at
-from oncelog_storage.files import OpenFiles, write_at, write_fully
+from oncelog_storage.files import FILE_MODE, OpenFiles, write_at, write_fully
 from oncelog_storage.segment import ABORTED_INDEX_SUFFIX, Segment
 from oncelog_storage.segment_swap import CLEANED_SUFFIX, discard
 
@@ -221,7 +221,7 @@ class _Draft:
         self._interval_bytes = interval_bytes
         self._path = self._segment.log_path + CLEANED_SUFFIX
         self._descriptor = os.open(
-            self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644
+            self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE
         )
         self._pending: list[Buffer] = []
         self._pending_bytes = 0

@@ -9,6 +9,10 @@ from typing import Final
 from oncelog.errors import OncelogError
 
 TEMPORARY_SUFFIX: Final = ".tmp"
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+FILE_MODE: Final = 0o600
+FOLDER_MODE: Final = 0o700
+"""Records are nobody's business but this user's."""
 
 
 class StorageFailed(OncelogError):
@@ -36,10 +40,26 @@ def way_out(error: OSError, otherwise: str = "check the disk") -> str:
     return _SHORTAGES.get(error.errno or 0, otherwise)
 
 
+def way_out_of_damage(data_dir: str) -> str:
+    """What every error about damaged records ends with."""
+    return (
+        "restore it from a backup, or stop the node and run"
+        f" 'oncelog storage repair {data_dir}', which shows first what would be lost"
+    )
+
+
 def read_failed(directory: Path, error: OSError) -> StorageFailed:
     """What a failed read of a partition's files means."""
     kind = PassingShortage if is_passing_shortage(error) else StorageFailed
     return kind(f"cannot read {directory}: {error.strerror}; {way_out(error)}")
+
+
+def machine_boot_id() -> str:
+    """Another one after each start of the machine; "" where the system does not tell."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except (OSError, ValueError):
+        return ""
 
 
 class OpenFiles:
@@ -63,7 +83,7 @@ class OpenFiles:
             self._descriptors.move_to_end(path)
             return descriptor
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        descriptor = os.open(path, flags, 0o644)
+        descriptor = os.open(path, flags, FILE_MODE)
         self._descriptors[path] = descriptor
         if len(self._descriptors) > self._open_files_max:
             _, oldest = self._descriptors.popitem(last=False)
@@ -99,7 +119,7 @@ def write_atomically(path: Path, data: bytes, *, sync: bool) -> None:
     Raises OSError.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     try:
         write_fully(descriptor, (data,), 0)
         if sync:
@@ -113,13 +133,18 @@ def write_atomically(path: Path, data: bytes, *, sync: bool) -> None:
 
 def write_at(path: str, position: int, data: bytes) -> None:
     """`data` at `position`, the file ending behind it, synced. Raises OSError."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         write_fully(descriptor, (data,), position)
         os.ftruncate(descriptor, position + len(data))
         os.fdatasync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def touch(path: str) -> None:
+    """Make the file, empty, if it is not there. Raises OSError."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
 
 
 def sync_file(path: str) -> None:
@@ -134,7 +159,8 @@ def sync_file(path: str) -> None:
 def make_folder(path: Path) -> None:
     """Make `path` and what is missing above it, so that a power cut does not take it away. Raises OSError."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(missing):
+        folder.mkdir(FOLDER_MODE, exist_ok=True)
     for folder in missing:
         sync_directory(folder.parent)
 

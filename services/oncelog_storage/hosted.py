@@ -18,8 +18,8 @@ from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataFollower, MetadataI
 from oncelog.runtime import Clock
 from oncelog.topic_config import FLUSH_NEVER, TopicConfig
 from oncelog_storage import log_checkpoint, log_recovery
-from oncelog_storage.files import OpenFiles, StorageFailed
-from oncelog_storage.log import PartitionLog
+from oncelog_storage.files import OpenFiles, StorageFailed, way_out_of_damage
+from oncelog_storage.log import PartitionLog, encode_topic_id
 from oncelog_storage.log_directory import (
     CLEANER_OFFSETS,
     COORDINATOR_EPOCHS,
@@ -65,6 +65,8 @@ class HostedPartitions:
         self.request_flush: Callable[[PartitionLeader], None] = _unset
         self.request_checkpoint: Callable[[PartitionLeader], None] = _unset
         self.request_retirement: Callable[[Partition], None] = _unset
+        self.request_note: Callable[[], None] = _ignore_note
+        """The log starts have new partitions to be written down."""
         self.in_worker: Callable[[Callable[[], None]], Awaitable[None]] = _unset
         self.follow_image: Callable[[PartitionLeader, Any], None] = _ignore
         """Told of a partition whose replicas, leader or ISR may have changed; replication listens once it has begun."""
@@ -105,23 +107,55 @@ class HostedPartitions:
                 )
                 continue
             if topic is not None:
-                loaded.append(self._load(partition, topic.topic_id, image))
+                loaded.append(self._load(partition, topic.topic_id, stored_topic_id, image))
         self._add_recovered(loaded, image)
+        if image.cluster_id:
+            self._look_for_lost_folders(image)
+            self._log_directory.mark_recovered()
 
-    def _load(self, partition: Partition, topic_id: bytes, image: MetadataImage) -> _Loaded:
+    def _look_for_lost_folders(self, image: MetadataImage) -> None:
+        """Raises OSError."""
+        directory = self._log_directory
+        for partition in directory.hosted_without_folder():
+            found = image.partition(partition)
+            if found is not None and self._node_id in (found.leader, *found.replicas):
+                self._add_lost(partition, image)
+            else:
+                # Its topic was deleted, or the partition assigned elsewhere, before the folder was removed.
+                write_checkpoints(directory.forget(partition))
+
+    def _add_lost(self, partition: Partition, image: MetadataImage) -> PartitionLeader:
+        """What was stored here is not there any more: an empty log in its place would be a lie."""
+        log = self._new_log(partition, image.topics[partition.topic].topic_id, image)
+        directory = self._log_directory
+        end = directory.recovery_points.get(partition, 0)
+        told = f" with its records up to {end - 1}" if end else ""
+        leader = self._add(log, image)
+        way_out = way_out_of_damage(str(directory.path))
+        leader.take_offline(StorageFailed(f"the folder {log.directory} is gone{told}; {way_out}"))
+        return leader
+
+    def _load(
+        self, partition: Partition, topic_id: bytes, stored_topic_id: str, image: MetadataImage
+    ) -> _Loaded:
         log = self._new_log(partition, topic_id, image)
         directory = self._log_directory
+        if stored_topic_id != encode_topic_id(topic_id):
+            _log.warning("%s: its topic id was lost and is written again", log.directory)
+            _write_topic_id(log)
         if _has_followers(image.partition(partition)):
             log.committed_at_load = directory.high_watermarks.get(partition, 0)
         try:
             log_recovery.recover(
                 log,
                 directory.recovery_points.get(partition, 0),
-                directory.log_start_offsets.get(partition, 0),
+                directory.log_start_offsets.get(partition, log_recovery.UNKNOWN_LOG_START),
                 self._clock.now(),
+                may_have_lost_power=directory.may_have_lost_power,
             )
         except StorageFailed as error:
             return _Loaded(log, error)
+        directory.log_start_offsets.setdefault(partition, log.log_start_offset)
         return _Loaded(log, None)
 
     def _add_recovered(self, loaded: Sequence[_Loaded], image: MetadataImage) -> None:
@@ -192,9 +226,11 @@ class HostedPartitions:
 
     async def keep_log_starts(self, leaders: list[PartitionLeader]) -> None:
         """Make moved log starts durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        starts_by_partition = self._log_directory.log_start_offsets
         for leader in leaders:
             leader.tell_replicas()
-            self._log_directory.log_start_offsets[leader.partition] = leader.log.log_start_offset
+            if leader.log.exists_on_disk:
+                starts_by_partition[leader.partition] = leader.log.log_start_offset
         starts = self._log_directory.encoded(LOG_STARTS)
         try:
             # The one worker thread takes these in order: neither can an older content replace a newer one, nor can
@@ -228,21 +264,32 @@ class HostedPartitions:
         if stored_topic_id is not None:
             # The folder was there before the topic was known: the metadata came late.
             if self._log_directory.matches(stored_topic_id, topic_id):
-                self._add_recovered([self._load(partition, topic_id, image)], image)
+                loaded = self._load(partition, topic_id, stored_topic_id, image)
+                self._add_recovered([loaded], image)
                 return self._partitions[(partition.topic, partition.partition)]
             self._retiring.add(partition)
             self.request_retirement(partition)
             return self._make(partition)
+        if self._log_directory.has_hosted(partition):
+            return self._add_lost(partition, image)
         return self._add(self._new_log(partition, topic_id, image), image)
 
     def _new_log(self, partition: Partition, topic_id: bytes, image: MetadataImage) -> PartitionLog:
-        return PartitionLog(
+        log = PartitionLog(
             self._log_directory.partition_path(partition),
             partition,
             topic_id,
             image.topic_config(partition.topic),
             self._files,
         )
+        log.folder_made = self._note
+        return log
+
+    def _note(self, log: PartitionLog) -> None:
+        """From here on a folder that is missing is missed."""
+        if log.partition not in self._log_directory.log_start_offsets:
+            self._log_directory.log_start_offsets[log.partition] = log.log_start_offset
+            self.request_note()
 
     def _add(self, log: PartitionLog, image: MetadataImage) -> PartitionLeader:
         leader = PartitionLeader(
@@ -302,7 +349,7 @@ class HostedPartitions:
         leader.release_waiters()
         self.follow_image(leader, None)
         leader.log.close()
-        if leader.log.exists_on_disk:
+        if leader.log.exists_on_disk or self._log_directory.has_hosted(partition):
             self._retiring.add(partition)
             self.request_retirement(partition)
 
@@ -380,6 +427,17 @@ class HostedPartitions:
 def _has_followers(found: Any) -> bool:
     """It is stored elsewhere too, so the log's end alone says nothing about what is committed."""
     return found is not None and len(found.replicas) > 1
+
+
+def _write_topic_id(log: PartitionLog) -> None:
+    try:
+        log.write_topic_id()
+    except OSError as error:
+        _log.warning("cannot write the topic id in %s: %s", log.directory, error.strerror)
+
+
+def _ignore_note() -> None:
+    pass
 
 
 def _ignore(_leader: PartitionLeader, _found: Any) -> None:

@@ -16,7 +16,7 @@ import logging
 import os
 import struct
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -30,6 +30,7 @@ from oncelog_storage.core.aborted_index import AbortedTransactionEntry, search
 from oncelog_storage.core.leader_epochs import LeaderEpochs, encode_leader_epochs
 from oncelog_storage.core.producer_state import ClientBatch, ProducerStates
 from oncelog_storage.files import (
+    FOLDER_MODE,
     OpenFiles,
     StorageFailed,
     read_failed,
@@ -96,6 +97,8 @@ class PartitionLog:
         self.log_end_offset = 0
         self.recovery_point = 0
         self.exists_on_disk = False
+        self.folder_made: Callable[[PartitionLog], None] = _ignore
+        """Told when the folder is there."""
         self.unflushed_records = 0
         self.flushed_offset = 0
         self.bytes_since_checkpoint = 0
@@ -110,6 +113,9 @@ class PartitionLog:
         """How often all of it was dropped, to be copied again or from a later start on."""
         self.folder_lock = asyncio.Lock()
         """Held while a checkpoint is taken and written, and while cleaned segments change places with old ones."""
+        self.set_aside_bytes = 0
+        self.set_aside_records = 0
+        """What the start cut off (`damage`)."""
         self.failure: str | None = None
         """Why the log can take no writes at the moment; a disk that is full, mostly."""
         # What a failed write left behind this segment's end could not be cut off yet.
@@ -301,19 +307,20 @@ class PartitionLog:
         return segment
 
     def _create_directory(self) -> None:
-        topic_id = encode_topic_id(self.topic_id)
         try:
-            self.directory.mkdir(exist_ok=True)
-            write_atomically(
-                self.directory / PARTITION_METADATA,
-                f"version: 0\ntopic_id: {topic_id}\n".encode(),
-                sync=False,
-            )
+            self.directory.mkdir(FOLDER_MODE, exist_ok=True)
+            self.write_topic_id()
         except OSError as error:
             raise StorageFailed(
                 f"cannot create {self.directory}: {error.strerror}; free space or make the folder writable"
             ) from error
         self.exists_on_disk = True
+        self.folder_made(self)
+
+    def write_topic_id(self) -> None:
+        """Raises OSError."""
+        content = f"version: 0\ntopic_id: {encode_topic_id(self.topic_id)}\n".encode()
+        write_atomically(self.directory / PARTITION_METADATA, content, sync=False)
 
     def make_folder_durable(self) -> None:
         """For what is to outlast a power cut without a record. Raises StorageFailed and OSError."""
@@ -456,6 +463,10 @@ class PartitionLog:
 def encode_topic_id(topic_id: bytes) -> str:
     """A topic id as Kafka writes it: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def _ignore(_log: PartitionLog) -> None:
+    pass
 
 
 def _base_offset(segment: Segment) -> int:

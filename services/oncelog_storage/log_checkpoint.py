@@ -27,8 +27,6 @@ from oncelog_storage.log import LEADER_EPOCH_CHECKPOINT, PartitionLog
 from oncelog_storage.log_recovery import SNAPSHOT_SUFFIX, snapshot_offsets
 from oncelog_storage.segment import Segment, file_stem
 
-_NO_CHECKS: Final = encode_checks({}).encode()
-
 SNAPSHOTS_KEPT: Final = 2
 """The newest serves; the one before it stands in when the newest turns out unreadable."""
 
@@ -63,7 +61,8 @@ def prepare(log: PartitionLog) -> Checkpoint:
             {base: check for base, check in checks.items() if check.entry_count}
         ).encode(),
         [segment.log_path for segment in dirty if segment.size_bytes],
-        [(segment, segment.unwritten()) for segment in (*repaired, *dirty)],
+        # An index without its segment would tell that somebody removed that.
+        [(segment, segment.unwritten()) for segment in (*repaired, *dirty) if segment.has_file],
     )
     log.bytes_since_checkpoint = 0
     return checkpoint
@@ -95,7 +94,7 @@ def _has_content(path: Path, data: bytes) -> bool:
     try:
         return path.read_bytes() == data
     except FileNotFoundError:
-        return data == _NO_CHECKS
+        return False
 
 
 def finish(log: PartitionLog, checkpoint: Checkpoint) -> None:

@@ -4,8 +4,9 @@
 .lock                             held while a process uses the folder
 meta.properties                   which cluster and node the folder belongs to
 .kafka_cleanshutdown              the last process ended in order
+boot-id                           when the machine was started that used the folder last: it may have lost power since
 recovery-point-offset-checkpoint  per partition: below it everything is synced
-log-start-offset-checkpoint       per partition: below it records are deleted
+log-start-offset-checkpoint       per partition that has a folder: below it records are deleted
 replication-offset-checkpoint     per partition with followers: the high watermark, as it was known not long ago
 cleaner-offset-checkpoint         per compacted partition: where the last cleaning ended
 coordinator-epoch-checkpoint      per shard: the highest coordinator epoch that appended
@@ -13,7 +14,8 @@ coordinator-epoch-checkpoint      per shard: the highest coordinator epoch that 
                                   knows it at start
 ```
 
-Checkpoint files have Kafka's text format: version 0, count, one `topic partition number` a line.
+Checkpoint files have Kafka's text format: version 0, count, one `topic partition number` a line. The last line is the
+CRC-32C of the others in the place of a partition's number, under a name that no topic may have.
 """
 
 import contextlib
@@ -22,13 +24,17 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from crc32c import crc32c
+
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
+from oncelog_storage import files
 from oncelog_storage.files import (
+    FILE_MODE,
     StorageFailed,
     make_folder,
     sync_directory,
@@ -49,13 +55,23 @@ CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 COORDINATOR_EPOCHS: Final = "coordinator-epoch-checkpoint"
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
+_BOOT_ID: Final = "boot-id"
 _TOPIC_ID_CHARACTERS: Final = len(encode_topic_id(bytes(16)))
+_DAMAGED_CHARACTERS_MAX: Final = 4
+"""Ids that differ in no more are one id. Two topics' random ids agree in that many with a chance below 10^-28."""
+_CHECKSUM: Final = "/checksum"
+_WITHOUT_IT: Final = {
+    RECOVERY_POINTS: "the next start checks every partition from its beginning",
+    LOG_STARTS: "records that were deleted by offset may be there again",
+}
 
 
 class LogDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.was_clean = False
+        self.may_have_lost_power = False
+        """The machine was started again since the folder was last used, or nobody can tell."""
         self.is_stopping = False
         self.recovery_points: dict[Partition, int] = {}
         self.log_start_offsets: dict[Partition, int] = {}
@@ -73,16 +89,19 @@ class LogDirectory:
             clean = self.path / CLEAN_SHUTDOWN
             self.was_clean = clean.exists()
             clean.unlink(missing_ok=True)
+            known, current = self._known_boot_id(), files.machine_boot_id()
+            self.may_have_lost_power = not current or known not in ("", current)
             self.recovery_points = self._read_checkpoint(RECOVERY_POINTS)
             self.log_start_offsets = self._read_checkpoint(LOG_STARTS)
             self.high_watermarks = self._read_unsynced(
                 HIGH_WATERMARKS, "high watermarks begin at 0 until replicas are heard of"
             )
-            self.cleaner_offsets = self._read_checkpoint(CLEANER_OFFSETS)
+            self.cleaner_offsets = self._read_unsynced(
+                CLEANER_OFFSETS, "compacted partitions are cleaned from their beginning"
+            )
             self.coordinator_epochs = self._read_unsynced(
                 COORDINATOR_EPOCHS, "the metadata alone says which coordinators are fenced"
             )
-            self._forget_absent()
         except OSError as error:
             self.close()
             advice = way_out(error, "make it writable for this user or choose another folder")
@@ -98,12 +117,24 @@ class LogDirectory:
             os.close(self._lock)
             self._lock = None
 
+    def mark_recovered(self) -> None:
+        """What a power cut left is made good, so from here on only another one excuses damage. Raises OSError."""
+        current = files.machine_boot_id()
+        if current and self._known_boot_id() != current:
+            write_atomically(self.path / _BOOT_ID, f"{current}\n".encode(), sync=True)
+
+    def _known_boot_id(self) -> str:
+        try:
+            return (self.path / _BOOT_ID).read_text(errors="replace").strip()
+        except FileNotFoundError:
+            return ""
+
     def mark_clean(self) -> None:
         """Everything is synced and checkpointed. Raises OSError."""
         write_atomically(self.path / CLEAN_SHUTDOWN, b'{"version":0}\n', sync=True)
 
     def _take_lock(self) -> None:
-        self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -146,8 +177,19 @@ class LogDirectory:
         return found
 
     def matches(self, stored_topic_id: str, topic_id: bytes) -> bool:
-        """A folder without a readable id, cut off by a crash at its creation, is taken as it is."""
-        return not stored_topic_id or stored_topic_id == encode_topic_id(topic_id)
+        """A folder whose id a crash at its creation cut off, or whose id is damaged, is taken as it is."""
+        wanted = encode_topic_id(topic_id)
+        pairs = zip(stored_topic_id, wanted, strict=False)
+        return sum(one != other for one, other in pairs) <= _DAMAGED_CHARACTERS_MAX
+
+    def has_hosted(self, partition: Partition) -> bool:
+        """It had a folder here, and was not deleted."""
+        return partition in self.recovery_points or partition in self.log_start_offsets
+
+    def hosted_without_folder(self) -> list[Partition]:
+        """Somebody else removed their folders."""
+        known = {**self.recovery_points, **self.log_start_offsets}
+        return sorted(each for each in known if not self.partition_path(each).is_dir())
 
     def stored_topic_id(self, partition: Partition) -> str | None:
         """The topic id in this partition's folder, "" if unknown; None without a folder."""
@@ -214,26 +256,8 @@ class LogDirectory:
         """A checkpoint file as it must be written, taken now: a worker thread writes it."""
         return self.path / name, encode_checkpoint(self._numbers(name))
 
-    def _forget_absent(self) -> None:
-        """Offsets of partitions whose folder is gone must not meet a new folder of that name."""
-        present = {partition for partition, _ in self.partitions()}
-        for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
-            numbers = self._numbers(name)
-            absent = [partition for partition in numbers if partition not in present]
-            for partition in absent:
-                if name == RECOVERY_POINTS and numbers[partition]:
-                    # A deleted topic's offsets are forgotten before its folder goes.
-                    _log.error(
-                        "the folder of %s is gone with its records up to %d; restore it from a backup",
-                        partition,
-                        numbers[partition] - 1,
-                    )
-                del numbers[partition]
-            if absent:
-                write_checkpoints([self.encoded(name)])
-
     def _read_unsynced(self, name: str, without_it: str) -> dict[Partition, int]:
-        """A file that is not always synced: a power cut may tear it, and the node starts all the same."""
+        """A file that is not always synced, or can be derived: the node starts without it too."""
         try:
             return self._read_checkpoint(name)
         except StorageFailed as error:
@@ -247,8 +271,9 @@ class LogDirectory:
         except FileNotFoundError:
             return {}
         except ValueError:
+            advice = _WITHOUT_IT.get(name, "the next start does without it")
             raise StorageFailed(
-                f"{path} is damaged; delete it, and the next start checks every partition from its beginning"
+                f"{path} is damaged; restore it from a backup or delete it, and {advice}"
             ) from None
 
 
@@ -260,11 +285,12 @@ def write_checkpoints(writes: list[tuple[Path, bytes]], *, sync: bool = True) ->
 
 def encode_checkpoint(numbers: Mapping[Partition, int]) -> bytes:
     rows = (f"{topic} {partition} {number}\n" for (topic, partition), number in numbers.items())
-    return f"0\n{len(numbers)}\n{''.join(rows)}".encode()
+    text = f"0\n{len(numbers) + 1}\n{''.join(rows)}"
+    return f"{text}{_CHECKSUM} 0 {crc32c(text.encode())}\n".encode()
 
 
 def decode_checkpoint(text: str) -> dict[Partition, int]:
-    """Raises ValueError."""
+    """With or without the line of the checksum. Raises ValueError."""
     lines = text.splitlines()
     # A number that was cut short is a number: only the end of its line says that it is whole.
     is_whole = len(lines) >= 2 and text.endswith("\n")
@@ -273,13 +299,27 @@ def decode_checkpoint(text: str) -> dict[Partition, int]:
     numbers = {}
     for line in lines[2:]:
         topic, partition, number = line.split(" ")
+        if topic == _CHECKSUM:
+            _check(lines[:-1], number)
+            continue
         numbers[Partition(topic, int(partition))] = int(number)
     return numbers
 
 
+def _check(lines: Iterable[str], checksum: str) -> None:
+    """Raises ValueError."""
+    text = "".join(f"{line}\n" for line in lines)
+    if str(crc32c(text.encode())) != checksum:
+        raise ValueError("the checkpoint file fails its CRC-32C")
+
+
 def _topic_id_in(folder: Path) -> str:
     """As it is written, "" if it is not there whole: the file is not synced by itself, a power cut can tear it."""
-    found = _read_properties(folder / PARTITION_METADATA, separator=":").get("topic_id", "")
+    try:
+        found = _read_properties(folder / PARTITION_METADATA, separator=":").get("topic_id", "")
+    except OSError as error:
+        _log.warning("cannot read %s: %s", folder / PARTITION_METADATA, error.strerror)
+        return ""
     return found if len(found) == _TOPIC_ID_CHARACTERS else ""
 
 

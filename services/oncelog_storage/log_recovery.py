@@ -3,15 +3,17 @@
 1. The newest readable producer snapshot at or below the recovery point is loaded; later ones are dropped.
 2. From its offset on every batch is read: length, CRC and offset order are checked, indexes are rebuilt, producer
    state, aborted transactions and leader epochs are replayed. Nothing before it is read, however large the log is.
-3. At the first batch that is not sound the log is cut, if that is behind the recovery point: such bytes were never
-   synced. Damage before it is damage to data that was safe, and is never cut away: the partition stays closed with an
-   error that says so.
+3. An unfinished write at the log's end is cut off and set aside, and after a power cut what that took (`damage`). All
+   other damage leaves the files as they are: the partition stays closed with an error that says what to do.
+4. What can be derived is derived: indexes, aborted transactions and producer state whose files are missing, damaged, or
+   disagree with what was written down of them.
 """
 
 import logging
 import os
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 from oncelog.errors import KafkaError
 from oncelog.record.batch import CONTROL, LENGTH_PREFIX_BYTES
@@ -28,37 +30,63 @@ from oncelog_storage.core.leader_epochs import (
 )
 from oncelog_storage.core.producer_snapshot import CorruptSnapshot, decode_snapshot
 from oncelog_storage.core.replay import CUT_BATCH, HeaderFields, replay_batch
-from oncelog_storage.files import TEMPORARY_SUFFIX, StorageFailed, way_out
+from oncelog_storage.damage import (
+    Behind,
+    behind,
+    damaged,
+    is_lost_in_power_cut,
+    is_unfinished_write,
+    set_aside_segment,
+    set_aside_tail,
+)
+from oncelog_storage.files import (
+    TEMPORARY_SUFFIX,
+    StorageFailed,
+    way_out,
+    way_out_of_damage,
+)
 from oncelog_storage.log import DELETED_SUFFIX, LEADER_EPOCH_CHECKPOINT, PartitionLog
-from oncelog_storage.segment import INDEX_SUFFIXES, LOG_SUFFIX, SUFFIXES, CorruptSegment, Segment
-from oncelog_storage.segment_swap import finish_interrupted
+from oncelog_storage.segment import INDEX_SUFFIXES, LOG_SUFFIX, CorruptSegment, Segment
+from oncelog_storage.segment_swap import finish_interrupted, forget_checks
 
 _log = logging.getLogger(__name__)
 
 SNAPSHOT_SUFFIX = ".snapshot"
 
 
-def recover(log: PartitionLog, recovery_point: int, log_start_offset: int, now: int) -> None:
-    """Load `log` from its directory. Raises StorageFailed where data that was safe is damaged or gone."""
+UNKNOWN_LOG_START: Final = -1
+"""Nothing was written down of it: the log begins where its first segment does."""
+
+
+def recover(
+    log: PartitionLog,
+    recovery_point: int,
+    log_start_offset: int,
+    now: int,
+    *,
+    may_have_lost_power: bool = False,
+) -> None:
+    """Load `log` from its directory. Raises StorageFailed where records are damaged or gone.
+
+    `may_have_lost_power`: the machine was started again since the log was last used.
+    """
     log.exists_on_disk = True
     log.recovery_point = recovery_point
-    log.log_start_offset = log_start_offset
+    log.log_start_offset = max(log_start_offset, 0)
     try:
         finish_interrupted(log.directory)
-        log.segments = _find_segments(log)
+        log.segments = _find_segments(log, may_have_lost_power=may_have_lost_power)
         log.leader_epochs = _read_leader_epochs(log.directory)
         if log.segments:
             first_offset = log.segments[0].base_offset
-            if first_offset > log_start_offset:
+            if UNKNOWN_LOG_START < log_start_offset < first_offset:
                 # Retention moves the log start before it takes files away, so it was not retention.
-                _log.error(
-                    "%s: records %d to %d are gone, their segment files are missing; restore them from a backup",
-                    log.directory,
-                    log_start_offset,
-                    first_offset - 1,
+                raise StorageFailed(
+                    f"{log.directory}: records {log_start_offset} to {first_offset - 1} are gone, their segment files"
+                    f" are missing; {_way_out(log)}"
                 )
-            log.log_start_offset = max(log_start_offset, first_offset)
-        _Recovery(log, now).run()
+            log.log_start_offset = max(log.log_start_offset, first_offset)
+        _Recovery(log, now, may_have_lost_power=may_have_lost_power).run()
     except OSError as error:
         advice = way_out(error, "check the disk and the folder's permissions")
         raise StorageFailed(
@@ -66,8 +94,15 @@ def recover(log: PartitionLog, recovery_point: int, log_start_offset: int, now: 
         ) from error
 
 
-def _find_segments(log: PartitionLog) -> list[Segment]:
-    """The segments in order; leftovers of interrupted deletions and writes are removed."""
+def _way_out(log: PartitionLog) -> str:
+    return way_out_of_damage(str(log.directory.parent))
+
+
+def _find_segments(log: PartitionLog, *, may_have_lost_power: bool) -> list[Segment]:
+    """The segments in order; leftovers of interrupted deletions and writes are removed.
+
+    Raises StorageFailed where a segment is missing that has an index.
+    """
     segments = []
     index_paths = []
     with os.scandir(log.directory) as entries:
@@ -87,31 +122,30 @@ def _find_segments(log: PartitionLog) -> list[Segment]:
                         created_ms=status.st_mtime_ns // 1_000_000,
                     )
                 )
-    checks = _read_aborted_checks(log.directory)
-    for segment in segments:
-        segment.aborted_check = checks.get(segment.base_offset, AbortedCheck())
-    log_paths = {segment.log_path for segment in segments}
-    for path in index_paths:
-        # A checkpoint may finish an index just after retention took its segment away.
-        if path.rpartition(".")[0] + LOG_SUFFIX not in log_paths:
-            os.unlink(path)
     segments.sort(key=lambda segment: segment.base_offset)
+    log_paths = {segment.log_path for segment in segments}
+    for path in sorted(index_paths):
+        stem = path.rpartition(".")[0]
+        if stem + LOG_SUFFIX in log_paths:
+            continue
+        base_offset = os.path.basename(stem)
+        is_before = bool(segments) and base_offset < os.path.basename(segments[0].log_path)
+        if not is_before and not may_have_lost_power:
+            # A segment that is removed in order loses its indexes first.
+            raise StorageFailed(f"{stem}{LOG_SUFFIX} is missing; {_way_out(log)}")
+        # A checkpoint may finish an index just after retention took its segment away.
+        os.unlink(path)
     for segment, following in pairwise(segments):
         segment.end_offset = following.base_offset
     return segments
 
 
-def _read_aborted_checks(directory: Path) -> dict[int, AbortedCheck]:
+def _read_aborted_checks(directory: Path) -> dict[int, AbortedCheck] | None:
+    """None: nothing is known of what the aborted indexes must hold."""
     try:
         return decode_checks((directory / CHECKS_FILE).read_text())
-    except FileNotFoundError:
-        return {}
-    except ValueError:
-        _log.warning(
-            "%s is damaged; aborted indexes are taken as they are until the next checkpoint",
-            directory / CHECKS_FILE,
-        )
-        return {}
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def _read_leader_epochs(directory: Path) -> LeaderEpochs:
@@ -134,9 +168,10 @@ def snapshot_offsets(directory: Path) -> list[int]:
 
 
 class _Recovery:
-    def __init__(self, log: PartitionLog, now: int) -> None:
+    def __init__(self, log: PartitionLog, now: int, *, may_have_lost_power: bool) -> None:
         self._log = log
         self._now = now
+        self._may_have_lost_power = may_have_lost_power
 
     def run(self) -> None:
         log = self._log
@@ -148,12 +183,9 @@ class _Recovery:
         first = log.segment_index(start)
         for index, segment in enumerate(log.segments[first:], first):
             if index > first and segment.base_offset != log.log_end_offset:
-                # A segment between is gone. Behind the recovery point nothing was promised.
-                self._require_what_was_safe()
-                self._drop_segments_after(index - 1)
+                self._end_before_hole(index)
                 break
-            if not self._replay_segment(segment, start):
-                self._drop_segments_after(index)
+            if not self._replay_segment(index, segment, start):
                 break
         self._require_what_was_safe()
         if log.log_start_offset > log.log_end_offset:
@@ -162,19 +194,24 @@ class _Recovery:
         log.unflushed_records = 0
 
     def _sound_start(self, start: int) -> int:
-        """`start`, or the log's beginning if the aborted index before it cannot be read.
+        """`start`, or the log's beginning if an aborted index before it cannot be believed.
 
-        A power cut while a checkpoint adds to that file leaves it torn. What it held before cannot be told from what
-        was added, and a missing entry would show aborted records to consumers, so all of it is derived again.
+        A missing entry would show aborted records to consumers. The index itself cannot tell that one is missing, so it
+        is held against its checkpoint, and without that, all of it is derived again.
         """
         log = self._log
-        segment = log.segments[log.segment_index(start)] if log.segments else None
-        if segment is None or start <= segment.base_offset:
+        if not log.segments or start <= log.segments[0].base_offset:
             return start
+        checks = _read_aborted_checks(log.directory)
         try:
-            segment.read_aborted_file()
+            if checks is None:
+                raise CorruptSegment(f"{log.directory / CHECKS_FILE} is missing or damaged")
+            for segment in log.segments:
+                segment.aborted_check = checks.get(segment.base_offset, AbortedCheck())
+                if segment.base_offset < start and segment.aborted_check.entry_count:
+                    segment.read_aborted_file()
         except CorruptSegment as error:
-            _log.warning("%s; the whole log is read to build it again", error)
+            _log.warning("%s; all of %s is read for that", error, log.partition)
             log.producers.restore(())
             return log.segments[0].base_offset
         return start
@@ -205,7 +242,7 @@ class _Recovery:
         if log.log_end_offset < log.recovery_point:
             raise StorageFailed(
                 f"{log.directory} ends at offset {log.log_end_offset}, but {log.recovery_point} was safe on disk;"
-                " restore the folder from a backup or delete the topic, then restart the node"
+                f" {_way_out(log)}"
             )
 
     def _usable_snapshots(self) -> list[int]:
@@ -248,8 +285,8 @@ class _Recovery:
             return max(offset, log.segments[0].base_offset) if log.segments else offset
         return log.segments[0].base_offset if log.segments else log.log_start_offset
 
-    def _replay_segment(self, segment: Segment, start: int) -> bool:
-        """Scan from `start`, or from the segment's beginning. False: it was cut, nothing after it counts."""
+    def _replay_segment(self, index: int, segment: Segment, start: int) -> bool:
+        """Scan from `start`, or from the segment's beginning. False: it was cut, it is the last one now."""
         log = self._log
         position, log.log_end_offset = 0, segment.base_offset
         if segment.rewind_indexes(start) and start > segment.base_offset:
@@ -269,7 +306,7 @@ class _Recovery:
                 except KafkaError as error:
                     raise segment.corrupt(batch_position, str(error)) from error
         except CorruptSegment as error:
-            self._cut(segment, error)
+            self._cut(index, segment, error)
             return False
         segment.end_offset = log.log_end_offset
         if segment is not log.segments[-1]:
@@ -325,35 +362,62 @@ class _Recovery:
         )
         log.log_end_offset = last_offset + 1
 
-    def _cut(self, segment: Segment, error: CorruptSegment) -> None:
+    def _end_before_hole(self, index: int) -> None:
+        """The segment before `index` ends too early, or one is missing between."""
         log = self._log
-        if log.log_end_offset < log.recovery_point:
-            raise error
-        cut_bytes = segment.size_bytes - error.position
+        segment, following = log.segments[index - 1], log.segments[index]
+        self._require_what_was_safe()
+        reason = f"offset {log.log_end_offset} is missing, {following.base_offset} follows"
+        found = behind(segment, segment.size_bytes, log.log_end_offset, log.segments[index:])
+        if not self._may_have_lost_power:
+            raise damaged(segment, segment.size_bytes, log.log_end_offset, reason, found)
+        self._set_aside(index - 1, segment.size_bytes, reason, found)
+
+    def _cut(self, index: int, segment: Segment, error: CorruptSegment) -> None:
+        """End the log before the damage, if nothing is behind it that was acknowledged. Raises CorruptSegment."""
+        log = self._log
+        offset, later = log.log_end_offset, log.segments[index + 1 :]
+        if self._may_have_lost_power:
+            may_cut = is_lost_in_power_cut(segment, error, offset)
+        else:
+            may_cut = not later and is_unfinished_write(segment, error, offset)
+        found = behind(segment, error.position, offset, later)
+        if offset < log.recovery_point or not may_cut:
+            raise damaged(segment, error.position, offset, error.reason, found) from error
+        self._set_aside(index, error.position, error.reason, found)
+
+    def _set_aside(self, index: int, position: int, reason: str, found: Behind) -> None:
+        """Segment `index` is the last one and ends at `position`; what is behind that is kept in other files."""
+        log = self._log
+        segment, later = log.segments[index], log.segments[index + 1 :]
+        size_bytes = segment.size_bytes - position + sum(each.size_bytes for each in later)
+        log.set_aside_bytes += size_bytes
+        log.set_aside_records += found.record_count
         _log.warning(
-            "%s: cut %d bytes that no checkpoint covers at byte %d (offset %d)",
+            "%s: %d bytes with %d readable records are set aside from byte %d, offset %d on (%s)",
             segment.log_path,
-            cut_bytes,
-            error.position,
+            size_bytes,
+            found.record_count,
+            position,
             log.log_end_offset,
+            reason,
         )
-        # Aborted transactions behind the cut are gone too, and their index is about to shrink.
-        (log.directory / CHECKS_FILE).unlink(missing_ok=True)
-        segment.size_bytes = error.position
+        # Aborted transactions behind the cut are gone too, and their indexes are about to shrink.
+        forget_checks(log.directory, [each.base_offset for each in log.segments[index:]])
+        for each in reversed(later):
+            set_aside_segment(each)
+        del log.segments[index + 1 :]
+        if position < segment.size_bytes:
+            set_aside_tail(segment, position, is_readable=bool(found.record_count))
+        segment.size_bytes = position
         segment.end_offset = log.log_end_offset
         segment.truncate_to_size()
-
-    def _drop_segments_after(self, index: int) -> None:
-        log = self._log
-        for segment in log.segments[index + 1 :]:
-            segment.close()
-            for suffix in SUFFIXES:
-                Path(segment.path(suffix)).unlink(missing_ok=True)
-        del log.segments[index + 1 :]
 
     def _start_over_at(self, offset: int) -> None:
         """The log ends before its start: records were deleted that a power cut then took. Begin empty at the start."""
         log = self._log
-        self._drop_segments_after(-1)
+        for segment in reversed(log.segments):
+            set_aside_segment(segment)
+        log.segments = []
         log.log_end_offset = offset
         log.recovery_point = offset

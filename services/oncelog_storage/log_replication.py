@@ -10,7 +10,6 @@ a node that never had the cut records would know.
 
 import logging
 import os
-from pathlib import Path
 from typing import NamedTuple
 
 from oncelog.record.batch import CONTROL, LENGTH_PREFIX_BYTES
@@ -18,14 +17,17 @@ from oncelog_storage import log_recovery
 from oncelog_storage.core.aborted_index import CHECKS_FILE, AbortedTransactionEntry
 from oncelog_storage.core.leader_epochs import LeaderEpochs
 from oncelog_storage.core.replay import HeaderFields, replay_batch, whole_batch_at
+from oncelog_storage.damage import remove_segment
 from oncelog_storage.files import StorageFailed, way_out
 from oncelog_storage.log import LEADER_EPOCH_CHECKPOINT, PartitionLog
 from oncelog_storage.log_recovery import SNAPSHOT_SUFFIX, snapshot_offsets
-from oncelog_storage.segment import SUFFIXES, Segment, file_stem
+from oncelog_storage.segment import INDEX_SUFFIXES, LOG_SUFFIX, Segment, file_stem
+from oncelog_storage.segment_swap import forget_checks
 
 _log = logging.getLogger(__name__)
 
 
+_DERIVED = (*INDEX_SUFFIXES, SNAPSHOT_SUFFIX)
 _DERIVED_FILES = (CHECKS_FILE, LEADER_EPOCH_CHECKPOINT)
 
 
@@ -75,7 +77,7 @@ def _begin_with(log: PartitionLog, view: memoryview) -> None:
     if reason or not fields[0] < log.log_end_offset <= fields[0] + fields[6]:
         return
     for segment in log.segments:
-        _remove_files(segment)
+        remove_segment(segment)
     log.segments = []
     log.forget_reads()
     log.log_end_offset = fields[0]
@@ -152,9 +154,9 @@ def truncate(log: PartitionLog, offset: int, now: int) -> None:
     _log.info("%s: truncated from %d to %d", log.partition, log.log_end_offset, end)
     try:
         _remove_snapshots(log, above=end)
-        (log.directory / CHECKS_FILE).unlink(missing_ok=True)
-        for later in log.segments[index + 1 :]:
-            _remove_files(later)
+        forget_checks(log.directory, [each.base_offset for each in log.segments[index:]])
+        for later in reversed(log.segments[index + 1 :]):
+            remove_segment(later)
         segment.size_bytes = position
         segment.truncate_to_size()
     except OSError as error:
@@ -180,9 +182,11 @@ def start_over(log: PartitionLog, offset: int) -> None:
         log.close()
         if log.exists_on_disk:
             # By name: a log that could not be opened knows none of its segments.
-            for name in os.listdir(log.directory):
-                if name.endswith((*SUFFIXES, SNAPSHOT_SUFFIX)) or name in _DERIVED_FILES:
-                    os.unlink(log.directory / name)
+            # A segment without its indexes is a start's to finish; an index without its segment would tell of a loss.
+            names = os.listdir(log.directory)
+            derived = [name for name in names if name.endswith(_DERIVED) or name in _DERIVED_FILES]
+            for name in (*derived, *(name for name in names if name.endswith(LOG_SUFFIX))):
+                os.unlink(log.directory / name)
         # A start looks for the log start of folders only. A replica that forgot it would begin at 0 again, and as a
         # leader give the offsets below a second time.
         log.make_folder_durable()
@@ -214,9 +218,3 @@ def _remove_snapshots(log: PartitionLog, *, above: int) -> None:
     for offset in snapshot_offsets(log.directory):
         if offset > above:
             os.unlink(log.directory / (file_stem(offset) + SNAPSHOT_SUFFIX))
-
-
-def _remove_files(segment: Segment) -> None:
-    segment.close()
-    for suffix in SUFFIXES:
-        Path(segment.path(suffix)).unlink(missing_ok=True)

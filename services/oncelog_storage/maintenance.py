@@ -70,9 +70,13 @@ class Maintenance:
         self._checkpoint_wanted = asyncio.Event()
         self._flush_wanted = asyncio.Event()
         self._retirement_wanted = asyncio.Event()
+        self._note_wanted = asyncio.Event()
+        # Partitions that were found at start may have no note yet.
+        self._note_wanted.set()
         hosted.request_flush = self._request_flush
         hosted.request_checkpoint = self._request_checkpoint
         hosted.request_retirement = self._request_retirement
+        hosted.request_note = self._note_wanted.set
         hosted.in_worker = self._in_worker
         self.cleaner = Cleaner(
             settings,
@@ -96,6 +100,7 @@ class Maintenance:
             ("cleaner", self.cleaner.run),
             ("producer expiry", self._expiry_loop),
             ("deletions", self._retirement_loop),
+            ("notes", self._note_loop),
         ):
             self._tasks.append(asyncio.create_task(loop(), name=f"storage {name}"))
 
@@ -386,6 +391,21 @@ class Maintenance:
         for leader in self._hosted:
             leader.log.producers.expire(now, expiration_ms)
             leader.verifications.expire(now, expiration_ms)
+
+    # New partitions.
+
+    async def _note_loop(self) -> None:
+        """Write down which partitions have a folder, soon after they are made."""
+        while True:
+            await self._note_wanted.wait()
+            self._note_wanted.clear()
+            starts = self._log_directory.encoded(LOG_STARTS)
+            try:
+                await self._in_worker(lambda: write_checkpoints([starts]))  # noqa: B023
+            except OSError as error:
+                _log.warning("cannot write %s: %s; it is tried again", starts[0], error)
+                await asyncio.sleep(_RETRY_S)
+                self._note_wanted.set()
 
     # Deleted topics.
 

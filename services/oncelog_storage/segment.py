@@ -27,7 +27,7 @@ from oncelog_storage.core.offset_index import CorruptIndex, OffsetIndex
 from oncelog_storage.core.replay import CUT, CUT_HEADER, HeaderFields, whole_batch_at
 from oncelog_storage.core.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from oncelog_storage.core.time_index import TimeIndex, decode_entry
-from oncelog_storage.files import OpenFiles, StorageFailed, write_fully
+from oncelog_storage.files import OpenFiles, StorageFailed, touch, way_out_of_damage, write_fully
 
 _log = logging.getLogger(__name__)
 
@@ -43,11 +43,12 @@ _SCAN_BYTES: Final = 1 << 20
 
 
 class CorruptSegment(StorageFailed):
-    """Bytes in a segment that are no record batch, where one must be; `position` is where."""
+    """Bytes in a segment that are no record batch, where one must be; `position` is where, `reason` what is wrong."""
 
-    def __init__(self, message: str, position: int = 0) -> None:
+    def __init__(self, message: str, position: int = 0, reason: str = "") -> None:
         super().__init__(message)
         self.position = position
+        self.reason = reason
 
 
 def file_stem(offset: int) -> str:
@@ -105,12 +106,20 @@ class Segment:
     def path(self, suffix: str) -> str:
         return self._stem + suffix
 
+    @property
+    def has_file(self) -> bool:
+        """It is made by the first append."""
+        return self.size_bytes > 0 or os.path.exists(self.log_path)
+
     # Writing.
 
     def write(self, buffers: tuple[bytes | memoryview, ...], size_bytes: int) -> None:
         """Append bytes. Raises OSError; then `truncate_to_size` must succeed before the next write."""
         descriptor = self._files.get(self.log_path, create=True)
         write_fully(descriptor, buffers, self.size_bytes)
+        if not self.size_bytes:
+            # From the first record on it tells that there is a segment, if somebody removes that.
+            touch(self.path(OFFSET_INDEX_SUFFIX))
         self.size_bytes += size_bytes
 
     def truncate_to_size(self) -> None:
@@ -263,8 +272,7 @@ class Segment:
             return decode_entries(data)
         except CorruptAbortedIndex as error:
             raise CorruptSegment(
-                f"{path}: {error}; stop the node and delete the *.snapshot files beside it,"
-                " and the next start builds it again"
+                f"{path}: {error}; restart the node, and it is built again from the log"
             ) from error
 
     def rewind_indexes(self, offset: int) -> bool:
@@ -462,18 +470,20 @@ class Segment:
 
     def corrupt(self, position: int, reason: str) -> CorruptSegment:
         return CorruptSegment(
-            f"{self.log_path} is damaged at byte {position} ({reason}); restore the file from a backup or delete the"
-            " topic, then restart the node",
+            f"{self.log_path} is damaged at byte {position} ({reason}); {self._way_out}",
             position,
+            reason,
         )
+
+    @property
+    def _way_out(self) -> str:
+        return way_out_of_damage(os.path.dirname(os.path.dirname(self.log_path)))
 
     def _descriptor(self) -> int:
         try:
             return self._files.get(self.log_path, create=self.size_bytes == 0)
         except FileNotFoundError as error:
-            raise CorruptSegment(
-                f"{self.log_path} is missing; restore it from a backup or delete the topic, then restart the node"
-            ) from error
+            raise CorruptSegment(f"{self.log_path} is missing; {self._way_out}") from error
 
     def close(self) -> None:
         self._files.close(self.log_path)

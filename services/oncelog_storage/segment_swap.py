@@ -61,7 +61,7 @@ def discard(directory: Path, base_offset: int) -> None:
 def commit(replacement: Replacement, step: Step = _no_step) -> None:
     """Steps 2 and 3: from here on a start finishes the replacement. For a worker thread. Raises OSError."""
     directory = replacement.directory
-    _forget_checks(directory, replacement.replaced)
+    forget_checks(directory, replacement.replaced)
     step("checks")
     for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
         if suffix == LOG_SUFFIX:
@@ -80,7 +80,7 @@ def finish(replacement: Replacement, step: Step = _no_step) -> list[str]:
     old += [
         _path(directory, base_offset, suffix)
         for base_offset in replacement.replaced[1:]
-        for suffix in SUFFIXES
+        for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX)
     ]
     for path in old:
         if path.exists():
@@ -127,7 +127,7 @@ def finish_interrupted(directory: Path) -> None:
         end_offset = _end_offset(directory / name)
         covered = [offset for offset in _bases(names) if base_offset < offset < max(end_offset, 1)]
         # A checkpoint after the commit may have told of the old aborted indexes again.
-        _forget_checks(directory, (base_offset, *covered))
+        forget_checks(directory, (base_offset, *covered))
         finish(Replacement(directory, (base_offset, *covered)))
         sync_directory(directory)
 
@@ -152,8 +152,8 @@ def _end_offset(path: Path) -> int:
     return end_offset
 
 
-def _forget_checks(directory: Path, base_offsets: Iterable[int]) -> None:
-    """The new aborted index has other entries than the next checkpoint's check would find."""
+def forget_checks(directory: Path, base_offsets: Iterable[int]) -> None:
+    """The aborted indexes of these segments are about to have other entries. Raises OSError."""
     path = directory / CHECKS_FILE
     try:
         checks = decode_checks(path.read_text())

@@ -5,7 +5,9 @@ marker's), lastStableOffset i64. Only aborted transactions with data have one, i
 
 The format has no checksum, and an entry that is lost or damaged shows aborted records to read_committed consumers. So a
 partition also keeps `aborted-index-checkpoint`: for each segment how many entries its file has at least, and the
-CRC-32C of those. Text, as Kafka's checkpoints: version 0, count, one `baseOffset entries crc` a line.
+CRC-32C of those. Text, much as Kafka's checkpoints: version 1, count, one `baseOffset entries crc` a line, and the
+CRC-32C of all that. It is there as soon as a checkpoint was taken. Where it is missing or damaged no index is believed,
+and all are derived from the log again.
 """
 
 import struct
@@ -18,6 +20,7 @@ from oncelog.errors import OncelogError
 
 CHECKS_FILE: Final = "aborted-index-checkpoint"
 ENTRY_BYTES: Final = 34
+_VERSION: Final = "1"
 _ENTRY: Final = struct.Struct(">hqqqq")
 
 
@@ -53,19 +56,25 @@ def encode_checks(checks: Mapping[int, AbortedCheck]) -> str:
     rows = (
         f"{base_offset} {check.entry_count} {check.crc}\n" for base_offset, check in checks.items()
     )
-    return f"0\n{len(checks)}\n{''.join(rows)}"
+    text = f"{_VERSION}\n{len(checks)}\n{''.join(rows)}"
+    return f"{text}{crc32c(text.encode())}\n"
 
 
 def decode_checks(text: str) -> dict[int, AbortedCheck]:
     """Raises ValueError."""
-    lines = text.splitlines()
-    if len(lines) < 2 or lines[0] != "0" or int(lines[1]) != len(lines) - 2:
+    *lines, crc = text.splitlines() or [""]
+    is_whole = len(lines) >= 2 and text.endswith("\n") and int(lines[1]) == len(lines) - 2
+    if not is_whole or lines[0] != _VERSION or f"{crc32c(_joined(lines))}" != crc:
         raise ValueError("no checkpoint of aborted indexes")
     checks = {}
     for line in lines[2:]:
-        base_offset, entry_count, crc = (int(word) for word in line.split(" "))
-        checks[base_offset] = AbortedCheck(entry_count, crc)
+        base_offset, entry_count, entries_crc = (int(word) for word in line.split(" "))
+        checks[base_offset] = AbortedCheck(entry_count, entries_crc)
     return checks
+
+
+def _joined(lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def encode_entry(entry: AbortedTransactionEntry) -> bytes:

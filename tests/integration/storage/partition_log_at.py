@@ -20,9 +20,9 @@ def new_log(directory, **config):
     return PartitionLog(directory, PARTITION, b"i" * 16, TopicConfig(**config), OpenFiles(16))
 
 
-def opened(directory, recovery_point=0, log_start_offset=0, **config):
+def opened(directory, recovery_point=0, log_start_offset=0, *, lost_power=False, **config):
     log = new_log(directory, **config)
-    log_recovery.recover(log, recovery_point, log_start_offset, NOW)
+    log_recovery.recover(log, recovery_point, log_start_offset, NOW, may_have_lost_power=lost_power)
     return log
 
 

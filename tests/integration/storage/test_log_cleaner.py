@@ -15,9 +15,10 @@ from tests.integration.storage.storage_node import (
     until,
 )
 
-from oncelog.ids import TRANSACTION_STATE_TOPIC
+from oncelog.ids import TRANSACTION_STATE_TOPIC, Partition
 from oncelog.record.batch import iter_headers
 from oncelog.record.records import decode_batch
+from oncelog_storage.log_directory import decode_checkpoint
 
 DAY_MS = 86_400_000
 
@@ -78,9 +79,9 @@ async def test_a_compacted_topic_keeps_the_last_value_of_each_key(tmp_path):
         assert cleaner.figures.bytes_saved == size - bytes_of(node, "c") > 0
         assert cleaner.figures.passes == 1
         assert cleaner.figures.cleanable_bytes < size / 10
-        checkpoint = (tmp_path / "cleaner-offset-checkpoint").read_text().splitlines()
+        checkpoint = decode_checkpoint((tmp_path / "cleaner-offset-checkpoint").read_text())
         sealed_end = leader_of(node, "c").log.segments[-1].base_offset
-        assert checkpoint == ["0", "1", f"c 0 {sealed_end}"]
+        assert checkpoint == {Partition("c", 0): sealed_end}
         await cleaner.clean_all()
         assert cleaner.figures.passes == 1, "nothing new is dirty"
     async with running(tmp_path, compacted("c"), topic("d", segment_bytes=4096)) as node:

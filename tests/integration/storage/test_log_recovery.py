@@ -17,6 +17,7 @@ from tests.integration.storage.storage_node import NOW, batch, txn_batch
 
 from oncelog.record.batch import iter_headers
 from oncelog_storage import log_recovery
+from oncelog_storage.damage import TORN_FILES_KEPT
 from oncelog_storage.files import StorageFailed
 from oncelog_storage.log_recovery import snapshot_offsets
 from oncelog_storage.partition import PartitionLeader
@@ -89,17 +90,78 @@ def write_round(log, step):
     mark(log, (1, 0, step % 2 == 0), (2, 0, True))
 
 
-def test_a_flipped_bit_behind_the_recovery_point_cuts_there(tmp_path):
-    log = new_log(tmp_path / "orders-0")
+@pytest.mark.parametrize("place", [0, 8, 11, 16, 17, 65], ids=str)
+@pytest.mark.parametrize("which", [1, 2], ids=["before the last", "last"])
+def test_a_flipped_bit_behind_the_recovery_point_cuts_no_acknowledged_record(
+    tmp_path, which, place
+):
+    """A kill leaves the beginning of one write; every other batch was acknowledged, the newest too."""
+    directory = tmp_path / "orders-0"
+    log = new_log(directory)
     append(log, batch())
     recovery_point = checkpoint(log)
     position = log.segments[0].size_bytes
     append(log, batch())
     append(log, batch())
-    flip(tmp_path / "orders-0" / LOG, position + 65)
-    found = opened(tmp_path / "orders-0", recovery_point)
-    assert found.log_end_offset == 1
-    assert append(found, batch()) == 1
+    flip(directory / LOG, position * which + place)
+    before = (directory / LOG).read_bytes()
+    with pytest.raises(CorruptSegment, match=rf"at byte {position * which}, offset {which} "):
+        opened(directory, recovery_point)
+    assert (directory / LOG).read_bytes() == before
+
+
+def test_what_a_kill_left_of_one_write_is_set_aside_counted_and_told(tmp_path, caplog):
+    directory = tmp_path / "orders-0"
+    log = new_log(directory)
+    append(log, batch())
+    whole = (directory / LOG).stat().st_size
+    for number in range(TORN_FILES_KEPT + 2):
+        torn = batch(5)[: 30 + number]
+        with open(directory / LOG, "ab") as file:
+            file.write(torn)
+        os.utime(directory / LOG, (number, number))
+        found = opened(directory)
+        assert (found.log_end_offset, found.set_aside_bytes) == (1, len(torn))
+        assert (directory / LOG).stat().st_size == whole
+    kept = list(directory.glob(f"{LOG}.{whole}*.torn"))
+    assert len(kept) == TORN_FILES_KEPT, "as many as are of use"
+    assert torn in [path.read_bytes() for path in kept]
+    assert f"{len(torn)} bytes with 0 readable records are set aside" in caplog.messages[-1]
+
+
+def test_what_a_power_cut_took_ends_the_log_there_and_the_rest_is_set_aside(tmp_path):
+    """Pages that were not synced are zeros, in any file, with sound batches behind (ADR 0011)."""
+    directory = tmp_path / "orders-0"
+    log = new_log(directory, segment_bytes=40_000)
+    for _ in range(30):
+        append(log, batch(value=b"v" * 3000))
+    path = directory / LOG
+    data = path.read_bytes()
+    path.write_bytes(data[:8192] + bytes(4096) + data[12288:])
+    later = {each.base_offset for each in log.segments[1:]}
+    with pytest.raises(CorruptSegment, match="readable records in 3 files behind it"):
+        opened(directory, segment_bytes=40_000)
+    found = opened(directory, segment_bytes=40_000, lost_power=True)
+    assert found.log_end_offset == 2
+    assert found.set_aside_records == 30 - 2 - 2, "the page was one of two batches"
+    assert append(found, batch()) == 2
+    assert {int(each.name[:20]) for each in directory.glob("*.log.cut")} == later
+    (tail,) = directory.glob(f"{LOG}.*.cut")
+    assert (
+        tail.read_bytes()
+        == path.read_bytes()[:0]
+        + (data[:8192] + bytes(4096) + data[12288:])[int(tail.name.split(".")[2]) :]
+    )
+
+
+def test_a_flipped_bit_is_no_power_cut(tmp_path):
+    directory = tmp_path / "orders-0"
+    log = new_log(directory)
+    for _ in range(3):
+        append(log, batch())
+    flip(directory / LOG, 65)
+    with pytest.raises(CorruptSegment, match="2 readable records in 1 file behind it"):
+        opened(directory, lost_power=True)
 
 
 def flip(path, position):
@@ -118,7 +180,9 @@ def test_damage_before_the_recovery_point_is_never_cut_away_and_never_served(tmp
     size = (directory / LOG).stat().st_size
     flip(directory / LOG, 65)
     found = opened(directory, recovery_point)
-    with pytest.raises(CorruptSegment, match=r"\.log is damaged at byte 0 .*CRC.*restore the file"):
+    with pytest.raises(
+        CorruptSegment, match=r"\.log is damaged at byte 0 .*CRC.*oncelog storage repair"
+    ):
         found.read(0, 3, 1 << 20)
     assert found.read(1, 3, 1 << 20).next_offset == 3, "sound batches behind it are still there"
     assert (directory / LOG).stat().st_size == size
@@ -142,21 +206,30 @@ def test_a_lost_segment_does_not_open_silently(tmp_path):
         append(log, batch())
     recovery_point = checkpoint(log)
     (directory / f"{log.segments[-1].base_offset:020d}.log").unlink()
-    with pytest.raises(StorageFailed, match=r"restore the folder from a backup"):
+    with pytest.raises(
+        StorageFailed, match=r"restore it from a backup, or .*oncelog storage repair"
+    ):
         opened(directory, recovery_point, segment_bytes=200)
 
 
-def test_a_torn_segment_takes_the_segments_behind_it_along(tmp_path):
+@pytest.mark.parametrize("how", ["flipped", "cut", "removed"])
+def test_a_damaged_segment_costs_no_segment_behind_it(tmp_path, how):
+    """After a kill before the first checkpoint: one bit, and five sound segments were deleted."""
     directory = tmp_path / "orders-0"
     log = new_log(directory, segment_bytes=200)
     for _ in range(9):
         append(log, batch())
-    second = log.segments[1]
-    flip(directory / f"{second.base_offset:020d}.log", 65)
-    found = opened(directory, segment_bytes=200)
-    assert found.log_end_offset == second.base_offset
-    assert len(list(directory.glob("*.log"))) == 2
-    assert append(found, batch()) == second.base_offset
+    path = directory / f"{log.segments[1].base_offset:020d}.log"
+    if how == "flipped":
+        flip(path, 65)
+    elif how == "cut":
+        os.truncate(path, path.stat().st_size - 10)
+    else:
+        path.unlink()
+    before = {each: each.read_bytes() for each in directory.glob("*.log")}
+    with pytest.raises(StorageFailed, match=r"\.log is (damaged at byte|missing).*storage repair"):
+        opened(directory, segment_bytes=200)
+    assert {each: each.read_bytes() for each in directory.glob("*.log")} == before
 
 
 @pytest.mark.parametrize("damage", ["newest", "all"])
@@ -203,21 +276,39 @@ def test_indexes_are_built_again_from_the_log(tmp_path, suffix, how):
     assert everything(opened(directory, recovery_point, **config)) == everything(log)
 
 
-def test_a_corrupt_aborted_index_says_how_to_have_it_built_again(tmp_path):
+CHECKS = "aborted-index-checkpoint"
+
+
+@pytest.mark.parametrize("checks", ["sound", "removed", "flipped", "emptied", "garbage"])
+@pytest.mark.parametrize("index", ["sound", "short", "removed", "flipped", "longer"])
+def test_aborted_transactions_are_derived_again_where_their_files_are_not_sound(
+    tmp_path, checks, index
+):
+    """Neither file is believed alone: an index that is short shows aborted records."""
     directory = tmp_path / "orders-0"
     config = {"segment_bytes": 600, "index_interval_bytes": 0}
     log = new_log(directory, **config)
     write_story(log, rounds=6)
     recovery_point = checkpoint(log)
     expected = everything(log)
-    path = sorted(directory.glob("*.txnindex"))[0]
-    path.write_bytes(b"\x00" + path.read_bytes())
+    damage(directory / CHECKS, checks)
+    damage(sorted(directory.glob("*.txnindex"))[0], index)
     found = opened(directory, recovery_point, **config)
-    with pytest.raises(CorruptSegment, match=r"txnindex.*delete the \*\.snapshot files"):
-        found.aborted_transactions(0, found.log_end_offset)
-    for snapshot in directory.glob("*.snapshot"):
-        snapshot.unlink()
-    assert everything(opened(directory, recovery_point, **config)) == expected
+    assert everything(found) == expected
+    append(found, batch())
+    again = checkpoint(found)
+    assert everything(opened(directory, again, **config)) == everything(found)
+
+
+def damage(path, how):
+    data = path.read_bytes()
+    if how == "removed":
+        path.unlink()
+    elif how == "flipped":
+        flip(path, len(data) // 2)
+    elif how != "sound":
+        changed = {"emptied": b"", "garbage": b"\xff" * 60, "short": data[:-34]}
+        path.write_bytes(changed.get(how, b"\0" + data))
 
 
 def test_only_what_lies_behind_the_snapshot_is_read_at_start(tmp_path):
@@ -259,11 +350,12 @@ def test_a_leader_epoch_checkpoint_that_a_power_cut_tore_forgets_nothing(tmp_pat
 def test_leftovers_of_interrupted_work_are_removed(tmp_path):
     directory = tmp_path / "orders-0"
     log = new_log(directory)
+    log.log_end_offset = 10
     append(log, batch())
     (directory / "00000000000000000000.snapshot.tmp").write_bytes(b"half")
     (directory / "00000000000000000009.log.deleted").write_bytes(b"old")
     (directory / "00000000000000000009.index").write_bytes(b"")
-    opened(directory)
+    opened(directory, log_start_offset=10)
     assert not list(directory.glob("*9.index"))
     assert not list(directory.glob("*.tmp"))
     assert not list(directory.glob("*.deleted"))
@@ -292,7 +384,7 @@ def test_damage_that_recovery_meets_before_the_recovery_point_leaves_the_file_al
     flip(directory / f"{snapshot_offsets(directory)[-1]:020d}.snapshot", 8)
     flip(directory / LOG, damaged_at)
     before = (directory / LOG).read_bytes()
-    with pytest.raises(CorruptSegment, match=r"is damaged at byte 70 .*restore the file"):
+    with pytest.raises(CorruptSegment, match=r"is damaged at byte 70, offset 1 .*restore it"):
         opened(directory, recovery_point)
     assert (directory / LOG).read_bytes() == before
 
@@ -318,7 +410,9 @@ def test_a_hole_before_the_recovery_point_deletes_nothing_behind_it(tmp_path):
     logs.pop(1).unlink()
     for snapshot in directory.glob("*.snapshot"):
         snapshot.unlink()
-    with pytest.raises(StorageFailed, match=r"restore the folder from a backup"):
+    with pytest.raises(
+        StorageFailed, match=r"restore it from a backup, or .*oncelog storage repair"
+    ):
         opened(directory, recovery_point, segment_bytes=200)
     assert sorted(directory.glob("*.log")) == logs
 

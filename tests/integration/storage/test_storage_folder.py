@@ -13,6 +13,8 @@ from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import Partition
 from oncelog_storage.log_directory import LogDirectory, decode_checkpoint, encode_checkpoint
 
+RANDOM_ID = bytes.fromhex("5f1d3c0aa2b94e6f8f7be0c4d2a91375")
+
 
 def test_a_second_owner_is_refused_in_one_line(tmp_path):
     first = LogDirectory(tmp_path)
@@ -73,8 +75,24 @@ def test_an_unwritable_folder_says_why(tmp_path):
 def test_checkpoint_files_are_kafkas_text():
     numbers = {Partition("orders", 0): 17, Partition("a-b", 3): 0}
     text = encode_checkpoint(numbers).decode()
-    assert text == "0\n2\norders 0 17\na-b 3 0\n"
+    *kafkas, checksum = text.splitlines(keepends=True)
+    assert "".join(kafkas) == "0\n3\norders 0 17\na-b 3 0\n"
+    assert checksum.startswith("/checksum 0 "), "a partition of a topic that cannot be"
     assert decode_checkpoint(text) == numbers
+    assert decode_checkpoint("0\n2\norders 0 17\na-b 3 0\n") == numbers, "as older ones wrote it"
+
+
+def test_a_flipped_bit_in_a_checkpoint_file_changes_no_number(tmp_path):
+    numbers = {Partition("orders", 0): 17, Partition("orders", 1): 5}
+    data = encode_checkpoint(numbers)
+    for place in range(len(data) * 8):
+        flipped = bytearray(data)
+        flipped[place // 8] ^= 1 << place % 8
+        try:
+            found = decode_checkpoint(flipped.decode())
+        except ValueError:
+            continue
+        assert found.items() >= numbers.items(), "only the checksum's own name"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +102,7 @@ def test_checkpoint_files_are_kafkas_text():
 def test_a_damaged_checkpoint_file_stops_the_start_and_names_itself(tmp_path, text):
     (tmp_path / "recovery-point-offset-checkpoint").write_text(text)
     with pytest.raises(
-        OncelogError, match=r"recovery-point-offset-checkpoint is damaged; delete it"
+        OncelogError, match=r"recovery-point-offset-checkpoint is damaged; restore it"
     ):
         LogDirectory(tmp_path).open("c", 1)
 
@@ -216,14 +234,69 @@ def test_a_topic_id_that_a_power_cut_tore_does_not_set_the_data_aside(tmp_path, 
     asyncio.run(scenario())
 
 
-def test_a_partition_whose_folder_was_lost_is_told_of(tmp_path, caplog):
+@pytest.mark.parametrize("ended", ["in order", "killed"])
+def test_a_partition_whose_folder_was_lost_is_offline(tmp_path, caplog, ended):
+    async def scenario():
+        node = Node(tmp_path, [topic("orders", 2)])
+        await node.role.start()
+        await node.produce("orders", batch(3))
+        starts = tmp_path / "log-start-offset-checkpoint"
+        await until(lambda: starts.exists() and "orders 0 0" in starts.read_text())
+        await (node.role.stop() if ended == "in order" else node.role.kill())
+        shutil.rmtree(tmp_path / "orders-0")
+        for _ in range(2):
+            async with running(tmp_path, topic("orders", 2)) as node:
+                for answer in (
+                    await node.fetch("orders", 0),
+                    await node.produce("orders", batch()),
+                    await node.list_offset("orders", -1),
+                ):
+                    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+                assert (await node.produce("orders", batch(), partition=1)).error_code == 0
+        lines = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+        assert len(lines) == 2, "one each start"
+        assert "orders-0 is gone" in lines[0]
+        assert "oncelog storage repair" in lines[0]
+        # A topic that was deleted leaves nothing to be missed.
+        async with running(tmp_path, topic("orders", 2)) as node:
+            node.delta(removed_topics=["orders"])
+            await until(lambda: "orders 0" not in starts.read_text())
+
+    asyncio.run(scenario())
+
+
+def test_metadata_that_came_late_finds_a_lost_folder_too(tmp_path):
     async def scenario():
         async with running(tmp_path, topic("orders")) as node:
             await node.produce("orders", batch(3))
         shutil.rmtree(tmp_path / "orders-0")
-        async with running(tmp_path, topic("orders")) as node:
-            assert (await node.describe("orders")).log_end_offset == 0
-        assert "the folder of orders-0 is gone with its records up to 2" in caplog.text
+        node = Node(tmp_path, [topic("orders")])
+        complete, node.metadata.image = node.metadata.image, type(node.metadata.image)()
+        await node.role.start()
+        node.metadata.image = complete
+        answer = await node.produce("orders", batch())
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await node.role.stop()
+
+    asyncio.run(scenario())
+
+
+def test_no_bit_of_the_topic_id_hides_the_data(tmp_path):
+    """One that was turned over set the folder aside as a stray, and the topic read as empty."""
+
+    async def scenario():
+        async with running(tmp_path, topic("orders", topic_id=RANDOM_ID)) as node:
+            await node.produce("orders", batch(3))
+        metadata = tmp_path / "orders-0" / "partition.metadata"
+        sound = metadata.read_bytes()
+        for place in range(0, len(sound) * 8, 5):
+            flipped = bytearray(sound)
+            flipped[place // 8] ^= 1 << place % 8
+            metadata.write_bytes(flipped)
+            async with running(tmp_path, topic("orders", topic_id=RANDOM_ID)) as node:
+                assert (await node.describe("orders")).log_end_offset == 3, place
+            assert b"topic_id: " + sound.split()[-1] in metadata.read_bytes()
+        assert not list(tmp_path.glob("*-stray"))
 
     asyncio.run(scenario())
 
