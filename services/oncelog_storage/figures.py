@@ -29,6 +29,25 @@ def storage_figures(role: StorageRole) -> Iterator[Figure]:
         ("repairs", "Replicas repaired from another one", found.repair_count),
     ):
         yield counter(f"oncelog_storage_{name}", text, value)
+    held = list(role.replicas())
+    for name, text, value in (
+        (
+            "offline_partitions",
+            "Held here and not served: their files are damaged or missing",
+            sum(leader.offline is not None for leader in held),
+        ),
+        (
+            "set_aside_bytes",
+            "Cut off logs when this process opened them, and kept in files beside",
+            sum(leader.log.set_aside_bytes for leader in held),
+        ),
+        (
+            "set_aside_records",
+            "Of these, records that can be read",
+            sum(leader.log.set_aside_records for leader in held),
+        ),
+    ):
+        yield gauge(f"oncelog_storage_{name}", text, value)
     lag: dict[tuple[str, ...], float] = {}
     for (_, _, node_id), records in found.follower_lag.items():
         follower = (str(node_id),)

@@ -112,6 +112,23 @@ class LogDirectory:
             self.close()
             raise
 
+    def open_for_repair(self) -> list[str]:
+        """Take the folder of a node that does not run; returns the checkpoint files that are damaged.
+
+        Raises OSError, OncelogError.
+        """
+        if not (self.path / META_PROPERTIES).exists() and not self.partitions():
+            raise OncelogError(f"{self.path} is no data folder; name that of a storage node")
+        self._take_lock()
+        damaged: list[str] = []
+        for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
+            try:
+                self._numbers(name).update(self._read_checkpoint(name))
+            except StorageFailed:
+                if name in _WITHOUT_IT:
+                    damaged.append(name)
+        return damaged
+
     def close(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
@@ -214,6 +231,14 @@ class LogDirectory:
             if self._numbers(name).pop(partition, None) is not None:
                 writes.append(self.encoded(name))
         return writes
+
+    def lower(self, partition: Partition, end: int) -> None:
+        """Nothing is promised of what is behind `end`. Raises OSError."""
+        for name in (RECOVERY_POINTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
+            numbers = self._numbers(name)
+            if numbers.get(partition, 0) > end:
+                numbers[partition] = end
+                write_checkpoints([self.encoded(name)])
 
     def retire(self, partition: Partition, writes: list[tuple[Path, bytes]]) -> None:
         """Write what `forget` returned, then rename the folder so that it no longer counts. Raises OSError."""

@@ -77,6 +77,8 @@ class Replication:
         self._following: dict[PartitionLeader, int] = {}
         self._repairs: dict[PartitionLeader, asyncio.Task[None]] = {}
         self.repair_count = 0
+        self._left_at: dict[PartitionLeader, int] = {}
+        """The metadata offset at which a damaged leader last proposed to leave."""
         self._is_incomplete = False
         self._strays: dict[PartitionLeader, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -137,6 +139,7 @@ class Replication:
         if found is None:
             self._leave(leader)
             self._strays.pop(leader, None)
+            self._left_at.pop(leader, None)
             return
         if self._node_id in found.replicas:
             self._strays.pop(leader, None)
@@ -147,6 +150,7 @@ class Replication:
             self._lead(leader, found)
         else:
             leader.replicas = None
+            self._left_at.pop(leader, None)
             _forget_verifications(leader)
             self._follow(leader, found)
         leader.tell_replicas()
@@ -258,7 +262,7 @@ class Replication:
         if state is not None:
             others = [node for node in state.isr if node != self._node_id]
             if others and state.pending is None:
-                self.proposals.propose(leader, others)
+                self._propose_to_leave(leader, others)
             return
         self._leave_fetcher(leader)
         if self._node_id not in found.isr and found.leader >= 0 and leader not in self._repairs:
@@ -270,6 +274,21 @@ class Replication:
             task = asyncio.create_task(self._repair(leader), name=f"repair of {leader.partition}")
             self._repairs[leader] = task
             task.add_done_callback(lambda _: self._repairs.pop(leader, None))
+
+    def _propose_to_leave(self, leader: PartitionLeader, others: list[int]) -> None:
+        """Once for each state of the metadata: what was refused is refused again until that changes."""
+        metadata_offset = self._metadata.image.metadata_offset
+        if self._left_at.get(leader) == metadata_offset:
+            return
+        if leader in self._left_at:
+            _log.error(
+                "%s stays offline: it is damaged here, and no other in-sync replica was allowed to lead; bring back"
+                " node %s, or restore the partition from a backup",
+                leader.partition,
+                " or ".join(map(str, others)),
+            )
+        self._left_at[leader] = metadata_offset
+        self.proposals.propose(leader, others)
 
     async def _repair(self, leader: PartitionLeader) -> None:
         try:

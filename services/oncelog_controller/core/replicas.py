@@ -30,7 +30,7 @@ def altered_partitions(
 ) -> tuple[list[PartitionResult], list[MetadataRecord]]:
     """Codes: 3, 42, 74, 75, 95, 107."""
     elections = Elections(image)
-    staying = image.staying_with(STORAGE)
+    staying, live = image.staying_with(STORAGE), image.live_with(STORAGE)
     results = []
     changed: dict[tuple[str, int], Partition] = {}
     for proposal in event.proposals:
@@ -39,7 +39,7 @@ def altered_partitions(
             topic, partition = _found(image, name, number)
             if (name, number) in changed:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "named twice in one request")
-            isr = _checked_isr(event.node_id, partition, proposal, staying)
+            isr = _checked_isr(event.node_id, partition, proposal, staying, live)
         except KafkaError as error:
             results.append(PartitionResult(name, number, error.error_code, error.message))
             continue
@@ -58,9 +58,16 @@ def _found(image: ClusterImage, name: str, number: int) -> tuple[Topic, Partitio
 
 
 def _checked_isr(
-    node_id: int, partition: Partition, proposal: ProposedIsr, staying: Sequence[int]
+    node_id: int,
+    partition: Partition,
+    proposal: ProposedIsr,
+    staying: Sequence[int],
+    live: Sequence[int],
 ) -> tuple[int, ...]:
-    """The proposed ISR in order of the replicas. Raises KafkaError."""
+    """The proposed ISR in order of the replicas. Raises KafkaError.
+
+    A leader that leaves is damaged. A replica that drains has every acknowledged record, and leads as long as it lives.
+    """
     if proposal.leader_epoch < partition.leader_epoch:
         raise KafkaError(
             ErrorCode.FENCED_LEADER_EPOCH,
@@ -92,7 +99,7 @@ def _checked_isr(
             raise KafkaError(
                 ErrorCode.INELIGIBLE_REPLICA, f"node {replica} is not there, fenced or draining"
             )
-    if node_id not in isr and not any(replica in staying for replica in isr):
+    if node_id not in isr and not any(replica in live for replica in isr):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"ISR {list(isr)} has no replica that could lead, and the last one cannot leave",

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "groups": Entry("oncelog_server.cli.groups", "app"),
     "partitions": Entry("oncelog_server.cli.partitions", "app"),
     "nodes": Entry("oncelog_server.cli.nodes", "app"),
+    "storage": Entry("oncelog_server.cli.storage", "app"),
     "cluster": Entry("oncelog_server.cli.cluster", "app"),
     "completion": Entry("oncelog_server.cli.completion", "app"),
 }

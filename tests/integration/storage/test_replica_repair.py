@@ -1,6 +1,7 @@
 """A replica whose files are damaged finds it by CRC, leaves the ISR, and is whole again from its leader."""
 
 import asyncio
+import shutil
 
 import pytest
 from tests.integration.storage.replica_cluster import TOPIC, batch, differences, running_cluster
@@ -120,6 +121,68 @@ def test_the_last_copy_is_not_dropped(tmp_path):
             assert held.offline is not None
             cluster.nodes[1].role.replication.look()
             assert (isr(cluster), held.log.log_end_offset) == ([1], 120)
+
+    asyncio.run(scenario())
+
+
+def test_a_damaged_leader_that_nobody_may_succeed_asks_once_and_says_so(tmp_path, caplog):
+    """Refused, it asked again every second."""
+
+    async def scenario():
+        async with running_cluster(tmp_path, **FAST) as cluster:
+            cluster.controller.topic(segment_bytes=1024)
+            await fill(cluster)
+            cluster.controller.refuses = [ErrorCode.INVALID_REQUEST] * 100
+            flip(segments(tmp_path, 1)[1])
+            replication = cluster.nodes[1].role.replication
+            await replication.scrub_all(1 << 30)
+            held = cluster.nodes[1].held()
+            for _ in range(5):
+                replication.look()
+                await until(lambda: held.replicas.pending is None)
+            assert [node for node, _ in cluster.controller.proposals].count(1) == 1
+            # The metadata moves on: another try, refused, and no more.
+            cluster.controller.register(9)
+            for _ in range(5):
+                replication.look()
+                await until(lambda: held.replicas.pending is None)
+            assert [node for node, _ in cluster.controller.proposals].count(1) == 2
+            assert "stays offline: it is damaged here" in caplog.text
+            cluster.controller.refuses.clear()
+            cluster.controller.register(9)
+            await whole_again(cluster, 1)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+@pytest.mark.parametrize("how", ["flipped", "removed", "folder removed", "cut"])
+def test_a_replica_damaged_while_it_was_killed_takes_its_data_from_the_others(tmp_path, how, role):
+    """Before the first checkpoint everything is behind the recovery point; a start may cut none of it."""
+    node_id = 1 if role == "leader" else 3
+
+    async def scenario():
+        async with running_cluster(tmp_path, **FAST) as cluster:
+            cluster.controller.topic(segment_bytes=1024, min_insync_replicas=2)
+            await fill(cluster)
+            starts = tmp_path / str(node_id) / "log-start-offset-checkpoint"
+            await until(starts.exists)
+            # All go at once, and the damaged one comes first: it leads if it led.
+            for other in (2, 3, 1):
+                await cluster.kill(other, fence=False)
+            path = segments(tmp_path, node_id)[1]
+            if how == "flipped":
+                flip(path)
+            elif how == "cut":
+                path.write_bytes(path.read_bytes()[:-20])
+            elif how == "removed":
+                path.unlink()
+            else:
+                shutil.rmtree(path.parent)
+            for other in (node_id, *({1, 2, 3} - {node_id})):
+                await cluster.start(other)
+            await whole_again(cluster, node_id)
+            assert cluster.leader().held().log.log_end_offset == 120
 
     asyncio.run(scenario())
 

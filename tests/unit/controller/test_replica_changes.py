@@ -93,6 +93,21 @@ def test_a_leader_with_a_damaged_log_leaves_itself_out_and_another_leads(bench):
     assert bench.partition("t").isr == (2, 3)
 
 
+def test_a_leader_with_a_damaged_log_hands_over_to_a_draining_replica_and_leads_again_when_whole(
+    bench,
+):
+    """It has every acknowledged record. Refused, the partition was unreadable until somebody ended the drain."""
+    for node_id in (2, 3, 4):
+        bench.beat(node_id, want_drain=True)
+    assert bench.partition("t").leader == 1
+    assert bench.propose("t", (2, 3)) is ErrorCode.NONE
+    partition = bench.partition("t")
+    assert (partition.leader in (2, 3), partition.isr) == (True, (2, 3))
+    # Copied again it is the one that stays.
+    assert bench.propose("t", (1, 2, 3)) is ErrorCode.NONE
+    assert bench.partition("t").leader == 1
+
+
 def test_the_last_in_sync_replica_cannot_leave(bench):
     bench.propose("t", (1,))
     assert bench.propose("t", ()) is ErrorCode.INVALID_REQUEST

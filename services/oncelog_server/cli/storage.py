@@ -1,0 +1,100 @@
+"""`oncelog storage`: the data folder of a node that is stopped."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog.errors import OncelogError
+from oncelog.wording import counted
+from oncelog_server.cli.options import AsOutput, Output, Yes, confirmed
+
+if TYPE_CHECKING:
+    from oncelog_storage.repair import Damage, Repair
+
+app = typer.Typer(
+    add_completion=False,
+    help="Look after the data folder of a node that is stopped.",
+    no_args_is_help=True,
+)
+
+
+@app.callback()
+def storage() -> None:
+    """Look after the data folder of a node that is stopped."""
+
+
+@app.command("repair")
+def repair(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="what `oncelog up --data` was given, or ONCELOG_STORAGE_DATA_DIR", metavar="FOLDER"
+        ),
+    ],
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="do it; without, it is only shown")
+    ] = False,
+    yes: Yes = False,
+    output: AsOutput = None,
+) -> None:
+    """Show which partitions are damaged, and end them before the damage if you accept the loss.
+
+    What is given up is set aside in files that end with `.cut`. In a cluster a damaged replica copies its data from the
+    leader by itself: use this only where no other replica is sound.
+    """
+    from oncelog_server.cli.tables import say, show_json, show_table, warn
+    from oncelog_storage.repair import Repair
+
+    opened = Repair(folder)
+    try:
+        found = opened.examine()
+        if output == Output.JSON:
+            show_json({"folder": str(opened.path), "damaged": [_as_json(one) for one in found]})
+        else:
+            show_table(
+                ["partition", ">kept", ">readable behind", "why"],
+                [_row(one) for one in found],
+                empty=f"{counted(opened.partition_count, 'partition')} in {opened.path}: none is damaged",
+            )
+        for name in opened.damaged_checkpoints:
+            warn(f"{opened.path / name} is damaged; restore it from a backup or delete it")
+        if not found:
+            return
+        if not accept_loss:
+            warn("nothing was changed; add --accept-loss to give up what is not kept")
+            raise typer.Exit(1)
+        _accept(opened, found, yes=yes)
+        say(f"{counted(len(found), 'partition')} repaired; start the node")
+    finally:
+        opened.close()
+
+
+def _accept(opened: "Repair", found: "list[Damage]", *, yes: bool) -> None:
+    if opened.damaged_checkpoints:
+        raise OncelogError("nothing was changed: restore or delete the damaged file first")
+    confirmed(f"Give up what {counted(len(found), 'partition')} cannot keep?", yes=yes)
+    for damage in found:
+        opened.accept(damage)
+
+
+def _kept(damage: "Damage") -> str:
+    if damage.kept_end <= damage.log_start_offset:
+        return "nothing"
+    return f"{damage.log_start_offset} to {damage.kept_end - 1}"
+
+
+def _row(damage: "Damage") -> tuple[object, ...]:
+    return damage.partition, _kept(damage), damage.found.record_count, damage.reason
+
+
+def _as_json(damage: "Damage") -> dict[str, Any]:
+    return {
+        "topic": damage.partition.topic,
+        "partition": damage.partition.partition,
+        "reason": damage.reason,
+        "log_start_offset": damage.log_start_offset,
+        "kept_end_offset": damage.kept_end,
+        "readable_records_behind": damage.found.record_count,
+        "files_behind": damage.found.file_count,
+    }
