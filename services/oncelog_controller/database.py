@@ -8,6 +8,8 @@ new SQLite file gets the tables directly, stamped with the revision that the mig
 """
 
 import asyncio
+import contextlib
+import os
 import re
 import sqlite3
 import threading
@@ -131,6 +133,7 @@ class Database:
 
     def _create_engine(self) -> Engine:
         if self._url.get_backend_name() == "sqlite":
+            _make_private(self._url.database or "")
             engine = create_engine(self._url, connect_args={"timeout": self._timeout_ms / 1000})
             event.listen(engine, "connect", _configure_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
@@ -195,6 +198,12 @@ def _checked_url(text_url: str) -> URL:
             f"metadata database {shown} names no file, and metadata must outlive the process; {way_out}"
         )
     return url
+
+
+def _make_private(path: str) -> None:
+    """The driver would make the file for everybody to read. Where it cannot be made the driver says why."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:

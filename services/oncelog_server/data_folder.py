@@ -5,9 +5,23 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from oncelog.errors import OncelogError
+
+PRIVATE_FILE: Final = 0o600
+PRIVATE_FOLDER: Final = 0o700
+
+
+def make_private(folder: Path) -> None:
+    """Make `folder`, for this user alone. One that is there keeps its mode. Raises OSError."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
+
+
+def open_privately(path: str, flags: int) -> int:
+    """For `open(opener=…)`: a file that is made is this user's alone."""
+    return os.open(path, flags, PRIVATE_FILE)
 
 
 class DataFolder:
@@ -24,8 +38,8 @@ class DataFolder:
     def __enter__(self) -> Self:
         lock_path = self.path / "oncelog.lock"
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock_fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            make_private(self.path)
+            self._lock_fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
         except OSError as error:
             raise OncelogError(
                 f"cannot write the data folder {self.path}: {error.strerror}; "

@@ -54,6 +54,7 @@ from oncelog_server.cluster.plan import (
 from oncelog_server.cluster.probe import HealthProbe
 from oncelog_server.cluster.state_file import ClusterState, read_state
 from oncelog_server.cluster.view import is_active, read_image, what_is_missing
+from oncelog_server.data_folder import PRIVATE_FILE, make_private
 
 START_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 12.0
@@ -284,8 +285,10 @@ class Cluster:
     def _claimed(self) -> Iterator[None]:
         """One command at a time changes what runs."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.folder / "cluster.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+            make_private(self.folder)
+            lock = os.open(
+                self.folder / "cluster.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE
+            )
         except OSError as error:
             raise OncelogError(
                 f"cannot write the folder {self.folder}: {error.strerror}; choose another with --folder"
@@ -302,7 +305,7 @@ class Cluster:
 
     def _plan(self) -> None:
         """The members of an earlier start, on their data; new ones in a new folder."""
-        (self.folder / "logs").mkdir(exist_ok=True)
+        make_private(self.folder / "logs")
         port, gateway_port = self._ports
         ports = FreePorts()
         if self._state is None:

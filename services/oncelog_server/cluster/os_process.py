@@ -17,6 +17,8 @@ from typing import Final
 
 import psutil
 
+from oncelog_server.data_folder import open_privately
+
 LOG_TAIL_LINES: Final = 15
 POLL_S: Final = 0.01
 
@@ -114,7 +116,7 @@ def start_process(
     command: Sequence[str], log: Path, environment: Mapping[str, str], folder: Path
 ) -> ProcessRef:
     """A process in a session of its own that writes to the end of `log`."""
-    with log.open("ab") as output:
+    with open(log, "ab", opener=open_privately) as output:
         started = subprocess.Popen(
             list(command),
             stdin=subprocess.DEVNULL,

@@ -7,6 +7,7 @@ from pathlib import Path
 from oncelog.errors import OncelogError
 from oncelog_server.cluster.os_process import ProcessRef
 from oncelog_server.cluster.plan import Member
+from oncelog_server.data_folder import open_privately
 
 STATE_FILE = "cluster.json"
 VERSION = 1
@@ -29,7 +30,8 @@ class ClusterState:
     def write(self, folder: Path) -> None:
         content = {"version": VERSION, **asdict(self)}
         partial = folder / f"{STATE_FILE}.partial"
-        partial.write_text(json.dumps(content, indent=2))
+        with open(partial, "w", opener=open_privately) as file:
+            json.dump(content, file, indent=2)
         partial.replace(folder / STATE_FILE)
 
 
