@@ -117,6 +117,10 @@ clusters: setup ## whole clusters of processes: start, kills, failover, restarts
 failover: setup ## twenty kills of each kind of process; prints how long an application waited
 	ONCELOG_FAILOVER_FULL=1 $(PYTEST) -q -s tests/integration/failover
 
+.PHONY: damage
+damage: setup ## some hundred bits, cuts and removals in every kind of file; the integration tests have a part of them
+	ONCELOG_DAMAGE_FULL=1 $(PYTEST) -q -s tests/integration/storage/test_damage.py
+
 .PHONY: conformance
 conformance: setup ## confluent-kafka, aiokafka, kafka-python and the Java client against `oncelog up`
 	$(PYTEST) -q -n 2 --dist loadfile tests/conformance

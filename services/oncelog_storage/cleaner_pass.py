@@ -21,7 +21,8 @@ from oncelog_storage.core.cleaning import BatchCleaner, LastWord, Transactions, 
 from oncelog_storage.core.offset_map import OffsetMap
 from oncelog_storage.core.replay import CUT, HeaderFields, whole_batch_at
 from oncelog_storage.files import FILE_MODE, OpenFiles, write_at, write_fully
-from oncelog_storage.segment import ABORTED_INDEX_SUFFIX, Segment
+from oncelog_storage.segment import Segment
+from oncelog_storage.segment_indexes import ABORTED_INDEX_SUFFIX
 from oncelog_storage.segment_swap import CLEANED_SUFFIX, discard
 
 _CHUNK_BYTES: Final = 1 << 20

@@ -25,7 +25,8 @@ from oncelog.record.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES
 from oncelog.wording import counted
 from oncelog_storage.core.replay import CUT, HeaderFields, whole_batch_at
 from oncelog_storage.files import FILE_MODE, StorageFailed, way_out_of_damage, write_fully
-from oncelog_storage.segment import INDEX_SUFFIXES, LOG_SUFFIX, CorruptSegment, Segment
+from oncelog_storage.segment import LOG_SUFFIX, CorruptSegment, Segment
+from oncelog_storage.segment_indexes import INDEX_SUFFIXES
 
 _log = logging.getLogger(__name__)
 

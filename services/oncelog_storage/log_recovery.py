@@ -46,7 +46,8 @@ from oncelog_storage.files import (
     way_out_of_damage,
 )
 from oncelog_storage.log import DELETED_SUFFIX, LEADER_EPOCH_CHECKPOINT, PartitionLog
-from oncelog_storage.segment import INDEX_SUFFIXES, LOG_SUFFIX, CorruptSegment, Segment
+from oncelog_storage.segment import LOG_SUFFIX, CorruptSegment, Segment
+from oncelog_storage.segment_indexes import INDEX_SUFFIXES
 from oncelog_storage.segment_swap import finish_interrupted, forget_checks
 
 _log = logging.getLogger(__name__)

@@ -21,7 +21,8 @@ from oncelog_storage.damage import remove_segment
 from oncelog_storage.files import StorageFailed, way_out
 from oncelog_storage.log import LEADER_EPOCH_CHECKPOINT, PartitionLog
 from oncelog_storage.log_recovery import SNAPSHOT_SUFFIX, snapshot_offsets
-from oncelog_storage.segment import INDEX_SUFFIXES, LOG_SUFFIX, Segment, file_stem
+from oncelog_storage.segment import LOG_SUFFIX, Segment, file_stem
+from oncelog_storage.segment_indexes import INDEX_SUFFIXES
 from oncelog_storage.segment_swap import forget_checks
 
 _log = logging.getLogger(__name__)

@@ -23,13 +23,8 @@ from oncelog_storage.damage import (
 from oncelog_storage.files import OpenFiles, way_out
 from oncelog_storage.log_directory import LOG_STARTS, LogDirectory, write_checkpoints
 from oncelog_storage.log_recovery import SNAPSHOT_SUFFIX, snapshot_offsets
-from oncelog_storage.segment import (
-    INDEX_SUFFIXES,
-    LOG_SUFFIX,
-    CorruptSegment,
-    Segment,
-    file_stem,
-)
+from oncelog_storage.segment import LOG_SUFFIX, CorruptSegment, Segment, file_stem
+from oncelog_storage.segment_indexes import INDEX_SUFFIXES
 from oncelog_storage.segment_swap import finish_interrupted, forget_checks
 
 _OPEN_FILES: Final = 16

@@ -14,13 +14,11 @@ from typing import Final
 
 from oncelog.record.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC
 from oncelog.record.records import decode_batch
-from oncelog_storage.core.aborted_index import ENTRY_BYTES as ABORTED_ENTRY_BYTES
 from oncelog_storage.core.aborted_index import (
     AbortedCheck,
     AbortedTransactionEntry,
     CorruptAbortedIndex,
     decode_entries,
-    encode_entry,
     entries_below,
 )
 from oncelog_storage.core.offset_index import CorruptIndex, OffsetIndex
@@ -28,14 +26,17 @@ from oncelog_storage.core.replay import CUT, CUT_HEADER, HeaderFields, whole_bat
 from oncelog_storage.core.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from oncelog_storage.core.time_index import TimeIndex, decode_entry
 from oncelog_storage.files import OpenFiles, StorageFailed, touch, way_out_of_damage, write_fully
+from oncelog_storage.segment_indexes import (
+    ABORTED_INDEX_SUFFIX,
+    INDEX_SUFFIXES,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    SegmentIndexes,
+)
 
 _log = logging.getLogger(__name__)
 
 LOG_SUFFIX: Final = ".log"
-OFFSET_INDEX_SUFFIX: Final = ".index"
-TIME_INDEX_SUFFIX: Final = ".timeindex"
-ABORTED_INDEX_SUFFIX: Final = ".txnindex"
-INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_INDEX_SUFFIX)
 SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
 
 _WALK_BYTES: Final = 16 * 1024
@@ -53,22 +54,6 @@ class CorruptSegment(StorageFailed):
 
 def file_stem(offset: int) -> str:
     return f"{offset:020d}"
-
-
-class _Indexes:
-    """A loaded segment's indexes, and how much of each is in its file already."""
-
-    __slots__ = ("aborted", "aborted_written", "offset", "offset_written", "time", "time_written")
-
-    def __init__(
-        self, offset: OffsetIndex, time: TimeIndex, aborted: list[AbortedTransactionEntry]
-    ) -> None:
-        self.offset = offset
-        self.time = time
-        self.aborted = aborted
-        self.offset_written = offset.size_bytes
-        self.time_written = time.size_bytes
-        self.aborted_written = len(aborted)
 
 
 class Segment:
@@ -99,8 +84,8 @@ class Segment:
         self._max_timestamp = -1
         self._max_timestamp_offset = base_offset
         self._knows_max_timestamp = is_new
-        self._indexes: _Indexes | None = (
-            _Indexes(OffsetIndex(base_offset), TimeIndex(base_offset), []) if is_new else None
+        self._indexes: SegmentIndexes | None = (
+            SegmentIndexes(OffsetIndex(base_offset), TimeIndex(base_offset), []) if is_new else None
         )
 
     def path(self, suffix: str) -> str:
@@ -160,26 +145,7 @@ class Segment:
 
     def unwritten(self) -> list[tuple[str, int, bytes]]:
         """(path, position, bytes) of index parts that are not in their files; empty parts create the files."""
-        indexes = self._indexes
-        if indexes is None:
-            return []
-        parts = [
-            (
-                self.path(OFFSET_INDEX_SUFFIX),
-                indexes.offset_written,
-                indexes.offset.bytes_from(indexes.offset_written),
-            ),
-            (
-                self.path(TIME_INDEX_SUFFIX),
-                indexes.time_written,
-                indexes.time.bytes_from(indexes.time_written),
-            ),
-        ]
-        if indexes.aborted or indexes.aborted_written:
-            start = indexes.aborted_written
-            data = b"".join(encode_entry(entry) for entry in indexes.aborted[start:])
-            parts.append((self.path(ABORTED_INDEX_SUFFIX), start * 34, data))
-        return parts
+        return [] if self._indexes is None else self._indexes.unwritten(self._stem)
 
     def current_aborted_check(self) -> AbortedCheck:
         """For the aborted transactions known now: what the next checkpoint keeps."""
@@ -192,17 +158,8 @@ class Segment:
 
     def written(self, parts: list[tuple[str, int, bytes]]) -> None:
         """These parts are in their files now."""
-        indexes = self._indexes
-        if indexes is None:
-            return
-        for path, position, data in parts:
-            end = position + len(data)
-            if path.endswith(OFFSET_INDEX_SUFFIX):
-                indexes.offset_written = end
-            elif path.endswith(TIME_INDEX_SUFFIX):
-                indexes.time_written = end
-            else:
-                indexes.aborted_written = end // ABORTED_ENTRY_BYTES
+        if self._indexes is not None:
+            self._indexes.written(parts)
 
     # Indexes.
 
@@ -217,24 +174,19 @@ class Segment:
     @property
     def is_written(self) -> bool:
         """The files have all of the indexes."""
-        indexes = self._indexes
-        return indexes is None or (
-            indexes.offset_written == indexes.offset.size_bytes
-            and indexes.time_written == indexes.time.size_bytes
-            and indexes.aborted_written == len(indexes.aborted)
-        )
+        return self._indexes is None or self._indexes.is_written
 
     def unload(self) -> None:
         """Give a sealed segment's indexes back; they are read again when needed. What no file has stays."""
         if self.is_written:
             self._indexes = None
 
-    def _loaded(self) -> _Indexes:
+    def _loaded(self) -> SegmentIndexes:
         if self._indexes is None:
             self._indexes = self._load_indexes()
         return self._indexes
 
-    def _load_indexes(self) -> _Indexes:
+    def _load_indexes(self) -> SegmentIndexes:
         aborted = self.read_aborted_file()
         try:
             offset_index = OffsetIndex(self.base_offset, _read_file(self.path(OFFSET_INDEX_SUFFIX)))
@@ -244,12 +196,15 @@ class Segment:
         except (CorruptIndex, FileNotFoundError):
             # Both can be had from the log itself; the partition's next checkpoint writes them.
             return self._rebuilt(aborted)
-        return _Indexes(offset_index, time_index, aborted)
+        return SegmentIndexes(offset_index, time_index, aborted)
 
-    def _rebuilt(self, aborted: list[AbortedTransactionEntry]) -> _Indexes:
-        indexes = _Indexes(OffsetIndex(self.base_offset), TimeIndex(self.base_offset), aborted)
+    def _rebuilt(self, aborted: list[AbortedTransactionEntry]) -> SegmentIndexes:
+        indexes = SegmentIndexes(
+            OffsetIndex(self.base_offset), TimeIndex(self.base_offset), aborted
+        )
         self._indexes = indexes
         self._bytes_since_entry = 0
+        self._max_timestamp, self._max_timestamp_offset = -1, self.base_offset
         for position, fields, _, _ in self.scan(0, self.base_offset, self.end_offset):
             self.index_batch(
                 position, fields[1] + LENGTH_PREFIX_BYTES, fields[0] + fields[6], fields[8], 4096
@@ -300,8 +255,13 @@ class Segment:
         except (CorruptIndex, CorruptSegment, FileNotFoundError):
             offset_index, time_index = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
             is_usable = False
-        self._indexes = _Indexes(offset_index, time_index, aborted)
-        self._max_timestamp, self._max_timestamp_offset = time_index.last()
+        self._indexes = SegmentIndexes(offset_index, time_index, aborted)
+        if is_usable and offset > self.base_offset and not self._is_true(*time_index.last()):
+            is_usable = False
+            self._indexes = SegmentIndexes(
+                OffsetIndex(self.base_offset), TimeIndex(self.base_offset), aborted
+            )
+        self._max_timestamp, self._max_timestamp_offset = self._indexes.time.last()
         self._knows_max_timestamp = True
         return is_usable
 
@@ -314,8 +274,15 @@ class Segment:
     def max_timestamp(self) -> tuple[int, int]:
         """(largest timestamp in ms, offset of the batch's end that has it); (-1, …) in an empty segment."""
         if not self._knows_max_timestamp:
-            self._max_timestamp, self._max_timestamp_offset = self._last_time_entry()
+            was_loaded, last = self.is_loaded, self._last_time_entry()
+            if self.size_bytes and not self._is_true(*last):
+                # Retention deletes by it.
+                self._rebuilt(self.aborted())
+                last = self._loaded().time.last()
+            self._max_timestamp, self._max_timestamp_offset = last
             self._knows_max_timestamp = True
+            if not was_loaded:
+                self.unload()
         return self._max_timestamp, self._max_timestamp_offset
 
     def _last_time_entry(self) -> tuple[int, int]:
@@ -330,6 +297,21 @@ class Segment:
         except FileNotFoundError:
             pass
         return self._loaded().time.last()
+
+    def _is_true(self, timestamp: int, offset: int) -> bool:
+        """An entry of the time index names the last offset of a batch, and its timestamp. Raises CorruptSegment."""
+        position, _ = self.position_of(offset)
+        head = os.pread(self._descriptor(), HEADER_BYTES, position)
+        if position >= self.size_bytes or len(head) < HEADER_BYTES:
+            return False
+        fields = HEADER.unpack(head)
+        is_true = (fields[0] + fields[6], fields[8]) == (offset, timestamp)
+        if not is_true:
+            _log.warning(
+                "%s does not say what is in the segment and is built again",
+                self.path(TIME_INDEX_SUFFIX),
+            )
+        return is_true
 
     def aborted(self) -> list[AbortedTransactionEntry]:
         """Raises CorruptSegment. Loads no other index: a fetch may have to ask every later segment."""
@@ -459,7 +441,10 @@ class Segment:
 
     def find_timestamp(self, timestamp: int, offset_min: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record from `offset_min` on that is not older."""
-        start = max(self._loaded().time.lookup(timestamp), offset_min)
+        before = self._loaded().time.lookup(timestamp)
+        if before is not None and not self._is_true(*before):
+            before = self._rebuilt(self._loaded().aborted).time.lookup(timestamp)
+        start = max(self.base_offset if before is None else before[1], offset_min)
         for _, fields, view, at in self.scan(*self.position_of(start), self.end_offset):
             if fields[8] < timestamp or fields[0] + fields[6] < offset_min:
                 continue

@@ -22,13 +22,8 @@ from oncelog.record.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES
 from oncelog_storage.core.aborted_index import CHECKS_FILE, decode_checks, encode_checks
 from oncelog_storage.files import sync_directory, write_atomically
 from oncelog_storage.log import DELETED_SUFFIX
-from oncelog_storage.segment import (
-    ABORTED_INDEX_SUFFIX,
-    INDEX_SUFFIXES,
-    LOG_SUFFIX,
-    SUFFIXES,
-    file_stem,
-)
+from oncelog_storage.segment import LOG_SUFFIX, SUFFIXES, file_stem
+from oncelog_storage.segment_indexes import ABORTED_INDEX_SUFFIX, INDEX_SUFFIXES
 
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"

@@ -77,7 +77,9 @@ def test_after_a_power_cut_a_log_has_what_was_synced_and_a_first_part_of_the_res
         process, (safe, end, records) = as_process(small, "storage-1", write)
         process.end()
         small.disks.power_cut(HOST)
-        _, log = as_process(small, "storage-1", lambda: opened(folder, safe, segment_bytes=600, lost_power=True))
+        _, log = as_process(
+            small, "storage-1", lambda: opened(folder, safe, segment_bytes=600, lost_power=True)
+        )
         recovered = everything(log)
         assert safe <= recovered[1] <= end
         assert records.startswith(recovered[0])
@@ -276,7 +278,9 @@ def test_process_can_be_killed_between_any_two_steps_of_a_checkpoint():
             assert process.state.value == "dead"
         else:
             raise AssertionError(f"a checkpoint has fewer than {operations} steps")
-        _, log = as_process(small, "storage-1", lambda: opened(folder, safe, segment_bytes=600, lost_power=True))
+        _, log = as_process(
+            small, "storage-1", lambda: opened(folder, safe, segment_bytes=600, lost_power=True)
+        )
         assert everything(log) == written
         return len(cleanups)
 

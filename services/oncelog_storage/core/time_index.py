@@ -50,8 +50,8 @@ class TimeIndex:
         if timestamp > last_timestamp and (offset > last_offset or not self._data):
             self._data += _ENTRY.pack(timestamp, offset - self._base_offset)
 
-    def lookup(self, timestamp: int) -> int:
-        """The offset of the last entry below `timestamp`: nothing before it is large enough. Base offset if none."""
+    def lookup(self, timestamp: int) -> tuple[int, int] | None:
+        """The last entry below `timestamp`: nothing up to its offset is large enough. None if there is none."""
         data, low, high = self._data, 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -59,7 +59,7 @@ class TimeIndex:
                 low = middle + 1
             else:
                 high = middle
-        return self.entry(low - 1)[1] if low else self._base_offset
+        return self.entry(low - 1) if low else None
 
     def truncate_from(self, offset: int) -> None:
         """Drop entries that name `offset` or a later one."""

@@ -43,8 +43,9 @@ def test_no_record_before_a_time_lookup_is_new_enough(timestamps, wanted):
         if offset % 3 == 2:
             index.maybe_append(largest, largest_at)
     index.check()
-    start = index.lookup(wanted)
-    assert all(timestamp < wanted for timestamp in timestamps[:start])
+    before = index.lookup(wanted)
+    if before is not None:
+        assert all(timestamp <= before[0] < wanted for timestamp in timestamps[: before[1] + 1])
 
 
 @given(

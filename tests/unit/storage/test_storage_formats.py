@@ -121,11 +121,11 @@ def test_time_index_is_twelve_big_endian_bytes_an_entry():
     assert index.bytes_from(0) == struct.pack(">qiqi", 50, 9, 60, 20)
     assert index.last() == (60, 1020)
     assert [index.lookup(timestamp) for timestamp in (10, 50, 51, 60, 61)] == [
-        1000,
-        1000,
-        1009,
-        1009,
-        1020,
+        None,
+        None,
+        (50, 1009),
+        (50, 1009),
+        (60, 1020),
     ]
 
 

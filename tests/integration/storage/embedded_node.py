@@ -1,0 +1,39 @@
+"""The log of `oncelog up` in this process, without its doors: controller, storage, coordinator and marker sender."""
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NamedTuple
+
+from oncelog.rpc.direct import DirectStub
+from oncelog.rpc.directory import LocalDirectory
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog_server import composition
+from oncelog_server.data_folder import DataFolder
+from oncelog_server.settings import EmbeddedSettings
+
+
+class Embedded(NamedTuple):
+    controller: DirectStub
+    storage: object
+    metadata: MetadataFollower
+
+
+@asynccontextmanager
+async def embedded(data):
+    """Stopped in order at the end."""
+    settings = EmbeddedSettings(data=data)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(DataFolder(data, is_ephemeral=False))
+        role = await composition._controller(stack, settings, data)
+        controller = DirectStub(role.servicer)
+        metadata = MetadataFollower(composition.NODE_ID, controller)
+        await composition._register(controller, settings)
+        await composition._follow(stack, metadata)
+        directory = LocalDirectory(
+            storage=DirectStub(),
+            coordinator=DirectStub(),
+            group_coordinator=DirectStub(),
+            marker_sender=DirectStub(),
+            controller=controller,
+        )
+        storage, _ = await composition._start_log(stack, data, metadata, directory)
+        yield Embedded(controller, storage, metadata)
