@@ -94,6 +94,8 @@ class Transaction(Operation):
     offsets: GroupOffsets | None = None
     asked_ms: int | None = None
     """When it asked for its ending, just before the call; None: it never did, or nobody wrote it down."""
+    offsets_taken_ms: int | None = None
+    """When its offsets were answered with success; None: they never were, or nobody wrote it down."""
     error: str = ""
 
 

@@ -18,11 +18,17 @@ class GroupCommit(NamedTuple):
 
     @property
     def ended_ms(self) -> int | None:
-        """By then it was with the group coordinator, if it ever came there. None: nobody knows."""
+        """By then it was with the group coordinator, if it ever came there. None: nobody knows.
+
+        Of a transaction: when its offsets were taken, however much later it committed. What the group committed in
+        between is newer (facts 5.2)."""
         if self.by.outcome is not Outcome.OK:
             return None
-        asked_ms = self.by.asked_ms if isinstance(self.by, Transaction) else None
-        return self.by.completed_ms if asked_ms is None else asked_ms
+        if isinstance(self.by, Transaction):
+            for known_ms in (self.by.offsets_taken_ms, self.by.asked_ms):
+                if known_ms is not None:
+                    return known_ms
+        return self.by.completed_ms
 
     def who(self) -> str:
         if isinstance(self.by, Transaction):

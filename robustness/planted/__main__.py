@@ -131,7 +131,10 @@ def _hunt_all(options: argparse.Namespace) -> int:
 
 
 def _show(found: Finding, *, is_catch: bool) -> None:
-    print(f"seed {found.seed}: {'caught' if is_catch else 'not caught'}", flush=True)
+    verdict = "caught" if is_catch else "not caught"
+    if found.unfinished:
+        verdict = f"unfinished, {found.unfinished}"
+    print(f"seed {found.seed}: {verdict}", flush=True)
     for checker, proof in found.broken.items():
         print(f"  {checker}: {proof[:300]}")
     for failure in found.failures:

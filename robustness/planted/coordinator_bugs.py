@@ -185,6 +185,54 @@ COORDINATOR_BUGS: Final = (
         first_seed=2,
     ),
     Bug(
+        name="pending-offsets-count-as-stable",
+        promise="A group whose offset waits for a marker is not told the one before it.",
+        source="facts 5.2; KIP-447; architecture/group-coordinator",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.core.group_commits",
+                old="        if event.require_stable and offsets.is_pending(event.group_id, partition):\n",
+                new='        if event.require_stable and offsets.is_pending("", partition):\n',
+            ),
+        ),
+        caught_by=("offsets-outside-transaction", "processed-once", "copier"),
+        scenario="undecided",
+        first_seed=101,
+    ),
+    Bug(
+        name="older-offset-of-a-transaction-overrides",
+        promise="The offset of a transaction that ends late does not replace one that was committed after it.",
+        source="facts 5.2; architecture/group-coordinator",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.core.group_offsets",
+                old="                    if known is None or known.record_offset < entry.record_offset:\n",
+                new="                    if known is None or known.record_offset != entry.record_offset:\n",
+            ),
+        ),
+        caught_by=("offsets-outside-transaction",),
+        scenario="undecided",
+        first_seed=101,
+    ),
+    Bug(
+        name="timeout-does-not-fence-below-tv2",
+        promise="A transaction that timed out is aborted at a higher epoch, so that its producer cannot go on.",
+        source="facts 8.9; KIP-98; KIP-360",
+        edits=(
+            Edit(
+                module="oncelog_coordinator.core.fencing",
+                old="    fenced = ProducerEpoch(min(txn.producer_epoch + 1, PRODUCER_EPOCH_MAX))\n",
+                new=(
+                    '    raised = label != "timed_out" or cluster_transaction_version >= TV2\n'
+                    "    fenced = ProducerEpoch(min(txn.producer_epoch + raised, PRODUCER_EPOCH_MAX))\n"
+                ),
+            ),
+        ),
+        caught_by=("torn-transaction", "lost-write"),
+        scenario="sleepers",
+        first_seed=101,
+    ),
+    Bug(
         name="two-decisions-for-one-batch",
         promise="A batch of a sink is decided once, whatever driver runs it again.",
         source="ADR 0008; SPARK 3",

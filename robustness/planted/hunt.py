@@ -24,6 +24,8 @@ class Finding:
     """Checker → its first proof."""
     failures: tuple[str, ...]
     """The last line of each kind of failure that is no verdict: something broke aloud or never ended."""
+    unfinished: str = ""
+    """The run was killed by its own clock, and says nothing."""
 
     def catcher(self, bug: Bug) -> str | None:
         """The first checker meant to notice that did."""
@@ -52,13 +54,15 @@ def findings(
     # Only now: what the bug changes must not be imported before it is planted.
     from robustness.checkers.verdict import Answer
     from robustness.scenario import load_scenario
+    from robustness.simulator.command import RUN_TIMEOUT_S
     from robustness.simulator.forks import Job, run_all
 
     own = SCENARIOS / f"{bug.scenario}.toml"
     scenario = load_scenario(str(own) if own.is_file() else bug.scenario)
     first = bug.first_seed if first_seed is None else first_seed
     count = bug.seeds if seeds is None else seeds
-    for result in run_all((Job(scenario, first + index) for index in range(count)), jobs):
+    tried = (Job(scenario, first + index) for index in range(count))
+    for result in run_all(tried, jobs, RUN_TIMEOUT_S):
         yield Finding(
             result.seed,
             {
@@ -67,6 +71,7 @@ def findings(
                 if verdict.answer is Answer.BROKEN
             },
             tuple(dict.fromkeys(failure.strip().splitlines()[-1] for failure in result.failures)),
+            result.unfinished,
         )
 
 

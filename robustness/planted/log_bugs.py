@@ -66,6 +66,30 @@ LOG_BUGS: Final = (
         first_seed=1,
     ),
     Bug(
+        name="truncated-batches-stay-in-producer-state",
+        promise="A truncation takes the batches that it cuts out of the producer state, too.",
+        source="facts 9, rule 5; KIP-101; architecture/storage",
+        edits=(
+            Edit(
+                module="oncelog_storage.log_replication",
+                old="""    log.producers.restore(())
+    log_recovery.recover(log, recovery_point, log.log_start_offset, now)
+""",
+                new="""    before = list(log.producers.entries())
+    log.producers.restore(())
+    log_recovery.recover(log, recovery_point, log.log_start_offset, now)
+    for entry in before:
+        kept = log.producers.get(entry.producer_id)
+        if kept is not None and kept.producer_epoch == entry.producer_epoch:
+            kept.batches = entry.batches
+""",
+            ),
+        ),
+        caught_by=("lost-write", "send-reversal", "inconsistent-offsets"),
+        scenario="handover",
+        first_seed=101,
+    ),
+    Bug(
         name="slice-of-another-follower-sent",
         promise="A follower is sent what stands at the offset that it asked for.",
         source="facts 9; architecture/storage",

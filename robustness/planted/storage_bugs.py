@@ -268,6 +268,26 @@ STORAGE_BUGS: Final = (
         first_seed=1,
     ),
     Bug(
+        name="follower-tells-its-position-before-the-sync",
+        promise="With flush_policy=always a follower tells its leader of nothing that it has not synced.",
+        source="ADR 0011; architecture/storage",
+        edits=(
+            Edit(
+                module="oncelog_storage.follower",
+                old="        return self._leader.local_end >= self._leader.log.log_end_offset\n",
+                new="        return True\n",
+            ),
+            Edit(
+                module="oncelog_storage.follower",
+                old="        if is_start_moved or leader.local_end < log.log_end_offset:\n",
+                new="        if is_start_moved:\n",
+            ),
+        ),
+        caught_by=("fsync-lie", "lost-write"),
+        scenario="slow-power",
+        first_seed=104,
+    ),
+    Bug(
         name="aborted-index-ignored-behind-the-first-batch",
         promise="A read_committed fetch names every aborted transaction that touches what it answers.",
         source="facts 5.3",

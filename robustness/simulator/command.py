@@ -26,13 +26,18 @@ if TYPE_CHECKING:
     from robustness.simulator.run import RunResult
 
 EXIT_BROKEN: Final = 1
+EXIT_UNFINISHED: Final = 3
 EXIT_INTERRUPTED: Final = 130
 EXIT_NOBODY_READS: Final = 141
 _SHOWN_FAILURES: Final = 5
+RUN_TIMEOUT_S: Final = 240
+"""Of one run, by the clock of the wall. Beyond it something loops, or the machine is busy: nobody knows which."""
+RUN_TIMEOUT_MAX_S: Final = 86_400
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 nothing found, 1 something broken, 2 used wrongly, 130 stopped by Ctrl-C, 141 nobody reads."""
+    """Exit codes: 0 nothing found, 1 something broken, 2 used wrongly, 3 nothing found, but a run did not finish,
+    130 stopped by Ctrl-C, 141 nobody reads."""
     options = _parser().parse_args(arguments)
     try:
         _must_be_of_one_run(options)
@@ -84,7 +89,8 @@ def _parser() -> Parser:
     parser = Parser(
         prog="python -m robustness.simulator",
         description="The whole cluster in one process on virtual time, with faults drawn from a seed.",
-        epilog="Exit code 0: nothing found. 1: something is broken. 2: used wrongly. 130: stopped by Ctrl-C.",
+        epilog="Exit code 0: nothing found. 1: something is broken. 2: used wrongly. "
+        "3: nothing found, but a run did not finish. 130: stopped by Ctrl-C.",
     )
     parser.add_argument(
         "--seed",
@@ -121,6 +127,13 @@ def _parser() -> Parser:
         help="runs at a time (default: one a processor)",
     )
     parser.add_argument(
+        "--run-timeout-s",
+        type=whole_number(1, RUN_TIMEOUT_MAX_S),
+        default=RUN_TIMEOUT_S,
+        metavar="S",
+        help=f"what a run may take by the clock of the wall; then it is unfinished (default: {RUN_TIMEOUT_S})",
+    )
+    parser.add_argument(
         "--log", action="store_true", help="on stderr, the log lines of every process, with --seed"
     )
     parser.add_argument("--trace", type=Path, metavar="FILE", help="every event, with --seed")
@@ -141,7 +154,12 @@ def _parser() -> Parser:
 
 def _run(options: argparse.Namespace) -> int:
     from robustness.simulator.forks import run_all
-    from robustness.simulator.report import print_failure, print_one, print_summary
+    from robustness.simulator.report import (
+        print_failure,
+        print_one,
+        print_summary,
+        print_unfinished,
+    )
     from robustness.simulator.screen import showing_progress
 
     scenarios = _scenarios(options.scenario)
@@ -155,12 +173,15 @@ def _run(options: argparse.Namespace) -> int:
     began = time.monotonic()
     try:
         with showing_progress(len(jobs), is_wanted=not options.digests) as advance:
-            for result in run_all(jobs, 1 if options.seed is not None else options.jobs):
+            at_a_time = 1 if options.seed is not None else options.jobs
+            for result in run_all(jobs, at_a_time, options.run_timeout_s):
                 results.append(result)
                 advance(result)
                 if options.digests:
                     print(f"{result.seed} {result.scenario} {result.digest}", flush=True)
-                if not result.is_good:
+                if result.unfinished and options.seed is None and not options.digests:
+                    print_unfinished(result, replay_of(result))
+                if result.is_broken:
                     broken += 1
                     if broken <= _SHOWN_FAILURES and options.seed is None:
                         print_failure(result, replay_of(result))
@@ -178,7 +199,9 @@ def _run(options: argparse.Namespace) -> int:
     if is_interrupted:
         print(f"stopped after {len(results)} of {len(jobs)} runs", file=sys.stderr)
         return EXIT_INTERRUPTED
-    return EXIT_BROKEN if broken else 0
+    if broken:
+        return EXIT_BROKEN
+    return EXIT_UNFINISHED if any(result.unfinished for result in results) else 0
 
 
 def _jobs(options: argparse.Namespace, scenarios: "dict[str, Scenario]") -> "Iterator[Job]":

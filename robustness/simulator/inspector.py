@@ -86,8 +86,8 @@ class Inspector:
         self._leaders = Leaders()
         self._owners = Owners()
         self._committed = Committed()
-        self._synced: dict[tuple[str, str, int], tuple[str, int]] = {}
-        """Host and partition: topic id, and how far it is both synced and committed."""
+        self._synced: dict[tuple[int, str, int], tuple[str, int]] = {}
+        """Node id and partition: topic id, and how far it is both synced and committed."""
         self._listen()
 
     def start(self) -> None:
@@ -314,17 +314,28 @@ class Inspector:
     ) -> None:
         if not leader._flushes_always:
             return
-        key = (process.host, state.topic, state.partition)
         is_anew = known is None or known.state.start_over_count != state.start_over_count
-        before = 0 if is_anew else self._synced.get(key, ("", 0))[1]
-        safe = min(leader.local_end, leader.high_watermark)
-        self._synced[key] = (state.topic_id, max(before, safe))
+        if is_anew:
+            self._synced.pop((state.node_id, state.topic, state.partition), None)
+        self._promised(state.node_id, state, min(leader.local_end, leader.high_watermark))
+        if leader.replicas is None:
+            return
+        # What the leader calls committed is on every in-sync replica, and each of them syncs before it says what it has.
+        for node_id in leader.replicas.isr:
+            if node_id != state.node_id:
+                self._promised(node_id, state, leader.high_watermark)
+
+    def _promised(self, node_id: int, state: ReplicaState, end_offset: int) -> None:
+        key = (node_id, state.topic, state.partition)
+        topic_id, before = self._synced.get(key, ("", 0))
+        is_same = topic_id == state.topic_id
+        self._synced[key] = (state.topic_id, max(before, end_offset) if is_same else end_offset)
 
     def _hold_to_promises(self, process: SimProcess, directory: LogDirectory) -> None:
         promised = {
             (topic, partition): promise
-            for (host, topic, partition), promise in self._synced.items()
-            if host == process.host
+            for (node_id, topic, partition), promise in self._synced.items()
+            if node_id == self._node_id(process)
         }
         if not promised or not directory.path.is_dir():
             return
@@ -377,7 +388,7 @@ class Inspector:
                 # A power cut can take the file that says which topic it is.
                 log = replace(found, topic_id=topic_ids[found.topic, found.partition])
                 replicas.append((data_dir, log))
-                promise = self._synced.get((process.host, log.topic, log.partition))
+                promise = self._synced.get((log.node_id, log.topic, log.partition))
                 if promise is not None and promise[0] == log.topic_id:
                     self._remember_promise(log, promise[1])
         observations.logs += [log for _, log in replicas]

@@ -39,9 +39,22 @@ def print_failure(result: RunResult, replay: str) -> None:
     _print_line(console, f"  replay: {replay}")
 
 
+def print_unfinished(result: RunResult, replay: str) -> None:
+    """Nobody knows what it would have shown."""
+    console = Console(highlight=False)
+    _print_line(console, f"[yellow]{_unfinished(result)}[/yellow]\n  replay: {replay}")
+
+
+def _unfinished(result: RunResult) -> str:
+    return f"seed {result.seed} of {result.scenario} is unfinished: {result.unfinished}"
+
+
 def print_one(result: RunResult, replay: str) -> None:
     """The whole report of one run."""
     console = Console(highlight=False)
+    if result.unfinished:
+        print_unfinished(result, replay)
+        return
     for failure in result.failures:
         console.print(failure, style="red", markup=False)
     if result.verdicts:
@@ -57,7 +70,7 @@ def print_one(result: RunResult, replay: str) -> None:
         f"seed {result.seed} of {result.scenario}, {result.simulated_s:.0f} simulated seconds in "
         f"{result.real_s:.1f} s, digest {result.digest}",
     )
-    if result.is_good:
+    if not result.is_broken:
         _print_line(console, "[green]nothing is broken[/green]")
         return
     broken = [one.checker for one in result.verdicts if one.answer is Answer.BROKEN]
@@ -80,15 +93,19 @@ def print_summary(
     console.print(f"decisions never reached: {', '.join(never) or 'none'}")
     unharmed = never_injected(result.counts for result in results)
     console.print(f"faults never injected: {', '.join(unharmed) or 'none'}")
-    broken = [result for result in results if not result.is_good]
+    broken = [result for result in results if result.is_broken]
+    unfinished = [result for result in results if result.unfinished]
     _print_line(
         console,
         f"{counted(len(results), 'seed')}, {simulated_s / 3600:.2f} simulated hours, "
         f"{simulated_s / max(wall_s, 1e-9):.0f} simulated seconds a second "
-        f"({simulated_s / max(real_s, 1e-9):.0f} a run), {wall_s:.0f} s in all, {len(broken)} broken",
+        f"({simulated_s / max(real_s, 1e-9):.0f} a run), {wall_s:.0f} s in all, {len(broken)} broken"
+        + (f", {len(unfinished)} unfinished" if unfinished else ""),
     )
     for result in broken[:20]:
         _print_line(console, f"  replay: {replay_of(result)}")
+    for result in unfinished[:20]:
+        _print_line(console, f"  unfinished: {replay_of(result)}")
 
 
 def _print_line(console: Console, line: str) -> None:

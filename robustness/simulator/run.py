@@ -67,6 +67,8 @@ class RunResult:
     verdicts: list[Verdict] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     """What ended the run before its time, or a bug outside the cluster."""
+    unfinished: str = ""
+    """Why the run was killed before it had a result, by its own clock. Nothing is known of it: neither good nor broken."""
     simulated_s: float = 0.0
     real_s: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
@@ -76,8 +78,8 @@ class RunResult:
     history_lines: list[str] = field(default_factory=list)
 
     @property
-    def is_good(self) -> bool:
-        return not self.failures and all(one.answer is not Answer.BROKEN for one in self.verdicts)
+    def is_broken(self) -> bool:
+        return bool(self.failures) or any(one.answer is Answer.BROKEN for one in self.verdicts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def showing_progress(total: int, *, is_wanted: bool) -> Iterator[Callable[[RunRe
 
         def advance(result: RunResult) -> None:
             nonlocal broken
-            broken += not result.is_good
+            broken += result.is_broken
             text = "seeds" if not broken else f"seeds, [red]{broken} broken[/red]"
             progress.update(task, advance=1, description=text)
 

@@ -64,6 +64,7 @@ class OpenTransaction:
         self.sends: list[Send] = []
         self.reads: list[Read] = []
         self.offsets: GroupOffsets | None = None
+        self._offsets_taken_ms: int | None = None
 
     async def send_all(self, planned: Sequence[Planned]) -> None:
         """All under way at once, in this order. Raises the worst of what they were answered."""
@@ -116,6 +117,8 @@ class OpenTransaction:
         )
         self.tells()
         await self._producer.send_offsets(offsets, group if member is None else member)
+        self._offsets_taken_ms = self._lab.now_ms()
+        self.tells()
 
     def tells(self) -> None:
         """What the history says if the process dies now. Nobody can commit what nobody asked to commit."""
@@ -143,6 +146,7 @@ class OpenTransaction:
             reads=tuple(self.reads),
             offsets=self.offsets,
             asked_ms=self._asked_ms,
+            offsets_taken_ms=self._offsets_taken_ms,
             error=error,
         )
 

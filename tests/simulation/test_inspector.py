@@ -74,6 +74,10 @@ class SmallCluster:
         admin = await clients.admin("admin")
         await admin.create_topic(TOPIC, 2, 3, {})
         await admin.close()
+        await self.write(transactional_id, count)
+
+    async def write(self, transactional_id, count):
+        clients = AiokafkaClients(self.cluster.bootstrap)
         producer = await clients.producer("writer", transactional_id, TIMEOUT_MS)
         await producer.init_transactions()
         for number in range(count):
@@ -229,6 +233,29 @@ def test_a_disk_that_lied_about_fsync_is_seen_when_its_node_starts_again():
     verdicts = told(story)
     assert broken(verdicts) == {"fsync-lie"}
     assert "synced and committed up to" in verdicts["fsync-lie"].proof[0]
+
+
+def test_a_follower_that_told_its_leader_of_what_it_had_not_synced_is_seen():
+    async def story(small):
+        await small.started()
+        _, (process, replica) = replicas_of(small)
+        # From here on it syncs nothing, and calls nothing synced.
+        replica._flushes_always = False
+        await small.client.spawn(small.write("more", 3), "more work")
+        await small.settled()
+        end_offset = replica.log.log_end_offset
+        name = process.name
+        small.cluster.kill(name)
+        newest = max(small.disks.folder(name).glob(f"{TOPIC}-0/*.log"))
+        os.truncate(newest, newest.stat().st_size - 100)
+        small.cluster.launch(name)
+        await small.settled()
+        await small.inspector.finish()
+        return end_offset, small.verdicts()
+
+    end_offset, verdicts = told(story)
+    assert broken(verdicts) == {"fsync-lie"}
+    assert f"committed up to {end_offset} " in verdicts["fsync-lie"].proof[0]
 
 
 def test_what_is_open_is_named():

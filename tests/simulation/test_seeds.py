@@ -124,6 +124,18 @@ def test_what_broke_comes_with_the_line_that_replays_it():
     assert line == f'replay: make sim SEED={seed} SCENARIO={scenario} ARGS="--planted {bug}"'
 
 
+def test_a_run_killed_by_its_own_clock_is_unfinished_and_never_broken():
+    many = ("--seeds", "2", "--scenario", "storm", "--jobs", "2")
+    for which, lines in ((many, 2), (("--seed", "1", "--scenario", "storm"), 1)):
+        done = simulate(*which, "--run-timeout-s", "1")
+        assert done.returncode == 3, done.stdout + done.stderr
+        assert done.stdout.count("is unfinished: killed by its clock after") == lines
+        assert "is broken" not in done.stdout
+        assert "replay: make sim SEED=1 SCENARIO=storm" in done.stdout
+        if lines == 2:
+            assert "0 broken, 2 unfinished" in done.stdout
+
+
 def test_whoever_reads_one_line_only_gets_no_complaint():
     command = (sys.executable, "-m", "robustness.simulator", "--seeds", "3", "--digests")
     with subprocess.Popen(

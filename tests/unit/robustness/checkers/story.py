@@ -82,6 +82,7 @@ class Story:
         tid: str | None = None,
         protocol: str = "TV1",
         asked_ms: int | None = None,
+        taken_ms: int | None = None,
         at: tuple[int, int | None] | None = None,
     ) -> Transaction:
         transaction = Transaction(
@@ -95,6 +96,7 @@ class Story:
             reads=tuple(read(one) for one in reads),
             offsets=None if offsets is None else group(offsets),
             asked_ms=asked_ms,
+            offsets_taken_ms=taken_ms,
         )
         self.history.add(transaction)
         return transaction

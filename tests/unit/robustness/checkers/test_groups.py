@@ -114,6 +114,22 @@ def test_of_two_commits_under_way_together_either_may_be_last():
     assert_ok(story.judged_by(group_offsets.check), judged=2)
 
 
+def test_an_offset_of_a_transaction_is_as_old_as_its_commit_of_offsets_not_as_its_end():
+    story = Story()
+    story.txn(offsets="g: t-0@3", client="w#1", taken_ms=20, asked_ms=60, at=(10, 70))
+    story.committed("g: t-0@5", client="c#1", at=(30, 40))
+    story.fetched("g: t-0@3", final=True)
+    assert_broken(story.judged_by(group_offsets.check), "w#1", "c#1", "committed 5 after")
+
+
+def test_an_offset_of_a_transaction_may_be_the_newer_one_while_its_commit_is_under_way():
+    story = Story()
+    story.txn(offsets="g: t-0@3", taken_ms=35, asked_ms=60, at=(10, 70))
+    story.committed("g: t-0@5", at=(30, 40))
+    story.fetched("g: t-0@3", final=True)
+    assert_ok(story.judged_by(group_offsets.check))
+
+
 def test_a_refused_commit_outside_transactions_does_not_count():
     story = Story()
     story.committed("g: t-0@3")
