@@ -320,7 +320,7 @@ class Inspector:
         self._promised(state.node_id, state, min(leader.local_end, leader.high_watermark))
         if leader.replicas is None:
             return
-        # What the leader calls committed is on every in-sync replica, and each of them syncs before it says what it has.
+        # What the leader calls committed is on every in-sync replica, and each syncs before it tells its position.
         for node_id in leader.replicas.isr:
             if node_id != state.node_id:
                 self._promised(node_id, state, leader.high_watermark)

@@ -68,7 +68,7 @@ class RunResult:
     failures: list[str] = field(default_factory=list)
     """What ended the run before its time, or a bug outside the cluster."""
     unfinished: str = ""
-    """Why the run was killed before it had a result, by its own clock. Nothing is known of it: neither good nor broken."""
+    """Why the run was killed before it had a result, by its own clock. It is neither good nor broken."""
     simulated_s: float = 0.0
     real_s: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
