@@ -12,7 +12,9 @@ from oncelog_coordinator.core.group_events import ConsumerHeartbeat, ConsumerHea
 TopicName = Callable[[bytes], str | None]
 
 
-def heartbeat_event(request_id: int, request: Any, shapes: Topics) -> ConsumerHeartbeat:
+def heartbeat_event(
+    request_id: int, request: Any, shapes: Topics, topics_version: int
+) -> ConsumerHeartbeat:
     def optional(field: str) -> str | None:
         return getattr(request, field) if request.HasField(field) else None
 
@@ -31,6 +33,7 @@ def heartbeat_event(request_id: int, request: Any, shapes: Topics) -> ConsumerHe
         optional("subscribed_topic_regex"),
         optional("server_assignor"),
         _slots(request.owned) if request.owned_present else None,
+        topics_version,
     )
 
 
@@ -65,6 +68,7 @@ def described_group(group: ConsumerGroup, topic_name: TopicName) -> Any:
                 member_epoch=member.current.epoch,
                 rack_id=member.subscription.rack_id,
                 subscribed_topic_names=member.subscription.topics,
+                subscribed_topic_regex=member.subscription.pattern or None,
                 assigned=_topics(member.current.assigned),
                 target=_topics(group.targets.get(member.member_id, ())),
             )

@@ -432,7 +432,9 @@ class GroupCoordinatorServicer:
         if answer is None:
             answer = await self._ask(
                 request.group_id,
-                lambda request_id: heartbeat_event(request_id, request, shards.shapes),
+                lambda request_id: heartbeat_event(
+                    request_id, request, shards.shapes, shards.topics_version
+                ),
                 ConsumerHeartbeatAnswer,
             )
             self._heartbeats.answered(stamp, answer)

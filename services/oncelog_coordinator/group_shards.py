@@ -96,6 +96,7 @@ class GroupShards(Reigns[Reign]):
         self._producer_ids = producer_ids
         self._clock = clock
         self._shapes: tuple[object, Topics] = (None, {})
+        self._topics_version = 0
 
     # ------------------------------------------------------------------------------------------------ calls
 
@@ -152,8 +153,16 @@ class GroupShards(Reigns[Reign]):
                 name: TopicShape(topic.topic_id, len(topic.partitions))
                 for name, topic in topics.items()
             }
+            if found.keys() != self._shapes[1].keys():
+                self._topics_version = self._metadata.image.metadata_offset
             self._shapes = (topics, found)
         return self._shapes[1]
+
+    @property
+    def topics_version(self) -> int:
+        """The metadata offset at which this node last saw a topic come or go."""
+        _ = self.shapes
+        return self._topics_version
 
     def topic_name(self, topic_id: bytes) -> str | None:
         topic = self._metadata.image.topics_by_id.get(topic_id)

@@ -7,6 +7,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka
+import confluent_kafka.admin
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, ConsumerGroupType
 from tests.conformance.group_members import SERVER_ENVIRONMENT, Member, eventually
@@ -16,6 +17,7 @@ PARTITIONS = 4
 EVERY = frozenset(range(PARTITIONS))
 COUNT = 40
 CLIENT = "confluent-kafka (KIP-848)"
+INVALID_REGULAR_EXPRESSION = 128
 ENVIRONMENT = SERVER_ENVIRONMENT | {
     "ONCELOG_COORDINATOR_GROUP_CONSUMER_SESSION_TIMEOUT_MS": "4000",
     "ONCELOG_COORDINATOR_GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS": "200",
@@ -196,3 +198,69 @@ def test_the_java_client_reads_as_a_member_and_commits(java, server, group, topi
     fill(COUNT, PARTITIONS)
     values = java.subscribe(server.bootstrap, group, topic, PARTITIONS, protocol="consumer")
     assert sorted(map(int, values)) == list(range(COUNT, COUNT + PARTITIONS))
+
+
+class TestPatterns:
+    """librdkafka hands `^…` to the coordinator, which finds the topics by RE2's rules."""
+
+    @pytest.fixture
+    def create(self, server):
+        admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": server.bootstrap})
+
+        def make(*names):
+            found = admin.create_topics([confluent_kafka.admin.NewTopic(one, 2) for one in names])
+            for done in found.values():
+                done.result(30)
+
+        return make
+
+    @pytest.fixture
+    def reader(self, server, group):
+        opened = []
+
+        def subscribe(*patterns):
+            options = {
+                "bootstrap.servers": server.bootstrap,
+                "group.id": group,
+                "group.protocol": "consumer",
+                "auto.offset.reset": "earliest",
+                "topic.metadata.refresh.interval.ms": 1_000,
+                "log_level": 0,
+            }
+            opened.append(confluent_kafka.Consumer(options))
+            opened[-1].subscribe(list(patterns))
+            return opened[-1]
+
+        yield subscribe
+        for one in opened:
+            one.close()
+
+    @staticmethod
+    def topics(reader):
+        reader.poll(0.1)
+        return {one.topic for one in reader.assignment()}
+
+    def test_a_pattern_takes_what_matches_and_what_comes_later(self, create, reader):
+        name = f"t-{uuid.uuid4().hex[:12]}"
+        create(f"{name}-a", f"{name}-b", f"{name}-other")
+        first, second = reader(f"^{name}-[a-c]"), reader(f"^{name}-[a-c]")
+        both = {f"{name}-a", f"{name}-b"}
+        eventually(lambda: self.topics(first) | self.topics(second) == both)
+        create(f"{name}-c", f"{name}-none")
+        eventually(lambda: self.topics(first) | self.topics(second) == {*both, f"{name}-c"})
+        held = [(one.topic, one.partition) for each in (first, second) for one in each.assignment()]
+        assert len(held) == len(set(held)) == 6
+
+    def test_what_re2_does_not_know_is_told(self, reader):
+        """RE2 has no lookahead: the client is told so, and does not wait for ever."""
+        found = []
+
+        def is_told(consumer):
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is not None:
+                found.append(message.error())
+            return found
+
+        consumer = reader("^(?=orders).*")
+        eventually(lambda: is_told(consumer))
+        assert found[0].code() == INVALID_REGULAR_EXPRESSION

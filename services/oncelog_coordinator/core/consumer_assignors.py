@@ -40,7 +40,7 @@ def _subscribers(group: ConsumerGroup, topics: Topics) -> dict[str, list[str]]:
     """Of each topic that exists, the members in an order that a restart does not change."""
     found: dict[str, list[str]] = {}
     for member in sorted(group.members.values(), key=_rank):
-        for topic in member.subscription.topics:
+        for topic in group.topics_of(member):
             if topic in topics:
                 found.setdefault(topic, []).append(member.member_id)
     return found

@@ -10,7 +10,7 @@ STABLE ── target takes partitions away ──▶ UNREVOKED ── the member
 ```
 
 A partition is added to a member only when no other member has it, assigned or still to revoke: that alone keeps two
-members from owning it. Every change is one of the five records below, and `applied` is how both the living machine and
+members from owning it. Every change is one of the six records below, and `applied` is how both the living machine and
 a replay take them, so that they cannot differ.
 """
 
@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from oncelog.errors import ErrorCode
+from oncelog.ids import Millis
 
 CONSUMER: Final = "consumer"
 JOIN_EPOCH: Final = 0
@@ -62,6 +63,18 @@ class Subscription:
     topics: tuple[str, ...] = ()
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
+    pattern: str = ""
+    """A regular expression for more topics; empty: none."""
+
+
+class PatternTopics(NamedTuple):
+    """What a pattern named when it was looked at last."""
+
+    topics: tuple[str, ...]
+    """Sorted."""
+    version: int
+    """Of the metadata."""
+    timestamp: Millis
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +143,18 @@ class MemberAssigned:
     current: Current | None
 
 
-ConsumerRecord = GroupEpoch | MemberSubscribed | TargetEpoch | TargetAssigned | MemberAssigned
+@dataclass(frozen=True, slots=True)
+class PatternResolved:
+    """None: no member has this pattern any more."""
+
+    group_id: str
+    pattern: str
+    resolved: PatternTopics | None
+
+
+ConsumerRecord = (
+    GroupEpoch | MemberSubscribed | TargetEpoch | TargetAssigned | MemberAssigned | PatternResolved
+)
 
 
 # ------------------------------------------------------------------------------------------------ the group
@@ -153,6 +177,7 @@ class ConsumerGroup:
     target_epoch: int = 0
     targets: Mapping[str, Slots] = field(default_factory=dict)
     members: Mapping[str, ConsumerMember] = field(default_factory=dict)
+    patterns: Mapping[str, PatternTopics] = field(default_factory=dict)
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -189,8 +214,16 @@ class ConsumerGroup:
     @cached_property
     def subscribed(self) -> frozenset[str]:
         return frozenset(
-            topic for member in self.members.values() for topic in member.subscription.topics
+            topic for member in self.members.values() for topic in self.topics_of(member)
         )
+
+    def topics_of(self, member: ConsumerMember) -> tuple[str, ...]:
+        """What the member named, and what its pattern does; each once."""
+        said = member.subscription
+        resolved = self.patterns.get(said.pattern)
+        if resolved is None:
+            return said.topics
+        return tuple(dict.fromkeys((*said.topics, *resolved.topics)))
 
 
 def applied(group: ConsumerGroup, record: ConsumerRecord) -> ConsumerGroup | None:
@@ -217,6 +250,11 @@ def applied(group: ConsumerGroup, record: ConsumerRecord) -> ConsumerGroup | Non
                 return replace(group, members=members)
             member = group.members.get(record.member_id, ConsumerMember(record.member_id))
             return _with(group, replace(member, subscription=record.subscription))
+        case PatternResolved():
+            patterns = {each: of for each, of in group.patterns.items() if each != record.pattern}
+            if record.resolved is not None:
+                patterns[record.pattern] = record.resolved
+            return replace(group, patterns=patterns)
         case MemberAssigned():
             known = group.members.get(record.member_id)
             if record.current is None:

@@ -7,7 +7,9 @@ asked for, what the member may read. There is nothing to wait for: a member that
 `Change` gathers the records of one event, each applied to the group at hand as it will be applied to the machine.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis
@@ -29,6 +31,8 @@ from oncelog_coordinator.core.consumer_group import (
     MemberAssigned,
     MemberState,
     MemberSubscribed,
+    PatternResolved,
+    PatternTopics,
     Subscription,
     TargetAssigned,
     TargetEpoch,
@@ -46,8 +50,26 @@ from oncelog_coordinator.core.group_events import (
 )
 from oncelog_coordinator.core.group_names import NAME_BYTES_MAX
 from oncelog_coordinator.core.group_rebalance import session_going_on, session_timer
-from oncelog_coordinator.core.group_records import GroupRecord, GroupTombstone, Heard
+from oncelog_coordinator.core.group_records import (
+    GroupRecord,
+    GroupTombstone,
+    Heard,
+    TopicsLookedThrough,
+)
 from oncelog_coordinator.core.group_state import Group, GroupState
+from oncelog_coordinator.core.topic_patterns import (
+    InvalidPattern,
+    check_pattern,
+    matching_topics,
+)
+
+PATTERNS_REFRESH_MS: Final = 1_000
+"""Least time between two looks at all topics for one pattern."""
+MATCHES_MAX: Final = 10_000
+"""Names that a heartbeat compares with patterns, more only for a pattern alone: about 30 ms."""
+
+LookedThrough = Mapping[str, TopicsLookedThrough]
+"""By pattern."""
 
 
 def revoke_timer(group_id: str, member_id: str) -> str:
@@ -102,6 +124,10 @@ class Change:
         self.heard.append(Heard(self.group.group_id, member_id, deadline))
 
     def decision(self, label: str) -> Decision[GroupRecord]:
+        kept = {member.subscription.pattern for member in self.group.members.values()}
+        for pattern in self.group.patterns:
+            if pattern not in kept:
+                self.write(PatternResolved(self.group.group_id, pattern, None))
         return Decision(tuple(self.records), tuple(self.effects), label, tuple(self.heard))
 
 
@@ -112,9 +138,11 @@ def decide(
     group: ConsumerGroup | None,
     classic: Group | None,
     event: ConsumerHeartbeat,
+    looked: LookedThrough,
     config: GroupConfig,
     now: Millis,
 ) -> Decision[GroupRecord]:
+    """`looked`: when this life of the machine last looked for the topics of each of the group's patterns."""
     change = Change(group or ConsumerGroup(event.group_id), config, now)
     try:
         _check_request(event)
@@ -124,7 +152,7 @@ def decide(
             return _leave(change, event)
         if classic is not None:
             change.records.append(GroupTombstone(event.group_id))
-        return _heartbeat(change, event)
+        return _heartbeat(change, event, looked)
     except _Refused as refused:
         answer = ConsumerHeartbeatAnswer(refused.error_code, refused.message)
         return Decision((), (Reply(event.request_id, answer),), "consumer_heartbeat_refused")
@@ -155,9 +183,6 @@ def _check_request(event: ConsumerHeartbeat) -> None:
         known = ", ".join(ASSIGNORS)
         message = f"there is no assignor {event.assignor!r}; there are {known}"
         raise _Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
-    if event.regex:
-        message = "subscriptions by a regular expression are not supported; name the topics"
-        raise _Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
 
 
 def _names(event: ConsumerHeartbeat) -> tuple[str, ...]:
@@ -175,11 +200,14 @@ def _check_new_group(classic: Group | None, event: ConsumerHeartbeat) -> None:
         raise _Refused(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 
-def _heartbeat(change: Change, event: ConsumerHeartbeat) -> Decision[GroupRecord]:
+def _heartbeat(
+    change: Change, event: ConsumerHeartbeat, looked: LookedThrough
+) -> Decision[GroupRecord]:
     is_join = event.member_epoch == JOIN_EPOCH
     _check_room(change, event)
     before = _join(change, event) if is_join else _member(change.group, event)
     has_new_subscription = _subscribe(change, before, event)
+    _resolve(change, event, looked)
     _assign(change, event.shapes, has_changed=has_new_subscription)
     group = change.group
     after = next_current(
@@ -286,21 +314,79 @@ def _subscribe(change: Change, before: ConsumerMember, event: ConsumerHeartbeat)
         topics,
         said.rebalance_timeout_ms if timeout_ms < 0 else timeout_ms,
         said.assignor if event.assignor is None else event.assignor,
+        said.pattern if event.regex is None else event.regex,
     )
     is_new = before.member_id not in group.members
     if not is_new and updated == said:
         return False
     _check_size(updated, change.config)
+    if updated.pattern and updated.pattern != said.pattern:
+        _check_pattern(updated.pattern)
     assignor = preferred_assignor(group)
     change.write(MemberSubscribed(event.group_id, before.member_id, updated))
-    return is_new or topics != said.topics or preferred_assignor(change.group) != assignor
+    names = (topics, updated.pattern)
+    has_new_names = is_new or names != (said.topics, said.pattern)
+    return has_new_names or preferred_assignor(change.group) != assignor
 
 
 def _check_size(said: Subscription, config: GroupConfig) -> None:
     """A record that never fits would stop the shard for everybody."""
-    names = (said.instance_id, said.rack_id, said.client_id, said.client_host, *said.topics)
-    if sum(4 + len((name or "").encode()) for name in names) > config.record_bytes_max:
+    own = (said.instance_id, said.rack_id, said.client_id, said.client_host, said.pattern)
+    if _size((*own, *said.topics)) > config.record_bytes_max:
         raise _Refused(ErrorCode.INVALID_REQUEST, "the subscription is too large for a record")
+
+
+def _size(names: Iterable[str | None]) -> int:
+    return sum(4 + len((name or "").encode()) for name in names)
+
+
+def _check_pattern(pattern: str) -> None:
+    try:
+        check_pattern(pattern)
+    except InvalidPattern as invalid:
+        message = f"{pattern[:200]!r} is no regular expression of RE2: {invalid}"
+        raise _Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None
+
+
+def _resolve(change: Change, event: ConsumerHeartbeat, looked: LookedThrough) -> None:
+    """Find the topics of patterns that are new, or whose topics may have come or gone since they were looked for.
+
+    A heartbeat looks for the member's own new pattern at once. For the rest it takes those that waited longest, as many
+    as a heartbeat may cost: a burst of new topics must not stop the shard."""
+    group = change.group
+    own = group.members[event.member_id].subscription.pattern
+    patterns = {member.subscription.pattern for member in group.members.values()} - {""}
+    due = sorted(
+        (-1 if each not in group.patterns else _looked_at(looked.get(each)), each)
+        for each in patterns
+        if each not in group.patterns or _is_due(looked.get(each), event, change.now)
+    )
+    if not due:
+        return
+    due.sort(key=lambda one: (one[1] != own or own in group.patterns, *one))
+    for _, pattern in due[: max(1, MATCHES_MAX // max(len(event.shapes), 1))]:
+        topics = matching_topics(pattern, event.shapes)
+        version, now = event.topics_version, change.now
+        change.heard.append(TopicsLookedThrough(group.group_id, pattern, version, now))
+        known = group.patterns.get(pattern)
+        if known is not None and known.topics == topics:
+            continue
+        if _size((pattern, *topics)) > change.config.record_bytes_max:
+            message = f"{pattern[:200]!r} names {len(topics)} topics, too many for a record"
+            raise _Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
+        found = PatternTopics(topics, version, now)
+        change.write(PatternResolved(group.group_id, pattern, found))
+
+
+def _looked_at(looked: TopicsLookedThrough | None) -> int:
+    return 0 if looked is None else looked.at
+
+
+def _is_due(looked: TopicsLookedThrough | None, event: ConsumerHeartbeat, now: Millis) -> bool:
+    if looked is None:
+        return True
+    is_recent = 0 <= now - looked.at < PATTERNS_REFRESH_MS
+    return looked.topics_version != event.topics_version and not is_recent
 
 
 def _assign(change: Change, shapes: Topics, *, has_changed: bool) -> None:
@@ -395,4 +481,5 @@ def group_removed(group: ConsumerGroup) -> tuple[GroupRecord, ...]:
     """The group's tombstones; its members have gone before."""
     assert not group.members, group.group_id
     gone = tuple(TargetAssigned(group.group_id, id_, None) for id_ in group.targets)
-    return (*gone, TargetEpoch(group.group_id, None), GroupEpoch(group.group_id, None))
+    patterns = tuple(PatternResolved(group.group_id, one, None) for one in group.patterns)
+    return (*gone, *patterns, TargetEpoch(group.group_id, None), GroupEpoch(group.group_id, None))

@@ -29,7 +29,7 @@ def next_current(
         return _towards_target(group, member, owned, topics)
     if has_new_subscription:
         # What it no longer subscribes to goes as well; the rest of the way waits for its word.
-        kept = _subscribed_only(current.assigned, member, topics)
+        kept = _subscribed_only(current.assigned, group.topics_of(member), topics)
         if kept != current.assigned:
             revoking = current.revoking | (current.assigned - kept)
             return current.moved(current.epoch, current.state, kept, revoking)
@@ -40,7 +40,8 @@ def _towards_target(
     group: ConsumerGroup, member: ConsumerMember, owned: Slots | None, topics: Topics
 ) -> Current:
     current = member.current
-    target = _subscribed_only(group.targets.get(member.member_id, frozenset()), member, topics)
+    named = group.topics_of(member)
+    target = _subscribed_only(group.targets.get(member.member_id, frozenset()), named, topics)
     kept = current.assigned & target
     revoking = current.assigned - kept
     if revoking and _still_owns(owned, revoking):
@@ -59,6 +60,6 @@ def _still_owns(owned: Slots | None, revoking: Slots) -> bool:
     return owned is None or not owned.isdisjoint(revoking)
 
 
-def _subscribed_only(slots: Slots, member: ConsumerMember, topics: Topics) -> Slots:
-    ids = {topics[name].topic_id for name in member.subscription.topics if name in topics}
+def _subscribed_only(slots: Slots, named: tuple[str, ...], topics: Topics) -> Slots:
+    ids = {topics[name].topic_id for name in named if name in topics}
     return frozenset(slot for slot in slots if slot[0] in ids)

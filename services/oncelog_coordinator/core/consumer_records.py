@@ -1,7 +1,7 @@
 """The records of the consumer protocol in `__consumer_offsets`, byte for byte as Kafka writes them (KIP-848).
 
 ```
-key    i16 type · group string · for 5, 7 and 8 member string
+key    i16 type · group string · for 5, 7 and 8 member string, for 16 regular expression string
 value  i16 version 0, then flexible: compact strings and arrays, tagged fields behind each structure
   3    epoch i32 · tag 0: hash of the topics i64
   5    instance? · rack? · client id · client host · [topic] · regex? · rebalance timeout i32 · assignor?
@@ -9,17 +9,19 @@ value  i16 version 0, then flexible: compact strings and arrays, tagged fields b
   6    epoch that the targets are for i32
   7    [topic id · [partition i32]]
   8    epoch i32 · previous epoch i32 · state i8 · assigned · to revoke, both [topic id · [partition i32]]
+ 16    [topic] · version of the metadata i64 · when they were looked for i64; the key ends with the expression
 ```
 
-Type 4 is what Kafka before 4.1 wrote instead of the hash, 16 the topics of a regular expression; both are skipped.
+Type 4 is what Kafka before 4.1 wrote instead of the hash; it is skipped.
 The hash is ours: another coordinator finds that it differs and assigns once more.
 """
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Final, TypeVar
 
+from oncelog.ids import Millis
 from oncelog.protocol.writing import write_uvarint
 from oncelog_coordinator.core.consumer_group import (
     ConsumerRecord,
@@ -28,6 +30,8 @@ from oncelog_coordinator.core.consumer_group import (
     MemberAssigned,
     MemberState,
     MemberSubscribed,
+    PatternResolved,
+    PatternTopics,
     Slots,
     Subscription,
     TargetAssigned,
@@ -40,10 +44,11 @@ SUBSCRIPTION_KEY: Final = 5
 TARGET_EPOCH_KEY: Final = 6
 TARGET_KEY: Final = 7
 CURRENT_KEY: Final = 8
+PATTERN_KEY: Final = 16
 CONSUMER_KEY_TYPES: Final = frozenset(
-    (GROUP_EPOCH_KEY, SUBSCRIPTION_KEY, TARGET_EPOCH_KEY, TARGET_KEY, CURRENT_KEY)
+    (GROUP_EPOCH_KEY, SUBSCRIPTION_KEY, TARGET_EPOCH_KEY, TARGET_KEY, CURRENT_KEY, PATTERN_KEY)
 )
-_MEMBER_KEYS: Final = frozenset((SUBSCRIPTION_KEY, TARGET_KEY, CURRENT_KEY))
+_KEYS_OF_TWO_NAMES: Final = frozenset((SUBSCRIPTION_KEY, TARGET_KEY, CURRENT_KEY, PATTERN_KEY))
 _VERSION: Final = b"\0\0"
 _NO_TAGS: Final = b"\0"
 _ID_BYTES: Final = 16
@@ -91,6 +96,9 @@ def encode_consumer_record(record: ConsumerRecord) -> tuple[bytes, bytes | None]
         case MemberAssigned():
             key = _key(CURRENT_KEY, record.group_id, record.member_id)
             return key, None if record.current is None else _VERSION + _current(record.current)
+        case PatternResolved():
+            key = _key(PATTERN_KEY, record.group_id, record.pattern)
+            return key, None if record.resolved is None else _VERSION + _pattern(record.resolved)
 
 
 def _key(key_type: int, *names: str) -> bytes:
@@ -123,11 +131,18 @@ def _subscription(said: Subscription) -> bytes:
     out = bytearray()
     for text in (said.instance_id, said.rack_id, said.client_id, said.client_host):
         out += _text(text)
-    out += write_uvarint(len(said.topics) + 1)
-    for topic in said.topics:
-        out += _text(topic)
-    out += _text(None) + struct.pack(">i", said.rebalance_timeout_ms)
+    out += _texts(said.topics)
+    out += _text(said.pattern or None) + struct.pack(">i", said.rebalance_timeout_ms)
     return bytes(out + _text(said.assignor) + _NO_TAGS)
+
+
+def _texts(texts: Sequence[str]) -> bytes:
+    return write_uvarint(len(texts) + 1) + b"".join(map(_text, texts))
+
+
+def _pattern(resolved: PatternTopics) -> bytes:
+    numbers = struct.pack(">qq", resolved.version, resolved.timestamp)
+    return _texts(resolved.topics) + numbers + _NO_TAGS
 
 
 def _current(current: Current) -> bytes:
@@ -143,7 +158,7 @@ def decode_consumer_record(key: bytes, value: bytes | None) -> ConsumerRecord | 
     read = _Reader(key)
     key_type = read.number(">h")
     group_id = read.key_text()
-    member_id = read.key_text() if key_type in _MEMBER_KEYS else ""
+    member_id = read.key_text() if key_type in _KEYS_OF_TWO_NAMES else ""
     body: _Reader | None = None
     if value is not None:
         body = _Reader(value)
@@ -162,6 +177,9 @@ def decode_consumer_record(key: bytes, value: bytes | None) -> ConsumerRecord | 
     if key_type == SUBSCRIPTION_KEY:
         said = None if body is None else _read_subscription(body)
         return MemberSubscribed(group_id, member_id, said)
+    if key_type == PATTERN_KEY:
+        resolved = None if body is None else _read_pattern(body)
+        return PatternResolved(group_id, member_id, resolved)
     assert key_type == CURRENT_KEY, key_type
     current = None if body is None else _read_current(body)
     return MemberAssigned(group_id, member_id, current)
@@ -171,10 +189,16 @@ def _read_subscription(body: "_Reader") -> Subscription:
     instance_id, rack_id = body.text(), body.text()
     client_id, client_host = body.text() or "", body.text() or ""
     topics = tuple(name or "" for name in body.array(body.text))
-    body.text()
+    pattern = body.text() or ""
+    timeout_ms, assignor = body.number(">i"), body.text()
     return Subscription(
-        instance_id, rack_id, client_id, client_host, topics, body.number(">i"), body.text()
+        instance_id, rack_id, client_id, client_host, topics, timeout_ms, assignor, pattern
     )
+
+
+def _read_pattern(body: "_Reader") -> PatternTopics:
+    topics = tuple(name or "" for name in body.array(body.text))
+    return PatternTopics(topics, body.number(">q"), Millis(body.number(">q")))
 
 
 def _read_current(body: "_Reader") -> Current:

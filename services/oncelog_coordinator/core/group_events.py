@@ -121,7 +121,9 @@ class LeaveAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeat:
-    """KIP-848. None, and a timeout of -1: as before. `shapes` are the topics of the cluster at this moment."""
+    """KIP-848. None, and a timeout of -1: as before. `shapes` are the topics of the cluster at this moment.
+
+    `topics_version` is the metadata offset at which a topic last came or went."""
 
     request_id: int
     group_id: str
@@ -137,6 +139,7 @@ class ConsumerHeartbeat:
     regex: str | None = None
     assignor: str | None = None
     owned: Slots | None = None
+    topics_version: int = 0
 
     @property
     def is_full(self) -> bool:

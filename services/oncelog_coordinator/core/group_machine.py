@@ -30,6 +30,7 @@ from oncelog_coordinator.core.consumer_group import (
     MemberAssigned,
     MemberState,
     MemberSubscribed,
+    PatternResolved,
     TargetAssigned,
     TargetEpoch,
     applied,
@@ -71,6 +72,7 @@ from oncelog_coordinator.core.group_records import (
     OffsetCommitted,
     OffsetTombstone,
     ProducersForgotten,
+    TopicsLookedThrough,
     TransactionEnded,
     TransactionStarted,
 )
@@ -87,6 +89,7 @@ class GroupMachine:
         self._offsets = GroupOffsets()
         self._deadlines: dict[tuple[str, str], Millis] = {}
         self._starts: dict[ProducerId, TransactionStarted] = {}
+        self._looked: dict[str, dict[str, TopicsLookedThrough]] = {}
 
     # ------------------------------------------------------------------------------------------- the contract
 
@@ -114,7 +117,8 @@ class GroupMachine:
             case ConsumerHeartbeat():
                 consumers = self._consumers.get(event.group_id)
                 classic = self._groups.get(event.group_id)
-                return consumer_heartbeat.decide(consumers, classic, event, config, now)
+                looked = self._looked.get(event.group_id, {})
+                return consumer_heartbeat.decide(consumers, classic, event, looked, config, now)
             case DeleteOffsets():
                 group = self.group(event.group_id)
                 return group_commits.delete_offsets(group, self._offsets, event)
@@ -215,6 +219,8 @@ class GroupMachine:
                     self._starts.pop(producer_id, None)
             case TransactionStarted():
                 self._starts[record.producer_id] = record
+            case TopicsLookedThrough():
+                self._looked.setdefault(record.group_id, {})[record.pattern] = record
             case _:
                 self._apply_consumer(record)
 
@@ -231,10 +237,13 @@ class GroupMachine:
         after = applied(group, record)
         if isinstance(record, MemberSubscribed) and record.subscription is None:
             self._deadlines.pop((group_id, record.member_id), None)
+        if isinstance(record, PatternResolved) and record.resolved is None:
+            self._looked.get(group_id, {}).pop(record.pattern, None)
         if after is not None:
             self._consumers[group_id] = after
             return
         del self._consumers[group_id]
+        self._looked.pop(group_id, None)
         if self._offsets.has_any(group_id):
             self._groups[group_id] = Group(group_id)
 
@@ -341,3 +350,5 @@ def _is_tombstone(record: ConsumerRecord) -> bool:
             return record.slots is None
         case MemberAssigned():
             return record.current is None
+        case PatternResolved():
+            return record.resolved is None

@@ -103,6 +103,16 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicsLookedThrough:
+    """Never journaled: when this pattern was last looked for, and in which topics."""
+
+    group_id: str
+    pattern: str
+    topics_version: int
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
 class ProducersForgotten:
     """Never journaled: nothing of theirs is open and they have long been silent."""
 
@@ -127,6 +137,7 @@ GroupRecord = (
     | Heard
     | ProducersForgotten
     | TransactionStarted
+    | TopicsLookedThrough
     | ConsumerRecord
 )
 
@@ -145,7 +156,13 @@ def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
             return _group_key(record.group.group_id), encode_group(record.group)
         case GroupTombstone():
             return _group_key(record.group_id), None
-        case TransactionEnded() | Heard() | ProducersForgotten() | TransactionStarted():
+        case (
+            TransactionEnded()
+            | Heard()
+            | ProducersForgotten()
+            | TransactionStarted()
+            | TopicsLookedThrough()
+        ):
             raise AssertionError(record)
         case _:
             return encode_consumer_record(record)

@@ -144,7 +144,7 @@ def _member(call: Call, member: Any) -> Any:
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=tuple(member.subscribed_topic_names),
-        subscribed_topic_regex=None,
+        subscribed_topic_regex=optional(member, "subscribed_topic_regex"),
         assignment=_assignment(call, member.assigned),
         target_assignment=_assignment(call, member.target),
         member_type=_CONSUMER_MEMBER,

@@ -1,6 +1,8 @@
 """Groups of the consumer protocol under whatever order of joins, heartbeats, lost answers, silence, new partitions and
 crashes: no partition has two owners, nobody is ahead of the group, and once things calm down everything is read."""
 
+import re
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -10,6 +12,7 @@ from oncelog.errors import ErrorCode
 from oncelog_coordinator.core.consumer_group import ConsumerGroup, TopicShape
 
 SUBSCRIPTIONS = st.sampled_from([("orders",), ("orders",), ("bills", "orders"), ("bills",), ()])
+PATTERNS = st.sampled_from([None, None, "", "b.*", "orders|bills", "bill", ".*s"])
 ASSIGNORS = st.sampled_from([None, None, "uniform", "range"])
 
 
@@ -20,10 +23,17 @@ class ConsumerGroups(RuleBasedStateMachine):
         self.number = 0
         self.active = []
 
-    @rule(topics=SUBSCRIPTIONS, assignor=ASSIGNORS, instance_id=st.sampled_from([None, None, "i"]))
-    def join(self, topics, assignor, instance_id):
+    @rule(
+        topics=SUBSCRIPTIONS,
+        pattern=PATTERNS,
+        assignor=ASSIGNORS,
+        instance_id=st.sampled_from([None, None, "i"]),
+    )
+    def join(self, topics, pattern, assignor, instance_id):
         self.number += 1
         options = {} if assignor is None else {"assignor": assignor}
+        if pattern is not None:
+            options["regex"] = pattern
         client = self.world.client(f"m{self.number}", topics, instance_id=instance_id, **options)
         if client.beat() == 0:
             self.active.append(client)
@@ -124,7 +134,12 @@ class ConsumerGroups(RuleBasedStateMachine):
             assert one.owned == self.world.consumers.targets[one.member_id]
         if self._members() != {one.member_id for one in members}:
             return
-        wanted = {name for one in members for name in one.topics if name in self.world.shapes}
+        wanted = {
+            name
+            for one in members
+            for name in self.world.shapes
+            if name in one.topics or re.fullmatch(self._pattern(one), name)
+        }
         assert {slot for one in members for slot in one.owned} == slots(self.world.shapes, *wanted)
 
     # What always holds.
@@ -158,9 +173,14 @@ class ConsumerGroups(RuleBasedStateMachine):
     def _compacted(self):
         latest = {}
         for offset, record in enumerate(self.world.log):
-            key = (type(record), record.group_id, getattr(record, "member_id", None))
+            name = getattr(record, "member_id", getattr(record, "pattern", None))
+            key = (type(record), record.group_id, name)
             latest[key] = (offset, record)
         return self.world.replayed(sorted(latest.values(), key=lambda pair: pair[0]))
+
+    def _pattern(self, client):
+        """What the group has of it: who comes back under its name may have said it in an earlier life."""
+        return self.world.consumers.members[client.member_id].subscription.pattern
 
     def _members(self):
         group = self.world.consumers

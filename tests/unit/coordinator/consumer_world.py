@@ -6,6 +6,7 @@ from tests.unit.coordinator.group_world import GroupWorld
 from oncelog.errors import ErrorCode
 from oncelog_coordinator.core.consumer_group import TopicShape
 from oncelog_coordinator.core.group_events import ConsumerHeartbeat
+from oncelog_coordinator.core.group_records import TopicsLookedThrough
 
 TOPICS = {"orders": TopicShape(b"o" * 16, 4), "bills": TopicShape(b"b" * 16, 3)}
 SESSION_MS = 45_000
@@ -80,6 +81,7 @@ class Client:
             self.member_id,
             epoch,
             self.world.shapes,
+            topics_version=self.world.topics_version,
             instance_id=self.instance_id,
             **fields,
             **self.options,
@@ -92,6 +94,8 @@ class ConsumerWorld(GroupWorld):
     def __init__(self, **config):
         super().__init__(**config)
         self.shapes = dict(TOPICS)
+        self._looks = 0
+        self._seen_topics = (frozenset(self.shapes), 0)
         self.clients = []
 
     def client(self, member_id, topics=("orders",), **options):
@@ -104,6 +108,25 @@ class ConsumerWorld(GroupWorld):
             for client in clients or self.clients:
                 client.beat()
                 client.settle()
+
+    @property
+    def topics_version(self):
+        """As a group shard has it: another one when a topic came or went."""
+        names, version = self._seen_topics
+        if names != frozenset(self.shapes):
+            self._seen_topics = (frozenset(self.shapes), version + 1)
+        return self._seen_topics[1]
+
+    def submit(self, event):
+        decision = super().submit(event)
+        self._looks += sum(isinstance(one, TopicsLookedThrough) for one in decision.volatile)
+        return decision
+
+    def looked_through(self, beat):
+        """For how many patterns this heartbeat looked through the topics."""
+        before = self._looks
+        beat()
+        return self._looks - before
 
     @property
     def consumers(self):

@@ -21,6 +21,8 @@ from oncelog_coordinator.core.consumer_group import (
     MemberAssigned,
     MemberState,
     MemberSubscribed,
+    PatternResolved,
+    PatternTopics,
     Subscription,
     TargetAssigned,
     TargetEpoch,
@@ -135,7 +137,11 @@ def test_a_silent_member_is_put_out_though_the_wall_clock_was_set_back(world):
         ({"topics": None}, ErrorCode.INVALID_REQUEST),
         ({"topics": tuple(f"{n:0>200}" for n in range(5_000))}, ErrorCode.INVALID_REQUEST),
         ({"assignor": "sticky"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
-        ({"regex": "o.*"}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ({"regex": "o.*"}, ErrorCode.NONE),
+        ({"regex": "o(.*"}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ({"regex": "(?=o).*"}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ({"regex": "a{1001}"}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ({"regex": "o" * 8_193}, ErrorCode.INVALID_REGULAR_EXPRESSION),
         ({"member_epoch": 3}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"member_epoch": -1}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"group_id": "other", "member_epoch": 3}, ErrorCode.GROUP_ID_NOT_FOUND),
@@ -381,6 +387,16 @@ RECORDS = [
         "0008000167" + "00016d",
         "0000" + "00000007" + "00000006" + "01" + "01" + SLOT_BYTES + "00",
     ),
+    (
+        MemberSubscribed("g", "m", Subscription(None, None, "c", "/h", (), 5, None, "t.*")),
+        "0005000167" + "00016d",
+        "0000" + "0000" + "0263" + "032f68" + "01" + "04742e2a" + "00000005" + "00" + "00",
+    ),
+    (
+        PatternResolved("g", "t.*", PatternTopics(("t1", "t2"), 7, 1_000)),
+        "0010000167" + "0003742e2a",
+        "0000" + "03" + "037431" + "037432" + "0000000000000007" + "00000000000003e8" + "00",
+    ),
 ]
 GONE = [
     GroupEpoch("g", None),
@@ -388,6 +404,7 @@ GONE = [
     TargetEpoch("g", None),
     TargetAssigned("g", "m", None),
     MemberAssigned("g", "m", None),
+    PatternResolved("g", "t.*", None),
 ]
 
 

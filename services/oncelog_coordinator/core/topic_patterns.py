@@ -1,0 +1,46 @@
+"""Which topics a regular expression names (KIP-848): RE2's syntax, and the whole name must match, as in Kafka.
+
+RE2 takes time in proportion to what it reads, whatever the expression: a client cannot stop the shard with one.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+PATTERN_BYTES_MAX: Final = 8_192
+
+
+class InvalidPattern(ValueError):
+    """It is no expression of RE2, or too large for it."""
+
+
+def check_pattern(pattern: str) -> None:
+    """Raises InvalidPattern, which says why."""
+    size = len(pattern.encode())
+    if size > PATTERN_BYTES_MAX:
+        raise InvalidPattern(f"it has {size} bytes, the most are {PATTERN_BYTES_MAX}")
+    re2, options = _re2()
+    try:
+        re2.compile(pattern, options)
+    except re2.error as error:
+        (reason,) = error.args
+        raise InvalidPattern(
+            reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        ) from None
+
+
+def matching_topics(pattern: str, topics: Iterable[str]) -> tuple[str, ...]:
+    """Those that a checked pattern names, sorted.
+
+    One pattern at a time: a set of patterns that runs out of memory answers that nothing matches."""
+    re2, options = _re2()
+    matches = re2.compile(pattern, options).fullmatch
+    return tuple(sorted(topic for topic in topics if matches(topic)))
+
+
+def _re2() -> tuple[Any, Any]:
+    """Loaded at the first use, for few groups have patterns."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    return re2, options
