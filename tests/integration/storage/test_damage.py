@@ -28,7 +28,7 @@ from tests.integration.storage.storage_node import batch, until
 from oncelog.api.v1 import controller_pb2
 from oncelog.errors import OncelogError
 
-IS_WHOLE = bool(os.environ.get("ONCELOG_DAMAGE_FULL"))
+IS_WHOLE = bool(os.environ.get("ONCELOG_TEST_ALL_DAMAGE"))
 GATE_SHARE = 4
 """One case of so many in the gate."""
 
