@@ -116,7 +116,7 @@ class Operator:
         config = {"retention.ms": "1"}
         method, request = draw.choice(
             (
-                ("AlterConfigs", controller_pb2.AlterConfigsRequest(topic="none", set=config)),
+                ("AlterConfigs", controller_pb2.AlterConfigsRequest(name="none", set=config)),
                 ("AllocateProducerIds", controller_pb2.AllocateProducerIdsRequest(node_id=NOBODY)),
                 ("AlterPartition", controller_pb2.AlterPartitionRequest(node_id=NOBODY)),
                 ("RegisterNode", controller_pb2.RegisterNodeRequest()),

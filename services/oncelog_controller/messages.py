@@ -8,6 +8,7 @@ from oncelog_controller.core.image import (
     TRANSACTION_SHARD,
     Change,
     ClusterImage,
+    ConfigsKey,
     Node,
     Shard,
     Topic,
@@ -25,6 +26,7 @@ def snapshot_message(image: ClusterImage) -> pb.MetadataSnapshot:
         topics=map(topic_message, image.topics.values()),
         shards=map(shard_message, image.shards.values()),
         features=_features_message(image),
+        configs=[_configs_message(image, key) for key in image.configs],
     )
 
 
@@ -35,6 +37,7 @@ def delta_message(image: ClusterImage, changes: Sequence[Change]) -> pb.Metadata
     topics = _distinct(topic for change in changes for topic in change.topics)
     removed = _distinct(topic for change in changes for topic in change.removed_topics)
     shards = _distinct(shard for change in changes for shard in change.shards)
+    configs = _distinct(key for change in changes for key in change.configs)
     is_new_controller = any(change.controller for change in changes)
     return pb.MetadataDelta(
         nodes=[node_message(image.nodes[node_id]) for node_id in nodes if node_id in image.nodes],
@@ -45,6 +48,7 @@ def delta_message(image: ClusterImage, changes: Sequence[Change]) -> pb.Metadata
         features=_features_message(image) if any(change.features for change in changes) else None,
         controller=image.controller if is_new_controller else 0,
         controller_epoch=image.controller_epoch if is_new_controller else 0,
+        configs=[_configs_message(image, key) for key in configs],
     )
 
 
@@ -59,6 +63,7 @@ def node_message(node: Node) -> pb.Node:
         rack=node.rack,
         fenced=node.fenced,
         draining=node.draining,
+        configs=node.configs,
     )
 
 
@@ -94,12 +99,25 @@ def shard_message(shard: Shard) -> pb.Shard:
     )
 
 
+def _configs_message(image: ClusterImage, key: ConfigsKey) -> pb.DynamicConfigs:
+    kind, name = key
+    return pb.DynamicConfigs(
+        kind=f"CONFIG_KIND_{kind.upper()}", name=name, configs=image.configs.get(key, {})
+    )
+
+
 def role_names(roles: Iterable[int]) -> tuple[str, ...]:
     """The contract's roles as `core.image` names them; one that is not known keeps its number, to be refused."""
     known = {number: name for name, number in pb.Role.items()}
     return tuple(
         known[role].removeprefix("ROLE_").lower() if role in known else str(role) for role in roles
     )
+
+
+def config_kind(kind: int) -> str:
+    """As `core.events` names it; one that is not known keeps its number, to be refused."""
+    known = {number: name for name, number in pb.ConfigKind.items()}
+    return known[kind].removeprefix("CONFIG_KIND_").lower() if kind in known else str(kind)
 
 
 def _features_message(image: ClusterImage) -> pb.Features:

@@ -44,7 +44,7 @@ from oncelog_controller.core.events import (
 )
 from oncelog_controller.core.nodes import plain_heartbeat
 from oncelog_controller.election import Standing
-from oncelog_controller.messages import role_names
+from oncelog_controller.messages import config_kind, role_names
 from oncelog_controller.metadata_log import MetadataLog, MetadataUnavailable
 from oncelog_controller.session_watch import SessionWatch
 from oncelog_controller.watchers import Watchers
@@ -103,6 +103,7 @@ class ControllerServicer:
                 transaction_topic_id=topic_ids[0],
                 group_topic_id=topic_ids[1],
                 is_other_live=self._sessions.is_live(node.node_id),
+                configs=dict(node.configs),
             )
         )
         if isinstance(answer, ErrorCode):
@@ -209,10 +210,11 @@ class ControllerServicer:
         answer = await self._ask(
             lambda request_id: AlterConfigs(
                 request_id,
-                request.topic,
+                request.name,
                 dict(request.set),
                 tuple(request.remove),
                 request.validate_only,
+                config_kind(request.kind),
             )
         )
         return pb.AlterConfigsResponse(

@@ -5,7 +5,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class ControllerSettings(BaseSettings):
-    """Set once per process. The counts of shards and the feature level matter only when the cluster is created."""
+    """Set once per process. The counts of shards, the
+    feature level and what is said of internal topics matter only when the cluster is created."""
 
     model_config = SettingsConfigDict(env_prefix="ONCELOG_CONTROLLER_", frozen=True)
 
@@ -67,6 +68,41 @@ class ControllerSettings(BaseSettings):
         le=1000,
         description="storage nodes that must have registered before the internal topics are created; "
         "3 in a cluster, so that they get three replicas",
+    )
+    transaction_topic_replication_factor: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="replicas of __transaction_state (transaction.state.log.replication.factor); it is created once so "
+        "many storage nodes are there. 0: as many as there are, up to three",
+    )
+    transaction_topic_min_isr: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="min.insync.replicas of __transaction_state (transaction.state.log.min.isr); 0: two where there "
+        "are three replicas, else one",
+    )
+    transaction_topic_segment_bytes: int = Field(
+        104_857_600,
+        ge=1024,
+        le=2**31 - 1,
+        description="segment.bytes of __transaction_state (transaction.state.log.segment.bytes)",
+    )
+    group_topic_replication_factor: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="replicas of __consumer_offsets (offsets.topic.replication.factor); as above",
+    )
+    group_topic_min_isr: int = Field(
+        0, ge=0, le=100, description="min.insync.replicas of __consumer_offsets; as above"
+    )
+    group_topic_segment_bytes: int = Field(
+        104_857_600,
+        ge=1024,
+        le=2**31 - 1,
+        description="segment.bytes of __consumer_offsets (offsets.topic.segment.bytes)",
     )
     session_timeout_ms: int = Field(
         6000,

@@ -15,6 +15,7 @@ from oncelog_controller.core.records import (
     decode_record,
     encode_record,
 )
+from oncelog_controller.core.rules import InternalTopicRules
 from oncelog_controller.core.sessions import Sessions
 from oncelog_controller.database import Database
 from oncelog_controller.election import Election, Standing
@@ -162,6 +163,16 @@ def _rules(
         transaction_version=settings.transaction_version,
         transaction_shard_count=settings.transaction_shard_count,
         group_shard_count=settings.group_shard_count,
+        transaction_topic=InternalTopicRules(
+            settings.transaction_topic_replication_factor,
+            settings.transaction_topic_min_isr,
+            settings.transaction_topic_segment_bytes,
+        ),
+        group_topic=InternalTopicRules(
+            settings.group_topic_replication_factor,
+            settings.group_topic_min_isr,
+            settings.group_topic_segment_bytes,
+        ),
         default_partitions=settings.default_partitions,
         partitions_max=settings.partitions_max,
         bootstrap_storage_nodes=settings.bootstrap_storage_nodes,

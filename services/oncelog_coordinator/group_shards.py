@@ -1,8 +1,10 @@
 """The group shards of this node: a group machine over its partition of `__consumer_offsets`, found by group id."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from oncelog.group_config import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from oncelog.ids import (
     CONSUMER_OFFSETS_TOPIC,
     CoordinatorEpoch,
@@ -198,9 +200,10 @@ class GroupShards(Reigns[Reign]):
         return driver.machine.is_empty
 
     def _new_life(self, reign: Reign) -> Life:
+        config = self._machine_config()
         driver = Driver(
             f"group shard {reign.shard}",
-            GroupMachine(self._machine_config()),
+            GroupMachine(config, lambda group_id: self._config_of_group(config, group_id)),
             ShardLog(
                 Partition(CONSUMER_OFFSETS_TOPIC, reign.shard),
                 GroupRecords(),
@@ -210,6 +213,7 @@ class GroupShards(Reigns[Reign]):
                 self._producer_ids.claim_when_ready,
                 self._clock,
                 self._settings,
+                self._settings.group_load_buffer_bytes,
             ),
             self._clock,
             send=_sends_nothing,
@@ -217,6 +221,21 @@ class GroupShards(Reigns[Reign]):
             on_label=self._count,
         )
         return Life(driver)
+
+    def _config_of_group(self, config: GroupConfig, group_id: str) -> GroupConfig:
+        """What is set for this group while the cluster runs counts from its members' next heartbeats."""
+        found = self._metadata.image.group_configs(group_id)
+        if not found:
+            return config
+        return replace(
+            config,
+            consumer_session_timeout_ms=int(
+                found.get(SESSION_TIMEOUT, config.consumer_session_timeout_ms)
+            ),
+            consumer_heartbeat_interval_ms=int(
+                found.get(HEARTBEAT_INTERVAL, config.consumer_heartbeat_interval_ms)
+            ),
+        )
 
     def _machine_config(self) -> GroupConfig:
         settings = self._settings

@@ -84,6 +84,20 @@ class CoordinatorSettings(BaseSettings):
         256, ge=0, description="recent steps kept per shard for `story`; about 200 bytes each"
     )
 
+    transaction_load_buffer_bytes: int = Field(
+        1_048_576,
+        ge=1024,
+        le=2**31 - 1,
+        description="bytes read at a time when a shard of transactions is loaded "
+        "(transaction.state.log.load.buffer.size); one batch may be larger. Kafka reads 5 MiB",
+    )
+    group_load_buffer_bytes: int = Field(
+        1_048_576,
+        ge=1024,
+        le=2**31 - 1,
+        description="the same for a shard of groups (offsets.load.buffer.size)",
+    )
+
     # Groups.
 
     group_initial_rebalance_delay_ms: int = Field(

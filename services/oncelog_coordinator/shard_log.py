@@ -157,8 +157,10 @@ class ShardLog(Generic[RecordT]):
         claim_producer_id: Callable[[], Awaitable[ProducerId]],
         clock: Clock,
         settings: CoordinatorSettings,
+        load_buffer_bytes: int = FETCH_BYTES,
     ) -> None:
         self._partition = partition
+        self._load_buffer_bytes = load_buffer_bytes
         self._format = record_format
         self._coordinator_epoch = coordinator_epoch
         self._metadata = metadata
@@ -384,7 +386,7 @@ class ShardLog(Generic[RecordT]):
 
     async def _fetch(self, position: int) -> Any:
         request = pb.FetchRequest(
-            max_bytes=FETCH_BYTES,
+            max_bytes=self._load_buffer_bytes,
             read_to_log_end=True,
             coordinator_epoch=self._coordinator_epoch,
             partitions=[
@@ -392,7 +394,7 @@ class ShardLog(Generic[RecordT]):
                     topic=self._partition.topic,
                     partition=self._partition.partition,
                     fetch_offset=position,
-                    max_bytes=FETCH_BYTES,
+                    max_bytes=self._load_buffer_bytes,
                     current_leader_epoch=-1,
                 )
             ],

@@ -208,6 +208,7 @@ class Shards(Reigns[TransactionReign]):
                 self._producer_ids.claim_when_ready,
                 self._clock,
                 self._settings,
+                self._settings.transaction_load_buffer_bytes,
             ),
             self._clock,
             send=markers.send,

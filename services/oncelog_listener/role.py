@@ -7,6 +7,7 @@ import socket
 import time
 from typing import Final
 
+from oncelog.broker_config import MAX_CONNECTIONS
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
 from oncelog_listener.cluster import Cluster
@@ -97,7 +98,7 @@ class ListenerRole:
             self.counters.connections_refused += 1
             return False
         left_behind = len(self._serving) - len(self._open)
-        if max(len(self._open), left_behind) >= self.settings.connections_max:
+        if max(len(self._open), left_behind) >= self._connections_max():
             # Requests whose clients have left are finished, a JoinGroup after minutes; so they are counted, too.
             log.warning("%s refused: too many connections are open", connection.peer)
             self.counters.connections_refused += 1
@@ -107,6 +108,10 @@ class ListenerRole:
         self.counters.connections_accepted += 1
         self.counters.connections_open = len(self._open)
         return True
+
+    def _connections_max(self) -> int:
+        changed = self._cluster.image.changed_setting(self._cluster.node_id, MAX_CONNECTIONS)
+        return self.settings.connections_max if changed is None else int(changed)
 
     def closed(self, connection: Connection) -> None:
         self._open.pop(connection, None)

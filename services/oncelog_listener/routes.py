@@ -7,7 +7,12 @@ from oncelog.protocol import versions
 from oncelog.protocol.versions import APIS, Api
 from oncelog_listener.call import Call
 from oncelog_listener.handlers.api_versions import api_versions
-from oncelog_listener.handlers.configs import describe_configs, incremental_alter_configs
+from oncelog_listener.handlers.configs import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+    list_config_resources,
+)
 from oncelog_listener.handlers.consumer_groups import (
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -82,6 +87,7 @@ _HANDLERS: Final[Mapping[int, Handler]] = {
     versions.WRITE_TXN_MARKERS: write_txn_markers,
     versions.TXN_OFFSET_COMMIT: txn_offset_commit,
     versions.DESCRIBE_CONFIGS: describe_configs,
+    versions.ALTER_CONFIGS: alter_configs,
     versions.CREATE_PARTITIONS: create_partitions,
     versions.DELETE_GROUPS: delete_groups,
     versions.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
@@ -92,6 +98,7 @@ _HANDLERS: Final[Mapping[int, Handler]] = {
     versions.LIST_TRANSACTIONS: list_transactions,
     versions.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
     versions.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
+    versions.LIST_CONFIG_RESOURCES: list_config_resources,
     versions.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
 }
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.broker_config import published
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.process.sources import Sources
 from oncelog.rpc.direct import DirectStub
@@ -95,7 +96,7 @@ async def embedded_roles(
         controller_role = await _controller(stack, settings, data, sources)
         controller = DirectStub(controller_role.servicer)
         follower = MetadataFollower(NODE_ID, controller)
-        await _register(controller, settings)
+        await _register(controller, settings, _configs(settings, data, sources))
         await _follow(stack, follower)
         storage, coordinator, marker_sender = DirectStub(), DirectStub(), DirectStub()
         group_coordinator = DirectStub()
@@ -146,7 +147,22 @@ async def _controller(
     return controller
 
 
-async def _register(controller: DirectStub, settings: EmbeddedSettings) -> None:
+def _configs(settings: EmbeddedSettings, data: Path, sources: Sources) -> dict[str, str]:
+    """What every role is set to, under Kafka's names."""
+    from oncelog_coordinator.settings import CoordinatorSettings
+    from oncelog_listener.settings import ListenerSettings
+    from oncelog_storage.settings import StorageSettings
+
+    return {
+        **published("storage", sources.read(StorageSettings, data_dir=data / "logs")),
+        **published("coordinator", sources.read(CoordinatorSettings)),
+        **published("listener", sources.read(ListenerSettings, port=settings.port)),
+    }
+
+
+async def _register(
+    controller: DirectStub, settings: EmbeddedSettings, configs: dict[str, str]
+) -> None:
     node = pb.Node(
         node_id=NODE_ID,
         roles=[
@@ -159,6 +175,7 @@ async def _register(controller: DirectStub, settings: EmbeddedSettings) -> None:
         ],
         kafka_host=settings.advertised_host or settings.host,
         kafka_port=settings.advertised_port or settings.port,
+        configs=configs,
     )
     answer = await controller.RegisterNode(
         pb.RegisterNodeRequest(node=node, incarnation_id=uuid.uuid4().hex)

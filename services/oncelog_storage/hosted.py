@@ -16,7 +16,7 @@ from oncelog.ids import (
 )
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataFollower, MetadataImage
 from oncelog.runtime import Clock
-from oncelog.topic_config import FLUSH_NEVER, TopicConfig
+from oncelog.topic_config import FLUSH_NEVER
 from oncelog_storage import log_checkpoint, log_recovery
 from oncelog_storage.files import OpenFiles, StorageFailed, way_out_of_damage
 from oncelog_storage.log import PartitionLog, encode_topic_id
@@ -314,6 +314,8 @@ class HostedPartitions:
         for leader in self:
             topic = new.topics.get(leader.partition.topic)
             if topic is not None and topic is old.topics.get(leader.partition.topic):
+                if new.configs is not old.configs:
+                    leader.log.config = new.topic_config(topic.name)
                 continue
             if (
                 topic is None
@@ -322,7 +324,7 @@ class HostedPartitions:
             ):
                 self.drop(leader)
                 continue
-            leader.log.config = TopicConfig.from_overrides(topic.configs)
+            leader.log.config = new.topic_config(topic.name)
             self._lead(leader, new)
 
     def _lead(self, leader: PartitionLeader, image: MetadataImage) -> None:

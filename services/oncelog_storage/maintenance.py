@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 from oncelog.ids import Partition
 from oncelog.runtime import Clock
 from oncelog_storage import log_checkpoint, log_recovery, log_retention
+from oncelog_storage.changed_settings import ChangedSettings
 from oncelog_storage.cleaner import Cleaner
 from oncelog_storage.files import (
     PassingShortage,
@@ -52,8 +53,10 @@ class Maintenance:
         log_directory: LogDirectory,
         clock: Clock,
         sync: Callable[[list[str]], None],
+        changed: ChangedSettings,
     ) -> None:
         self._settings = settings
+        self._changed = changed
         self._sync = sync
         self._hosted = hosted
         self._log_directory = log_directory
@@ -387,7 +390,7 @@ class Maintenance:
             self.expire_producers()
 
     def expire_producers(self) -> None:
-        now, expiration_ms = self._clock.now(), self._settings.producer_id_expiration_ms
+        now, expiration_ms = self._clock.now(), self._changed.producer_id_expiration_ms
         for leader in self._hosted:
             leader.log.producers.expire(now, expiration_ms)
             leader.verifications.expire(now, expiration_ms)

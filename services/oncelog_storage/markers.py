@@ -15,6 +15,7 @@ from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
 from oncelog.rpc.transaction_starts import TransactionStarts
 from oncelog.runtime import Clock
 from oncelog.telemetry.feed import EventFeed
+from oncelog_storage.changed_settings import ChangedSettings
 from oncelog_storage.core.verification import KnownStart, Verifications
 from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.log import MarkerToWrite
@@ -30,18 +31,20 @@ Asked = tuple[MarkerRequest, types_pb2.PartitionError]
 
 
 class MarkerHandler:
-    """`starts` is None where nothing is verified: then a leader never knows when a transaction began, and late markers
-    of TV1 are not told from others."""
+    """While nothing is verified a leader does not know when a transaction began: `starts` is not asked, and late
+    markers of TV1 are not told from others."""
 
     def __init__(
         self,
         hosted: HostedPartitions,
-        starts: TransactionStarts | None,
+        starts: TransactionStarts,
+        changed: ChangedSettings,
         clock: Clock,
         feed: EventFeed | None = None,
     ) -> None:
         self._hosted = hosted
         self._starts = starts
+        self._changed = changed
         self._clock = clock
         self._feed = feed
 
@@ -58,7 +61,7 @@ class MarkerHandler:
                 marker.coordinator_epoch,
                 marker.transaction_version,
                 marker.transaction_start_ms,
-                marker.transactional_id if self._starts is not None else "",
+                marker.transactional_id if self._changed.verifies_transactions else "",
             )
             for each in marker.partitions:
                 answer = result.partitions.add(topic=each.topic, partition=each.partition)
@@ -88,7 +91,7 @@ class MarkerHandler:
             if wanted.transactional_id and _is_late(leader, wanted) is not False:
                 key = (wanted.transactional_id, wanted.producer_id)
                 unknown.setdefault(key, []).append(_Asking.about(leader, wanted))
-        if not unknown or self._starts is None:
+        if not unknown or not self._changed.verifies_transactions:
             return
         starts = await asyncio.gather(*(self._starts.ask(*key) for key in unknown))
         for start_ms, waiting in zip(starts, unknown.values(), strict=True):

@@ -13,6 +13,7 @@ from oncelog.ids import INTERNAL_TOPICS, Partition
 from oncelog.record.batch import BatchHeader, read_header
 from oncelog.runtime import Clock
 from oncelog_storage.arrivals import Arrivals
+from oncelog_storage.changed_settings import ChangedSettings
 from oncelog_storage.core.verification import VerificationGuard
 from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.partition import PartitionLeader
@@ -59,8 +60,10 @@ class ProduceHandler:
         hosted: HostedPartitions,
         verifier: Verifier,
         clock: Clock,
+        changed: ChangedSettings,
     ) -> None:
         self._settings = settings
+        self._changed = changed
         self._hosted = hosted
         self._verifier = verifier
         self._clock = clock
@@ -163,7 +166,7 @@ class ProduceHandler:
         """Whether any batch would open a transaction in its partition; a repeated batch never does."""
         if (
             request.verification_mode != pb.ADD_PARTITION
-            and not self._settings.transaction_partition_verification_enable
+            and not self._changed.verifies_transactions
         ):
             return False
         for item in items:
@@ -223,8 +226,7 @@ class ProduceHandler:
     def _append_all(self, request: pb.ProduceRequest, items: list[_Item]) -> None:
         now = self._clock.now()
         needs_guard = (
-            request.verification_mode == pb.ADD_PARTITION
-            or self._settings.transaction_partition_verification_enable
+            request.verification_mode == pb.ADD_PARTITION or self._changed.verifies_transactions
         )
         for item in items:
             if item.is_refused:

@@ -13,6 +13,7 @@ from oncelog.rpc.transaction_starts import TransactionStarts
 from oncelog.runtime import Clock, SystemClock
 from oncelog.telemetry.feed import build_feed
 from oncelog.wording import counted
+from oncelog_storage.changed_settings import ChangedSettings
 from oncelog_storage.fetch import FetchHandler
 from oncelog_storage.files import OpenFiles, way_out
 from oncelog_storage.hosted import HostedPartitions
@@ -54,7 +55,10 @@ class StorageRole:
             self._log_directory,
             OpenFiles(settings.open_files_max),
         )
-        self.maintenance = Maintenance(settings, self._hosted, self._log_directory, clock, sync)
+        changed = ChangedSettings(settings, node_id, metadata)
+        self.maintenance = Maintenance(
+            settings, self._hosted, self._log_directory, clock, sync, changed
+        )
         self.replication = Replication(
             settings,
             node_id,
@@ -71,14 +75,13 @@ class StorageRole:
         self._feed = build_feed(settings.redis_url, "storage", node_id)
         self.servicer = StorageServicer(
             self._hosted,
-            ProduceHandler(settings, self._hosted, verifier, clock),
+            ProduceHandler(settings, self._hosted, verifier, clock, changed),
             self._fetch,
             self.replication.sessions,
             MarkerHandler(
                 self._hosted,
-                TransactionStarts(metadata, directory)
-                if settings.transaction_partition_verification_enable
-                else None,
+                TransactionStarts(metadata, directory),
+                changed,
                 clock,
                 self._feed,
             ),

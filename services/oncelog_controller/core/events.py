@@ -27,6 +27,7 @@ class RegisterNode:
     transaction_topic_id: str
     group_topic_id: str
     is_other_live: bool = False  # another process with this node id has a session that stands
+    configs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +151,14 @@ class CreatePartitions:
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigs:
+    """`kind` is "topic", "broker" (`name` is a node id, or empty for all nodes) or "group"."""
+
     request_id: int
-    topic: str
+    name: str
     set: Mapping[str, str]
     remove: tuple[str, ...] = ()
     validate_only: bool = False
+    kind: str = "topic"
 
 
 @dataclass(frozen=True, slots=True)

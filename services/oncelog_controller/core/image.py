@@ -11,6 +11,7 @@ from typing import Any, Final, assert_never
 from oncelog.ids import Offset
 from oncelog_controller.core.records import (
     ClusterCreated,
+    ConfigsChanged,
     ControllerClaimed,
     FeaturesChanged,
     MetadataRecord,
@@ -58,6 +59,7 @@ class Node:
     rack: str
     fenced: bool = False
     draining: bool = False
+    configs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def keeps_session(self) -> bool:
@@ -94,6 +96,11 @@ class Shard:
 
 
 ShardKey = tuple[str, int]
+ConfigsKey = tuple[str, str]
+"""(kind, name) of what configs are set for."""
+BROKER: Final = "broker"
+GROUP: Final = "group"
+ALL_BROKERS: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +114,7 @@ class Change:
     shards: tuple[ShardKey, ...] = ()
     features: bool = False
     controller: bool = False
+    configs: tuple[ConfigsKey, ...] = ()
 
 
 @dataclass(slots=True)
@@ -126,6 +134,7 @@ class ClusterImage:
     topics: dict[str, Topic] = field(default_factory=dict)
     topic_names: dict[str, str] = field(default_factory=dict)  # by topic id
     shards: dict[ShardKey, Shard] = field(default_factory=dict)
+    configs: dict[ConfigsKey, Mapping[str, str]] = field(default_factory=dict)
 
     def nodes_with(self, role: str) -> list[int]:
         """Node ids that play this role, ascending."""
@@ -174,6 +183,8 @@ class ClusterImage:
                 return self._change_partitions(record)
             case TopicCreated() | TopicDeleted() | PartitionsAdded() | TopicConfigsChanged():
                 return self._change_topic(record)
+            case ConfigsChanged():
+                return self._set_configs(record)
             case ShardsAssigned():
                 return self._assign(record)
             case ProducerIdsAllocated():
@@ -200,6 +211,7 @@ class ClusterImage:
             kafka_port=record.kafka_port,
             rack=record.rack,
             fenced=record.fenced,
+            configs=dict(record.configs),
         )
         topics = []
         for topic in self.topics.values():
@@ -290,6 +302,14 @@ class ClusterImage:
                 )
         return Change(topics=(record.name,))
 
+    def _set_configs(self, record: ConfigsChanged) -> Change:
+        key = (record.kind, record.name)
+        if record.configs:
+            self.configs[key] = dict(record.configs)
+        else:
+            self.configs.pop(key, None)
+        return Change(configs=(key,))
+
     def _assign(self, record: ShardsAssigned) -> Change:
         keys = []
         for number, coordinator in record.coordinators:
@@ -314,6 +334,7 @@ class ClusterImage:
             "nodes": tuple(asdict(node) for node in self.nodes.values()),
             "topics": tuple(asdict(topic) for topic in self.topics.values()),
             "shards": tuple(asdict(shard) for shard in self.shards.values()),
+            "configs": tuple((*key, dict(configs)) for key, configs in self.configs.items()),
         }
 
     def _restore(self, record: Snapshot) -> None:
@@ -325,6 +346,8 @@ class ClusterImage:
             self.topics[body["name"]] = Topic(**{**body, "partitions": partitions})
         shards = (Shard(**shard) for shard in state.pop("shards"))
         self.shards = {(shard.kind, shard.shard): shard for shard in shards}
+        # A snapshot of a version that had no such configs has no such field.
+        self.configs = {(kind, name): found for kind, name, found in state.pop("configs", ())}
         self.topic_names = {topic.topic_id: name for name, topic in self.topics.items()}
         self.partition_count = sum(len(topic.partitions) for topic in self.topics.values())
         for name, value in state.items():
@@ -338,6 +361,7 @@ class ClusterImage:
             topics=dict(self.topics),
             topic_names=dict(self.topic_names),
             shards=dict(self.shards),
+            configs=dict(self.configs),
         )
 
 

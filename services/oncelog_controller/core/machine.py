@@ -13,6 +13,7 @@ from typing import Final, Protocol, assert_never
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Millis, Offset
 from oncelog.machine import Decision, Effect, Reply, Send, SetTimer
+from oncelog_controller.core.dynamic_configs import altered_dynamic_configs
 from oncelog_controller.core.events import (
     WATCHERS,
     AllocateProducerIds,
@@ -215,8 +216,13 @@ class MetadataMachine:
         return self._decision(records, event.request_id, answer, label)
 
     def _alter_configs(self, event: AlterConfigs) -> Decision[MetadataRecord]:
+        is_topic = event.kind == "topic"
         try:
-            record = altered_configs(self.image, event)
+            record: MetadataRecord | None
+            if is_topic:
+                record = altered_configs(self.image, event)
+            else:
+                record = altered_dynamic_configs(self.image, event)
         except KafkaError as error:
             refusal = StatusAnswer(error.error_code, error.message, self.image.metadata_offset)
             return _rejected(event.request_id, refusal, "configs_refused")
@@ -224,7 +230,7 @@ class MetadataMachine:
             unchanged = StatusAnswer(metadata_offset=self.image.metadata_offset)
             return _rejected(event.request_id, unchanged, "configs_unchanged")
         # A partition without a leader may get one when its topic allows an unclean election.
-        follows = consequences(self.image.planned([record]), [event.topic])
+        follows = consequences(self.image.planned([record]), [event.name]) if is_topic else ()
         outcome = Outcome(StatusAnswer(), "configs_changed", (record, *follows))
         return self._answered(event, outcome)
 

@@ -105,6 +105,7 @@ def registered(image: ClusterImage, event: RegisterNode, rules: MetadataRules) -
             kafka_port=event.kafka_port,
             rack=event.rack,
             fenced=bool(event.rpc_address),
+            configs=event.configs,
         )
     )
     settled = _settled(image, records, (event.transaction_topic_id, event.group_topic_id), rules)
@@ -245,23 +246,20 @@ def _internal_topics(
         return []
     records: list[MetadataRecord] = []
     first = image.partition_count
-    for name, topic_id, count, kind in (
-        (
-            TRANSACTION_STATE_TOPIC,
-            topic_ids[0],
-            rules.transaction_shard_count,
-            TRANSACTION_SHARD,
-        ),
-        (CONSUMER_OFFSETS_TOPIC, topic_ids[1], rules.group_shard_count, GROUP_SHARD),
+    transactions = (TRANSACTION_STATE_TOPIC, topic_ids[0], TRANSACTION_SHARD)
+    groups = (CONSUMER_OFFSETS_TOPIC, topic_ids[1], GROUP_SHARD)
+    for (name, topic_id, kind), topic, count in (
+        (transactions, rules.transaction_topic, rules.transaction_shard_count),
+        (groups, rules.group_topic, rules.group_shard_count),
     ):
-        if name in image.topics:
+        factor = topic.replication_factor or default_replication_factor(len(storage_nodes))
+        if name in image.topics or factor > len(storage_nodes):
             continue
         assert topic_id, "an event that may complete the cluster carries ids for the topics"
-        factor = default_replication_factor(len(storage_nodes))
-        configs = dict(INTERNAL_TOPIC_CONFIGS)
-        if factor > 2:
-            # With two copies of each decision, the loss of one node loses none; with fewer replicas it would stop all.
-            configs["min.insync.replicas"] = "2"
+        configs = {**INTERNAL_TOPIC_CONFIGS, "segment.bytes": str(topic.segment_bytes)}
+        min_isr = topic.min_isr or (2 if factor > 2 else 1)
+        if min_isr > 1:
+            configs["min.insync.replicas"] = str(min_isr)
         assignment = round_robin(
             storage_nodes, first=first, partitions=count, replication_factor=factor
         )

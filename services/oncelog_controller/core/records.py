@@ -12,7 +12,7 @@ field that this version does not know comes from a newer one, and is refused: me
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from oncelog.errors import OncelogError
@@ -59,6 +59,7 @@ class NodeRegistered:
     kafka_port: int = 0
     rack: str = ""
     fenced: bool = False
+    configs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,15 @@ class TopicConfigsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigsChanged:
+    """All that is set for a broker (its node id, or empty for every node) or a group. `kind`: "broker" or "group"."""
+
+    kind: str
+    name: str
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class ShardsAssigned:
     """Each shard's new coordinator; raises its coordinator epoch, from -1 for a new shard."""
 
@@ -174,6 +184,7 @@ MetadataRecord = (
     | TopicDeleted
     | PartitionsAdded
     | TopicConfigsChanged
+    | ConfigsChanged
     | ShardsAssigned
     | ProducerIdsAllocated
     | Snapshot
@@ -195,6 +206,7 @@ RECORD_TYPES: Final[Mapping[str, type[Any]]] = {
         TopicDeleted,
         PartitionsAdded,
         TopicConfigsChanged,
+        ConfigsChanged,
         ShardsAssigned,
         ProducerIdsAllocated,
         Snapshot,
@@ -204,7 +216,7 @@ RECORD_TYPES: Final[Mapping[str, type[Any]]] = {
 
 def encode_record(record: MetadataRecord) -> tuple[str, str]:
     """(type name, JSON text)."""
-    body = {field.name: getattr(record, field.name) for field in fields(record)}
+    body = {one.name: getattr(record, one.name) for one in fields(record)}
     return type(record).__name__, json.dumps(body, separators=(",", ":"), ensure_ascii=False)
 
 

@@ -6,9 +6,17 @@ from typing import Final
 INTERNAL_TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
     "compression.type": "uncompressed",
-    "segment.bytes": "104857600",
 }
-"""Facts 5.1; what else it asks for is oncelog's default, or depends on the number of replicas."""
+"""Facts 5.1; what else it asks for is oncelog's default, or says `InternalTopicRules`."""
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopicRules:
+    replication_factor: int = 0
+    """0: as many as there are storage nodes, up to three."""
+    min_isr: int = 0
+    """0: two where there are three replicas: with two copies of each decision, the loss of one node loses none."""
+    segment_bytes: int = 104_857_600
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +29,8 @@ class MetadataRules:
     transaction_version: int = 2
     transaction_shard_count: int = 50
     group_shard_count: int = 50
+    transaction_topic: InternalTopicRules = InternalTopicRules()
+    group_topic: InternalTopicRules = InternalTopicRules()
     default_partitions: int = 1
     partitions_max: int = 10_000
     bootstrap_storage_nodes: int = 1

@@ -310,10 +310,10 @@ def _grown(
 
 def altered_configs(image: ClusterImage, event: AlterConfigs) -> TopicConfigsChanged | None:
     """The record of an incremental change; None when nothing changes. Raises KafkaError (3, 40, 42)."""
-    topic = image.topics.get(event.topic)
+    topic = image.topics.get(event.name)
     if topic is None:
         raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {event.topic!r} does not exist"
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {event.name!r} does not exist"
         )
     for name in event.remove:
         known_key(TOPIC_CONFIGS, "topic", name)
@@ -325,9 +325,9 @@ def altered_configs(image: ClusterImage, event: AlterConfigs) -> TopicConfigsCha
     if topic.internal and configs.get("cleanup.policy") != "compact":
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            f"cleanup.policy of the internal topic {event.topic!r} must stay 'compact'",
+            f"cleanup.policy of the internal topic {event.name!r} must stay 'compact'",
         )
-    return TopicConfigsChanged(event.topic, configs) if configs != topic.configs else None
+    return TopicConfigsChanged(event.name, configs) if configs != topic.configs else None
 
 
 def _refused(name: str, error_code: ErrorCode, message: str) -> TopicResult:

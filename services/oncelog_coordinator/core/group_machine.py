@@ -8,7 +8,7 @@ A group speaks one of two protocols: the classic one (`group_state`, then `group
 KIP-848 (`consumer_group`, then `consumer_heartbeat`). Its offsets are the same; only an empty group changes its type.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -82,8 +82,14 @@ from oncelog_coordinator.core.group_state import CLASSIC, Group
 class GroupMachine:
     """Decides for every group of one shard. See `oncelog.machine.Machine` for the contract."""
 
-    def __init__(self, config: GroupConfig | None = None) -> None:
+    def __init__(
+        self,
+        config: GroupConfig | None = None,
+        config_of: Callable[[str], GroupConfig] | None = None,
+    ) -> None:
+        """`config_of` tells what a group of the consumer protocol has that sets configs of its own."""
         self._config = config or GroupConfig()
+        self._config_of = config_of or (lambda _: self._config)
         self._groups: dict[str, Group] = {}
         self._consumers: dict[str, ConsumerGroup] = {}
         self._offsets = GroupOffsets()
@@ -117,6 +123,7 @@ class GroupMachine:
             case ConsumerHeartbeat():
                 consumers = self._consumers.get(event.group_id)
                 classic = self._groups.get(event.group_id)
+                config = self._config_of(event.group_id)
                 looked = self._looked.get(event.group_id, {})
                 return consumer_heartbeat.decide(consumers, classic, event, looked, config, now)
             case DeleteOffsets():
@@ -174,7 +181,8 @@ class GroupMachine:
         if isinstance(event, RevokeTimeOver):
             return consumer_heartbeat.revoke_time_over(group, event, self._config, now)
         deadline = self._deadlines.get((event.group_id, event.member_id))
-        return consumer_heartbeat.session_check(group, event, deadline, self._config, now)
+        config = self._config_of(event.group_id)
+        return consumer_heartbeat.session_check(group, event, deadline, config, now)
 
     def _join(self, event: JoinGroup, now: Millis) -> Decision[GroupRecord]:
         """A living group of the other protocol refuses; an empty one is removed with the first who joins."""
@@ -262,8 +270,9 @@ class GroupMachine:
                 timer = group_rebalance.session_timer(group.group_id, member.member_id)
                 check = SessionCheck(group.group_id, member.member_id)
                 effects.append(SetTimer(timer, Millis(member.session_timeout_ms), check))
-        session_ms = Millis(self._config.consumer_session_timeout_ms)
         for consumers in self._consumers.values():
+            config = self._config_of(consumers.group_id)
+            session_ms = Millis(config.consumer_session_timeout_ms)
             for consumer in consumers.members.values():
                 timer = group_rebalance.session_timer(consumers.group_id, consumer.member_id)
                 check = SessionCheck(consumers.group_id, consumer.member_id)

@@ -60,13 +60,14 @@ def topics_router(roles: Roles) -> APIRouter:
     async def describe_topic(name: Name) -> TopicDetail:
         """Leaders, replicas and every configuration, defaults included."""
         topic = _topic(roles, name)
+        of_all = {} if topic.internal else roles.image.topic_defaults
         return TopicDetail(
             **_summary(topic),
             partitions=[_leadership(one) for one in topic.partitions],
             all_configs=[
                 TopicConfigEntry(
                     name=key.name,
-                    value=topic.configs.get(key.name, key.default),
+                    value=topic.configs.get(key.name, of_all.get(key.name, key.default)),
                     is_default=key.name not in topic.configs,
                     doc=key.doc,
                 )

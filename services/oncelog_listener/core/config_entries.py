@@ -1,24 +1,40 @@
-"""What DescribeConfigs says of a topic and of the broker, and which changes IncrementalAlterConfigs means."""
+"""What DescribeConfigs says of topics, brokers and groups, and which changes an alteration means.
+
+A value comes from the first place that has one. Kafka tells all places that have one as synonyms, in this order:
+
+```
+topic:   topic > all brokers > default          group: group > coordinators' setting > default
+broker:  this node > all brokers > the process's setting > default
+```
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
-from oncelog.config_key import known_key
+from oncelog.broker_config import BROKER_CONFIGS
+from oncelog.config_key import ConfigKey, known_key
 from oncelog.errors import ErrorCode, KafkaError
+from oncelog.group_config import GROUP_CONFIGS, GROUP_SYNONYMS
 from oncelog.topic_config import TOPIC_CONFIGS, broker_synonyms
 
 
 class ResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class ConfigSource(IntEnum):
     DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class ConfigOperation(IntEnum):
@@ -34,6 +50,9 @@ _TYPE_CODES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 
 _WITHOUT_DEFAULT: Final = frozenset({"segment.ms", "segment.jitter.ms", "retention.ms", "flush.ms"})
 """Configs whose strongest broker name has no default in Kafka, which then tells no synonym."""
 
+Synonym = tuple[str, str, ConfigSource]
+"""(name, value, source)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
@@ -42,67 +61,139 @@ class ConfigEntry:
     type_code: int
     source: ConfigSource
     documentation: str
-    synonyms: tuple[tuple[str, str, ConfigSource], ...]
-    """(name, value, source), the one in force first."""
+    synonyms: tuple[Synonym, ...]
+    """The one in force first."""
     is_read_only: bool = False
 
 
+class BrokerValues(NamedTuple):
+    """What is known of one node's configs."""
+
+    of_node: Mapping[str, str]
+    of_all: Mapping[str, str]
+    of_process: Mapping[str, str]
+    """Its settings, and those of other roles, under Kafka's names."""
+
+
 def topic_entries(
-    overrides: Mapping[str, str], names: Iterable[str] | None
+    overrides: Mapping[str, str],
+    names: Iterable[str] | None,
+    of_all_brokers: Mapping[str, str] | None = None,
 ) -> tuple[ConfigEntry, ...]:
-    """All configs of a topic, or those that `names` lists; names that do not exist are left out, as in Kafka."""
-    wanted = None if names is None else frozenset(names)
-    entries = []
-    for name, key in TOPIC_CONFIGS.items():
-        if wanted is not None and name not in wanted:
-            continue
-        broker_names = broker_synonyms(name)[:1] if name not in _WITHOUT_DEFAULT else ()
-        defaults = tuple((one, key.default, ConfigSource.DEFAULT) for one in broker_names)
-        override = overrides.get(name)
-        is_set = override is not None
-        value = key.default if override is None else override
-        source = ConfigSource.DYNAMIC_TOPIC if is_set else ConfigSource.DEFAULT
-        entries.append(
-            ConfigEntry(
-                name=name,
-                value=value,
-                type_code=_TYPE_CODES[key.kind],
-                source=source,
-                documentation=key.doc,
-                synonyms=((name, value, source), *defaults) if is_set else defaults,
-            )
-        )
-    return tuple(entries)
+    """All configs of a topic, or those that `names` lists; names that do not exist are left out, as in Kafka.
 
-
-def broker_entries(
-    settings: Mapping[str, tuple[str, str]], names: Iterable[str] | None
-) -> tuple[ConfigEntry, ...]:
-    """The broker's configs: name → (type, value). They are set when a process starts and are read-only here."""
-    wanted = None if names is None else frozenset(names)
+    `of_all_brokers` has the defaults that are set for all brokers, under the topics' names.
+    """
     return tuple(
-        ConfigEntry(
-            name=name,
-            value=value,
-            type_code=_TYPE_CODES[kind],
-            source=ConfigSource.STATIC_BROKER,
-            documentation="",
-            synonyms=((name, value, ConfigSource.STATIC_BROKER),),
-            is_read_only=True,
-        )
-        for name, (kind, value) in settings.items()
-        if wanted is None or name in wanted
+        _topic_entry(key, overrides, of_all_brokers or {}) for key in _wanted(TOPIC_CONFIGS, names)
     )
 
 
+def _topic_entry(
+    key: ConfigKey, overrides: Mapping[str, str], of_all_brokers: Mapping[str, str]
+) -> ConfigEntry:
+    name = key.name
+    found: list[Synonym] = []
+    if name in overrides:
+        found.append((name, overrides[name], ConfigSource.DYNAMIC_TOPIC))
+    broker_names = broker_synonyms(name)[:1]
+    if name in of_all_brokers:
+        found += [
+            (one, of_all_brokers[name], ConfigSource.DYNAMIC_DEFAULT_BROKER) for one in broker_names
+        ]
+    if name not in _WITHOUT_DEFAULT:
+        found += [(one, key.default, ConfigSource.DEFAULT) for one in broker_names]
+    return _entry(key, found)
+
+
+def broker_entries(values: BrokerValues, names: Iterable[str] | None) -> tuple[ConfigEntry, ...]:
+    """The configs of one node."""
+    return tuple(
+        _broker_entry(key, values)
+        for key in _wanted({name: row.key for name, row in BROKER_CONFIGS.items()}, names)
+    )
+
+
+def _broker_entry(key: ConfigKey, values: BrokerValues) -> ConfigEntry:
+    found: list[Synonym] = []
+    for configs, source in (
+        (values.of_node, ConfigSource.DYNAMIC_BROKER),
+        (values.of_all, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (values.of_process, ConfigSource.STATIC_BROKER),
+    ):
+        if key.name in configs:
+            found.append((key.name, configs[key.name], source))
+    found.append((key.name, key.default, ConfigSource.DEFAULT))
+    return _entry(key, found, is_read_only=not BROKER_CONFIGS[key.name].is_dynamic)
+
+
+def entries_of_all_brokers(
+    of_all: Mapping[str, str], names: Iterable[str] | None
+) -> tuple[ConfigEntry, ...]:
+    """What is set for all brokers: no default stands behind it, as in Kafka."""
+    keys = {name: BROKER_CONFIGS[name].key for name in of_all if name in BROKER_CONFIGS}
+    return tuple(
+        _entry(key, [(key.name, of_all[key.name], ConfigSource.DYNAMIC_DEFAULT_BROKER)])
+        for key in _wanted(keys, names)
+    )
+
+
+def group_entries(
+    overrides: Mapping[str, str], of_process: Mapping[str, str], names: Iterable[str] | None
+) -> tuple[ConfigEntry, ...]:
+    entries = []
+    for key in _wanted(GROUP_CONFIGS, names):
+        found: list[Synonym] = []
+        if key.name in overrides:
+            found.append((key.name, overrides[key.name], ConfigSource.GROUP))
+        broker_name = GROUP_SYNONYMS.get(key.name, key.name)
+        if broker_name in of_process:
+            found.append((broker_name, of_process[broker_name], ConfigSource.STATIC_BROKER))
+        found.append((broker_name, key.default, ConfigSource.DEFAULT))
+        entries.append(_entry(key, found))
+    return tuple(entries)
+
+
+def _wanted(table: Mapping[str, ConfigKey], names: Iterable[str] | None) -> Iterable[ConfigKey]:
+    wanted = None if names is None else frozenset(names)
+    return (key for name, key in table.items() if wanted is None or name in wanted)
+
+
+def _entry(key: ConfigKey, found: list[Synonym], *, is_read_only: bool = False) -> ConfigEntry:
+    _, value, source = found[0] if found else ("", key.default, ConfigSource.DEFAULT)
+    return ConfigEntry(
+        name=key.name,
+        value=value,
+        type_code=_TYPE_CODES[key.kind],
+        source=source,
+        documentation=key.doc,
+        synonyms=tuple(found),
+        is_read_only=is_read_only,
+    )
+
+
+def table_for(resource_type: ResourceType) -> tuple[str, Mapping[str, ConfigKey]]:
+    """What a resource of this type is called, and its keys."""
+    match resource_type:
+        case ResourceType.TOPIC:
+            return "topic", TOPIC_CONFIGS
+        case ResourceType.GROUP:
+            return "group", GROUP_CONFIGS
+        case _:
+            return "broker", {name: row.key for name, row in BROKER_CONFIGS.items()}
+
+
 def altered(
-    overrides: Mapping[str, str], operations: Iterable[tuple[str, int, str | None]]
+    overrides: Mapping[str, str],
+    operations: Iterable[tuple[str, int, str | None]],
+    resource_type: ResourceType = ResourceType.TOPIC,
 ) -> tuple[dict[str, str], list[str]]:
-    """(what to set, what to remove) for these (name, operation, value) on a topic with these overrides.
+    """(what to set, what to remove) for these (name, operation, value) on a resource with these overrides.
 
     Raises KafkaError: INVALID_REQUEST for a name given twice or an operation that does not exist, INVALID_CONFIG for a
     name, a value or an operation that the config does not take.
     """
+    kind, table = table_for(resource_type)
     to_set: dict[str, str] = {}
     to_remove: list[str] = []
     seen: set[str] = set()
@@ -110,7 +201,7 @@ def altered(
         if name in seen:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"config {name!r} stands twice")
         seen.add(name)
-        key = known_key(TOPIC_CONFIGS, "topic", name)
+        key = known_key(table, kind, name)
         if operation == ConfigOperation.DELETE:
             to_remove.append(name)
             continue

@@ -1,29 +1,57 @@
-"""DescribeConfigs and IncrementalAlterConfigs: topics can be changed, the broker can be looked at."""
+"""DescribeConfigs, IncrementalAlterConfigs, AlterConfigs and ListConfigResources: topics, brokers, groups.
 
+Clients see listeners as brokers. Settings of storage nodes and coordinators are told by every listener: nodes publish
+them when they register. A node that is no listener can be named too, which Kafka's own clients never do.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import INTERNAL_TOPICS
+from oncelog.rpc.metadata import ALL_BROKERS, MetadataImage
+from oncelog_listener.broker_values import broker_values, of_roles
+from oncelog_listener.brokers import brokers_for
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, Cluster, Unanswered, wire_error
 from oncelog_listener.core.config_entries import (
     ConfigEntry,
+    ConfigOperation,
     ResourceType,
     altered,
     broker_entries,
+    entries_of_all_brokers,
+    group_entries,
     topic_entries,
 )
 
+_Change = Callable[[Any, Mapping[str, str], ResourceType], tuple[dict[str, str], list[str]]]
+"""From a request's resource and what is set there now to (what to set, what to remove)."""
+
 _DOCUMENTATION_FROM: Final = 3
+_ALL_TYPES_FROM: Final = 1
 _NOTHING_FAILED: Final = Unanswered(ErrorCode.NONE, "")
+_KINDS: Final = {
+    ResourceType.TOPIC: pb.CONFIG_KIND_TOPIC,
+    ResourceType.BROKER: pb.CONFIG_KIND_BROKER,
+    ResourceType.GROUP: pb.CONFIG_KIND_GROUP,
+}
+_LISTED: Final = (
+    ResourceType.TOPIC,
+    ResourceType.BROKER,
+    ResourceType.BROKER_LOGGER,
+    ResourceType.CLIENT_METRICS,
+    ResourceType.GROUP,
+)
 
 
 async def describe_configs(call: Call) -> Any:
     request, types = call.request, call.types
     results = []
     for resource in request.resources:
-        found = _entries(call.cluster, resource)
+        found = _entries(call, resource)
         failed = found if isinstance(found, Unanswered) else _NOTHING_FAILED
         results.append(
             types.DescribeConfigsResult(
@@ -40,39 +68,43 @@ async def describe_configs(call: Call) -> Any:
     return types.DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
 
 
-def _entries(cluster: Cluster, resource: Any) -> tuple[ConfigEntry, ...] | Unanswered:
+def _entries(call: Call, resource: Any) -> tuple[ConfigEntry, ...] | Unanswered:
     # Clients send an empty list as well as null for "all" (KAFKA-6774 fixed Kafka's own).
     names = resource.configuration_keys or None
-    name = resource.resource_name
-    if resource.resource_type == ResourceType.TOPIC:
-        topic = cluster.image.topics.get(name)
-        if topic is None:
-            return Unanswered(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-        return topic_entries(topic.configs, names)
-    if resource.resource_type == ResourceType.BROKER:
-        if name not in ("", str(cluster.node_id)):
-            return Unanswered(
-                ErrorCode.INVALID_REQUEST,
-                f"no broker {name!r} is visible here; this listener is {cluster.node_id}",
-            )
-        return broker_entries(_broker_settings(cluster), names)
+    name, image = resource.resource_name, call.cluster.image
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            topic = image.topics.get(name)
+            if topic is None:
+                return _no_topic(name)
+            of_all = {} if topic.internal else image.topic_defaults
+            return topic_entries(topic.configs, names, of_all)
+        case ResourceType.BROKER if name == ALL_BROKERS:
+            return entries_of_all_brokers(image.broker_configs(ALL_BROKERS), names)
+        case ResourceType.BROKER:
+            node = image.nodes.get(int(name)) if name.isdigit() else None
+            if node is None:
+                return Unanswered(
+                    ErrorCode.INVALID_REQUEST,
+                    f"there is no broker {name!r}; known are {sorted(image.nodes)}",
+                )
+            return broker_entries(broker_values(call, node), names)
+        case ResourceType.GROUP:
+            if not name:
+                return Unanswered(ErrorCode.INVALID_REQUEST, "a group's configs need its name")
+            return group_entries(image.group_configs(name), of_roles(image), names)
+        case _:
+            return _not_served(resource.resource_type)
+
+
+def _no_topic(name: str) -> Unanswered:
+    return Unanswered(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+
+
+def _not_served(resource_type: int) -> Unanswered:
     return Unanswered(
-        ErrorCode.INVALID_REQUEST,
-        f"configs of resource type {resource.resource_type} are not served",
+        ErrorCode.INVALID_REQUEST, f"configs of resource type {resource_type} are not served"
     )
-
-
-def _broker_settings(cluster: Cluster) -> dict[str, tuple[str, str]]:
-    settings = cluster.settings
-    return {
-        "broker.id": ("int", str(cluster.node_id)),
-        "auto.create.topics.enable": ("boolean", str(settings.auto_create_topics).lower()),
-        "num.partitions": ("int", str(settings.num_partitions)),
-        "socket.request.max.bytes": ("int", str(settings.request_bytes_max)),
-        "fetch.max.bytes": ("int", str(settings.fetch_bytes_max)),
-        "max.connections": ("int", str(settings.connections_max)),
-        "connections.max.idle.ms": ("long", str(settings.connection_idle_max_ms)),
-    }
 
 
 def _described(call: Call, entry: ConfigEntry) -> Any:
@@ -97,49 +129,138 @@ def _described(call: Call, entry: ConfigEntry) -> Any:
 
 async def incremental_alter_configs(call: Call) -> Any:
     types = call.types
+    return types.IncrementalAlterConfigsResponse(
+        throttle_time=NO_THROTTLE, responses=await _altered_resources(call, _incremental)
+    )
+
+
+async def alter_configs(call: Call) -> Any:
+    """What is not named goes back to its default; deprecated in Kafka for that, and still sent by older clients."""
+    types = call.types
+    return types.AlterConfigsResponse(
+        throttle_time=NO_THROTTLE, responses=await _altered_resources(call, _whole)
+    )
+
+
+def _incremental(
+    resource: Any, overrides: Mapping[str, str], resource_type: ResourceType
+) -> tuple[dict[str, str], list[str]]:
+    operations = [(one.name, one.config_operation, one.value) for one in resource.configs]
+    return altered(overrides, operations, resource_type)
+
+
+def _whole(
+    resource: Any, overrides: Mapping[str, str], resource_type: ResourceType
+) -> tuple[dict[str, str], list[str]]:
+    operations = [(one.name, ConfigOperation.SET, one.value) for one in resource.configs]
+    to_set, _ = altered(overrides, operations, resource_type)
+    return to_set, [name for name in overrides if name not in to_set]
+
+
+async def _altered_resources(call: Call, change: _Change) -> tuple[Any, ...]:
+    resources = call.request.resources
+    counts = Counter((one.resource_type, one.resource_name) for one in resources)
     results = []
-    for resource in call.request.resources:
-        failed = await _alter(call, resource)
+    for resource in resources:
+        if counts[resource.resource_type, resource.resource_name] > 1:
+            failed = Unanswered(ErrorCode.INVALID_REQUEST, "each resource may stand once")
+        else:
+            failed = await _alter(call, resource, change)
         results.append(
-            types.AlterConfigsResourceResponse(
+            call.types.AlterConfigsResourceResponse(
                 error_code=wire_error(failed.error_code),
                 error_message=failed.error_message or None,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
         )
-    return types.IncrementalAlterConfigsResponse(
-        throttle_time=NO_THROTTLE, responses=tuple(results)
-    )
+    return tuple(results)
 
 
-async def _alter(call: Call, resource: Any) -> Unanswered:
+async def _alter(call: Call, resource: Any, change: _Change) -> Unanswered:
     cluster, name = call.cluster, resource.resource_name
-    if resource.resource_type != ResourceType.TOPIC:
-        return Unanswered(
-            ErrorCode.INVALID_REQUEST, "only topic configs can be changed while oncelog runs"
-        )
-    topic = cluster.image.topics.get(name)
-    if topic is None:
-        return Unanswered(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    if name in INTERNAL_TOPICS:
+    if resource.resource_type not in _KINDS:
+        return _not_served(resource.resource_type)
+    resource_type = ResourceType(resource.resource_type)
+    overrides = _overrides(cluster.image, resource_type, name)
+    if overrides is None:
+        return _no_topic(name)
+    if resource_type == ResourceType.TOPIC and name in INTERNAL_TOPICS:
         return Unanswered(ErrorCode.INVALID_TOPIC_EXCEPTION, "an internal topic keeps its configs")
     try:
-        to_set, to_remove = altered(
-            topic.configs,
-            [(one.name, one.config_operation, one.value) for one in resource.configs],
-        )
+        to_set, to_remove = change(resource, overrides, resource_type)
     except KafkaError as error:
         return Unanswered(error.error_code, error.message)
     request = pb.AlterConfigsRequest(
-        topic=name, set=to_set, remove=to_remove, validate_only=call.request.validate_only
+        kind=_KINDS[resource_type],
+        name=name,
+        set=to_set,
+        remove=to_remove,
+        validate_only=call.request.validate_only,
     )
+    return await _ask_controller(cluster, request)
+
+
+def _overrides(
+    image: MetadataImage, resource_type: ResourceType, name: str
+) -> Mapping[str, str] | None:
+    """What is set there now; None for a topic that does not exist."""
+    match resource_type:
+        case ResourceType.TOPIC:
+            topic = image.topics.get(name)
+            return None if topic is None else topic.configs
+        case ResourceType.GROUP:
+            return image.group_configs(name)
+        case _:
+            return image.broker_configs(name)
+
+
+async def _ask_controller(cluster: Cluster, request: pb.AlterConfigsRequest) -> Unanswered:
     try:
         answer = await cluster.ask(cluster.directory.controller().AlterConfigs(request))
     except PEER_FAILURES as error:
         return Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
     if answer.status.error_code:
         return Unanswered(answer.status.error_code, answer.status.error_message)
-    if not call.request.validate_only:
+    if not request.validate_only:
         await cluster.wait_for_image(answer.metadata_offset)
     return _NOTHING_FAILED
+
+
+async def list_config_resources(call: Call) -> Any:
+    """Which resources DescribeConfigs knows (KIP-1142). oncelog has no client metrics, of which version 0 asks."""
+    types, image = call.types, call.cluster.image
+    supported: tuple[int, ...] = (ResourceType.CLIENT_METRICS,)
+    wanted: tuple[int, ...] = supported
+    if call.version >= _ALL_TYPES_FROM:
+        supported = _LISTED
+        wanted = tuple(call.request.resource_types) or supported
+    if any(one not in supported for one in wanted):
+        return types.ListConfigResourcesResponse(
+            throttle_time=NO_THROTTLE,
+            error_code=wire_error(ErrorCode.UNSUPPORTED_VERSION),
+            config_resources=(),
+        )
+    names: dict[int, list[str]] = {
+        ResourceType.GROUP: [name for kind, name in image.configs if kind == pb.CONFIG_KIND_GROUP],
+        ResourceType.CLIENT_METRICS: [],
+        ResourceType.BROKER_LOGGER: [],
+        ResourceType.BROKER: [str(one.node_id) for one in brokers_for(call).live],
+        ResourceType.TOPIC: list(image.topics),
+    }
+    return types.ListConfigResourcesResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=wire_error(ErrorCode.NONE),
+        config_resources=tuple(
+            _listed(call, resource_type, name)
+            for resource_type, found in names.items()
+            if resource_type in wanted
+            for name in found
+        ),
+    )
+
+
+def _listed(call: Call, resource_type: int, name: str) -> Any:
+    if call.version < _ALL_TYPES_FROM:
+        return call.types.ConfigResource(resource_name=name)
+    return call.types.ConfigResource(resource_name=name, resource_type=resource_type)

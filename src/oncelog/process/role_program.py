@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from pydantic_settings import BaseSettings
 
 from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.broker_config import published
 from oncelog.process.figures import Figure
 from oncelog.process.run import Program, Settings, run
 from oncelog.rpc.node import Node
@@ -66,6 +67,7 @@ class RoleProgram(Generic[RoleSettingsT]):
         if self.kafka_address is not None:
             address = self.kafka_address(own)
             node.advertise_kafka(address.host, address.port)
+        node.configs = published(pb.Role.Name(self.role).removeprefix("ROLE_").lower(), own)
         role = self.build(own, node)
         async with AsyncExitStack() as stack:
             await node.start()

@@ -33,6 +33,7 @@ END_TXN: Final = 26
 WRITE_TXN_MARKERS: Final = 27
 TXN_OFFSET_COMMIT: Final = 28
 DESCRIBE_CONFIGS: Final = 32
+ALTER_CONFIGS: Final = 33
 CREATE_PARTITIONS: Final = 37
 DELETE_GROUPS: Final = 42
 INCREMENTAL_ALTER_CONFIGS: Final = 44
@@ -43,6 +44,7 @@ DESCRIBE_TRANSACTIONS: Final = 65
 LIST_TRANSACTIONS: Final = 66
 CONSUMER_GROUP_HEARTBEAT: Final = 68
 CONSUMER_GROUP_DESCRIBE: Final = 69
+LIST_CONFIG_RESOURCES: Final = 74
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
 
 
@@ -121,6 +123,7 @@ APIS: Final[Mapping[int, Api]] = {
         # 6 replaces topic names by ids, and kio has no class for it yet.
         _api(TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5, 3),
         _api(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4),
+        _api(ALTER_CONFIGS, "AlterConfigs", 0, 2, 2),
         _api(CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2),
         # 3 carries an error message with each group.
         _api(DELETE_GROUPS, "DeleteGroups", 0, 2, 2),
@@ -132,6 +135,7 @@ APIS: Final[Mapping[int, Api]] = {
         _api(LIST_TRANSACTIONS, "ListTransactions", 0, 2, 0),
         _api(CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, 0),
         _api(CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, 0),
+        _api(LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, 0),
         _api(DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, 0),
     )
 }

@@ -5,18 +5,20 @@ Readers take `follower.image` and use it for one request; an image never changes
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Protocol
 
 from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.broker_config import topic_defaults
 from oncelog.ids import Partition, shard_name_of, shard_of
 from oncelog.topic_config import TopicConfig
 
 TRANSACTION = pb.SHARD_KIND_TRANSACTION
 GROUP = pb.SHARD_KIND_GROUP
+ALL_BROKERS = ""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class MetadataImage:
     shards: Mapping[tuple[int, int], pb.Shard] = field(default_factory=dict)
     features_epoch: int = -1
     feature_levels: Mapping[str, int] = field(default_factory=dict)
+    configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
+    """What is set for brokers and groups while the cluster runs, by kind and name."""
 
     @property
     def transaction_version(self) -> int:
@@ -51,8 +55,32 @@ class MetadataImage:
         return found
 
     def topic_config(self, topic: str) -> TopicConfig:
+        """Its own configs over what is set for all brokers; an internal topic has only its own."""
         found = self.topics.get(topic)
-        return TopicConfig.from_overrides(found.configs if found else {})
+        if found is None:
+            return TopicConfig()
+        if found.internal:
+            return TopicConfig.from_overrides(found.configs)
+        return TopicConfig.from_overrides({**self.topic_defaults, **found.configs})
+
+    @cached_property
+    def topic_defaults(self) -> Mapping[str, str]:
+        """Topic configs that are set for all brokers."""
+        return topic_defaults(self.broker_configs(ALL_BROKERS))
+
+    def broker_configs(self, name: str) -> Mapping[str, str]:
+        """What is set for this node id, or with ALL_BROKERS for all of them."""
+        return self.configs.get((pb.CONFIG_KIND_BROKER, name), {})
+
+    def group_configs(self, group_id: str) -> Mapping[str, str]:
+        return self.configs.get((pb.CONFIG_KIND_GROUP, group_id), {})
+
+    def changed_setting(self, node_id: int, name: str) -> str | None:
+        """What was set for this node, else for all; None: its process's own setting holds."""
+        if not self.configs:
+            return None
+        found = self.broker_configs(str(node_id)).get(name)
+        return self.broker_configs(ALL_BROKERS).get(name) if found is None else found
 
     @cached_property
     def _shard_counts(self) -> dict[int, int]:
@@ -90,6 +118,9 @@ class MetadataImage:
             topics = changed
         shards = dict(self.shards)
         shards.update(((shard.kind, shard.shard), shard) for shard in delta.shards)
+        configs = self.configs
+        if delta.configs:
+            configs = {**configs, **_configs_by_key(delta.configs)}
         has_features = delta.HasField("features")
         return replace(
             self,
@@ -104,6 +135,7 @@ class MetadataImage:
             shards=shards,
             features_epoch=delta.features.features_epoch if has_features else self.features_epoch,
             feature_levels=dict(delta.features.levels) if has_features else self.feature_levels,
+            configs=configs,
         )
 
 
@@ -119,7 +151,14 @@ def _from_snapshot(metadata_offset: int, snapshot: pb.MetadataSnapshot) -> Metad
         shards={(shard.kind, shard.shard): shard for shard in snapshot.shards},
         features_epoch=snapshot.features.features_epoch,
         feature_levels=dict(snapshot.features.levels),
+        configs=_configs_by_key(snapshot.configs),
     )
+
+
+def _configs_by_key(
+    found: Iterable[pb.DynamicConfigs],
+) -> dict[tuple[int, str], Mapping[str, str]]:
+    return {(one.kind, one.name): dict(one.configs) for one in found}
 
 
 OnChange = Callable[[MetadataImage, MetadataImage], None]

@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
@@ -72,6 +72,8 @@ class Node:
         )
         self.kafka_host = ""
         self.kafka_port = 0
+        self.configs: Mapping[str, str] = {}
+        """Settings under Kafka's names, for the registration; set before `start` (`oncelog.broker_config`)."""
         self._node_epoch = -1
         self._session_timeout_s = 9.0
         self._heard_at = 0.0
@@ -214,6 +216,7 @@ class Node:
             kafka_host=self.kafka_host,
             kafka_port=self.kafka_port,
             rack=self._settings.rack,
+            configs=self.configs,
         )
         request = pb.RegisterNodeRequest(node=node, incarnation_id=self._incarnation_id)
         try:

@@ -97,7 +97,7 @@ def test_topics_live_from_creation_to_deletion(database_url):
             )
             assert grown.results[0].error_code == ErrorCode.NONE
             altered = await stub.AlterConfigs(
-                pb.AlterConfigsRequest(topic="orders", set={"retention.ms": "1000"})
+                pb.AlterConfigsRequest(name="orders", set={"retention.ms": "1000"})
             )
             assert altered.status.error_code == ErrorCode.NONE
             await follower.wait_until(altered.metadata_offset)

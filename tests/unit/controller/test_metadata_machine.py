@@ -22,6 +22,7 @@ from oncelog_controller.core.records import (
     Snapshot,
     TopicCreated,
 )
+from oncelog_controller.core.rules import InternalTopicRules
 
 
 def test_first_registration_creates_the_whole_cluster_in_one_decision():
@@ -143,6 +144,27 @@ def test_internal_topics_wait_for_the_storage_nodes_that_settings_ask_for_and_sp
     partitions = bench.image.topics[TRANSACTION_STATE_TOPIC].partitions
     assert [p.leader for p in partitions] == [1, 2, 3, 1, 2, 3]
     assert all(len(p.replicas) == 3 and p.isr == p.replicas for p in partitions)
+
+
+def test_internal_topics_are_made_as_the_settings_say_once_enough_nodes_are_there():
+    rules = MetadataRules(
+        controller=1,
+        incarnation_id="a",
+        transaction_shard_count=2,
+        group_shard_count=2,
+        transaction_topic=InternalTopicRules(replication_factor=2, min_isr=2, segment_bytes=4096),
+    )
+    bench = Bench(rules)
+    bench.register(9, roles=("coordinator",))
+    bench.register(1, roles=("storage",))
+    assert list(bench.image.topics) == [CONSUMER_OFFSETS_TOPIC], "one replica will do for this one"
+    bench.register(2, roles=("storage",))
+    topic = bench.image.topics[TRANSACTION_STATE_TOPIC]
+    assert all(len(partition.replicas) == 2 for partition in topic.partitions)
+    assert topic.configs["min.insync.replicas"] == "2"
+    assert topic.configs["segment.bytes"] == "4096"
+    other = bench.image.topics[CONSUMER_OFFSETS_TOPIC]
+    assert (len(other.partitions[0].replicas), "min.insync.replicas" in other.configs) == (1, False)
 
 
 def test_shards_of_a_node_that_is_no_coordinator_any_more_go_to_another():

@@ -4,6 +4,7 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.record.batch import HEADER, HEADER_BYTES
 from oncelog.topic_config import TOPIC_CONFIGS, TopicConfig, checked_overrides
 from oncelog_listener.core.config_entries import (
+    BrokerValues,
     ConfigOperation,
     ConfigSource,
     altered,
@@ -139,7 +140,7 @@ def test_synonyms_are_kafkas_names():
 
 
 def test_broker_entries_are_read_only():
-    (entry,) = broker_entries({"broker.id": ("int", "1"), "x": ("int", "2")}, ["broker.id"])
+    (entry,) = broker_entries(BrokerValues({}, {}, {"broker.id": "1"}), ["broker.id", "x"])
     assert entry.is_read_only
     assert (entry.value, entry.type_code) == ("1", 3)
 

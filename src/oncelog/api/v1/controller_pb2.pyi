@@ -18,6 +18,12 @@ class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ROLE_LISTENER: _ClassVar[Role]
     ROLE_GATEWAY: _ClassVar[Role]
 
+class ConfigKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CONFIG_KIND_TOPIC: _ClassVar[ConfigKind]
+    CONFIG_KIND_BROKER: _ClassVar[ConfigKind]
+    CONFIG_KIND_GROUP: _ClassVar[ConfigKind]
+
 class ShardKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SHARD_KIND_TRANSACTION: _ClassVar[ShardKind]
@@ -29,11 +35,21 @@ ROLE_STORAGE: Role
 ROLE_MARKER_SENDER: Role
 ROLE_LISTENER: Role
 ROLE_GATEWAY: Role
+CONFIG_KIND_TOPIC: ConfigKind
+CONFIG_KIND_BROKER: ConfigKind
+CONFIG_KIND_GROUP: ConfigKind
 SHARD_KIND_TRANSACTION: ShardKind
 SHARD_KIND_GROUP: ShardKind
 
 class Node(_message.Message):
-    __slots__ = ("node_id", "node_epoch", "roles", "rpc_address", "kafka_host", "kafka_port", "rack", "fenced", "draining")
+    __slots__ = ("node_id", "node_epoch", "roles", "rpc_address", "kafka_host", "kafka_port", "rack", "fenced", "draining", "configs")
+    class ConfigsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_EPOCH_FIELD_NUMBER: _ClassVar[int]
     ROLES_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +59,7 @@ class Node(_message.Message):
     RACK_FIELD_NUMBER: _ClassVar[int]
     FENCED_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     node_epoch: int
     roles: _containers.RepeatedScalarFieldContainer[Role]
@@ -52,7 +69,25 @@ class Node(_message.Message):
     rack: str
     fenced: bool
     draining: bool
-    def __init__(self, node_id: _Optional[int] = ..., node_epoch: _Optional[int] = ..., roles: _Optional[_Iterable[_Union[Role, str]]] = ..., rpc_address: _Optional[str] = ..., kafka_host: _Optional[str] = ..., kafka_port: _Optional[int] = ..., rack: _Optional[str] = ..., fenced: _Optional[bool] = ..., draining: _Optional[bool] = ...) -> None: ...
+    configs: _containers.ScalarMap[str, str]
+    def __init__(self, node_id: _Optional[int] = ..., node_epoch: _Optional[int] = ..., roles: _Optional[_Iterable[_Union[Role, str]]] = ..., rpc_address: _Optional[str] = ..., kafka_host: _Optional[str] = ..., kafka_port: _Optional[int] = ..., rack: _Optional[str] = ..., fenced: _Optional[bool] = ..., draining: _Optional[bool] = ..., configs: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class DynamicConfigs(_message.Message):
+    __slots__ = ("kind", "name", "configs")
+    class ConfigsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    kind: ConfigKind
+    name: str
+    configs: _containers.ScalarMap[str, str]
+    def __init__(self, kind: _Optional[_Union[ConfigKind, str]] = ..., name: _Optional[str] = ..., configs: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Partition(_message.Message):
     __slots__ = ("partition", "leader", "leader_epoch", "partition_epoch", "replicas", "isr", "adding_replicas", "removing_replicas")
@@ -123,7 +158,7 @@ class Features(_message.Message):
     def __init__(self, features_epoch: _Optional[int] = ..., levels: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class MetadataSnapshot(_message.Message):
-    __slots__ = ("cluster_id", "controller", "controller_epoch", "nodes", "topics", "shards", "features")
+    __slots__ = ("cluster_id", "controller", "controller_epoch", "nodes", "topics", "shards", "features", "configs")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -131,6 +166,7 @@ class MetadataSnapshot(_message.Message):
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     SHARDS_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     controller: int
     controller_epoch: int
@@ -138,10 +174,11 @@ class MetadataSnapshot(_message.Message):
     topics: _containers.RepeatedCompositeFieldContainer[Topic]
     shards: _containers.RepeatedCompositeFieldContainer[Shard]
     features: Features
-    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ...) -> None: ...
+    configs: _containers.RepeatedCompositeFieldContainer[DynamicConfigs]
+    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ...) -> None: ...
 
 class MetadataDelta(_message.Message):
-    __slots__ = ("nodes", "removed_nodes", "topics", "removed_topics", "shards", "features", "controller", "controller_epoch")
+    __slots__ = ("nodes", "removed_nodes", "topics", "removed_topics", "shards", "features", "controller", "controller_epoch", "configs")
     NODES_FIELD_NUMBER: _ClassVar[int]
     REMOVED_NODES_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -150,6 +187,7 @@ class MetadataDelta(_message.Message):
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[Node]
     removed_nodes: _containers.RepeatedScalarFieldContainer[int]
     topics: _containers.RepeatedCompositeFieldContainer[Topic]
@@ -158,7 +196,8 @@ class MetadataDelta(_message.Message):
     features: Features
     controller: int
     controller_epoch: int
-    def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., removed_nodes: _Optional[_Iterable[int]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., removed_topics: _Optional[_Iterable[str]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ...) -> None: ...
+    configs: _containers.RepeatedCompositeFieldContainer[DynamicConfigs]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., removed_nodes: _Optional[_Iterable[int]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., removed_topics: _Optional[_Iterable[str]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ...) -> None: ...
 
 class MetadataUpdate(_message.Message):
     __slots__ = ("metadata_offset", "snapshot", "delta")
@@ -336,7 +375,7 @@ class CreatePartitionsResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[TopicResult, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
 
 class AlterConfigsRequest(_message.Message):
-    __slots__ = ("topic", "set", "remove", "validate_only")
+    __slots__ = ("name", "set", "remove", "validate_only", "kind")
     class SetEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -344,15 +383,17 @@ class AlterConfigsRequest(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
-    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
     SET_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
-    topic: str
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    name: str
     set: _containers.ScalarMap[str, str]
     remove: _containers.RepeatedScalarFieldContainer[str]
     validate_only: bool
-    def __init__(self, topic: _Optional[str] = ..., set: _Optional[_Mapping[str, str]] = ..., remove: _Optional[_Iterable[str]] = ..., validate_only: _Optional[bool] = ...) -> None: ...
+    kind: ConfigKind
+    def __init__(self, name: _Optional[str] = ..., set: _Optional[_Mapping[str, str]] = ..., remove: _Optional[_Iterable[str]] = ..., validate_only: _Optional[bool] = ..., kind: _Optional[_Union[ConfigKind, str]] = ...) -> None: ...
 
 class AlterConfigsResponse(_message.Message):
     __slots__ = ("status", "metadata_offset")

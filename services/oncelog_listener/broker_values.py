@@ -1,0 +1,91 @@
+"""The configs of a node as DescribeConfigs tells them: what is set, what nodes published, what the metadata shows."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from oncelog.rpc.metadata import ALL_BROKERS, MetadataImage
+from oncelog.topic_config import TOPIC_CONFIGS
+from oncelog_listener.brokers import brokers_for
+from oncelog_listener.call import Call
+from oncelog_listener.core.config_entries import BrokerValues
+
+_REPLICAS_OF_NEW_TOPICS_MAX: Final = 3
+
+
+def broker_values(call: Call, node: pb.Node) -> BrokerValues:
+    image = call.cluster.image
+    return BrokerValues(
+        of_node=image.broker_configs(str(node.node_id)),
+        of_all=image.broker_configs(ALL_BROKERS),
+        of_process={
+            **of_roles(image),
+            **node.configs,
+            **_internal_topics(image),
+            **_identity(call, node),
+        },
+    )
+
+
+def of_roles(image: MetadataImage) -> dict[str, str]:
+    """What the nodes of all roles have published; of two with one key, the one with the lower node id counts."""
+    found: dict[str, str] = {}
+    for node_id in sorted(image.nodes, reverse=True):
+        found.update(image.nodes[node_id].configs)
+    return found
+
+
+def _identity(call: Call, node: pb.Node) -> dict[str, str]:
+    image = call.cluster.image
+    found = {
+        "broker.id": str(node.node_id),
+        "node.id": str(node.node_id),
+        "process.roles": _process_roles(node),
+        "default.replication.factor": str(
+            max(1, min(_REPLICAS_OF_NEW_TOPICS_MAX, len(_nodes_with(image, pb.ROLE_STORAGE))))
+        ),
+    }
+    if node.rack:
+        found["broker.rack"] = node.rack
+    told = [one for one in brokers_for(call).all if one.node_id == node.node_id]
+    if told:
+        found["advertised.listeners"] = f"PLAINTEXT://{told[0].host}:{told[0].port}"
+    if node.node_id == call.cluster.node_id:
+        settings = call.cluster.settings
+        port = settings.port or call.session.local.port
+        found["listeners"] = f"PLAINTEXT://{settings.host}:{port}"
+    return found
+
+
+def _process_roles(node: pb.Node) -> str:
+    roles = []
+    if pb.ROLE_LISTENER in node.roles or pb.ROLE_STORAGE in node.roles:
+        roles.append("broker")
+    if pb.ROLE_CONTROLLER in node.roles:
+        roles.append("controller")
+    return ",".join(roles)
+
+
+def _nodes_with(image: MetadataImage, role: Any) -> list[int]:
+    return [node.node_id for node in image.nodes.values() if role in node.roles]
+
+
+def _internal_topics(image: MetadataImage) -> Mapping[str, str]:
+    """As the topics are, whatever the setting was when they were created."""
+    found: dict[str, str] = {}
+    for topic_name, prefix in (
+        (TRANSACTION_STATE_TOPIC, "transaction.state.log"),
+        (CONSUMER_OFFSETS_TOPIC, "offsets.topic"),
+    ):
+        topic = image.topics.get(topic_name)
+        if topic is None or not topic.partitions:
+            continue
+        found[f"{prefix}.num.partitions"] = str(len(topic.partitions))
+        found[f"{prefix}.replication.factor"] = str(len(topic.partitions[0].replicas))
+        found[f"{prefix}.segment.bytes"] = topic.configs.get(
+            "segment.bytes", TOPIC_CONFIGS["segment.bytes"].default
+        )
+        if topic_name == TRANSACTION_STATE_TOPIC:
+            found[f"{prefix}.min.isr"] = topic.configs.get("min.insync.replicas", "1")
+    return found

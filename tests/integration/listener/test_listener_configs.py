@@ -1,0 +1,213 @@
+"""Broker and group configs by unmodified admin clients: described, changed while oncelog runs, kept over a restart."""
+
+import asyncio
+import warnings
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+)
+from confluent_kafka.cimpl import NewTopic
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource as PythonResource
+from tests.integration.listener.test_listener_clients import against_oncelog
+from tests.unit.listener.wire_client import WireClient
+
+from oncelog.protocol.messages import schema_of
+
+BROKER, TOPIC = ConfigResource.Type.BROKER, ConfigResource.Type.TOPIC
+VERIFICATION = "transaction.partition.verification.enable"
+SEED_KEYS = [
+    "transaction.state.log.num.partitions",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.min.isr",
+    "transaction.state.log.segment.bytes",
+    "transaction.state.log.load.buffer.size",
+    "transaction.max.timeout.ms",
+    "transactional.id.expiration.ms",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    "transaction.remove.expired.transaction.cleanup.interval.ms",
+    "transaction.two.phase.commit.enable",
+    "transaction.partition.verification.enable",
+    "producer.id.expiration.ms",
+    "producer.id.expiration.check.interval.ms",
+]
+
+
+@contextmanager
+def python_admin(bootstrap):
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        yield admin
+    finally:
+        admin.close()
+
+
+async def set_for_all(bootstrap, configs):
+    """What is set for all brokers afterwards. The Python clients refuse a broker without a name."""
+    client = await WireClient.connect(int(bootstrap.rpartition(":")[2]))
+    types = schema_of(44, 1).request_types
+    resource = types.AlterConfigsResource(
+        resource_type=4,
+        resource_name="",
+        configs=tuple(
+            types.AlterableConfig(name=name, config_operation=0, value=value)
+            for name, value in configs.items()
+        ),
+    )
+    answer = await client.call(44, 1, resources=(resource,), validate_only=False)
+    assert [one.error_code for one in answer.responses] == [0]
+    types = schema_of(32, 4).request_types
+    resource = types.DescribeConfigsResource(
+        resource_type=4, resource_name="", configuration_keys=None
+    )
+    answer = await client.call(
+        32, 4, resources=(resource,), include_synonyms=False, include_documentation=False
+    )
+    client.close()
+    return {one.name: one.value for one in answer.results[0].configs}
+
+
+async def told_interval_ms(bootstrap):
+    """What a new member of the group is told."""
+    client = await WireClient.connect(int(bootstrap.rpartition(":")[2]))
+    answer = await client.call(
+        68,
+        0,
+        group_id="readers",
+        member_id="",
+        member_epoch=0,
+        instance_id=None,
+        rack_id=None,
+        rebalance_timeout=timedelta(seconds=30),
+        subscribed_topic_names=("orders",),
+        server_assignor=None,
+        topic_partitions=(),
+    )
+    client.close()
+    assert answer.error_code == 0, answer
+    return answer.heartbeat_interval // timedelta(milliseconds=1)
+
+
+def described(admin, kind, name):
+    (future,) = admin.describe_configs([ConfigResource(kind, name)]).values()
+    return future.result(10)
+
+
+def change(admin, kind, name, key, value, operation=AlterConfigOpType.SET):
+    entry = ConfigEntry(key, value, incremental_operation=operation)
+    resource = ConfigResource(kind, name, incremental_configs=[entry])
+    (future,) = admin.incremental_alter_configs([resource]).values()
+    return future.result(10)
+
+
+def refusal(admin, *arguments):
+    try:
+        change(admin, *arguments)
+    except KafkaException as error:
+        return error.args[0].name()
+    return None
+
+
+def test_every_key_of_the_transaction_reference_is_described(tmp_path):
+    def client(bootstrap):
+        configs = described(AdminClient({"bootstrap.servers": bootstrap}), BROKER, "1")
+        assert [key for key in SEED_KEYS if key not in configs] == []
+        assert configs["advertised.listeners"].value == f"PLAINTEXT://{bootstrap}"
+        assert configs["transaction.state.log.num.partitions"].value == "50"
+        assert configs["transaction.state.log.replication.factor"].value == "1"
+        assert configs["transaction.max.timeout.ms"].source == ConfigSource.DEFAULT_CONFIG.value
+        assert configs["transaction.max.timeout.ms"].is_read_only
+        assert not configs[VERIFICATION].is_read_only
+        assert not any(entry.is_sensitive for entry in configs.values())
+        # What differs from Kafka's default is told as it is.
+        delay = configs["group.initial.rebalance.delay.ms"]
+        assert (delay.value, delay.source) == ("200", ConfigSource.STATIC_BROKER_CONFIG.value)
+        assert Path(configs["log.dirs"].value) == tmp_path / "logs"
+
+    against_oncelog(tmp_path, client)
+
+
+def test_changes_count_in_order_of_precedence_and_survive_a_restart(tmp_path):
+    def first(bootstrap):
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        for_all = {"producer.id.expiration.ms": "3600000", "log.retention.ms": "1234567"}
+        assert asyncio.run(set_for_all(bootstrap, for_all)) == for_all
+        change(admin, BROKER, "1", "producer.id.expiration.ms", "7200000")
+        (future,) = admin.create_topics([NewTopic("orders", 1)]).values()
+        future.result(10)
+        assert refusal(admin, BROKER, "1", "log.dirs", "/tmp") == "INVALID_REQUEST"
+        assert refusal(admin, BROKER, "1", "nonsense", "1") == "INVALID_CONFIG"
+
+    def second(bootstrap):
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        entry = described(admin, BROKER, "1")["producer.id.expiration.ms"]
+        assert (entry.value, entry.source) == (
+            "7200000",
+            ConfigSource.DYNAMIC_BROKER_CONFIG.value,
+        )
+        retention = described(admin, TOPIC, "orders")["retention.ms"]
+        assert (retention.value, retention.source) == (
+            "1234567",
+            ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value,
+        )
+        change(admin, BROKER, "1", "producer.id.expiration.ms", None, AlterConfigOpType.DELETE)
+        entry = described(admin, BROKER, "1")["producer.id.expiration.ms"]
+        assert (entry.value, entry.source) == (
+            "3600000",
+            ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value,
+        )
+
+    against_oncelog(tmp_path, first)
+    against_oncelog(tmp_path, second)
+
+
+def test_alter_configs_replaces_all_that_was_set(tmp_path):
+    """API 33, which clients sent before IncrementalAlterConfigs: what is not named goes back to its default."""
+
+    def client(bootstrap):
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        topic = NewTopic("orders", 1, config={"retention.ms": "1000", "segment.ms": "2000"})
+        (future,) = admin.create_topics([topic]).values()
+        future.result(10)
+        resource = ConfigResource(TOPIC, "orders", set_config={"segment.ms": "3000"})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            (future,) = admin.alter_configs([resource]).values()
+            future.result(10)
+        configs = described(admin, TOPIC, "orders")
+        assert configs["segment.ms"].value == "3000"
+        assert configs["retention.ms"].value == "604800000"
+
+    against_oncelog(tmp_path, client)
+
+
+def test_group_configs_and_the_list_of_resources(tmp_path):
+    """KIP-848's group configs and KIP-1142's list, by kafka-python."""
+
+    def client(bootstrap):
+        with python_admin(bootstrap) as admin:
+            admin.create_topics(["orders"])
+            wanted = {"consumer.session.timeout.ms": "30000"}
+            admin.alter_configs([PythonResource("GROUP", "readers", wanted)])
+            found = admin.describe_configs(
+                [PythonResource("GROUP", "readers")], config_filter="all"
+            )
+            group = found["group"]["readers"]
+            assert group["consumer.session.timeout.ms"]["value"] == "30000"
+            assert group["consumer.heartbeat.interval.ms"]["value"] == "5000"
+            interval = {"consumer.heartbeat.interval.ms": "1234"}
+            assert asyncio.run(told_interval_ms(bootstrap)) == 5000
+            admin.alter_configs([PythonResource("GROUP", "readers", interval)])
+            assert asyncio.run(told_interval_ms(bootstrap)) == 1234
+            listed = str(admin.list_config_resources())
+            assert all(name in listed for name in ("readers", "orders", "__consumer_offsets"))
+
+    against_oncelog(tmp_path, client)

@@ -1,0 +1,111 @@
+"""Configs of brokers and groups in the journal: what may be set, for whom, and that it stays."""
+
+import pytest
+from tests.unit.controller.metadata_cases import SMALL, Bench
+
+from oncelog.errors import ErrorCode
+from oncelog_controller.core.events import AlterConfigs, RegisterNode
+from oncelog_controller.core.image import ClusterImage
+from oncelog_controller.core.records import Snapshot
+
+VERIFICATION = "transaction.partition.verification.enable"
+
+
+def bench_of_two():
+    """Node 1 is a listener, node 2 everything else."""
+    bench = Bench(SMALL)
+    for node_id, roles in ((1, ("listener",)), (2, ("controller", "coordinator", "storage"))):
+        bench.ask(
+            lambda rid, node_id=node_id, roles=roles: RegisterNode(
+                request_id=rid,
+                node_id=node_id,
+                incarnation_id=f"incarnation-{node_id}",
+                roles=roles,
+                rpc_address="",
+                kafka_host="",
+                kafka_port=0,
+                rack="",
+                cluster_id="c",
+                transaction_topic_id="a" * 32,
+                group_topic_id="b" * 32,
+                configs={"group.consumer.heartbeat.interval.ms": "20000"} if node_id == 2 else {},
+            )
+        )
+    return bench
+
+
+def alter(bench, kind, name, to_set=(), remove=(), validate_only=False):
+    return bench.ask(
+        lambda rid: AlterConfigs(rid, name, dict(to_set), tuple(remove), validate_only, kind)
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "to_set", "error_code"),
+    [
+        ("broker", "", {VERIFICATION: "FALSE"}, ErrorCode.NONE),
+        ("broker", "2", {VERIFICATION: "false"}, ErrorCode.NONE),
+        ("broker", "1", {VERIFICATION: "false"}, ErrorCode.INVALID_REQUEST),
+        ("broker", "1", {"max.connections": "5"}, ErrorCode.NONE),
+        ("broker", "1", {"max.connections": "0"}, ErrorCode.INVALID_CONFIG),
+        ("broker", "9", {"max.connections": "5"}, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        ("broker", "x", {"max.connections": "5"}, ErrorCode.INVALID_REQUEST),
+        ("broker", "", {"no.such.key": "5"}, ErrorCode.INVALID_CONFIG),
+        ("broker", "", {"transaction.max.timeout.ms": "5"}, ErrorCode.INVALID_REQUEST),
+        ("broker", "", {"producer.id.expiration.ms": "soon"}, ErrorCode.INVALID_CONFIG),
+        ("broker", "", {"log.retention.ms": "1000"}, ErrorCode.NONE),
+        ("broker", "2", {"log.retention.ms": "1000"}, ErrorCode.INVALID_REQUEST),
+        ("broker", "", {"log.preallocate": "true"}, ErrorCode.INVALID_CONFIG),
+        (
+            "broker",
+            "",
+            {
+                "log.cleaner.min.compaction.lag.ms": "9",
+                "log.cleaner.max.compaction.lag.ms": "8",
+            },
+            ErrorCode.INVALID_CONFIG,
+        ),
+        ("group", "g", {"consumer.session.timeout.ms": "30000"}, ErrorCode.NONE),
+        ("group", "g", {"consumer.session.timeout.ms": "20000"}, ErrorCode.INVALID_CONFIG),
+        ("group", "g", {"share.isolation.level": "read_committed"}, ErrorCode.INVALID_CONFIG),
+        ("group", "g", {"session.timeout.ms": "30000"}, ErrorCode.INVALID_CONFIG),
+        ("group", "", {"consumer.session.timeout.ms": "30000"}, ErrorCode.INVALID_REQUEST),
+        ("7", "g", {}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_can_be_set_while_the_cluster_runs(kind, name, to_set, error_code):
+    bench = bench_of_two()
+    count = len(bench.records)
+    trial = alter(bench, kind, name, to_set, validate_only=True)
+    assert trial.error_code is error_code, trial.message
+    assert len(bench.records) == count
+    answer = alter(bench, kind, name, to_set)
+    assert answer.error_code is error_code
+    if error_code is ErrorCode.NONE:
+        found = {key: value.lower() for key, value in to_set.items()}
+        assert dict(bench.image.configs[kind, name]) == found
+    else:
+        assert answer.message
+        assert not bench.image.configs
+
+
+def test_what_is_removed_leaves_nothing_behind():
+    bench = bench_of_two()
+    alter(bench, "broker", "", {VERIFICATION: "false", "max.connections": "7"})
+    alter(bench, "broker", "", remove=[VERIFICATION])
+    assert dict(bench.image.configs["broker", ""]) == {"max.connections": "7"}
+    alter(bench, "broker", "", remove=["max.connections"])
+    assert not bench.image.configs
+
+
+def test_a_snapshot_carries_them_and_one_of_an_older_version_needs_none():
+    bench = bench_of_two()
+    alter(bench, "group", "g", {"consumer.session.timeout.ms": "30000"})
+    state = bench.image.to_state()
+    again = ClusterImage()
+    again.apply(0, Snapshot(state))
+    assert again.configs == bench.image.configs
+    assert again.nodes == bench.image.nodes
+    older = ClusterImage()
+    older.apply(0, Snapshot({name: part for name, part in state.items() if name != "configs"}))
+    assert older.configs == {}
