@@ -50,6 +50,8 @@ class ConfigKey:
                 largest = self.maximum or (2**31 - 1 if self.kind == "int" else 2**63 - 1)
                 if number > largest:
                     raise self._refuse(value, f"is above {largest}")
+                if self.choices and str(number) not in self.choices:
+                    raise self._refuse(value, f"is not one of {', '.join(self.choices)}")
                 return str(number)
             case "double":
                 return self._check_share(value)

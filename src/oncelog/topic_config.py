@@ -222,8 +222,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
             "int",
             "-1",
             "the level when compression.type is gzip; -1: zlib's default",
-            minimum=-1,
-            maximum=9,
+            choices=("-1", *(str(level) for level in range(1, 10))),
         ),
         ConfigKey(
             "compression.lz4.level",

@@ -66,7 +66,11 @@ def _as_text(name: str, value: object) -> str:
 def _schema_of(key: ConfigKey) -> dict[str, Any]:
     only = f"; nothing else is taken: {key.unsupported}" if key.unsupported else ""
     schema: dict[str, Any] = {"description": f"{key.doc}; default {key.default}{only}"}
+    if key.unsupported:
+        return schema | _only_default(key)
     match key.kind:
+        case "int" | "long" if key.choices:
+            schema |= {"type": "integer", "enum": [int(choice) for choice in key.choices]}
         case "int" | "long":
             largest = key.maximum or (2**31 - 1 if key.kind == "int" else JSON_INTEGER_MAX)
             schema |= {"type": "integer", "maximum": largest}
@@ -86,6 +90,16 @@ def _schema_of(key: ConfigKey) -> dict[str, Any]:
                 items["enum"] = list(key.choices)
             schema |= {"type": "array", "items": items, "minItems": 0 if key.may_be_empty else 1}
     return schema
+
+
+def _only_default(key: ConfigKey) -> dict[str, Any]:
+    match key.kind:
+        case "int" | "long":
+            return {"type": "integer", "enum": [int(key.default)]}
+        case "boolean":
+            return {"type": "boolean", "enum": [key.default == "true"]}
+        case _:
+            return {"type": "array", "items": {"type": "string"}, "maxItems": 0}
 
 
 CONFIGS_SCHEMA: Final[dict[str, Any]] = {
