@@ -53,7 +53,8 @@ def _as_text(name: str, value: object) -> str:
     if type(value) not in _TYPES_OF_KIND[key.kind]:
         raise ValueError(f"{name} must be {_JSON_TYPE_OF_KIND[key.kind]}, not {value!r}")
     if isinstance(value, list) and any(
-        not isinstance(one, str) or (key.choices and one not in key.choices) for one in value
+        not isinstance(one, str) or not one or (key.choices and one not in key.choices)
+        for one in value
     ):
         named = ", ".join(key.choices) or "anything"
         raise ValueError(f"{name} is a list of strings that may name {named}, not {value!r}")
@@ -85,7 +86,7 @@ def _schema_of(key: ConfigKey) -> dict[str, Any]:
             if key.choices:
                 schema["enum"] = list(key.choices)
         case "list":
-            items: dict[str, Any] = {"type": "string"}
+            items: dict[str, Any] = {"type": "string", "minLength": 1}
             if key.choices:
                 items["enum"] = list(key.choices)
             schema |= {"type": "array", "items": items, "minItems": 0 if key.may_be_empty else 1}

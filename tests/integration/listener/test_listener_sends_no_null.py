@@ -54,6 +54,7 @@ MAY_BE_NULL = {
     "DescribeConfigs.DescribeConfigsSynonym.value": "the config is secret, or has no value",
     "DescribeConfigs.DescribeConfigsResourceResult.documentation": "it was not asked for",
     "CreatePartitions.CreatePartitionsTopicResult.error_message": NO_ERROR,
+    "AlterConfigs.AlterConfigsResourceResponse.error_message": NO_ERROR,
     "IncrementalAlterConfigs.AlterConfigsResourceResponse.error_message": NO_ERROR,
     "DescribeCluster.DescribeClusterResponse.error_message": NO_ERROR,
     "DescribeCluster.DescribeClusterBroker.rack": NO_RACK,
