@@ -94,9 +94,10 @@ NOT_REACHED = {
     "Fetch.LeaderIdAndEpoch",
     "Fetch.SnapshotId",
     "ApiVersions.SupportedFeatureKey (version 3)",
+    "ListConfigResources.ConfigResource (version 0)",
 }
 """Structures that these requests do not bring about: leaders that move, records that are refused, followers of Kafka,
-features that a client of that age cannot read."""
+features that a client of that age cannot read, client metrics."""
 
 _NEVER_NULL_ON_THE_WIRE = {"uuid", "datetime_i64", "timedelta_i32", "timedelta_i64"}
 """kio reads their zero or -1 as None; they have no null."""
