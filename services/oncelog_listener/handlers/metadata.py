@@ -34,11 +34,12 @@ async def metadata(call: Call) -> Any:
 
 def _wanted_topic(call: Call, wanted: Any, brokers: Brokers) -> Any:
     image = call.cluster.image
-    if wanted.name is None:
-        topic_id = wanted.topic_id.bytes if wanted.topic_id else b""
-        topic = image.topics_by_id.get(topic_id)
+    # The Java Admin client sends an empty name beside an id, others send null: as in Kafka, the id decides.
+    topic_id = getattr(wanted, "topic_id", None)
+    if topic_id is not None or wanted.name is None:
+        topic = image.topics_by_id.get(topic_id.bytes if topic_id else b"")
         if topic is None:
-            return _missing(call, None, wanted.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+            return _missing(call, None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
         return _topic(call, topic, brokers)
     topic = image.topics.get(wanted.name)
     if topic is not None:

@@ -129,13 +129,15 @@ def test_a_controller_that_is_away_leaves_the_topic_unknown():
     assert found.error_code == 3
 
 
-def test_topics_are_found_by_id_and_an_unknown_id_is_an_error():
+@pytest.mark.parametrize("name", [None, ""])
+def test_topics_are_found_by_id_and_an_unknown_id_is_an_error(name):
+    """The Java Admin client sends an empty name beside the id."""
     world = World(topic("orders", 1))
     known = UUID(bytes=world.metadata.image.topics["orders"].topic_id)
     types = schema_of(3, 12).request_types
     wanted = (
-        types.MetadataRequestTopic(topic_id=known, name=None),
-        types.MetadataRequestTopic(topic_id=UUID(int=5), name=None),
+        types.MetadataRequestTopic(topic_id=known, name=name),
+        types.MetadataRequestTopic(topic_id=UUID(int=5), name=name),
     )
     answer = ask(world, 3, 12, topics=wanted, include_topic_authorized_operations=False)
     assert [(one.name, one.error_code) for one in answer.topics] == [("orders", 0), (None, 100)]
