@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from oncelog.errors import OncelogError
-from oncelog_server.cluster.databases import POSTGRES, REDIS
+from oncelog_server.cluster.databases import POSTGRES, REDIS, redis_socket
 from oncelog_server.cluster.plan import (
     CONTROLLER,
     COORDINATOR,
@@ -97,13 +97,13 @@ class ClusterNetwork:
     def take_in(self, state: ClusterState) -> None:
         """Open the doors of a planned cluster and tell each process its own; for `Cluster(on_plan=...)`."""
         # The cluster's own are free until its processes run.
-        self._ports.keep([*ports_of(state.members), state.redis_port])
+        self._ports.keep(ports_of(state.members))
         doors: list[Door] = []
         kafka: list[str] = []
         for member in state.members:
             environment = state.environments.setdefault(member.name, {})
             environment.update(self._calls(member, doors))
-            environment.update(self._databases(member, state, doors))
+            environment.update(self._databases(member, doors))
             if member.role == LISTENER.role:
                 door = Door(CLIENTS, self._address(), member.name, member.address)
                 doors.append(door)
@@ -126,19 +126,22 @@ class ClusterNetwork:
         # gRPC would leave the proxy out for hosts that the environment excepts for the web.
         return {"ONCELOG_NODE_HTTP_PROXY": door.listen, "no_grpc_proxy": "none.invalid"}
 
-    def _databases(self, member: Member, state: ClusterState, doors: list[Door]) -> dict[str, str]:
+    def _socket(self, member: Member, name: str) -> str:
+        """In a folder of its own: as private as the sockets it stands before."""
+        folder = self._folder / "doors" / member.name
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / name).unlink(missing_ok=True)
+        return str(folder / name)
+
+    def _databases(self, member: Member, doors: list[Door]) -> dict[str, str]:
         if member.role == CONTROLLER.role:
-            folder = self._folder / "doors" / member.name
-            folder.mkdir(parents=True, exist_ok=True)
-            listen = folder / _POSTGRES_SOCKET
-            listen.unlink(missing_ok=True)
+            listen = self._socket(member, _POSTGRES_SOCKET)
             target = self._folder / POSTGRES / _POSTGRES_SOCKET
-            doors.append(Door(member.name, str(listen), POSTGRES, str(target)))
-            url = f"postgresql+psycopg://postgres:@/postgres?host={folder}"
+            doors.append(Door(member.name, listen, POSTGRES, str(target)))
+            url = f"postgresql+psycopg://postgres:@/postgres?host={Path(listen).parent}"
             return {"ONCELOG_CONTROLLER_DATABASE_URL": url}
         if member.role in (STORAGE.role, COORDINATOR.role):
-            door = Door(member.name, self._address(), REDIS, f"{HOST}:{state.redis_port}")
-            doors.append(door)
-            name = member.role.upper()
-            return {f"ONCELOG_{name}_REDIS_URL": f"redis://{door.listen}/0"}
+            listen = self._socket(member, "redis.sock")
+            doors.append(Door(member.name, listen, REDIS, str(redis_socket(self._folder))))
+            return {f"ONCELOG_{member.role.upper()}_REDIS_URL": f"unix://{listen}"}
         return {}

@@ -1,16 +1,13 @@
 """A running cluster as an object: start it, break it, find it again, end it.
 
 The folder is the cluster: its state file says what runs, its logs what happened, its data what lasts. An object is only
-a view of it, so a test, a shell and a second shell see the same cluster. Every method blocks: those who use it are
-tests and commands.
+a view of it, so a test, a shell and a second shell see the same cluster; `locks` keeps their changes apart.
+Every method blocks: those who use it are tests and commands.
 """
 
 import contextlib
-import fcntl
-import os
 import signal
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,11 +21,13 @@ from oncelog_server.cluster.databases import (
     REDIS,
     kill_tree,
     redis_command,
+    redis_url,
     start_postgres_server,
     start_redis_server,
     stop_postgres_server,
 )
 from oncelog_server.cluster.environments import environment_of
+from oncelog_server.cluster.locks import one_process, state_file, whole_cluster
 from oncelog_server.cluster.os_process import (
     POLL_S,
     ProcessRef,
@@ -40,7 +39,6 @@ from oncelog_server.cluster.plan import (
     CONTROLLER,
     COORDINATOR,
     GATEWAY,
-    HOST,
     LISTENER,
     MARKER_SENDER,
     STORAGE,
@@ -54,7 +52,7 @@ from oncelog_server.cluster.plan import (
 from oncelog_server.cluster.probe import HealthProbe
 from oncelog_server.cluster.state_file import ClusterState, read_state
 from oncelog_server.cluster.view import is_active, read_image, what_is_missing
-from oncelog_server.data_folder import PRIVATE_FILE, make_private
+from oncelog_server.data_folder import make_private
 
 START_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 12.0
@@ -64,6 +62,7 @@ DRAIN_TIMEOUT_S: Final = 40.0
 STARTS_AT_ONCE: Final = 4
 """Starting Python costs most of a second of a core; more starts at once only make all of them late."""
 
+_ENDED: Final = ("dead", "stopped")
 _STOP_ORDER: Final[tuple[tuple[RolePlan, ...], ...]] = (
     (GATEWAY, LISTENER),
     (MARKER_SENDER, COORDINATOR),
@@ -105,8 +104,6 @@ class Cluster:
         self._on_progress = on_progress or (lambda name, state: None)
         self._on_plan = on_plan or (lambda state: None)
         self._state: ClusterState | None = None
-        self._writing = threading.Lock()
-        """Threads may break and start different processes at a time; the state file is one."""
 
     @classmethod
     def open(cls, folder: Path, on_progress: Progress | None = None) -> Self:
@@ -122,7 +119,8 @@ class Cluster:
 
     def reload(self) -> None:
         """See what other commands have done to the cluster since."""
-        self._state = read_state(self.folder)
+        with state_file(self.folder):
+            self._state = read_state(self.folder)
 
     # --------------------------------------------------------------------------------------------- what there is
 
@@ -148,8 +146,9 @@ class Cluster:
         return f"http://{self.of_role(GATEWAY)[0].address}"
 
     @property
-    def redis_address(self) -> str:
-        return f"{HOST}:{self.state.redis_port}"
+    def redis_url(self) -> str:
+        """Of the live event feed; only the user who started the cluster gets in."""
+        return redis_url(self.folder)
 
     def member(self, name: str) -> Member:
         """Raises OncelogError, with the names there are."""
@@ -173,7 +172,14 @@ class Cluster:
     def state_of(self, name: str) -> str:
         """`running`, `paused`, `dead`, or `stopped` when it was ended in order."""
         process = self.process(name)
-        return "stopped" if process is None else process.state
+        state = "stopped" if process is None else process.state
+        if state in ("stopped", "dead"):
+            # Another command may have started it since this view was read.
+            with state_file(self.folder):
+                self._see_running()
+            process = self.process(name)
+            state = "stopped" if process is None else process.state
+        return state
 
     @property
     def is_running(self) -> bool:
@@ -186,8 +192,8 @@ class Cluster:
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start everything and wait until all are ready. Raises OncelogError; nothing is left running then."""
-        with self._claimed():
-            self._state = read_state(self.folder)
+        with whole_cluster(self.folder):
+            self.reload()
             if self.is_running:
                 raise OncelogError(
                     f"a cluster runs already in {self.folder}; `oncelog cluster status "
@@ -204,7 +210,8 @@ class Cluster:
 
     def stop(self) -> None:
         """End everything in order; what does not listen is killed. Quick, because nothing is moved that ends anyway."""
-        with self._claimed():
+        with whole_cluster(self.folder):
+            self.reload()
             self._stop_everything()
 
     def __enter__(self) -> Self:
@@ -224,8 +231,10 @@ class Cluster:
 
     def start_dead(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start every oncelog process that has died or was stopped, and wait until they are ready."""
-        dead = [one for one in self.members if self.state_of(one.name) in ("dead", "stopped")]
-        self._start_members(dead, timeout_s)
+        dead = [one.name for one in self.members if self.state_of(one.name) in _ENDED]
+        with self._working_on(*dead):
+            still = [self.member(name) for name in dead if self.state_of(name) in _ENDED]
+            self._start_members(still, timeout_s)
         self._await_whole(timeout_s)
 
     # --------------------------------------------------------------------------------------------- one of it
@@ -248,6 +257,49 @@ class Cluster:
 
     def terminate(self, name: str, timeout_s: float = DRAIN_TIMEOUT_S) -> bool:
         """SIGTERM: drain, then stop. False when it had to be killed."""
+        with self._working_on(name):
+            return self._terminate(name, timeout_s)
+
+    def start_one(self, name: str, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start a process that was killed or terminated, where it was, and wait until it is ready."""
+        with self._working_on(name):
+            self._start_one(name, timeout_s)
+
+    def restart(self, name: str) -> None:
+        """Drain and stop it if it runs, and start it again."""
+        with self._working_on(name):
+            if self.state_of(name) not in _ENDED:
+                self._terminate(name, DRAIN_TIMEOUT_S)
+            self._start_one(name, START_TIMEOUT_S)
+
+    # --------------------------------------------------------------------------------------------- how
+
+    @contextmanager
+    def _working_on(self, *names: str) -> Iterator[None]:
+        """Alone on these processes, and not while the whole cluster starts or stops. The view is fresh."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(whole_cluster(self.folder, is_shared=True))
+            for name in sorted(names):
+                stack.enter_context(one_process(self.folder, name))
+            self.reload()
+            yield
+
+    @contextmanager
+    def _changed(self) -> Iterator[ClusterState]:
+        """The state, to be changed and then written: no other command or thread writes meanwhile."""
+        with state_file(self.folder):
+            self._see_running()
+            yield self.state
+            # Nobody has put another view in its place: that too takes the lock.
+            self.state.write(self.folder)
+
+    def _see_running(self) -> None:
+        """What runs by now; other commands start and stop processes too."""
+        found = read_state(self.folder)
+        if found is not None:
+            self.state.running, self.state.postgres_url = found.running, found.postgres_url
+
+    def _terminate(self, name: str, timeout_s: float) -> bool:
         process = self._running(name)
         if name == POSTGRES:
             stop_postgres_server(process)
@@ -257,9 +309,8 @@ class Cluster:
         self._forget(name)
         return ended
 
-    def start_one(self, name: str, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start a process that was killed or terminated, where it was, and wait until it is ready."""
-        if self.state_of(name) in ("running", "paused"):
+    def _start_one(self, name: str, timeout_s: float) -> None:
+        if self.state_of(name) not in _ENDED:
             raise OncelogError(f"{name} runs already")
         if name == POSTGRES:
             self._start_postgres()
@@ -273,36 +324,6 @@ class Cluster:
         else:
             self._start_members([self.member(name)], timeout_s)
 
-    def restart(self, name: str) -> None:
-        """Drain and stop it if it runs, and start it again."""
-        if self.state_of(name) in ("running", "paused"):
-            self.terminate(name)
-        self.start_one(name)
-
-    # --------------------------------------------------------------------------------------------- how
-
-    @contextmanager
-    def _claimed(self) -> Iterator[None]:
-        """One command at a time changes what runs."""
-        try:
-            make_private(self.folder)
-            lock = os.open(
-                self.folder / "cluster.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE
-            )
-        except OSError as error:
-            raise OncelogError(
-                f"cannot write the folder {self.folder}: {error.strerror}; choose another with --folder"
-            ) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(lock)
-            raise OncelogError(f"another command works on the cluster in {self.folder}") from error
-        try:
-            yield
-        finally:
-            os.close(lock)
-
     def _plan(self) -> None:
         """The members of an earlier start, on their data; new ones in a new folder."""
         make_private(self.folder / "logs")
@@ -310,12 +331,11 @@ class Cluster:
         ports = FreePorts()
         if self._state is None:
             members = plan_members(self._shape, ports, port=port, gateway_port=gateway_port)
-            self._state = ClusterState(members, ports.take())
+            self._state = ClusterState(members)
         else:
-            state = self._state
-            ports.keep([state.redis_port])
-            state.members = replan_ports(state.members, ports, port=port, gateway_port=gateway_port)
-            state.redis_port = ports.again(state.redis_port)
+            self._state.members = replan_ports(
+                self._state.members, ports, port=port, gateway_port=gateway_port
+            )
         self._state.environment.update(self._environment)
         self._state.running.clear()
         self._on_plan(self._state)
@@ -327,8 +347,10 @@ class Cluster:
 
     def _start_postgres(self) -> None:
         self._on_progress(POSTGRES, "starting")
-        process, self.state.postgres_url = start_postgres_server(self.folder / POSTGRES)
-        self._remember(POSTGRES, process)
+        with self._changed() as state:
+            state.running[POSTGRES], state.postgres_url = start_postgres_server(
+                self.folder / POSTGRES
+            )
         self._on_progress(POSTGRES, "ready")
 
     def _start_redis(self) -> None:
@@ -336,9 +358,8 @@ class Cluster:
         if command is None:
             return
         self._on_progress(REDIS, "starting")
-        folder = self.folder / REDIS
-        process = start_redis_server(command, folder, self.log_of(REDIS), self.state.redis_port)
-        self._remember(REDIS, process)
+        with self._changed() as state:
+            state.running[REDIS] = start_redis_server(command, self.folder, self.log_of(REDIS))
         self._on_progress(REDIS, "ready")
 
     def _start_members(self, members: Sequence[Member], timeout_s: float) -> None:
@@ -386,10 +407,12 @@ class Cluster:
 
     def _launch(self, member: Member) -> None:
         self._on_progress(member.name, "starting")
-        environment = environment_of(member, self.state, self.folder)
         command = [sys.executable, "-m", member.module]
-        process = start_process(command, self.log_of(member.name), environment, self.folder)
-        self._remember(member.name, process)
+        with self._changed() as state:
+            environment = environment_of(member, state, self.folder)
+            state.running[member.name] = start_process(
+                command, self.log_of(member.name), environment, self.folder
+            )
 
     def _stop_everything(self) -> None:
         if self._state is None:
@@ -420,20 +443,15 @@ class Cluster:
             self._on_progress(name, "stopped")
 
     def _running(self, name: str) -> ProcessRef:
+        self.state_of(name)
         process = self.process(name)
         if process is None:
             raise OncelogError(f"{name} does not run; `oncelog cluster restart {name}` starts it")
         return process
 
-    def _remember(self, name: str, process: ProcessRef) -> None:
-        with self._writing:
-            self.state.running[name] = process
-            self.state.write(self.folder)
-
     def _forget(self, name: str) -> None:
-        with self._writing:
-            self.state.running.pop(name, None)
-            self.state.write(self.folder)
+        with self._changed() as state:
+            state.running.pop(name, None)
 
     def _account_of(self, name: str, what: str) -> str:
         log = self.log_of(name)

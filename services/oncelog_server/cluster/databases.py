@@ -1,10 +1,17 @@
 """The cluster's Postgres and Redis: real servers from wheels, in the cluster's folder, without root.
 
-Postgres listens on a socket in a folder and on no port. It starts as a daemon of its own, so it outlives the command
+Both listen on a socket in a folder that only its user may enter, and on no port: another user of this machine reaches
+neither. Redis needs that most: with `CONFIG SET dir` and `SAVE` it would write any file of the user it runs as.
+Commands like these are off besides.
+
+Postgres starts as a daemon of its own, so it outlives the command
 that started it; its process is found again in its own `postmaster.pid`.
 """
 
+import hashlib
 import importlib.util
+import json
+import os
 import shutil
 import signal
 import warnings
@@ -21,7 +28,7 @@ from oncelog_server.cluster.os_process import (
     ref_of,
     start_process,
 )
-from oncelog_server.cluster.plan import HOST
+from oncelog_server.data_folder import PRIVATE_FOLDER, make_private
 
 POSTGRES: Final = "postgres"
 REDIS: Final = "redis"
@@ -89,11 +96,55 @@ def redis_command() -> str | None:
     return str(binary) if binary.exists() else None
 
 
-def start_redis_server(command: str, folder: Path, log: Path, port: int) -> ProcessRef:
-    """Keeps nothing on the disk: what it holds is a feed, and a feed may have a hole."""
-    folder.mkdir(parents=True, exist_ok=True)
-    arguments = ["--port", str(port), "--bind", HOST, "--save", "", "--appendonly", "no"]
+_REDIS_SOCKET: Final = "redis.sock"
+_SOCKET_PATH_MAX: Final = 100
+"""The system takes some bytes more; redis-py and Redis agree on the path, so neither may cut it."""
+_NO_COMMANDS: Final = (
+    *("CONFIG", "SAVE", "BGSAVE", "BGREWRITEAOF", "DEBUG", "MODULE", "MIGRATE", "RESTORE"),
+    *("REPLICAOF", "SLAVEOF", "SYNC", "PSYNC", "MONITOR", "EVAL", "EVALSHA", "SCRIPT", "FLUSHALL"),
+    *("FLUSHDB", "KEYS", "SHUTDOWN"),
+)
+"""What writes files, loads code, leads elsewhere or empties the feed; the feed needs XADD and readers XREAD."""
+
+
+def redis_socket(folder: Path) -> Path:
+    """Of a cluster's folder. A path too long for a socket is replaced by one in the user's own folder below /tmp."""
+    path = folder.absolute() / REDIS / _REDIS_SOCKET
+    if len(os.fsencode(path)) <= _SOCKET_PATH_MAX:
+        return path
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    return Path("/tmp") / f"oncelog-redis-{os.getuid()}-{digest}" / _REDIS_SOCKET
+
+
+def redis_url(folder: Path) -> str:
+    return f"unix://{redis_socket(folder)}"
+
+
+def start_redis_server(command: str, folder: Path, log: Path) -> ProcessRef:
+    """The Redis of a cluster's folder. It keeps nothing on the disk: it holds a feed, and a feed may have a hole."""
+    socket = redis_socket(folder)
+    own = folder.absolute() / REDIS
+    lines = [
+        "port 0",
+        f"unixsocket {json.dumps(str(socket), ensure_ascii=False)}",
+        "unixsocketperm 700",
+        f"dir {json.dumps(str(own), ensure_ascii=False)}",
+        'save ""',
+        "appendonly no",
+        *(f'rename-command {name} ""' for name in _NO_COMMANDS),
+    ]
     try:
-        return start_process([command, *arguments], log, {}, folder)
+        _make_ours(own)
+        _make_ours(socket.parent)
+        (own / "redis.conf").write_text("".join(f"{line}\n" for line in lines))
+        return start_process([command, str(own / "redis.conf")], log, {"TZ": "UTC"}, own)
     except (OSError, psutil.NoSuchProcess) as error:
         raise OncelogError(f"Redis does not start: {error}; see {log}") from error
+
+
+def _make_ours(folder: Path) -> None:
+    """Raises OSError when it is another user's: there, a socket would not be ours alone."""
+    make_private(folder)
+    if folder.stat().st_uid != os.getuid() or folder.is_symlink():
+        raise PermissionError(f"{folder} belongs to another user")
+    folder.chmod(PRIVATE_FOLDER)

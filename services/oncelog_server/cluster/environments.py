@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from oncelog_server.cluster.databases import REDIS
+from oncelog_server.cluster.databases import REDIS, redis_url
 from oncelog_server.cluster.plan import (
     CONTROLLER,
     COORDINATOR,
@@ -33,7 +33,7 @@ def environment_of(member: Member, state: ClusterState, folder: Path) -> dict[st
 
 
 def _of_role(member: Member, state: ClusterState, folder: Path) -> dict[str, str]:
-    redis = f"redis://{HOST}:{state.redis_port}/0" if REDIS in state.running else None
+    redis = redis_url(folder) if REDIS in state.running else None
     if member.role == CONTROLLER.role:
         storage_count = sum(one.role == STORAGE.role for one in state.members)
         return {

@@ -18,7 +18,6 @@ class ClusterState:
     """The plan, and which process is which member now."""
 
     members: tuple[Member, ...]
-    redis_port: int
     environment: dict[str, str] = field(default_factory=dict)
     """Of every process."""
     environments: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -47,6 +46,7 @@ def read_state(folder: Path) -> ClusterState | None:
         ) from error
     if content.pop("version", None) != VERSION:
         raise OncelogError(f"{folder / STATE_FILE} was written by another version of oncelog")
+    content.pop("redis_port", None)  # Of a cluster that was planned when its Redis had one.
     content["members"] = tuple(Member(**member) for member in content["members"])
     content["running"] = {name: ProcessRef(**ref) for name, ref in content["running"].items()}
     return ClusterState(**content)

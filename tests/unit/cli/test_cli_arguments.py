@@ -135,7 +135,7 @@ def test_a_plain_install_shows_the_help_of_a_cluster(command):
 def test_a_cluster_without_redis_says_that_it_is_not_installed(tmp_path):
     """Neither the machine's own nor the wheel's can be found."""
     shape = ClusterShape(1, 1, 0, 0, 0, 0)
-    state = ClusterState(plan_members(shape, FreePorts(), port=0, gateway_port=0), 6379)
+    state = ClusterState(plan_members(shape, FreePorts(), port=0, gateway_port=0))
     state.write(tmp_path)
 
     def oncelog_cluster(*arguments):

@@ -156,7 +156,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 def test_what_a_cluster_sets_for_its_processes_is_what_its_file_must_not_set(tmp_path):
     members = plan_members(ClusterShape(), FreePorts(), port=0, gateway_port=0)
-    state = ClusterState(members, 6379, postgres_url="postgresql://x")
+    state = ClusterState(members, postgres_url="postgresql://x")
     state.running["redis"] = ProcessRef(1, 0.0)
     given = {name for member in members for name in environment_of(member, state, tmp_path)}
     fixed = {
