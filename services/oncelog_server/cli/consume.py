@@ -1,9 +1,8 @@
 """`oncelog consume`: read partitions by offset, or as a member of a consumer group."""
 
-import base64
-import json
 import sys
-from enum import Enum, StrEnum
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from uuid import uuid4
 
@@ -12,9 +11,12 @@ import typer
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
 from oncelog_server.cli.options import AsOutput, Bootstrap, Output, not_empty
+from oncelog_server.cli.times import milliseconds_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
+
+    from oncelog_server.cli.record_form import Form
 
 app = typer.Typer(add_completion=False)
 POLL_S: Final = 0.5
@@ -26,44 +28,67 @@ class Isolation(StrEnum):
     READ_UNCOMMITTED = "read_uncommitted"
 
 
+Topic = Annotated[str, typer.Argument(help="what to read")]
+IsolationOption = Annotated[
+    Isolation,
+    typer.Option("--isolation", help="read_uncommitted also shows open and aborted transactions"),
+]
+FromBeginning = Annotated[
+    bool,
+    typer.Option("--from-beginning", help="the same as --offset beginning; not with --group"),
+]
+Offset = Annotated[
+    str | None,
+    typer.Option(
+        metavar="beginning|end|N|@TIME",
+        help="where to begin in each partition (default: beginning; with --follow: end); @2026-01-31T14:00:00Z or "
+        "@MILLISECONDS: at the first record from then on",
+    ),
+]
+Partition = Annotated[list[int] | None, typer.Option(min=0, help="only this one; repeatable")]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID",
+        callback=not_empty,
+        help="read as a member of this group and commit what was printed: goes on where the group stands, "
+        "from the beginning where it has committed nothing yet",
+    ),
+]
+MaxMessages = Annotated[
+    int | None, typer.Option("--max-messages", "-n", min=1, help="end after so many")
+]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="wait for new records until Ctrl-C")]
+ValuesOnly = Annotated[
+    bool, typer.Option("--values-only", help="print values, one a line, and nothing else")
+]
+RecordFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="TEXT",
+        help=r"how a record is printed: %t topic, %p partition, %o offset, %k key, %s value, %T milliseconds, "
+        r"%h headers, %K and %S lengths; \n and \t. The default is '%t-%p@%o\t%k\t%s\n'",
+    ),
+]
+NullMarker = Annotated[
+    str, typer.Option(metavar="TEXT", help="what is printed for a null key or value")
+]
+
+
 @app.command()
 def consume(
-    topic: Annotated[str, typer.Argument(help="what to read")],
-    isolation: Annotated[
-        Isolation, typer.Option(help="read_uncommitted also shows open and aborted transactions")
-    ] = Isolation.READ_COMMITTED,
-    from_beginning: Annotated[
-        bool,
-        typer.Option("--from-beginning", help="the same as --offset beginning; not with --group"),
-    ] = False,
-    offset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="beginning|end|N",
-            help="where to begin in each partition (default: beginning; with --follow: end)",
-        ),
-    ] = None,
-    partition: Annotated[
-        list[int] | None, typer.Option(min=0, help="only this one; repeatable")
-    ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            callback=not_empty,
-            help="read as a member of this group and commit what was printed: goes on where the group stands, "
-            "from the beginning where it has committed nothing yet",
-        ),
-    ] = None,
-    max_messages: Annotated[
-        int | None, typer.Option("--max-messages", "-n", min=1, help="end after so many")
-    ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="wait for new records until Ctrl-C")
-    ] = False,
-    values_only: Annotated[
-        bool, typer.Option("--values-only", help="print values, one a line, and nothing else")
-    ] = False,
+    topic: Topic,
+    isolation: IsolationOption = Isolation.READ_COMMITTED,
+    from_beginning: FromBeginning = False,
+    offset: Offset = None,
+    partition: Partition = None,
+    group: Group = None,
+    max_messages: MaxMessages = None,
+    follow: Follow = False,
+    values_only: ValuesOnly = False,
+    record_format: RecordFormat = None,
+    null_marker: NullMarker = "<null>",
     bootstrap: Bootstrap = "",
     output: AsOutput = None,
 ) -> None:
@@ -71,13 +96,14 @@ def consume(
 
     A line is TOPIC-PARTITION@OFFSET, key and value with tabs between; --output json prints one object a line.
     """
-    from confluent_kafka import TopicPartition
-
     from oncelog_server.cli import kafka_clients
 
     if group is not None and (offset is not None or from_beginning or partition):
         raise typer.BadParameter(_where_a_group_goes_on(group, topic))
     begin = _begin(offset, from_beginning=from_beginning, follow=follow)
+    printer = _printer(
+        output, values_only=values_only, record_format=record_format, null_marker=null_marker
+    )
     client = kafka_clients.consumer(bootstrap, _reading(group, isolation))
     try:
         chosen = kafka_clients.existing_partitions(client, topic, partition)
@@ -85,10 +111,10 @@ def consume(
             reader = Reader(client, max_messages, follow=follow, is_member=group is not None)
             if group is None:
                 reader.assigned(len(chosen))
-                client.assign([TopicPartition(topic, one, begin) for one in chosen])
+                client.assign(_places(client, topic, chosen, begin))
             else:
                 client.subscribe([topic], on_assign=lambda _, got: reader.assigned(len(got)))
-            reader.print_all(_printer(output, values_only=values_only))
+            reader.print_all(printer)
         if isolation is Isolation.READ_COMMITTED and not follow:
             _tell_what_waits(client, topic, reader.ends)
     finally:
@@ -188,52 +214,11 @@ class Printer:
         self._form = form
 
     def record(self, message: "Message") -> None:
-        match self._form:
-            case Form.JSON:
-                line = json.dumps(as_json(message), ensure_ascii=False)
-            case Form.VALUES:
-                line = text_of(message.value())
-            case Form.LINES:
-                line = (
-                    f"{message.topic()}-{message.partition()}@{message.offset()}\t"
-                    f"{text_of(message.key())}\t{text_of(message.value())}"
-                )
-        sys.stdout.write(line + "\n")
+        # Bytes of the format that are no text stay bytes.
+        sys.stdout.buffer.write(self._form(message).encode("utf-8", "surrogateescape"))
 
     def flush(self) -> None:
-        sys.stdout.flush()
-
-
-class Form(Enum):
-    LINES = "lines"
-    VALUES = "values"
-    JSON = "json"
-
-
-def text_of(content: bytes | None) -> str:
-    """Of a key or value; bytes that are not UTF-8 are escaped, a missing one is empty."""
-    return "" if content is None else content.decode("utf-8", "backslashreplace")
-
-
-def as_json(message: "Message") -> dict[str, Any]:
-    """A record; a key or value that is not UTF-8 is under `key_base64` or `value_base64` instead."""
-    timestamp_ms = message.timestamp()[1]
-    return {
-        "topic": message.topic(),
-        "partition": message.partition(),
-        "offset": message.offset(),
-        "timestamp_ms": timestamp_ms,
-        **_named("key", message.key()),
-        **_named("value", message.value()),
-        "headers": [
-            {"name": header[0], **_named("value", _bytes(header[1]))}
-            for header in message.headers() or ()
-        ],
-    }
-
-
-def _bytes(content: str | bytes | None) -> bytes | None:
-    return content.encode() if isinstance(content, str) else content
+        sys.stdout.buffer.flush()
 
 
 def _known(value: int | None) -> int:
@@ -241,22 +226,30 @@ def _known(value: int | None) -> int:
     return value
 
 
-def _named(name: str, content: bytes | None) -> dict[str, str | None]:
-    if content is None:
-        return {name: None}
+def _printer(
+    output: Output | None, *, values_only: bool, record_format: str | None, null_marker: str
+) -> Printer:
+    from oncelog_server.cli.record_form import LINES, VALUES, form_of, json_line
+
+    if values_only and record_format is not None:
+        raise typer.BadParameter("give --values-only or --format, not both")
+    if output == Output.JSON and not values_only and record_format is None:
+        return Printer(json_line)
     try:
-        return {name: content.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(content).decode("ascii")}
+        return Printer(form_of(record_format or (VALUES if values_only else LINES), null_marker))
+    except ValueError as error:
+        raise typer.BadParameter(f"--format {record_format!r}: {error}") from None
 
 
-def _printer(output: Output | None, *, values_only: bool) -> Printer:
-    if values_only:
-        return Printer(Form.VALUES)
-    return Printer(Form.JSON if output == Output.JSON else Form.LINES)
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Where to begin: at an offset, or at the first record of a time."""
+
+    offset: int
+    from_ms: int | None = None
 
 
-def _begin(offset: str | None, *, from_beginning: bool, follow: bool) -> int:
+def _begin(offset: str | None, *, from_beginning: bool, follow: bool) -> Begin:
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
 
     if from_beginning and offset is not None:
@@ -264,10 +257,28 @@ def _begin(offset: str | None, *, from_beginning: bool, follow: bool) -> int:
     if offset is None:
         offset = "end" if follow and not from_beginning else "beginning"
     if offset in ("beginning", "end"):
-        return int(OFFSET_BEGINNING if offset == "beginning" else OFFSET_END)
+        return Begin(int(OFFSET_BEGINNING if offset == "beginning" else OFFSET_END))
+    if offset.startswith("@"):
+        try:
+            return Begin(int(OFFSET_END), milliseconds_of(offset[1:]))
+        except ValueError as error:
+            raise typer.BadParameter(f"--offset {offset!r}: {error}") from None
     if not offset.isascii() or not offset.isdigit() or int(offset) >= 2**63:
-        raise typer.BadParameter(f"--offset {offset!r} is neither beginning, end nor a number")
-    return int(offset)
+        raise typer.BadParameter(
+            f"--offset {offset!r} is neither beginning, end, a number nor @TIME"
+        )
+    return Begin(int(offset))
+
+
+def _places(
+    client: "Consumer", topic: str, partitions: list[int], begin: Begin
+) -> list["TopicPartition"]:
+    from oncelog_server.cli.kafka_clients import offsets_of_time
+
+    if begin.from_ms is None:
+        return [_partition(topic, one, begin.offset) for one in partitions]
+    found = offsets_of_time(client, topic, partitions, begin.from_ms)
+    return [_partition(topic, one, found.get(one, begin.offset)) for one in partitions]
 
 
 def _tell_what_waits(client: "Consumer", topic: str, ends: dict[int, int]) -> None:
@@ -285,7 +296,9 @@ def _tell_what_waits(client: "Consumer", topic: str, ends: dict[int, int]) -> No
         )
 
 
-def _partition(topic: str, partition: int) -> "TopicPartition":
+def _partition(topic: str, partition: int, offset: int | None = None) -> "TopicPartition":
     from confluent_kafka import TopicPartition
 
-    return TopicPartition(topic, partition)
+    if offset is None:
+        return TopicPartition(topic, partition)
+    return TopicPartition(topic, partition, offset)

@@ -1,5 +1,7 @@
 """`oncelog groups`: who reads what and how far behind, through the gateway; offsets are moved through Kafka."""
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
@@ -16,9 +18,12 @@ from oncelog_server.cli.options import (
     confirmed,
     not_empty,
 )
+from oncelog_server.cli.times import milliseconds_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
+
+    from oncelog_server.cli.rest import Rest
 
 app = typer.Typer(
     add_completion=False,
@@ -26,6 +31,9 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 PAGE: Final = 10_000
+LAGS_MAX: Final = 500
+"""Each is a question of its own."""
+LAGS_AT_ONCE: Final = 8
 
 GroupId = Annotated[str, typer.Argument(callback=not_empty, help="the group.id")]
 
@@ -48,26 +56,56 @@ def list_groups(
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
-    """Every group that a coordinator knows."""
+    """Every group that a coordinator knows, and how many offsets come after what it has committed."""
     from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import say, show_json, show_table, warn
+    from oncelog_server.cli.tables import number, say, show_json, show_table, warn
 
-    page = Rest(gateway).get("/v1/groups", {"state": state, "limit": PAGE})
+    rest = Rest(gateway)
+    page = rest.get("/v1/groups", {"state": state, "limit": PAGE})
     rows = page["groups"]
+    for row, lag in zip(rows, _lags(rest, [row["group_id"] for row in rows]), strict=True):
+        row["total_lag"] = lag
     if output == Output.JSON:
         show_json(rows)
     else:
         show_table(
-            ["group", "state", "kind"],
-            [(row["group_id"], row["state"], row["protocol_type"] or "–") for row in rows],
+            ["group", "state", "kind", ">lag"],
+            [
+                (
+                    row["group_id"],
+                    row["state"],
+                    row["protocol_type"] or "–",
+                    number(row["total_lag"]),
+                )
+                for row in rows
+            ],
             empty="No group matches" if state else "No groups yet",
         )
+        if len(rows) > LAGS_MAX:
+            say(f"lag of the first {LAGS_MAX}; of another: oncelog groups offsets GROUP")
         if page["total"] > len(rows):
             say(f"{len(rows)} of {page['total']}")
     for failure in page["incomplete"]:
         warn(f"not complete: {failure['kafka_error_name']}, {failure['detail']}")
     if page["incomplete"]:
         raise typer.Exit(1)
+
+
+def _lags(rest: "Rest", group_ids: list[str]) -> list[int | None]:
+    """Of each group; None for one whose lag is not known, and for those after the first few hundred."""
+    from oncelog_server.cli.rest import quoted
+
+    def lag_of(group_id: str) -> int | None:
+        try:
+            found = rest.get(f"/v1/groups/{quoted(group_id)}/offsets")
+        except OncelogError:
+            return None  # It was deleted meanwhile, or its coordinator is away: the list says so itself.
+        lag: int = found["total_lag"]
+        return lag
+
+    with ThreadPoolExecutor(LAGS_AT_ONCE) as pool:
+        found = list(pool.map(lag_of, group_ids[:LAGS_MAX]))
+    return found + [None] * (len(group_ids) - len(found))
 
 
 @app.command("describe")
@@ -146,7 +184,16 @@ def delete_group(group_id: GroupId, yes: Yes = False, gateway: Gateway = "") -> 
 def reset_offsets(
     group_id: GroupId,
     topic: Annotated[str, typer.Option(help="its partitions are moved")],
-    to: Annotated[str, typer.Option(metavar="beginning|end|N", help="where reading goes on")],
+    to: Annotated[
+        str | None, typer.Option(metavar="beginning|end|N", help="where reading goes on")
+    ] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="instead: at the first record from then on, 2026-01-31T14:00:00Z or milliseconds since 1970",
+        ),
+    ] = None,
     partition: Annotated[
         list[int] | None, typer.Option(min=0, help="only this one; repeatable")
     ] = None,
@@ -160,13 +207,12 @@ def reset_offsets(
     from oncelog_server.cli import kafka_clients
     from oncelog_server.cli.tables import say, show_json, show_table
 
-    if to not in ("beginning", "end") and not (to.isascii() and to.isdigit()):
-        raise typer.BadParameter(f"--to {to!r} is neither beginning, end nor a number")
+    target = _target(to, to_datetime)
     client = kafka_clients.consumer(bootstrap, {"group.id": group_id, "enable.auto.commit": False})
     try:
         chosen = kafka_clients.existing_partitions(client, topic, partition)
         with kafka_clients.kafka_errors():
-            moves = [_move(client, topic, one, to) for one in chosen]
+            moves = _moves(client, topic, chosen, target)
     finally:
         client.close()
     if execute:
@@ -183,20 +229,58 @@ def reset_offsets(
         say("nothing was moved; add --execute to do it")
 
 
-def _move(client: "Consumer", topic: str, partition: int, to: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`beginning` or `end`, an offset, or a time."""
+
+    end: str | None = None
+    offset: int = 0
+    from_ms: int | None = None
+
+
+def _target(to: str | None, to_datetime: str | None) -> Target:
+    if (to is None) == (to_datetime is None):
+        raise typer.BadParameter("give either --to or --to-datetime")
+    if to_datetime is not None:
+        try:
+            return Target(from_ms=milliseconds_of(to_datetime))
+        except ValueError as error:
+            raise typer.BadParameter(f"--to-datetime {error}") from None
+    assert to is not None, "one of both is given"
+    if to in ("beginning", "end"):
+        return Target(end=to)
+    if not (to.isascii() and to.isdigit()):
+        raise typer.BadParameter(f"--to {to!r} is neither beginning, end nor a number")
+    return Target(offset=int(to))
+
+
+def _moves(
+    client: "Consumer", topic: str, partitions: list[int], target: Target
+) -> list[dict[str, Any]]:
     from confluent_kafka import TopicPartition
 
-    from oncelog_server.cli.kafka_clients import CALL_TIMEOUT_S
+    from oncelog_server.cli.kafka_clients import CALL_TIMEOUT_S, offsets_of_time
 
-    place = TopicPartition(topic, partition)
-    first, end = client.get_watermark_offsets(place, timeout=CALL_TIMEOUT_S)
-    (committed,) = client.committed([place], timeout=CALL_TIMEOUT_S)
-    target = {"beginning": first, "end": end}.get(to)
-    return {
-        "partition": partition,
-        "from": committed.offset if committed.offset >= 0 else None,
-        "to": min(max(int(to), first), end) if target is None else target,
-    }
+    of_time = (
+        {} if target.from_ms is None else offsets_of_time(client, topic, partitions, target.from_ms)
+    )
+    moves = []
+    for partition in partitions:
+        place = TopicPartition(topic, partition)
+        first, end = client.get_watermark_offsets(place, timeout=CALL_TIMEOUT_S)
+        (committed,) = client.committed([place], timeout=CALL_TIMEOUT_S)
+        if target.from_ms is not None:
+            wanted = of_time.get(partition, end)
+        else:
+            wanted = {"beginning": first, "end": end}.get(target.end or "", target.offset)
+        moves.append(
+            {
+                "partition": partition,
+                "from": committed.offset if committed.offset >= 0 else None,
+                "to": min(max(wanted, first), end),
+            }
+        )
+    return moves
 
 
 def _commit(bootstrap: str, group_id: str, topic: str, moves: list[dict[str, Any]]) -> None:

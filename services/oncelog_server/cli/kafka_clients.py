@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import typer
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, TopicMetadata
 
 from oncelog.errors import OncelogError
@@ -67,6 +67,22 @@ def existing_partitions(
             f"there is no partition {unknown[0]} of topic {topic!r}; its partitions are 0 to {known[-1]}"
         )
     return chosen
+
+
+def offsets_of_time(
+    client: Consumer, topic: str, partitions: Sequence[int], from_ms: int
+) -> dict[int, int]:
+    """By partition, the offset of the first record of that time or later; a partition without one is left out."""
+    asked = [TopicPartition(topic, one, from_ms) for one in partitions]
+    found: dict[int, int] = {}
+    for one in client.offsets_for_times(asked, timeout=CALL_TIMEOUT_S):
+        if one.error is not None:
+            raise OncelogError(
+                f"{topic}-{one.partition} does not say which offset a time has: {words(one.error)}"
+            )
+        if one.offset >= 0:
+            found[one.partition] = one.offset
+    return found
 
 
 @contextmanager

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 DEFAULT_COMMAND: Final = "show"
 PAGE: Final = 10_000
+NAMES_MAX: Final = 5
 
 
 class ShowByDefault(TyperGroup):
@@ -28,7 +29,8 @@ class ShowByDefault(TyperGroup):
 app = typer.Typer(
     add_completion=False,
     cls=ShowByDefault,
-    help="See partitions and what holds them back (`show`, also without its name), move replicas.",
+    help="See partitions and what holds them back (`show`, also without its name), move replicas. A topic that is "
+    "named like a command: `oncelog partitions show NAME`.",
 )
 
 
@@ -69,9 +71,25 @@ def partitions(
         ],
         empty="No partition is held back, and every replica is in sync",
     )
-    for row in found:
+    for advice, names in _advice(found).items():
+        say(f"{shortened(names)}: {advice}")
+
+
+def _advice(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """What to do about a transaction, once, with the partitions that it holds back."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
         if row["lso_holder"]:
-            say(f"{row['topic']}-{row['partition']}: {row['lso_holder']['advice']}")
+            found.setdefault(row["lso_holder"]["advice"], []).append(
+                f"{row['topic']}-{row['partition']}"
+            )
+    return found
+
+
+def shortened(names: list[str]) -> str:
+    """The first few, and how many more."""
+    more = len(names) - NAMES_MAX
+    return ", ".join(names[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 @app.command("reassign")

@@ -3,8 +3,9 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -13,12 +14,23 @@ from oncelog.wording import counted
 from oncelog_server.cli.options import AsOutput, Bootstrap, Output, not_empty
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Producer
+    from oncelog_server.cli.input_lines import LineForm
 
 app = typer.Typer(add_completion=False)
-DELIVERY_TIMEOUT_S: Final = 60.0
-TRANSACTION_TIMEOUT_S: Final = 30.0
-COMMIT_ATTEMPTS_MAX: Final = 5
+
+
+class Acks(StrEnum):
+    ALL = "all"
+    ONE = "1"
+    NONE = "0"
+
+
+class Compression(StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
 
 
 def _separator(value: str | None) -> str | None:
@@ -27,210 +39,140 @@ def _separator(value: str | None) -> str | None:
     return value
 
 
+Topic = Annotated[str, typer.Argument(help="where to write")]
+File = Annotated[
+    Path | None, typer.Option(exists=True, dir_okay=False, help="read this instead of stdin")
+]
+KeySeparator = Annotated[
+    str | None,
+    typer.Option(
+        callback=_separator, help=r"each line is KEY, this text, VALUE; \t is a tab, \x1f a byte"
+    ),
+]
+NullMarker = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT", help="a key or value that is this text is null; a null value is a tombstone"
+    ),
+]
+Header = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="on every record; repeatable")
+]
+Partition = Annotated[int, typer.Option(min=-1, help="-1: by key, or spread", show_default=False)]
+TransactionalId = Annotated[
+    str | None,
+    typer.Option(callback=not_empty, help="write everything in one transaction of this id"),
+]
+Batch = Annotated[
+    int | None, typer.Option(min=1, help="commit after each N lines, not only at the end")
+]
+AcksOption = Annotated[
+    Acks,
+    typer.Option(
+        "--acks", help="who has a record before it counts: all in sync, the leader, nobody"
+    ),
+]
+CompressionOption = Annotated[
+    Compression, typer.Option("--compression", help="of the batches that are sent")
+]
+
+
 @app.command()
 def produce(
-    topic: Annotated[str, typer.Argument(help="where to write")],
-    file: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="read this instead of stdin")
-    ] = None,
-    key_separator: Annotated[
-        str | None, typer.Option(callback=_separator, help="each line is KEY, this text, VALUE")
-    ] = None,
-    header: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="on every record; repeatable")
-    ] = None,
-    partition: Annotated[
-        int, typer.Option(min=-1, help="-1: by key, or spread", show_default=False)
-    ] = -1,
-    transactional_id: Annotated[
-        str | None,
-        typer.Option(callback=not_empty, help="write everything in one transaction of this id"),
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="commit after each N lines, not only at the end")
-    ] = None,
+    topic: Topic,
+    file: File = None,
+    key_separator: KeySeparator = None,
+    null_marker: NullMarker = None,
+    header: Header = None,
+    partition: Partition = -1,
+    transactional_id: TransactionalId = None,
+    batch: Batch = None,
+    acks: AcksOption = Acks.ALL,
+    compression: CompressionOption = Compression.NONE,
     bootstrap: Bootstrap = "",
     output: AsOutput = None,
 ) -> None:
     """Write lines of stdin or a file as records.
 
-    Without a transactional id records are written idempotently, each for itself. With one, all lines appear at once to
-    read_committed consumers, or none does; Ctrl-C aborts.
+    Without a transactional id records are written idempotently, each for itself: when a line is refused, those before
+    it stay written. With one, all lines appear at once to read_committed consumers, or none does; Ctrl-C aborts. A
+    file's lines are looked at before the first is written.
     """
     if batch is not None and transactional_id is None:
         raise typer.BadParameter("--batch divides transactions: give --transactional-id too")
+    if acks is not Acks.ALL and transactional_id is not None:
+        raise typer.BadParameter(f"--acks {acks} loses records: a transaction needs --acks all")
+    form = _form(key_separator, null_marker)
+    headers = _headers(header or [])
+    if file is not None:
+        _look_at(file, form)
     from oncelog_server.cli import kafka_clients
-    from oncelog_server.cli.tables import say, show_json
+    from oncelog_server.cli.line_writer import LineWriter
 
-    configuration: dict[str, Any] = {"acks": "all", "enable.idempotence": True, "linger.ms": 5}
-    configuration["message.timeout.ms"] = int(TRANSACTION_TIMEOUT_S * 1000)
-    if transactional_id is not None:
-        configuration["transactional.id"] = transactional_id
-    client = kafka_clients.producer(bootstrap, configuration)
+    client = kafka_clients.producer(bootstrap, _configuration(transactional_id, acks, compression))
     known = kafka_clients.existing_topic(client, topic)
     if partition >= len(known.partitions):
         raise OncelogError(
             f"there is no partition {partition} of topic {topic!r}; its partitions are 0 to {len(known.partitions) - 1}"
         )
-    writer = LineWriter(client, topic, partition, key_separator, _headers(header or []))
+    writer = LineWriter(client, topic, partition, headers)
     with _opened(file) as lines, kafka_clients.kafka_errors():
         if transactional_id is None:
-            writer.write(lines)
+            writer.write(form.read(lines))
         else:
-            writer.write_in_transactions(lines, batch)
-    result = {
-        "topic": topic,
-        "records": writer.written,
-        "transactions_committed": writer.transactions_committed,
-    }
+            writer.write_in_transactions(form.read(lines), batch)
+    committed = writer.transactions_committed if transactional_id is not None else None
+    _show(topic, writer.written, committed, output)
+
+
+def _show(topic: str, written: int, committed: int | None, output: Output | None) -> None:
+    from oncelog_server.cli.tables import say, show_json
+
     if output == Output.JSON:
-        show_json(result)
+        show_json({"topic": topic, "records": written, "transactions_committed": committed or 0})
         return
-    in_transactions = (
-        f" in {counted(writer.transactions_committed, 'transaction')}"
-        if transactional_id is not None
-        else ""
-    )
-    say(f"{counted(writer.written, 'record')} written to {topic}{in_transactions}")
+    in_transactions = "" if committed is None else f" in {counted(committed, 'transaction')}"
+    say(f"{counted(written, 'record')} written to {topic}{in_transactions}")
 
 
-class LineWriter:
-    """Writes lines with one producer and counts what the log has acknowledged."""
+def _configuration(
+    transactional_id: str | None, acks: Acks, compression: Compression
+) -> dict[str, Any]:
+    from oncelog_server.cli.line_writer import TRANSACTION_TIMEOUT_S
 
-    def __init__(
-        self,
-        producer: "Producer",
-        topic: str,
-        partition: int,
-        key_separator: str | None,
-        headers: list[tuple[str, str | bytes | None]],
-    ) -> None:
-        self._producer = producer
-        self._topic = topic
-        self._partition = partition
-        self._key_separator = None if key_separator is None else key_separator.encode()
-        self._headers = headers
-        self._acknowledged = 0
-        self._failure: KafkaError | None = None
-        self._line_number = 0
-        self.written = 0
-        """Acknowledged, and committed where there are transactions."""
-        self.transactions_committed = 0
+    configuration: dict[str, Any] = {
+        "acks": acks.value,
+        "compression.type": compression.value,
+        # Without every replica's answer there is nothing that a repeat could be compared with.
+        "enable.idempotence": acks is Acks.ALL,
+        "linger.ms": 5,
+        "message.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
+    }
+    if transactional_id is not None:
+        configuration["transactional.id"] = transactional_id
+    return configuration
 
-    def write(self, lines: Iterator[bytes]) -> None:
-        """Every line for itself. Raises OncelogError at the first that is refused."""
+
+def _form(key_separator: str | None, null_marker: str | None) -> "LineForm":
+    from oncelog_server.cli.input_lines import LineForm, unescaped
+
+    try:
+        separator = None if key_separator is None else unescaped(key_separator)
+    except ValueError as error:
+        raise typer.BadParameter(f"--key-separator {key_separator!r}: {error}") from None
+    return LineForm(separator, None if null_marker is None else null_marker.encode())
+
+
+def _look_at(file: Path, form: "LineForm") -> None:
+    """Raises OncelogError for a line that has another form, while nothing is written yet."""
+    if not file.is_file():
+        return  # A pipe: reading it would empty it.
+    with _opened(file) as lines:
         try:
-            for line in lines:
-                self._send(line)
-            self._flush()
-        finally:
-            self.written = self._acknowledged
-
-    def write_in_transactions(self, lines: Iterator[bytes], batch: int | None) -> None:
-        """One transaction, or one each `batch` lines. What is not committed when this raises is aborted."""
-        self._producer.init_transactions(TRANSACTION_TIMEOUT_S)
-        in_transaction = 0
-        is_open = False
-        try:
-            for line in lines:
-                if not is_open:
-                    self._producer.begin_transaction()
-                    is_open = True
-                self._send(line)
-                in_transaction += 1
-                if in_transaction == batch:
-                    self._commit(in_transaction)
-                    in_transaction, is_open = 0, False
-            if is_open:
-                self._commit(in_transaction)
-                is_open = False
-        except BaseException:
-            if is_open:
-                self._abort()
-            raise
-
-    def _send(self, line: bytes) -> None:
-        self._line_number += 1
-        key, value = self._split(line.removesuffix(b"\n").removesuffix(b"\r"))
-        while True:
-            self._raise_failure()
-            try:
-                self._producer.produce(
-                    self._topic,
-                    value,
-                    key,
-                    self._partition,
-                    on_delivery=self._delivered,
-                    headers=self._headers,
-                )
-                break
-            except BufferError:
-                # The client's queue is full: wait for the log to take some.
-                self._producer.poll(1.0)
-        self._producer.poll(0)
-
-    def _split(self, line: bytes) -> tuple[bytes | None, bytes]:
-        if self._key_separator is None:
-            return None, line
-        key, separator, value = line.partition(self._key_separator)
-        if not separator:
-            raise OncelogError(
-                f"line {self._line_number} has no key separator {self._key_separator.decode()!r}: {line[:60]!r}"
-            )
-        return key, value
-
-    def _delivered(self, error: "KafkaError | None", _message: object) -> None:
-        if error is None:
-            self._acknowledged += 1
-        elif self._failure is None:
-            self._failure = error
-
-    def _flush(self) -> None:
-        if self._producer.flush(DELIVERY_TIMEOUT_S):
-            raise OncelogError(
-                f"the log did not acknowledge everything within {DELIVERY_TIMEOUT_S:.0f} s; "
-                f"written: {self._acknowledged} of {counted(self._line_number, 'record')}, and perhaps the others"
-            )
-        self._raise_failure()
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            from oncelog_server.cli.kafka_clients import words
-
-            raise OncelogError(
-                f"a record was refused: {words(self._failure)}; taken before it: {self._acknowledged}"
-            )
-
-    def _commit(self, count: int) -> None:
-        from confluent_kafka import KafkaException
-
-        for attempt in range(1, COMMIT_ATTEMPTS_MAX + 1):
-            try:
-                self._producer.commit_transaction(TRANSACTION_TIMEOUT_S)
-                break
-            except KafkaException as error:
-                # Asking again is safe: the client resumes the same commit.
-                if not error.args[0].retriable() or attempt == COMMIT_ATTEMPTS_MAX:
-                    raise
-        self.written += count
-        self.transactions_committed += 1
-
-    def _abort(self) -> None:
-        from confluent_kafka import KafkaException
-
-        from oncelog_server.cli.tables import warn
-
-        try:
-            self._producer.abort_transaction(TRANSACTION_TIMEOUT_S)
-        except KafkaException:
-            warn(
-                "the open transaction could not be aborted; its coordinator does it after the timeout"
-            )
-        else:
-            before = counted(self.written, "record")
-            warn(
-                f"transaction aborted; {before} {'was' if self.written == 1 else 'were'} committed before"
-            )
+            for _ in form.read(lines):
+                pass
+        except OncelogError as error:
+            raise OncelogError(f"{error}; nothing was written") from None
 
 
 @contextmanager

@@ -169,9 +169,11 @@ def find_hanging(
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import duration, say, show_json, show_table
 
-    found = Rest(gateway).get(
-        "/v1/hanging-transactions", {"topic": topic, "min_idle_ms": min_idle_ms or None}
-    )
+    # All of them are asked for: one that is left out is told of.
+    found = Rest(gateway).get("/v1/hanging-transactions", {"topic": topic})
+    hanging = found["hanging"]
+    found["hanging"] = [one for one in hanging if one["idle_ms"] >= min_idle_ms]
+    found["hidden_by_min_idle_ms"] = hidden = len(hanging) - len(found["hanging"])
     if output == Output.JSON:
         show_json(found)
     else:
@@ -188,9 +190,16 @@ def find_hanging(
                 )
                 for one in found["hanging"]
             ],
-            empty=f"Nothing hangs: {counted(found['open_transactions'], 'open transaction')} in "
+            empty=f"Nothing hangs for {duration(min_idle_ms)} or longer"
+            if hidden
+            else f"Nothing hangs: {counted(found['open_transactions'], 'open transaction')} in "
             f"{counted(found['checked_partitions'], 'partition')}, none without a coordinator",
         )
+        if hidden:
+            say(
+                f"{counted(hidden, 'hanging transaction')} with a record in the last {duration(min_idle_ms)} "
+                f"{'is' if hidden == 1 else 'are'} not shown; without --min-idle-ms all are"
+            )
         for one in found["hanging"]:
             say(f"to end it: {one['abort']}")
     _fail_if(found["incomplete"])
