@@ -4,7 +4,7 @@ Both listen on a socket in a folder that only its user may enter, and on no port
 neither. Redis needs that most: with `CONFIG SET dir` and `SAVE` it would write any file of the user it runs as.
 Commands like these are off besides.
 
-Postgres starts as a daemon of its own, so it outlives the command that started it; its process is found again in its own
+Postgres starts as a daemon of its own, so it outlives the command that started it; its process is found again in
 `postmaster.pid`.
 """
 
