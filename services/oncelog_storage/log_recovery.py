@@ -295,6 +295,7 @@ class _Recovery:
             if position > segment.size_bytes:
                 # Everything before `start` was synced once; the header of its last batch stands, the rest is gone.
                 raise segment.corrupt(segment.size_bytes, CUT_BATCH)
+            self._check_boundary(segment, position, log.log_end_offset, start)
             segment.read_first_timestamp()
         end_offset = segment.end_offset
         try:
@@ -313,6 +314,21 @@ class _Recovery:
         if segment is not log.segments[-1]:
             segment.index_largest_timestamp()
         return True
+
+    def _check_boundary(self, segment: Segment, position: int, offset: int, start: int) -> None:
+        """A batch ended where the snapshot was taken, so the next one begins there, if its offset is not damaged.
+
+        In the newest segment only: elsewhere compaction may have taken what was around. Raises CorruptSegment.
+        """
+        log = self._log
+        is_bound = start == log.recovery_point or not log.config.is_compacted
+        if (
+            segment is log.segments[-1]
+            and is_bound
+            and offset != start
+            and position < segment.size_bytes
+        ):
+            raise segment.corrupt(position, f"offset {offset} stands where {start} begins")
 
     def _check_tail_gap(self, segment: Segment, position: int, fields: HeaderFields) -> None:
         """Nothing follows the log's last batch that could tell a damaged base offset from a gap, so a gap there must

@@ -196,6 +196,26 @@ def test_a_log_shorter_than_its_recovery_point_does_not_open(tmp_path):
         opened(directory, recovery_point)
 
 
+@pytest.mark.parametrize("is_compacted", [False, True])
+@pytest.mark.parametrize("bit", [1, 16, 40])
+def test_a_base_offset_that_was_damaged_before_the_recovery_point_moves_no_end(
+    tmp_path, bit, is_compacted
+):
+    """The CRC does not cover it. The log ended 65536 offsets later, and those were given to nobody."""
+    directory = tmp_path / "orders-0"
+    log = new_log(directory, is_compacted=is_compacted)
+    for _ in range(3):
+        append(log, batch())
+    recovery_point = checkpoint(log)
+    path, size = directory / LOG, log.segments[0].size_bytes
+    data = bytearray(path.read_bytes())
+    data[size // 3 * 2 + 7 - bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+    with pytest.raises(StorageFailed, match=r"stands where 3 begins|ends at offset"):
+        opened(directory, recovery_point, is_compacted=is_compacted)
+    assert path.read_bytes() == data
+
+
 def test_a_lost_segment_does_not_open_silently(tmp_path):
     directory = tmp_path / "orders-0"
     log = new_log(directory, segment_bytes=200)

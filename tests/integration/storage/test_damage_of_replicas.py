@@ -1,0 +1,103 @@
+"""Damage to one replica of three, while its node is down: it takes its data from the others, whoever led.
+
+Never is a record lost that was acknowledged, and in the end all three have the same log. `make damage` runs all cases.
+"""
+
+import asyncio
+import os
+
+import pytest
+from tests.integration.storage.damage_cases import cases, damage, fault, show, write_story
+from tests.integration.storage.replica_cluster import differences, running_cluster
+from tests.integration.storage.storage_node import until
+
+IS_WHOLE = bool(os.environ.get("ONCELOG_TEST_ALL_DAMAGE"))
+GATE_SHARE = 12
+CONTROL = "control"
+HEALED_S = 60
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+@pytest.mark.parametrize("state", ["stopped", "killed-early", "killed-late"])
+def test_a_damaged_replica_of_three_costs_nothing(tmp_path, state, role):
+    node_id = 1 if role == "leader" else 3
+    found = [*cases(state), *(case for case in cut_newest(state))]
+    wanted = found if IS_WHOLE else found[3::GATE_SHARE]
+
+    async def scenario():
+        settings = {
+            "replica_lag_time_max_ms": 1000,
+            "transaction_partition_verification_enable": False,
+        }
+        async with running_cluster(tmp_path, **settings) as cluster:
+            topics = [CONTROL, *(case.name for case in wanted)]
+            for topic in topics:
+                cluster.controller.topic(topic, segment_bytes=2048, min_insync_replicas=2)
+            await write_story(cluster.nodes[1].storage, topics, 0)
+            if state == "killed-late":
+                for node in cluster.nodes.values():
+                    await node.role.maintenance.checkpoint_all()
+            await write_story(cluster.nodes[1].storage, topics, 6)
+            for topic in topics:
+                await cluster.caught_up(topic)
+            for other in (2, 3, 1):
+                if state == "stopped":
+                    node = cluster.nodes.pop(other)
+                    cluster.controller.followers.pop(other)
+                    await node.role.stop()
+                else:
+                    await cluster.kill(other, fence=False)
+            hit = [
+                case for case in wanted if damage(tmp_path / str(node_id) / f"{case.name}-0", case)
+            ]
+            assert hit
+            # The damaged one comes first: it leads what it led.
+            for other in (node_id, *({1, 2, 3} - {node_id})):
+                await cluster.start(other)
+            await asyncio.gather(*(healed(cluster, topic) for topic in topics))
+            # What a start does not read is found by the leader that reads it, and by the scrub.
+            for topic in topics:
+                if cluster.controller.partition(topic).leader != node_id:
+                    cluster.controller.change(topic, leader=node_id)
+                await shown(cluster, topic)
+            await cluster.nodes[node_id].role.replication.scrub_all(1 << 30)
+            await asyncio.gather(*(healed(cluster, topic) for topic in topics))
+            expected = await shown(cluster, CONTROL)
+            assert len(expected[1].rows) == 2 * 6 * 5
+            for case in hit:
+                for pair in zip(await shown(cluster, case.name), expected, strict=True):
+                    assert fault(*pair) == "", case
+                assert not pair[0].error_code, case
+                assert differences(cluster, case.name) == {}, case
+            print(f"{state}, {role}: {len(hit)} cases")
+
+    asyncio.run(scenario())
+
+
+def cut_newest(state):
+    """Alone nobody can tell such a cut from a write that a kill ended; here the others have the rest."""
+    if state == "stopped":
+        return []
+    return [case._replace(state=state) for case in cases("stopped") if is_cut_of_newest(case)]
+
+
+def is_cut_of_newest(case):
+    return case.kind == "log-newest" and case.how in ("cut", "emptied")
+
+
+async def healed(cluster, topic):
+    def is_whole():
+        held = [node.held(topic) for node in cluster.nodes.values()]
+        return (
+            all(each.offline is None for each in held)
+            and sorted(cluster.controller.partition(topic).isr) == [1, 2, 3]
+            and cluster.controller.partition(topic).leader in cluster.nodes
+        )
+
+    await until(is_whole, HEALED_S)
+    await cluster.caught_up(topic, timeout_s=HEALED_S)
+
+
+async def shown(cluster, topic):
+    storage = cluster.leader(topic).storage
+    return [await show(storage, topic, committed=committed) for committed in (True, False)]
