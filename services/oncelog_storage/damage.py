@@ -1,4 +1,4 @@
-"""What a start may cut off a log, and where that goes.
+"""What a start may cut off a log, and where that goes (ADR 0023).
 
 A kill leaves at most one unfinished write: at the end of the newest segment, shorter than it says, nothing readable
 behind it. Nobody was answered for it. Everything else that cannot be read is damage to records that may have been
