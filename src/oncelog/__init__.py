@@ -1,0 +1,32 @@
+"""A Kafka-compatible exactly-once log.
+
+    import oncelog
+
+    with oncelog.running() as log:
+        producer = confluent_kafka.Producer({"bootstrap.servers": log.bootstrap_servers})
+
+`running` starts a log of its own in a child process and removes it at the end. The `oncelog` command does everything
+else.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncelog.embedded import RunningLog, running
+
+    __version__: str
+
+__all__ = ["RunningLog", "__version__", "running"]
+
+
+def __getattr__(name: str) -> object:
+    """Loaded when it is asked for: this package is imported by every process, and most need neither."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("oncelog")
+    if name in ("RunningLog", "running"):
+        from oncelog import embedded
+
+        return getattr(embedded, name)
+    raise AttributeError(f"module 'oncelog' has no attribute {name!r}")

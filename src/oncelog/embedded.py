@@ -1,0 +1,118 @@
+"""A log for as long as a block runs: for tests, notebooks and examples.
+
+    with oncelog.running() as log:
+        ...  # any Kafka client, at log.bootstrap_servers
+
+It is `oncelog up` in a child process, on free ports, with data that is removed at the end. A child and not a thread:
+the caller keeps its event loop, its garbage collector and its signals. The child ends when the block does, and also
+when the caller is killed: it watches a pipe that only the caller holds.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from oncelog.errors import OncelogError
+
+START_TIMEOUT_S: Final = 30.0
+STOP_TIMEOUT_S: Final = 20.0
+_POLL_S: Final = 0.01
+_LOG_CHARS_MAX: Final = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunningLog:
+    """Where a running log is to be found."""
+
+    bootstrap_servers: str
+    """For a Kafka client, host:port."""
+    rest_url: str
+    """Of the gateway: REST below /v1, the console, /metrics."""
+    data: Path
+    pid: int
+
+
+@contextmanager
+def running(
+    *,
+    data: Path | str | None = None,
+    port: int = 0,
+    environment: Mapping[str, str] | None = None,
+    timeout_s: float = START_TIMEOUT_S,
+) -> Iterator[RunningLog]:
+    """A log that runs while the block does. Raises OncelogError, with the end of its log, when it does not start.
+
+    `data` is a folder to keep; without it the data is removed at the end. Port 0 takes a free one. `environment` holds
+    settings, `{"ONCELOG_LISTENER_NUM_PARTITIONS": "4"}`; docs/settings.md lists them. `ONCELOG_*` variables of the
+    caller do not count: a test means the same on every machine.
+    """
+    with tempfile.TemporaryDirectory(prefix="oncelog-running-") as made:
+        own = Path(made)
+        folder = own / "data" if data is None else Path(data).absolute()
+        ready = own / "ready.json"
+        command = [
+            *(sys.executable, "-m", "oncelog_server.child", "up", "--data", str(folder)),
+            *("--port", str(port), "--gateway-port", "0", "--ready-file", str(ready)),
+        ]
+        with (own / "log").open("wb") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env=_environment(environment or {}),
+                # Its own: Ctrl-C at the caller's terminal ends the block, and the block ends it.
+                start_new_session=True,
+            )
+        try:
+            found = _await_ready(process, ready, own / "log", timeout_s)
+            yield RunningLog(found["bootstrap"], found["gateway"], folder, process.pid)
+        finally:
+            _stop(process)
+
+
+def _environment(given: Mapping[str, str]) -> dict[str, str]:
+    others = {name: value for name, value in os.environ.items() if not _is_ours(name)}
+    return {**others, **given}
+
+
+def _is_ours(name: str) -> bool:
+    return name.upper().startswith("ONCELOG_")
+
+
+def _await_ready(
+    process: "subprocess.Popen[bytes]", ready: Path, log: Path, timeout_s: float
+) -> dict[str, Any]:
+    deadline = time.monotonic() + timeout_s
+    while not ready.exists():
+        ended = process.poll()
+        if ended is not None or time.monotonic() > deadline:
+            what = (
+                f"ended with code {ended}"
+                if ended is not None
+                else f"was not ready in {timeout_s:.0f} s"
+            )
+            said = log.read_text(errors="replace")[-_LOG_CHARS_MAX:].strip()
+            raise OncelogError(f"oncelog {what}: {said}")
+        time.sleep(_POLL_S)
+    found: dict[str, Any] = json.loads(ready.read_text())
+    return found
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    assert process.stdin is not None, "it was started with a pipe"
+    process.terminate()
+    process.stdin.close()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
