@@ -5,11 +5,25 @@ from typing import Any, Final, NamedTuple
 
 from oncelog.api.v1 import types_pb2
 from oncelog.protocol.messages import Schema
-from oncelog.protocol.versions import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, END_TXN
+from oncelog.protocol.versions import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    CONSUMER_GROUP_HEARTBEAT,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    OFFSET_COMMIT,
+    TXN_OFFSET_COMMIT,
+)
 from oncelog_listener.cluster import Address, Cluster
 
 REFUSALS_MAX: Final = 100
 """Kept for a connection. A producer has a connection of its own, so one or two are usual."""
+
+_HARMFUL_WHEN_LATE: Final = frozenset(
+    {INIT_PRODUCER_ID, OFFSET_COMMIT, TXN_OFFSET_COMMIT, CONSUMER_GROUP_HEARTBEAT}
+)
+"""Nothing tells a late copy of these, sent by way of another listener, from a fresh one. Stamps, sequences or a
+generation tell it of the others, or a late copy of them changes nothing."""
 
 
 class Refusal(NamedTuple):
@@ -42,6 +56,8 @@ class Session:
     software_version: str = ""
     refusals: dict[tuple[str, int], Refusal] = field(default_factory=dict)
     """transactional.id and API key → the last one. A client that has read it and comes again lives."""
+    doubtful_count: int = 0
+    """The first so many requests came before or while this process stood still (`standstill.py`)."""
     is_gone: bool = False
     """The connection is closed: nobody will read an answer."""
 
@@ -69,8 +85,16 @@ class Call:
     cluster: Cluster
 
     def is_wanted(self) -> bool:
-        """Whether its client still waits for the answer."""
-        return not self.session.is_gone
+        """Whether its client still waits for the answer, and may not have been answered elsewhere."""
+        return not self.session.is_gone and not self.is_out_of_date
+
+    @property
+    def is_out_of_date(self) -> bool:
+        """It may be, for this process stood still, and a late copy would do harm (`standstill.py`)."""
+        session = self.session
+        return (
+            session.request_count <= session.doubtful_count and self.api_key in _HARMFUL_WHEN_LATE
+        )
 
     def stamp(self, transactional_id: str | None) -> types_pb2.RequestStamp:
         """Tells the coordinator which request of which connection this is (ADR 0018)."""

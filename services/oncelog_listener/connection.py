@@ -31,6 +31,8 @@ from oncelog_listener.settings import ListenerSettings
 log = logging.getLogger("oncelog.listener")
 
 _NO_API_KEY = -1
+_SETTLE_S = 0.1
+"""How long requests wait after the process stood still. The end of a connection is read meanwhile, if it has one."""
 _IPV4_MAPPED = "::ffff:"
 
 
@@ -75,6 +77,7 @@ class Connection(asyncio.Protocol):
         self._is_closing = False
         self._may_be_cut = True
         self._is_answering = False
+        self._is_doubtful = False
         self.task: asyncio.Task[None] | None = None
         self.last_progress = time.monotonic()
 
@@ -130,6 +133,11 @@ class Connection(asyncio.Protocol):
         """Memory was given back: go on reading."""
         self._read_or_pause()
 
+    def doubt(self) -> None:
+        """The process stood still: what was sent until now may be out of date (`standstill.py`)."""
+        self._is_doubtful = True
+        self._session.doubtful_count = self._session.received_count
+
     def finish(self) -> None:
         """Take no more requests; answer the one in progress, then close. A long poll is cut at once."""
         self._is_closing = True
@@ -164,6 +172,9 @@ class Connection(asyncio.Protocol):
                     self._wake = asyncio.get_running_loop().create_future()
                     await self._wake
                     continue
+                if self._is_doubtful:
+                    await self._settle()
+                    continue
                 frame = self._frames.popleft()
                 self._in_progress_bytes = len(frame)
                 await self._answer(frame)
@@ -180,6 +191,12 @@ class Connection(asyncio.Protocol):
             self._in_progress_bytes = 0
             self._drop_queue()
             self._close()
+
+    async def _settle(self) -> None:
+        """Wait for the end of the connection, which drops its requests; those that are left stay doubtful."""
+        await asyncio.sleep(_SETTLE_S)
+        self._session.doubtful_count = self._session.received_count
+        self._is_doubtful = False
 
     async def _answer(self, frame: memoryview) -> None:
         """Answer one request, or close the connection and say why in one line."""

@@ -28,13 +28,15 @@ async def ask_shard(
 ) -> Any:
     """What `ask(stub)` of the shard's coordinator returns. Raises one of PEER_FAILURES when nobody answered in time.
 
-    Nothing is repeated for a client that is gone (`is_wanted`): it asks elsewhere, is answered there and goes on, and
-    then the repetition would end its next transaction, or fence it.
+    Nothing is begun or repeated for a client that may be gone (`is_wanted`): it asks elsewhere, is answered there and
+    goes on. Then this request would end its next transaction, or fence it.
 
     `kind` is TRANSACTION or GROUP, `name` a transactional.id or a group id.
     """
     timeout_s = (timeout_ms or cluster.settings.request_timeout_ms) / 1000
     patience = Patience(cluster)
+    if not is_wanted():
+        raise PeerUnavailable("the client may have gone elsewhere", was_sent=False)
     while True:
         image = cluster.image
         try:

@@ -93,10 +93,6 @@ class ListenerRole:
             return
 
     def opened(self, connection: Connection) -> bool:
-        if self._standstill.is_fresh:
-            # It may have waited to be accepted, and its client be long gone.
-            self.counters.connections_refused += 1
-            return False
         left_behind = len(self._serving) - len(self._open)
         if max(len(self._open), left_behind) >= self._connections_max():
             # Requests whose clients have left are finished, a JoinGroup after minutes; so they are counted, too.
@@ -105,6 +101,9 @@ class ListenerRole:
             return False
         self._open[connection] = None
         self._serving[connection] = None
+        if self._standstill.is_fresh:
+            # It may have waited to be accepted, and its client may have left.
+            connection.doubt()
         self.counters.connections_accepted += 1
         self.counters.connections_open = len(self._open)
         return True
@@ -123,14 +122,9 @@ class ListenerRole:
         self._all_ended.set()
 
     def _stood_still(self, span_s: float) -> None:
-        """What was read and not begun is out of date: its client may have given up, gone to another listener and
-        finished there what it asked for here. A stale EndTxn would end its next transaction (ADR 0018)."""
-        connections = {**self._open, **self._serving}
-        log.warning(
-            "stood still for %.1f s; closing %s", span_s, counted(len(connections), "connection")
-        )
-        for connection in connections:
-            connection.abort()
+        log.warning("stood still for %.1f s; %s", span_s, counted(len(self._open), "connection"))
+        for connection in {**self._open, **self._serving}:
+            connection.doubt()
 
     def _sweep(self) -> None:
         """Close whoever finished no request for too long; half a frame, sent byte by byte, is not a request."""

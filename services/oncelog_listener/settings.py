@@ -65,7 +65,7 @@ class ListenerSettings(BaseSettings):
     stood_still_max_ms: int = Field(
         5_000,
         ge=100,
-        description="after standing still this long all connections are closed: their clients may have gone elsewhere; "
+        description="after standing still this long, requests that came meanwhile may be out of date; "
         "below a client's request timeout",
     )
     request_timeout_ms: int = Field(

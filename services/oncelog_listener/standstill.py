@@ -1,5 +1,25 @@
 """Notices that this process stood still: stopped by a signal, or its machine frozen.
 
+A listener that stood still has requests that nobody may want any more:
+
+1. A client sends a request to listener A. A stands still.
+2. The client's timeout passes. The client closes the connection, sends its request to listener B, and is answered.
+3. The client goes on: it ends the transaction and begins the next one, commits newer offsets, has a newer epoch.
+4. A goes on and finds the old request. The old request would end the next transaction, set the offsets back, or fence
+   the client.
+
+So every request that came before the listener went on is doubtful. No connection is closed for that. Three rules hold:
+
+- A connection's doubtful requests wait for a moment (`Connection._settle`). If the client has left, the end of the
+  connection is read meanwhile, and its requests are dropped.
+- A doubtful InitProducerId, OffsetCommit, TxnOffsetCommit or ConsumerGroupHeartbeat is not begun and not repeated
+  (`Call.is_wanted`). The client reads a retriable code and repeats the request. Nobody repeats what was left behind.
+- Every other request is done. It only reads, or a late copy is known: by its stamp (ADR 0018), by the sequence of its
+  batch, or by the generation of its group.
+
+A connection that is silent while the process goes on stays doubtful until its next request: a frozen machine receives
+what was sent to it when the sender's kernel sends it again, which is seconds later.
+
 Both event loops handle what can be read, then timers that are due, and only then the tasks that this wakes. So when a
 frozen process goes on, the timer here fires after the waiting bytes were taken from the sockets, and before any request
 among them is begun.

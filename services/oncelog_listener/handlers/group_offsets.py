@@ -109,6 +109,9 @@ async def txn_offset_commit(call: Call) -> Any:
         answer: Any = ErrorCode.INVALID_GROUP_ID
         if not request.transactional_id:
             answer = ErrorCode.INVALID_REQUEST
+        elif call.is_out_of_date:
+            # Every client repeats the commit after this code. KafkaJS fails after COORDINATOR_NOT_AVAILABLE.
+            answer = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif request.group_id:
             answer = await ask_coordinator(
                 call,

@@ -1,10 +1,6 @@
 """What happens on one connection: order, long polls, clients that leave, and a listener that stops."""
 
 import asyncio
-import contextlib
-import socket
-import time
-from types import SimpleNamespace
 
 import pytest
 import uvloop
@@ -141,38 +137,3 @@ def test_stopping_does_not_wait_forever():
             assert len(asyncio.all_tasks()) == 1
 
     uvloop.run(scenario())
-
-
-@pytest.mark.parametrize("run", [uvloop.run, asyncio.run])
-def test_what_arrived_while_the_listener_stood_still_is_not_done(run):
-    """Its client may have gone to another listener with it, and be in its next transaction by now."""
-
-    async def scenario():
-        world = World(topic("orders", 1), stood_still_max_ms=200)
-        async with world.listening() as role:
-            stale = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", role.port))
-            stale.settimeout(5)
-            client = WireClient(None, SimpleNamespace(write=stale.sendall))
-            await eventually(lambda: role.counters.connections_open == 1)
-            client.send(PRODUCE, 7, request=produce_request())
-            time.sleep(1.0)  # noqa: ASYNC251 - standing still is the point
-            with contextlib.suppress(ConnectionResetError):
-                assert await asyncio.to_thread(stale.recv, 1) == b""
-            stale.close()
-            produced = await answered_again(role)
-            assert produced.responses[0].partition_responses[0].base_offset == 0
-
-    run(scenario())
-
-
-async def answered_again(role):
-    """Who connects right behind a standstill is sent away and comes again."""
-    async with asyncio.timeout(10):
-        while True:
-            client = await WireClient.connect(role.port)
-            try:
-                return await client.call(PRODUCE, 7, request=produce_request())
-            except (asyncio.IncompleteReadError, ConnectionResetError):
-                await asyncio.sleep(0.05)
-            finally:
-                client.close()

@@ -1,0 +1,70 @@
+"""`oncelog up` is stopped for a while and goes on: no client loses its connection or sees an error."""
+
+import os
+import re
+import signal
+import threading
+import time
+import urllib.request
+
+import pytest
+
+from oncelog_server.demo.processes import OncelogServer
+
+LONGEST_MS = 500
+STOPPED_S = 0.8
+ACCEPTED = re.compile(r"^oncelog_listener_connections_accepted_total (\S+)$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    environment = {"ONCELOG_LISTENER_STOOD_STILL_MAX_MS": str(LONGEST_MS)}
+    folder = tmp_path_factory.mktemp("oncelog")
+    with OncelogServer(folder / "data", environment=environment) as running:
+        yield running
+
+
+def connections_accepted(server):
+    with urllib.request.urlopen(f"{server.gateway}/metrics", timeout=20) as answer:
+        return float(ACCEPTED.search(answer.read().decode())[1])
+
+
+class Stopped:
+    """The process stands still while the block's client waits for it."""
+
+    def __init__(self, pid):
+        self._pid = pid
+        self._goes_on = threading.Timer(STOPPED_S, os.kill, (pid, signal.SIGCONT))
+
+    def __enter__(self):
+        self._since = time.monotonic()
+        os.kill(self._pid, signal.SIGSTOP)
+        self._goes_on.start()
+
+    def __exit__(self, *_):
+        self._goes_on.join()
+        assert time.monotonic() - self._since >= STOPPED_S, "the client waited"
+
+
+def test_no_client_loses_its_connection(client, server, topic, transactional_id, make_producer):
+    producer = make_producer(client, transactional_id)
+    producer.begin()
+    producer.send(topic, b"0")
+    producer.commit()
+    before = connections_accepted(server)
+    producer.begin()
+    with Stopped(server.pid):
+        producer.send(topic, b"1")
+    with Stopped(server.pid):
+        producer.commit()
+    with Stopped(server.pid):
+        producer.begin()
+        producer.send(topic, b"2")
+        producer.abort()
+    producer.begin()
+    producer.send(topic, b"3")
+    producer.commit()
+    assert connections_accepted(server) == before
+    assert server.log.read_text().count("stood still") >= 3
+    read = client.read(server.bootstrap, topic, until=b"3")
+    assert [record.value for record in read] == [b"0", b"1", b"3"]

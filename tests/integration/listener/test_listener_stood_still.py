@@ -1,0 +1,239 @@
+"""A listener that stood still: its connections live on, and nothing out of date is begun (`standstill.py`)."""
+
+import asyncio
+import socket
+import struct
+import time
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+import uvloop
+from tests.unit.listener.listener_image import topic
+from tests.unit.listener.listener_requests import produce_request
+from tests.unit.listener.listener_world import World, eventually
+from tests.unit.listener.wire_client import WireClient
+
+from oncelog.protocol.frames import read_correlation_id
+from oncelog.protocol.messages import schema_of
+from oncelog.rpc.sessions import PeerUnavailable
+
+PRODUCE, HEARTBEAT, API_VERSIONS, INIT_PRODUCER_ID, END_TXN, TXN_OFFSET_COMMIT = (
+    0,
+    12,
+    18,
+    22,
+    26,
+    28,
+)
+NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION = 15, 3
+LONGEST_MS = 100
+INIT = {
+    "transactional_id": "pay",
+    "transaction_timeout": timedelta(seconds=60),
+    "producer_id": -1,
+    "producer_epoch": -1,
+}
+
+both_loops = pytest.mark.parametrize("run", [uvloop.run, asyncio.run])
+
+
+class BlockingClient:
+    """Sends and closes while the event loop does not run."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.settimeout(5)
+        self._writing = WireClient(None, SimpleNamespace(write=self.socket.sendall))
+
+    def send(self, api_key, version, /, **fields):
+        return self._writing.send(api_key, version, **fields)
+
+    def send_init(self):
+        return self.send(INIT_PRODUCER_ID, 3, **INIT)
+
+    async def receive(self, schema):
+        """Of a version whose response header has tags."""
+        return schema.read_response(await asyncio.to_thread(self._frame), 5)
+
+    async def receive_plain(self, schema):
+        return schema.read_response(await asyncio.to_thread(self._frame), 4)
+
+    def _frame(self):
+        (size,) = struct.unpack(">i", self._bytes(4))
+        frame = self._bytes(size)
+        assert read_correlation_id(frame) > 0
+        return frame
+
+    def _bytes(self, count):
+        found = b""
+        while len(found) < count:
+            piece = self.socket.recv(count - len(found))
+            assert piece, "the listener closed the connection"
+            found += piece
+        return found
+
+    def close(self):
+        self.socket.close()
+
+
+async def connected(role, count=1):
+    before = role.counters.connections_open
+    clients = [BlockingClient(role.port) for _ in range(count)]
+    await eventually(lambda: role.counters.connections_open == before + count)
+    return clients
+
+
+def stand_still():
+    time.sleep(4 * LONGEST_MS / 1000)
+
+
+@both_loops
+def test_a_client_that_waited_is_answered_on_its_connection(run):
+    async def scenario():
+        world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
+        async with world.listening() as role:
+            client, silent = await connected(role, 2)
+            schema = client.send(PRODUCE, 7, request=produce_request())
+            stand_still()
+            produced = await client.receive_plain(schema)
+            assert produced.responses[0].partition_responses[0].base_offset == 0
+            answered = await silent.receive_plain(silent.send(API_VERSIONS, 0))
+            assert answered.error_code == 0
+            for one in (client, silent):
+                one.close()
+
+    run(scenario())
+
+
+@both_loops
+def test_what_a_client_left_behind_is_not_begun(run):
+    """It may have gone to another listener with it, and be in its next transaction by now."""
+
+    async def scenario():
+        world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
+        async with world.listening() as role:
+            (client,) = await connected(role)
+            client.send(PRODUCE, 7, request=produce_request())
+            client.send_init()
+            client.close()
+            late = BlockingClient(role.port)
+            late.send_init()
+            late.close()
+            stand_still()
+            await eventually(lambda: role.counters.connections_accepted == 2)
+            await eventually(lambda: role.counters.connections_open == 0)
+            (probe,) = await connected(role)
+            await probe.receive_plain(probe.send(API_VERSIONS, 0))
+            probe.close()
+        assert not world.storage.asked("Produce")
+        assert not world.coordinator.asked("InitProducerId")
+
+    run(scenario())
+
+
+@both_loops
+def test_what_a_late_copy_would_spoil_is_repeated_by_the_client_that_waited(run):
+    """The end of a connection may be lost, or come late. A request that nobody repeats is not done."""
+
+    async def scenario():
+        world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
+        async with world.listening() as role:
+            (client,) = await connected(role)
+            schemas = [client.send_init(), client.send_init()]
+            stand_still()
+            for schema in schemas:
+                assert (await client.receive(schema)).error_code == NOT_AVAILABLE
+            assert not world.coordinator.asked("InitProducerId")
+            assert (await client.receive(client.send_init())).error_code == 0
+            client.close()
+
+    run(scenario())
+
+
+@both_loops
+def test_a_connection_that_comes_right_behind_a_standstill_is_let_in(run):
+    async def scenario():
+        world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
+        async with world.listening() as role:
+            stand_still()
+            (client,) = await connected(role)
+            versions = await client.receive_plain(client.send(API_VERSIONS, 0))
+            assert versions.error_code == 0
+            assert (await client.receive(client.send_init())).error_code == 0
+            assert role.counters.connections_refused == 0
+            client.close()
+
+    run(scenario())
+
+
+def test_what_has_a_stamp_or_changes_nothing_is_not_refused():
+    """KafkaJS repeats no EndTxn, whatever the code; clients take an error for the loss of their coordinator."""
+
+    async def scenario():
+        world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
+        async with world.listening() as role:
+            (client,) = await connected(role)
+            beat = client.send(HEARTBEAT, 1, group_id="g", generation_id=1, member_id="m")
+            ended = client.send(
+                END_TXN, 3, transactional_id="pay", producer_id=4, producer_epoch=0, committed=True
+            )
+            stand_still()
+            await client.receive_plain(beat)
+            assert (await client.receive(ended)).error_code == 0
+            assert world.groups.asked("GroupHeartbeat")
+            assert world.coordinator.asked("EndTxn")
+            client.close()
+
+    uvloop.run(scenario())
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_a_commit_in_a_transaction_is_refused_with_the_code_that_every_client_repeats(version):
+    async def scenario():
+        world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
+        types = schema_of(TXN_OFFSET_COMMIT, version).request_types
+        offset = types.TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=7, committed_leader_epoch=-1, committed_metadata=""
+        )
+        orders = types.TxnOffsetCommitRequestTopic(name="orders", partitions=(offset,))
+        fields = {"producer_id": 4, "producer_epoch": 0, "generation_id": -1, "member_id": ""}
+        fields |= {"transactional_id": "pay", "group_id": "g", "group_instance_id": None}
+        async with world.listening() as role:
+            (client,) = await connected(role)
+            schema = client.send(TXN_OFFSET_COMMIT, version, **fields, topics=(orders,))
+            stand_still()
+            refused = await client.receive(schema)
+            assert refused.topics[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
+            assert not world.groups.asked("TxnOffsetCommit")
+            done = await client.receive(
+                client.send(TXN_OFFSET_COMMIT, version, **fields, topics=(orders,))
+            )
+            assert done.topics[0].partitions[0].error_code == 0
+            client.close()
+
+    uvloop.run(scenario())
+
+
+def test_what_was_under_way_is_not_repeated():
+    async def scenario():
+        world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS, repeat_max_ms=5_000)
+        fails = asyncio.Event()
+
+        async def lost(request, context):
+            world.coordinator.take("InitProducerId", request)
+            await fails.wait()
+            raise PeerUnavailable("the coordinator is gone", was_sent=True)
+
+        world.coordinator.InitProducerId = lost
+        async with world.listening() as role:
+            (client,) = await connected(role)
+            schema = client.send_init()
+            await eventually(lambda: world.coordinator.asked("InitProducerId"))
+            stand_still()
+            fails.set()
+            assert (await client.receive(schema)).error_code == NOT_AVAILABLE
+            assert len(world.coordinator.asked("InitProducerId")) == 1
+            client.close()
+
+    uvloop.run(scenario())
