@@ -15,6 +15,7 @@ from oncelog.protocol.versions import (
     TXN_OFFSET_COMMIT,
 )
 from oncelog_listener.cluster import Address, Cluster
+from oncelog_listener.turns import TURN_ELEMENTS
 
 REFUSALS_MAX: Final = 100
 """Kept for a connection. A producer has a connection of its own, so one or two are usual."""
@@ -83,6 +84,20 @@ class Call:
     schema: Schema
     session: Session
     cluster: Cluster
+    elements_left: int = TURN_ELEMENTS
+    """Of the turn that the request has now."""
+    is_large: bool = False
+    """It took more than one turn."""
+
+    def is_turn_over(self) -> bool:
+        """Counts one element. When it says so, `next_turn` is awaited."""
+        self.elements_left -= 1
+        return self.elements_left < 0
+
+    async def next_turn(self) -> None:
+        self.elements_left = TURN_ELEMENTS
+        self.is_large = True
+        await self.cluster.turns.next()
 
     def is_wanted(self) -> bool:
         """Whether its client still waits for the answer, and may not have been answered elsewhere."""

@@ -20,6 +20,7 @@ from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.memory_budget import UnsentAnswers
 from oncelog_listener.patience import Patience, was_sent
 from oncelog_listener.settings import ListenerSettings
+from oncelog_listener.turns import Turns
 
 NO_THROTTLE: Final = timedelta(0)
 """oncelog has no quotas, so no client is ever told to wait."""
@@ -58,6 +59,7 @@ class Cluster:
     metadata: MetadataFollower
     directory: Directory
     unsent: UnsentAnswers = field(default_factory=UnsentAnswers)
+    turns: Turns = field(default_factory=Turns)
     listener_start: int = field(default_factory=lambda: random.getrandbits(62) + 1)
     """Names this start of the listener in the stamps of requests; 0 is "no stamp"."""
     suspects: set[int] = field(default_factory=set)

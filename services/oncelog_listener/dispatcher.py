@@ -1,7 +1,7 @@
 """From a request frame to a response frame. Knows nothing of sockets."""
 
 from collections.abc import Awaitable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from oncelog.protocol.frames import (
     Frame,
@@ -17,6 +17,7 @@ from oncelog_listener.cluster import Cluster
 from oncelog_listener.handlers.api_versions import unsupported_api_versions
 from oncelog_listener.handlers.private import private_call
 from oncelog_listener.routes import ROUTES, Route
+from oncelog_listener.turns import TURN_ELEMENTS
 
 _FALLBACK_VERSION: Final = 0
 
@@ -62,17 +63,18 @@ class Dispatcher:
         api_key, version, correlation_id = prefix
         client_id, position = read_client_id(frame, route.api.is_flexible(version))
         schema = schema_of(api_key, version)
-        request = schema.read_request(frame, position)
-        response = await route.handle(
-            Call(api_key, version, client_id, request, schema, session, self._cluster)
-        )
+        is_large = schema.check_request(frame, position) > TURN_ELEMENTS
+        if is_large:
+            await self._cluster.turns.next()
+        request = schema.read_checked(frame, position)
+        if is_large:
+            await self._cluster.turns.next()
+        call = Call(api_key, version, client_id, request, schema, session, self._cluster)
+        response = await route.handle(call)
         if response is None:
             return None
-        return framed_response(
-            correlation_id,
-            route.api.response_has_tags(version),
-            schema.write_response(response),
-        )
+        parts = await _written(call, response) if call.is_large else schema.write_response(response)
+        return framed_response(correlation_id, route.api.response_has_tags(version), parts)
 
     async def _answer_private(
         self, call: PrivateCall, prefix: RequestPrefix, frame: Frame
@@ -85,3 +87,12 @@ class Dispatcher:
         schema = schema_of(API_VERSIONS, _FALLBACK_VERSION)
         response = unsupported_api_versions(schema.response_types)
         return framed_response(prefix.correlation_id, False, schema.write_response(response))
+
+
+async def _written(call: Call, response: Any) -> list[bytes]:
+    """The pieces of a large response."""
+    parts: list[bytes] = []
+    for _ in call.schema.writing_response(parts, response):
+        if call.is_turn_over():
+            await call.next_turn()
+    return parts

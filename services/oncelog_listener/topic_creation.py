@@ -7,6 +7,7 @@ back-offs; a short wait here is cheaper for everybody.
 import asyncio
 import logging
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from oncelog.api.v1 import controller_pb2 as pb
@@ -28,13 +29,17 @@ async def create_missing(cluster: Cluster, names: Sequence[str]) -> None:
     """
     if not cluster.settings.auto_create_topics:
         return
-    missing = [
-        name
-        for name in dict.fromkeys(names)
-        if name not in cluster.image.topics
-        and name not in INTERNAL_TOPICS
-        and is_legal_topic_name(name)
-    ][:_CREATED_AT_ONCE_MAX]
+    known = cluster.image.topics
+    missing = list(
+        islice(
+            (
+                name
+                for name in dict.fromkeys(names)
+                if name not in known and name not in INTERNAL_TOPICS and is_legal_topic_name(name)
+            ),
+            _CREATED_AT_ONCE_MAX,
+        )
+    )
     if not missing:
         return
     request = pb.CreateTopicsRequest(

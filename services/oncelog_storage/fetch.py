@@ -5,6 +5,7 @@ or its deadline wakes it. It counts the bytes that appends add, so it reads agai
 """
 
 import asyncio
+import contextlib
 import struct
 from collections.abc import Sequence
 from typing import Final
@@ -22,6 +23,8 @@ from oncelog_storage.settings import StorageSettings
 
 _WAIT_MS_MAX = 3_600_000
 _EMPTY_READS_MAX: Final = 100
+_TURN_PARTITIONS: Final = 200
+"""Read in one step of the event loop: one or two milliseconds. A fetch of more lets others go on in between."""
 _RECORD_COUNT: Final = struct.Struct(">i")
 _RECORD_COUNT_AT: Final = 57
 
@@ -37,6 +40,19 @@ class _Waiter:
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0 and not self.future.done():
             self.future.set_result(None)
+
+
+class _Reading:
+    """What a fetch has read so far."""
+
+    __slots__ = ("is_final", "left_bytes", "response", "total_bytes")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.response = pb.FetchResponse()
+        self.left_bytes = bytes_max
+        self.total_bytes = 0
+        self.is_final = False
+        """Waiting is pointless because of an error."""
 
 
 def _read_past_empty(log: PartitionLog, offset: int, upper: int, bytes_max: int) -> LogSlice:
@@ -77,6 +93,8 @@ class FetchHandler:
             waiter.notify(2**62)
 
     async def fetch(self, request: pb.FetchRequest) -> pb.FetchResponse:
+        if len(request.partitions) > _TURN_PARTITIONS:
+            return await self._fetch_many(request)
         response, total_bytes, is_final = self._read_all(request)
         if (
             is_final
@@ -119,25 +137,68 @@ class FetchHandler:
             ):
                 return response
 
+    async def _fetch_many(self, request: pb.FetchRequest) -> pb.FetchResponse:
+        """As `fetch`, in turns. Partitions grow while others are read, so they are watched before they are read."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(request.max_wait_ms, _WAIT_MS_MAX) / 1000
+        missing_bytes = 1
+        while True:
+            waiter = _Waiter(missing_bytes)
+            leaders: list[PartitionLeader] = []
+            reading = _Reading(min(request.max_bytes or 2**31, self._settings.fetch_bytes_max))
+            try:
+                for start in range(0, len(request.partitions), _TURN_PARTITIONS):
+                    turn = request.partitions[start : start + _TURN_PARTITIONS]
+                    for part in turn:
+                        with contextlib.suppress(KafkaError):  # Reading it says which.
+                            leaders.append(self._hosted.get(part.topic, part.partition))
+                            leaders[-1].watch(waiter.notify)
+                    self._read_some(request, turn, reading)
+                    await asyncio.sleep(0)
+                if (
+                    reading.is_final
+                    or reading.total_bytes >= request.min_bytes
+                    or loop.time() >= deadline
+                    or self._is_stopping
+                    or len(self._waiters) >= self._settings.fetch_waiters_max
+                ):
+                    return reading.response
+                if request.isolation_level != types_pb2.READ_COMMITTED:
+                    missing_bytes = request.min_bytes - reading.total_bytes
+                self._waiters[waiter] = None
+                timer = loop.call_at(deadline, waiter.notify, 2**62)
+                try:
+                    await waiter.future
+                finally:
+                    timer.cancel()
+            finally:
+                self._waiters.pop(waiter, None)
+                for leader in leaders:
+                    leader.unwatch(waiter.notify)
+
     def _leaders(self, request: pb.FetchRequest) -> Sequence[PartitionLeader]:
         return [self._hosted.get(part.topic, part.partition) for part in request.partitions]
 
     def _read_all(self, request: pb.FetchRequest) -> tuple[pb.FetchResponse, int, bool]:
         """(answer, bytes of records in it, whether waiting is pointless because of an error)."""
-        response = pb.FetchResponse()
-        left_bytes = min(request.max_bytes or 2**31, self._settings.fetch_bytes_max)
-        total_bytes, is_final = 0, False
-        for part in request.partitions:
-            answer = response.partitions.add(topic=part.topic, partition=part.partition)
+        reading = _Reading(min(request.max_bytes or 2**31, self._settings.fetch_bytes_max))
+        self._read_some(request, request.partitions, reading)
+        return reading.response, reading.total_bytes, reading.is_final
+
+    def _read_some(
+        self, request: pb.FetchRequest, parts: Sequence[pb.FetchPartition], reading: "_Reading"
+    ) -> None:
+        for part in parts:
+            answer = reading.response.partitions.add(topic=part.topic, partition=part.partition)
             try:
-                self._read(request, part, answer, left_bytes, is_first=total_bytes == 0)
+                is_first = reading.total_bytes == 0
+                self._read(request, part, answer, reading.left_bytes, is_first=is_first)
             except KafkaError as error:
-                is_final = True
+                reading.is_final = True
                 self._refuse(answer, error)
             size_bytes = len(answer.records)
-            total_bytes += size_bytes
-            left_bytes -= size_bytes
-        return response, total_bytes, is_final
+            reading.total_bytes += size_bytes
+            reading.left_bytes -= size_bytes
 
     def _read(
         self,

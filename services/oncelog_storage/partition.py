@@ -19,6 +19,7 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.record.batch import BatchHeader, Codec, read_single_batch, stamp_log_append_time
 from oncelog.record.check import CheckRules, check_producer_batch
+from oncelog.record.codecs import produced_bytes_max
 from oncelog.record.control import MARKER_BYTES, decode_marker
 from oncelog.record.recompress import recompressed
 from oncelog.topic_config import TopicConfig
@@ -159,20 +160,24 @@ class PartitionLeader:
 
     # Produce.
 
-    def check_produced(self, records: bytes, now: int) -> BatchHeader:
-        """The header of a client's batch that may be appended as far as its bytes go. Raises KafkaError."""
+    def header_of_produced(self, records: bytes) -> BatchHeader:
+        """The header of a client's batch that is whole and not too large. Raises KafkaError."""
+        return read_single_batch(records, self.log.config.max_message_bytes)
+
+    def check_produced(self, records: bytes, header: BatchHeader, now: int) -> None:
+        """Raise KafkaError unless the batch may be appended as far as its records go. Threads may call it."""
         config = self.log.config
-        header = read_single_batch(records, config.max_message_bytes)
+        decompressed_bytes_max = produced_bytes_max(config.max_message_bytes)
         if config.is_log_append_time:
-            rules = CheckRules(config.is_compacted)
+            rules = CheckRules(config.is_compacted, decompressed_bytes_max=decompressed_bytes_max)
         else:
             rules = CheckRules(
                 config.is_compacted,
                 now - config.timestamp_before_max_ms,
                 now + config.timestamp_after_max_ms,
+                decompressed_bytes_max,
             )
         check_producer_batch(records, header, rules)
-        return header
 
     def wants_other_codec(self, header: BatchHeader) -> bool:
         """The topic's compression.type is neither `producer` nor the batch's codec."""

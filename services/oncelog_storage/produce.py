@@ -5,12 +5,14 @@ append. The order is Kafka's: a repeated batch is answered before anything is as
 """
 
 import asyncio
+import time
 from typing import Any, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import INTERNAL_TOPICS, Partition
 from oncelog.record.batch import BatchHeader, read_header
+from oncelog.record.check import is_long_check
 from oncelog.runtime import Clock
 from oncelog_storage.arrivals import Arrivals
 from oncelog_storage.changed_settings import ChangedSettings
@@ -25,18 +27,35 @@ ACKS_ALL: Final = -1
 _PRODUCE_TIMEOUT_MS_MAX: Final = 3_600_000
 _INLINE_BYTES_MAX: Final = 16 * 1024
 """Recompressed at once, without a thread: the hand-over costs as much as such a batch."""
+_SHORT_PAUSE_S: Final = 0.000_05
+"""Long enough for another thread to take the interpreter's lock."""
+
+
+def _let_others_run() -> None:
+    time.sleep(_SHORT_PAUSE_S)
 
 
 class _Item:
     """One partition's batch on its way."""
 
-    __slots__ = ("answer", "appended", "guard", "header", "leader", "leader_epoch", "records")
+    __slots__ = (
+        "answer",
+        "appended",
+        "guard",
+        "header",
+        "is_checked",
+        "leader",
+        "leader_epoch",
+        "records",
+    )
 
     def __init__(self, records: bytes, answer: pb.PartitionProduced) -> None:
         self.records = records
         self.answer = answer
         self.leader: PartitionLeader
         self.header: BatchHeader
+        self.is_checked = False
+        """Down to its records."""
         self.guard: VerificationGuard | None = None
         self.appended: Appended | None = None
         self.leader_epoch = -1
@@ -68,6 +87,7 @@ class ProduceHandler:
         self._verifier = verifier
         self._clock = clock
         self._arrivals = Arrivals()
+        self._one_large_check = asyncio.Lock()
 
     async def produce(self, request: pb.ProduceRequest) -> pb.ProduceResponse:
         response = pb.ProduceResponse()
@@ -75,12 +95,13 @@ class ProduceHandler:
         for part in request.partitions:
             answer = response.partitions.add(topic=part.topic, partition=part.partition)
             items.append(_Item(part.records, answer))
-        refusal = self._check_all(request, items)
+        now = self._clock.now()
+        refusal = self._check_all(request, items, now)
         if refusal is not None:
             for item in items:
                 item.refuse(refusal)
             return response
-        await self._recompress(items)
+        await self._finish_batches(items, now)
         if request.transactional_id and self._needs_verification(request, items):
             async with self._verifier.turn(request.transactional_id):
                 await self._verify(request, items)
@@ -91,13 +112,14 @@ class ProduceHandler:
             await self._wait_committed(request, items)
         return response
 
-    def _check_all(self, request: pb.ProduceRequest, items: list[_Item]) -> KafkaError | None:
+    def _check_all(
+        self, request: pb.ProduceRequest, items: list[_Item], now: int
+    ) -> KafkaError | None:
         """Check each batch by itself; returns an error that refuses the whole request."""
         if request.acks not in (-1, 0, 1):
             return KafkaError(
                 ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; 0, 1 and -1 are known"
             )
-        now = self._clock.now()
         transactional_producers: set[int] = set()
         for item in items:
             answer = item.answer
@@ -110,7 +132,10 @@ class ProduceHandler:
                 item.leader = self._hosted.get(answer.topic, answer.partition)
                 if request.acks == ACKS_ALL:
                     item.leader.require_enough_replicas()
-                item.header = item.leader.check_produced(item.records, now)
+                item.header = item.leader.header_of_produced(item.records)
+                item.is_checked = not is_long_check(len(item.records), item.header)
+                if item.is_checked:
+                    item.leader.check_produced(item.records, item.header, now)
             except KafkaError as error:
                 self._refuse(item, error)
                 continue
@@ -128,30 +153,46 @@ class ProduceHandler:
             )
         return None
 
-    async def _recompress(self, items: list[_Item]) -> None:
-        """Give batches the codec of their topic, each partition's requests in the order in which they came.
+    async def _finish_batches(self, items: list[_Item], now: int) -> None:
+        """Check large batches, and give batches the codec of their topic, each partition's requests in the order in
+        which they came.
 
         A large batch keeps a thread busy for a moment, and what came behind it waits, in all of its partitions: it may
-        follow in sequence. Topics whose compression.type is `producer` are concerned only by waiting.
+        follow in sequence. Small batches of topics whose compression.type is `producer` are concerned only by waiting.
         """
         taken = [item for item in items if not item.is_refused]
         partitions = {item.leader.partition for item in taken}
+        unchecked = [item for item in taken if not item.is_checked]
         to_change = [item for item in taken if item.leader.wants_other_codec(item.header)]
-        if not to_change and not self._arrivals.is_awaited(partitions):
+        if not unchecked and not to_change and not self._arrivals.is_awaited(partitions):
             return
         async with self._arrivals.turn(partitions):
-            for item in to_change:
+            for item in unchecked:
                 try:
-                    if not item.header.codec and len(item.records) <= _INLINE_BYTES_MAX:
-                        item.records = item.leader.recompressed(item.records)
-                    else:
-                        item.records = await asyncio.to_thread(
-                            item.leader.recompressed, item.records
+                    async with self._one_large_check:
+                        await asyncio.to_thread(
+                            item.leader.check_produced,
+                            item.records,
+                            item.header,
+                            now,
+                            _let_others_run,
                         )
                 except KafkaError as error:
                     self._refuse(item, error)
-                    continue
-                item.header = read_header(item.records)
+            for item in to_change:
+                if not item.is_refused:
+                    await self._recompress(item)
+
+    async def _recompress(self, item: _Item) -> None:
+        try:
+            if not item.header.codec and len(item.records) <= _INLINE_BYTES_MAX:
+                item.records = item.leader.recompressed(item.records)
+            else:
+                item.records = await asyncio.to_thread(item.leader.recompressed, item.records)
+        except KafkaError as error:
+            self._refuse(item, error)
+            return
+        item.header = read_header(item.records)
 
     def _refuse(self, item: _Item, error: KafkaError) -> None:
         item.refuse(error)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from oncelog.errors import ErrorCode
 from oncelog.rpc.metadata import GROUP, TRANSACTION
-from oncelog_listener.brokers import brokers_for
+from oncelog_listener.brokers import Brokers, brokers_for
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, wire_error
 
@@ -19,20 +19,20 @@ _BROKERS: Final = 1
 async def find_coordinator(call: Call) -> Any:
     request = call.request
     key_type = request.key_type if call.version >= 1 else 0
-    if call.version >= _KEYS_FROM:
+    brokers = brokers_for(call)
+    if call.version < _KEYS_FROM:
         return call.types.FindCoordinatorResponse(
-            throttle_time=NO_THROTTLE,
-            coordinators=tuple(
-                call.types.Coordinator(key=key, **_place(call, key_type, key))
-                for key in request.coordinator_keys
-            ),
+            throttle_time=NO_THROTTLE, **_place(call, brokers, key_type, request.key)
         )
-    return call.types.FindCoordinatorResponse(
-        throttle_time=NO_THROTTLE, **_place(call, key_type, request.key)
-    )
+    found: list[Any] = []
+    for key in request.coordinator_keys:
+        found.append(call.types.Coordinator(key=key, **_place(call, brokers, key_type, key)))
+        if call.is_turn_over():
+            await call.next_turn()
+    return call.types.FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(found))
 
 
-def _place(call: Call, key_type: int, key: str) -> dict[str, Any]:
+def _place(call: Call, brokers: Brokers, key_type: int, key: str) -> dict[str, Any]:
     kind = _KINDS.get(key_type)
     if kind is None:
         return _nowhere(
@@ -43,7 +43,6 @@ def _place(call: Call, key_type: int, key: str) -> dict[str, Any]:
     shard = call.cluster.image.shard_for(kind, key)
     if shard is None or shard.coordinator < 0:
         return _nowhere(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{key!r} has no coordinator now")
-    brokers = brokers_for(call)
     itself = [one for one in brokers.all if one.node_id == call.cluster.node_id]
     place = itself[0] if itself else brokers.place(key)
     return {

@@ -50,15 +50,20 @@ async def fetch(call: Call) -> Any:
     deadline = loop.time() + _wait_ms(request) / 1000
     while True:
         image = call.cluster.image
-        by_leader, answers = _by_leader(call)
+        by_leader, answers = await _by_leader(call)
         if len(by_leader) == 1:
             ((leader, partitions),) = by_leader.items()
             await _fetch_from(call, leader, partitions, answers, _wait_ms(request), 1)
         elif by_leader:
             await _fetch_from_many(call, by_leader, answers)
         left_s = deadline - loop.time()
-        if left_s <= 0 or call.cluster.ending.is_set() or not _waits_for_leaders(answers):
-            return _response(call, answers)
+        if (
+            left_s <= 0
+            or call.is_large  # Asking once costs enough.
+            or call.cluster.ending.is_set()
+            or not _waits_for_leaders(answers)
+        ):
+            return await _response(call, answers)
         await call.cluster.metadata.newer_than(image, min(left_s, _NEWS_WAIT_S))
 
 
@@ -90,20 +95,27 @@ def _bytes_max(call: Call, leader_count: int) -> int:
     return max(1, min(wanted, settings.fetch_bytes_max, room) // leader_count)
 
 
-def _by_leader(
+async def _by_leader(
     call: Call,
 ) -> tuple[dict[int, list[Any]], dict[TopicPartition, Any]]:
     cluster = call.cluster
     image = cluster.image
     by_leader: dict[int, list[Any]] = {}
     answers: dict[TopicPartition, Any] = {}
+    named: set[TopicPartition] = set()
     current_leader_epoch_known = call.version >= 9
     for topic in call.request.topics:
         name = topic.topic
         for wanted in topic.partitions:
-            leader = cluster.leader_of(image, (name, wanted.partition))
+            if call.is_turn_over():
+                await call.next_turn()
+            key = (name, wanted.partition)
+            if key in named:
+                continue
+            named.add(key)
+            leader = cluster.leader_of(image, key)
             if isinstance(leader, Unanswered):
-                answers[name, wanted.partition] = leader
+                answers[key] = leader
                 continue
             by_leader.setdefault(leader, []).append(
                 pb.FetchPartition(
@@ -153,6 +165,12 @@ async def _fetch_from(
         return
     for found in response.partitions:
         answers[found.topic, found.partition] = found
+    for wanted in partitions:
+        if (wanted.topic, wanted.partition) not in answers:
+            left_out = Unanswered(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"storage node {leader} left it out"
+            )
+            answers[wanted.topic, wanted.partition] = left_out
 
 
 async def _fetch_from_many(
@@ -192,31 +210,32 @@ def _is_enough(min_bytes: int, answers: dict[TopicPartition, Any]) -> bool:
     return total >= min_bytes
 
 
-def _response(call: Call, answers: dict[TopicPartition, Any]) -> Any:
+async def _response(call: Call, answers: dict[TopicPartition, Any]) -> Any:
+    """What is answered, in the request's order. A partition that stands there twice is answered once, as in Kafka:
+    its records must not be sent again for each time."""
     types = call.types
-    return types.FetchResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=wire_error(0),
-        session_id=0,
-        responses=tuple(
-            types.FetchableTopicResponse(
-                topic=topic.topic,
-                partitions=tuple(
-                    _partition_data(
-                        call, wanted.partition, answers.get((topic.topic, wanted.partition))
-                    )
-                    for wanted in topic.partitions
-                ),
+    topics: list[Any] = []
+    for topic in call.request.topics:
+        partitions: list[Any] = []
+        for wanted in topic.partitions:
+            answer = answers.pop((topic.topic, wanted.partition), None)
+            if answer is not None:
+                partitions.append(_partition_data(call, wanted.partition, answer))
+            if call.is_turn_over():
+                await call.next_turn()
+        if partitions or not topic.partitions:
+            topics.append(
+                types.FetchableTopicResponse(topic=topic.topic, partitions=tuple(partitions))
             )
-            for topic in call.request.topics
-        ),
+    return types.FetchResponse(
+        throttle_time=NO_THROTTLE, error_code=wire_error(0), session_id=0, responses=tuple(topics)
     )
 
 
 def _partition_data(call: Call, partition: int, answer: Any) -> Any:
     types = call.types
-    if answer is None or isinstance(answer, Unanswered):
-        code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else answer.error_code
+    if isinstance(answer, Unanswered):
+        code = answer.error_code
         return types.PartitionData(
             partition_index=partition,
             error_code=wire_error(error_for_version(FETCH, call.version, code)),

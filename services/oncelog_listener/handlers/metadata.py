@@ -24,26 +24,40 @@ async def metadata(call: Call) -> Any:
     request, cluster = call.request, call.cluster
     wanted = request.topics
     brokers = brokers_for(call)
+    topics: list[Any] = []
     if wanted is None or (call.version < _ALL_IS_NULL_FROM and not wanted):
-        topics = tuple(_topic(call, topic, brokers) for topic in cluster.image.topics.values())
-        return _response(call, topics, brokers)
+        for topic in cluster.image.topics.values():
+            topics.append(await _topic(call, topic, brokers))
+        return _response(call, tuple(topics), brokers)
     if call.version < _AUTO_CREATION_FROM or request.allow_auto_topic_creation:
         await create_missing(cluster, [one.name for one in wanted if one.name is not None])
-    return _response(call, tuple(_wanted_topic(call, one, brokers) for one in wanted), brokers)
+    seen: set[Any] = set()
+    for one in wanted:
+        # A topic that is named many times is answered once, as in Kafka.
+        key = getattr(one, "topic_id", None) or one.name
+        if key not in seen:
+            seen.add(key)
+            topics.append(await _wanted_topic(call, one, brokers))
+        elif call.is_turn_over():
+            await call.next_turn()
+    return _response(call, tuple(topics), brokers)
 
 
-def _wanted_topic(call: Call, wanted: Any, brokers: Brokers) -> Any:
+async def _wanted_topic(call: Call, wanted: Any, brokers: Brokers) -> Any:
     image = call.cluster.image
     # The Java Admin client sends an empty name beside an id, others send null: as in Kafka, the id decides.
     topic_id = getattr(wanted, "topic_id", None)
-    if topic_id is not None or wanted.name is None:
+    has_id = topic_id is not None or wanted.name is None
+    if has_id:
         topic = image.topics_by_id.get(topic_id.bytes if topic_id else b"")
-        if topic is None:
-            return _missing(call, None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        return _topic(call, topic, brokers)
-    topic = image.topics.get(wanted.name)
+    else:
+        topic = image.topics.get(wanted.name)
     if topic is not None:
-        return _topic(call, topic, brokers)
+        return await _topic(call, topic, brokers)
+    if call.is_turn_over():
+        await call.next_turn()
+    if has_id:
+        return _missing(call, None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
     return _missing(call, wanted.name, None, _why_missing(wanted.name))
 
 
@@ -58,30 +72,32 @@ def _missing(call: Call, name: str | None, topic_id: UUID | None, code: ErrorCod
     )
 
 
-def _topic(call: Call, topic: Any, brokers: Brokers) -> Any:
-    types = call.types
-    leaders = [brokers.leader_of(topic.name, one.partition) for one in topic.partitions]
-    return types.MetadataResponseTopic(
+async def _topic(call: Call, topic: Any, brokers: Brokers) -> Any:
+    partitions: list[Any] = []
+    for partition in topic.partitions:
+        partitions.append(_partition(call, topic, partition, brokers))
+        if call.is_turn_over():
+            await call.next_turn()
+    return call.types.MetadataResponseTopic(
         error_code=wire_error(0),
         name=topic.name,
         topic_id=UUID(bytes=topic.topic_id) if len(topic.topic_id) == 16 else None,
         is_internal=topic.internal,
-        partitions=tuple(
-            types.MetadataResponsePartition(
-                error_code=wire_error(
-                    ErrorCode.LEADER_NOT_AVAILABLE if partition.leader < 0 else ErrorCode.NONE
-                ),
-                partition_index=partition.partition,
-                leader_id=-1 if partition.leader < 0 else node_id,
-                leader_epoch=partition.leader_epoch
-                if partition.leader >= 0
-                else _LEADER_EPOCH_NONE,
-                replica_nodes=(node_id,),
-                isr_nodes=(node_id,),
-                offline_replicas=(),
-            )
-            for partition, node_id in zip(topic.partitions, leaders, strict=True)
-        ),
+        partitions=tuple(partitions),
+    )
+
+
+def _partition(call: Call, topic: Any, partition: Any, brokers: Brokers) -> Any:
+    node_id = brokers.leader_of(topic.name, partition.partition)
+    has_leader = partition.leader >= 0
+    return call.types.MetadataResponsePartition(
+        error_code=wire_error(ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE),
+        partition_index=partition.partition,
+        leader_id=node_id if has_leader else -1,
+        leader_epoch=partition.leader_epoch if has_leader else _LEADER_EPOCH_NONE,
+        replica_nodes=(node_id,),
+        isr_nodes=(node_id,),
+        offline_replicas=(),
     )
 
 

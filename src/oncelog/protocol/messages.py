@@ -5,7 +5,7 @@ each class of the response is a constructor that takes the fields of every versi
 have, so a handler is written once. Loading a schema takes milliseconds, so it happens when a version is first spoken.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ from kio.static.constants import EntityType
 
 from oncelog.protocol.frames import Frame, FrameError
 from oncelog.protocol.shape import request_check
-from oncelog.protocol.writing import message_writer
+from oncelog.protocol.writing import message_steps, message_writer
 
 _SCHEMAS_MAX: Final = 512
 """More than all versions of all APIs that are served; a bound, not a tuning knob."""
@@ -31,12 +31,13 @@ class Schema:
     """The classes, reader and writers of one API at one version."""
 
     __slots__ = (
-        "_check_request",
         "_read_request",
         "_read_response",
+        "_write_in_steps",
         "_write_request",
         "_write_response",
         "api_key",
+        "check_request",
         "request",
         "request_types",
         "response",
@@ -52,9 +53,11 @@ class Schema:
         self.response: Any = load_response_schema(api_key, version)
         self.request_types = _constructors(api_key, version, EntityType.request)
         self.response_types = _constructors(api_key, version, EntityType.response)
-        self._check_request = request_check(self.request)
+        self.check_request = request_check(self.request)
+        """The elements in the arrays of the request that starts at a position. Raises FrameError."""
         self._read_request = entity_reader(self.request)
         self._write_response = message_writer(self.response)
+        self._write_in_steps: Any = None
         self._read_response: Any = None
         self._write_request: Any = None
 
@@ -63,7 +66,11 @@ class Schema:
 
         Bytes behind the message are ignored, as Kafka ignores them.
         """
-        self._check_request(frame, position)
+        self.check_request(frame, position)
+        return self.read_checked(frame, position)
+
+    def read_checked(self, frame: Frame, position: int) -> Any:
+        """The request that `check_request` found to be whole. Raises FrameError."""
         return self._read(self._read_request, frame, position)
 
     def read_response(self, frame: Frame, position: int) -> Any:
@@ -86,6 +93,13 @@ class Schema:
         parts: list[bytes] = []
         self._write_response(parts, response)
         return parts
+
+    def writing_response(self, parts: list[bytes], response: Any) -> Iterator[None]:
+        """Append the pieces of the encoded response to `parts`; stop behind each element of an array."""
+        if self._write_in_steps is None:
+            self._write_in_steps = message_steps(self.response)
+        steps: Iterator[None] = self._write_in_steps(parts, response)
+        return steps
 
     def write_request(self, request: Any) -> list[bytes]:
         """The pieces of the encoded request."""

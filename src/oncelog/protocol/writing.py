@@ -6,7 +6,7 @@ A producer waits for three small responses in each transaction, so this is time 
 """
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, Field, fields
 from datetime import datetime, timedelta
 from functools import cache
@@ -76,6 +76,67 @@ def message_writer(entity: Any) -> Writer:
             step(parts, value)
 
     return steps[0] if len(steps) == 1 else write
+
+
+Steps = Callable[[list[bytes], Any], Iterator[None]]
+"""As a Writer, but it stops behind each element of an array of structures, so that other work can go on in between."""
+
+
+@cache
+def message_steps(entity: Any) -> Steps:
+    """Writes what `message_writer` writes, in steps."""
+    tagged = [field for field in fields(entity) if "tag" in field.metadata]
+    flexible = entity.__flexible__
+    stages: list[tuple[list[Writer], Callable[[Any], Any], Writer | None, Steps | None]] = []
+    plain: list[Field[Any]] = []
+    for field in fields(entity):
+        if "tag" in field.metadata:
+            continue
+        structure = _structure_in(field)
+        if structure is None:
+            plain.append(field)
+            continue
+        inner = message_steps(structure) if any(map(_structure_in, fields(structure))) else None
+        write_element = None if inner else message_writer(structure)
+        stages.append((_steps(plain, flexible), attrgetter(field.name), write_element, inner))
+        plain = []
+    if not stages or any(field.default is MISSING for field in tagged):
+        return _in_one_step(message_writer(entity))
+    rest = _steps(plain, flexible) + ([_tags(tagged)] if flexible else [])
+    write_length = _compact_length if flexible else _INT32.pack
+
+    def write(parts: list[bytes], value: Any) -> Iterator[None]:
+        for writers, elements_of, write_element, inner in stages:
+            for one in writers:
+                one(parts, value)
+            elements = elements_of(value)
+            parts.append(write_length(-1 if elements is None else len(elements)))
+            for element in elements or ():
+                if write_element is not None:
+                    write_element(parts, element)
+                elif inner is not None:
+                    yield from inner(parts, element)
+                yield
+        for one in rest:
+            one(parts, value)
+
+    return write
+
+
+def _in_one_step(write: Writer) -> Steps:
+    def steps(parts: list[bytes], value: Any) -> Iterator[None]:
+        write(parts, value)
+        yield
+
+    return steps
+
+
+def _structure_in(field: Field[Any]) -> Any:
+    """The class of the structures in the field's array, or None for any other field."""
+    kind, _ = without_none(field.type)
+    if get_origin(kind) is not tuple or "tag" in field.metadata or "kafka_type" in field.metadata:
+        return None
+    return without_none(get_args(kind)[0])[0]
 
 
 def entity_writer_of_kio(entity: Any) -> Writer:

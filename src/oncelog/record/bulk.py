@@ -17,7 +17,7 @@ from oncelog.record.batch import (
     Buffer,
     Codec,
 )
-from oncelog.record.codecs import decompress
+from oncelog.record.codecs import DECOMPRESSED_BYTES_MAX, decompress
 
 _CODEC_AT: Final = 22
 """The lower byte of the attributes."""
@@ -25,13 +25,14 @@ _PADDING: Final = bytes(16)
 """Longer than the longest varint."""
 
 
-def uncompressed(batch: Buffer) -> Buffer:
-    """The batch as it would be without compression: a header that says codec 0, then the records. Raises KafkaError."""
+def uncompressed(batch: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+    """The batch as it would be without compression: a header that says codec 0, then the records. Raises KafkaError,
+    also for records of more than `size_max` bytes."""
     codec = batch[_CODEC_AT] & CODEC_MASK
     if codec == Codec.NONE:
         return batch
     fields = list(HEADER.unpack_from(batch))
-    body = decompress(codec, memoryview(batch)[HEADER_BYTES:])
+    body = decompress(codec, memoryview(batch)[HEADER_BYTES:], size_max)
     fields[1] = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(body)
     fields[5] &= ~CODEC_MASK
     return HEADER.pack(*fields) + body

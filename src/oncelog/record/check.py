@@ -10,11 +10,15 @@ from typing import Final, NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import NO_TIMESTAMP
-from oncelog.record.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, Buffer
+from oncelog.record.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, Buffer, Codec
 from oncelog.record.bulk import corrupt_errors, records_of, uncompressed
+from oncelog.record.codecs import DECOMPRESSED_BYTES_MAX
 
 _BYTES_PER_RECORD_MIN: Final = 7
 """Length, attributes, two deltas, two null lengths and a header count of one byte each."""
+
+_COMPRESSED_BYTES_LARGE: Final = 8_192
+_RECORDS_LARGE: Final = 20_000
 
 
 class CheckRules(NamedTuple):
@@ -23,6 +27,14 @@ class CheckRules(NamedTuple):
     is_compacted: bool = False
     timestamp_min: int = -(2**63)
     timestamp_max: int = 2**63 - 1
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+
+
+def is_long_check(size_bytes: int, header: BatchHeader) -> bool:
+    """Whether checking a batch of this size may take longer than everybody else should wait: tens of milliseconds."""
+    if header.record_count > _RECORDS_LARGE:
+        return True
+    return header.codec != Codec.NONE and size_bytes > _COMPRESSED_BYTES_LARGE
 
 
 def check_producer_batch(records: bytes, header: BatchHeader, rules: CheckRules) -> None:
@@ -33,7 +45,7 @@ def check_producer_batch(records: bytes, header: BatchHeader, rules: CheckRules)
     CORRUPT_MESSAGE, MESSAGE_TOO_LARGE: what the bytes inside say.
     """
     _check_header(header)
-    plain = uncompressed(records)
+    plain = uncompressed(records, rules.decompressed_bytes_max)
     if header.record_count * _BYTES_PER_RECORD_MIN > len(plain) - HEADER_BYTES:
         raise _invalid(f"{header.record_count} records do not fit into the batch's bytes")
     _check_records(plain, header, rules)

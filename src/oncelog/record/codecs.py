@@ -5,6 +5,7 @@ gzip and zstd are plain; lz4 is the frame format; snappy is raw (librdkafka) or 
 
 import struct
 from collections.abc import Callable
+from mmap import mmap
 from typing import Final
 
 import cramjam
@@ -13,11 +14,25 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.record.batch import Codec
 
 DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
-"""A batch that grows past this is refused: a small frame must not fill the memory."""
+"""A batch that grows past this is never read."""
+
+_EXPANSION_MAX: Final = 32
+_PRODUCED_BYTES_MIN: Final = 8 * 1024 * 1024
+
+
+def produced_bytes_max(max_message_bytes: int) -> int:
+    """How large the records of a producer's batch may get: 32 times the topic's largest batch.
+
+    Producers bound their batches before compression, most at 1 MiB, so a batch that is near `max.message.bytes` when
+    compressed expands a few times. A small frame must not fill the memory.
+    """
+    wanted = max(_EXPANSION_MAX * max_message_bytes, _PRODUCED_BYTES_MIN)
+    return min(wanted, DECOMPRESSED_BYTES_MAX)
+
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
-_CHUNK_BYTES: Final = 1 << 20
+_SMALL_BYTES: Final = 65_536
 _BUFFER_FULL: Final = "failed to write whole buffer"
 
 
@@ -71,23 +86,25 @@ def _lz4_block(block: bytes, level: int) -> bytes:
     return block if size & _LZ4_AS_IT_IS else bytes(frame[start : start + size])
 
 
-def decompress(codec: int, data: bytes | memoryview) -> bytes:
-    """The records of a compressed batch.
+def decompress(
+    codec: int, data: bytes | memoryview, size_max: int = DECOMPRESSED_BYTES_MAX
+) -> bytes:
+    """The records of a compressed batch, read once.
 
     Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE for an unknown codec, CORRUPT_MESSAGE for bytes that are no such
-    stream, MESSAGE_TOO_LARGE above DECOMPRESSED_BYTES_MAX.
+    stream, MESSAGE_TOO_LARGE above `size_max`.
     """
     if codec == Codec.NONE:
         return bytes(data)
     try:
         if codec == Codec.SNAPPY:
-            return _snappy(bytes(data))
+            return _snappy(bytes(data), size_max)
         if codec == Codec.GZIP:
-            return _bounded(cramjam.gzip.decompress_into, data)
+            return _bounded(cramjam.gzip.decompress_into, data, size_max)
         if codec == Codec.LZ4:
-            return _bounded(cramjam.lz4.decompress_into, data)
+            return _bounded(cramjam.lz4.decompress_into, data, size_max)
         if codec == Codec.ZSTD:
-            return _bounded(cramjam.zstd.decompress_into, data)
+            return _bounded(cramjam.zstd.decompress_into, data, size_max)
     except cramjam.DecompressionError as error:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"batch is not valid {Codec(codec).name.lower()}: {error}"
@@ -96,48 +113,60 @@ def decompress(codec: int, data: bytes | memoryview) -> bytes:
 
 
 def _bounded(
-    decompress_into: Callable[[bytes | memoryview, bytearray], int], data: bytes | memoryview
+    decompress_into: Callable[[bytes | memoryview, bytearray | mmap], int],
+    data: bytes | memoryview,
+    size_max: int,
 ) -> bytes:
-    """Decompress into buffers of growing size: the library has no limit of its own, but it respects a full buffer."""
-    capacity = max(_CHUNK_BYTES, 4 * len(data))
-    while True:
-        capacity = min(capacity, DECOMPRESSED_BYTES_MAX)
-        target = bytearray(capacity)
+    """Decompress into a small buffer, and what does not fit there into one of `size_max` bytes.
+
+    The library has no limit of its own, but it respects a full buffer. The second buffer is a mapping without a file:
+    its pages cost nothing until they are written.
+    """
+    small = bytearray(min(size_max, max(_SMALL_BYTES, 8 * len(data))))
+    try:
+        written = decompress_into(data, small)
+    except cramjam.DecompressionError as error:
+        if _BUFFER_FULL not in str(error):
+            raise
+        if len(small) == size_max:
+            raise _too_large(size_max) from error
+    else:
+        return bytes(memoryview(small)[:written])
+    del small
+    with mmap(-1, size_max) as large:
         try:
-            written = decompress_into(data, target)
+            written = decompress_into(data, large)
         except cramjam.DecompressionError as error:
             if _BUFFER_FULL not in str(error):
                 raise
-            if capacity == DECOMPRESSED_BYTES_MAX:
-                raise _too_large() from error
-            capacity *= 8
-            continue
-        return bytes(memoryview(target)[:written])
+            raise _too_large(size_max) from error
+        return large[:written]
 
 
-def _snappy(data: bytes) -> bytes:
+def _snappy(data: bytes, size_max: int) -> bytes:
     if not data.startswith(_XERIAL_MAGIC):
-        return _snappy_block(data, 0)
-    blocks, position, total = [], _XERIAL_HEADER_BYTES, 0
+        return _snappy_block(data, size_max, size_max)
+    blocks, position, left = [], _XERIAL_HEADER_BYTES, size_max
     while position < len(data):
         if position + 4 > len(data):
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "snappy block header is cut")
         (size,) = struct.unpack_from(">I", data, position)
-        block = _snappy_block(data[position + 4 : position + 4 + size], total)
-        total += len(block)
+        block = _snappy_block(data[position + 4 : position + 4 + size], left, size_max)
+        left -= len(block)
         blocks.append(block)
         position += 4 + size
     return b"".join(blocks)
 
 
-def _snappy_block(block: bytes, so_far: int) -> bytes:
-    if so_far + cramjam.snappy.decompress_raw_len(block) > DECOMPRESSED_BYTES_MAX:
-        raise _too_large()
+def _snappy_block(block: bytes, left: int, size_max: int) -> bytes:
+    if cramjam.snappy.decompress_raw_len(block) > left:
+        raise _too_large(size_max)
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
-def _too_large() -> KafkaError:
+def _too_large(size_max: int) -> KafkaError:
     return KafkaError(
         ErrorCode.MESSAGE_TOO_LARGE,
-        f"batch decompresses to more than {DECOMPRESSED_BYTES_MAX} bytes",
+        f"the batch's records are more than {size_max} bytes without compression;"
+        " send smaller batches, or raise the topic's max.message.bytes",
     )
