@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Union, get_args, get_origin
 
 from oncelog.protocol.frames import Frame, FrameError, read_uvarint
 
-ELEMENTS_MAX: Final = 50_000
+ELEMENTS_MAX: Final = 40_000
 """Elements of all arrays of one request together. A Fetch of 10,000 partitions in as many topics has 20,000.
 
 kio decodes all of them in one step, which takes about a microsecond and some two hundred bytes each."""

@@ -15,7 +15,7 @@ from tests.integration.storage.storage_node import (
 
 from oncelog.api.v1 import controller_pb2, storage_pb2
 from oncelog.errors import ErrorCode
-from oncelog.record.batch import LOG_APPEND_TIME, crc_is_valid, read_header
+from oncelog.record.batch import LOG_APPEND_TIME, Codec, crc_is_valid, read_header
 from oncelog.record.records import Record, encode_batch
 
 
@@ -414,5 +414,29 @@ def test_leader_moves_away_and_the_partition_refuses(tmp_path):
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 NODE + 1,
             )
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_that_expands_beyond_its_topic_is_refused(tmp_path):
+    """92 kB of gzip become 90 MB."""
+    bomb = encode_batch([Record(b"k", bytes(60_000_000), NOW)], codec=Codec.GZIP)
+    assert len(bomb) < 100_000
+    answer = answered(tmp_path, bomb)
+    assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert "max.message.bytes" in answer.error_message
+
+
+def test_others_write_while_a_large_batch_is_checked(tmp_path):
+    large = encode_batch([Record(b"k", b"", NOW) for _ in range(100_000)], codec=Codec.GZIP)
+
+    async def scenario():
+        async with running(tmp_path, topic("orders"), topic("bills")) as node:
+            written = asyncio.create_task(node.produce("orders", large))
+            await asyncio.sleep(0)
+            assert (await node.produce("bills", batch())).base_offset == 0
+            assert not written.done()
+            assert (await written).base_offset == 0
+            assert (await node.produce("orders", batch())).base_offset == 100_000
 
     asyncio.run(scenario())

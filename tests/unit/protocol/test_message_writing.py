@@ -82,7 +82,12 @@ def test_every_response_is_written_as_kio_writes_it(api_key, version):
         message = message_of(response, chance)
         expected = BytesIO()
         entity_writer(response)(expected, message)
-        assert b"".join(schema_of(api_key, version).write_response(message)) == expected.getvalue()
+        schema = schema_of(api_key, version)
+        assert b"".join(schema.write_response(message)) == expected.getvalue()
+        pieces = []
+        for _ in schema.writing_response(pieces, message):
+            pass
+        assert b"".join(pieces) == expected.getvalue()
 
 
 def test_a_value_that_does_not_fit_its_field_is_refused():

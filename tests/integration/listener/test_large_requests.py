@@ -1,0 +1,178 @@
+"""A request of tens of thousands of elements is answered whole, and no step of it holds up the event loop."""
+
+import asyncio
+import gc
+import struct
+import time
+from contextlib import contextmanager
+
+import pytest
+import uvloop
+from tests.unit.listener.listener_image import topic
+from tests.unit.listener.listener_requests import produce_request
+from tests.unit.listener.listener_world import World
+from tests.unit.listener.wire_client import WireClient, is_alive
+
+from oncelog.protocol.frames import framed, write_request_head
+from oncelog.protocol.messages import schema_of
+from oncelog.protocol.shape import ELEMENTS_MAX
+from oncelog.protocol.writing import write_uvarint
+
+PRODUCE, FETCH, METADATA, FIND_COORDINATOR = 0, 1, 3, 10
+STEP_MAX_S = 0.05
+ATTEMPTS = 5
+"""The shortest counts: on a busy machine the same work takes twice the processor time."""
+
+
+def names(count, end):
+    return b"".join(b"\x07%06d" % number + end for number in range(count))
+
+
+def find_coordinator_frame(count):
+    head = write_request_head(FIND_COORDINATOR, 4, 1, "large", True)
+    return framed([head, b"\0", write_uvarint(count + 1), names(count, b""), b"\0"])
+
+
+def metadata_frame(count):
+    head = write_request_head(METADATA, 9, 1, "large", True)
+    return framed([head, write_uvarint(count + 1), names(count, b"\0"), bytes(4)])
+
+
+def fetch_frame(count, name=b"orders", partition=None):
+    head = write_request_head(FETCH, 11, 1, "large", False)
+    fixed = struct.pack(">iiiibii", -1, 5000, 1, 1 << 20, 0, 0, -1)
+    topics = struct.pack(">ih", 1, len(name)) + name + struct.pack(">i", count)
+    partitions = b"".join(
+        struct.pack(">iiqqi", number if partition is None else partition, -1, 0, -1, 1 << 20)
+        for number in range(count)
+    )
+    return framed([head, fixed, topics, partitions, struct.pack(">ih", 0, 0)])
+
+
+@contextmanager
+def no_old_garbage():
+    """As `oncelog up` does: what was there at the start is not looked at again."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+async def longest_step(until):
+    """Processor time of the longest step of the event loop, all its tasks together."""
+    longest = 0.0
+    while not until.done():
+        before = time.thread_time()
+        await asyncio.sleep(0)
+        longest = max(longest, time.thread_time() - before)
+    return longest
+
+
+async def answered(client, frame):
+    client.writer.write(frame)
+    return await asyncio.wait_for(client.frame(), 30)
+
+
+CASES = [
+    (FIND_COORDINATOR, 4, find_coordinator_frame, lambda answer: len(answer.coordinators)),
+    (METADATA, 9, metadata_frame, lambda answer: len(answer.topics)),
+    (FETCH, 11, fetch_frame, lambda answer: len(answer.responses[0].partitions)),
+]
+
+
+@pytest.mark.parametrize(("api_key", "version", "frame_of", "count_of"), CASES)
+def test_no_step_of_a_large_request_is_long(api_key, version, frame_of, count_of):
+    count = ELEMENTS_MAX - 10
+
+    async def attempt(role):
+        client = await WireClient.connect(role.port)
+        client.writer.write(frame_of(10))
+        await client.frame()
+        asked = asyncio.create_task(answered(client, frame_of(count)))
+        longest = await longest_step(asked)
+        client.close()
+        return longest, await asked
+
+    async def scenario():
+        world = World(topic("orders", 1), auto_create_topics=False)
+        async with world.listening() as role:
+            steps = []
+            while len(steps) < ATTEMPTS and min(steps, default=1) > STEP_MAX_S:
+                longest, frame = await attempt(role)
+                steps.append(longest)
+            position = 5 if api_key != FETCH else 4
+            answer = schema_of(api_key, version).read_response(frame, position)
+            assert count_of(answer) == count
+            assert min(steps) <= STEP_MAX_S, steps
+
+    with no_old_garbage():
+        uvloop.run(scenario())
+
+
+def test_others_are_answered_while_large_requests_are():
+    async def scenario():
+        world = World(topic("orders", 1))
+        async with world.listening() as role:
+            large = [await WireClient.connect(role.port) for _ in range(3)]
+            frame = find_coordinator_frame(20_000)
+            waiting = [asyncio.create_task(answered(one, frame)) for one in large]
+            other = await WireClient.connect(role.port)
+            for offset in range(10):
+                produced = await other.call(PRODUCE, 7, request=produce_request())
+                assert produced.responses[0].partition_responses[0].base_offset == offset
+            assert not any(one.done() for one in waiting)
+            for one in asyncio.as_completed(waiting):
+                assert len(await one) > 20_000
+
+    uvloop.run(scenario())
+
+
+def test_more_elements_than_any_client_sends_close_the_connection():
+    async def scenario():
+        world = World(topic("orders", 1))
+        async with world.listening() as role:
+            client = await WireClient.connect(role.port)
+            client.writer.write(find_coordinator_frame(ELEMENTS_MAX + 1))
+            assert await client.is_closed_by_peer()
+            assert await is_alive(role)
+
+    uvloop.run(scenario())
+
+
+def test_a_partition_that_is_named_many_times_is_answered_once():
+    """Its records would be sent again for each time."""
+
+    async def scenario():
+        world = World(topic("orders", 2))
+        async with world.listening() as role:
+            client = await WireClient.connect(role.port)
+            await client.call(PRODUCE, 7, request=produce_request())
+            frame = await answered(client, fetch_frame(5_000, partition=0))
+            (answer,) = schema_of(FETCH, 11).read_response(frame, 4).responses
+            (partition,) = answer.partitions
+            assert (partition.partition_index, partition.error_code) == (0, 0)
+            assert len(partition.records) < 200
+
+    uvloop.run(scenario())
+
+
+def test_a_topic_that_is_named_many_times_is_answered_once():
+    async def scenario():
+        world = World(topic("orders", 3))
+        async with world.listening() as role:
+            client = await WireClient.connect(role.port)
+            types = schema_of(METADATA, 9).request_types
+            wanted = (types.MetadataRequestTopic(name="orders"),) * 50
+            answer = await client.call(
+                METADATA,
+                9,
+                topics=wanted,
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+            )
+            assert [len(one.partitions) for one in answer.topics] == [3]
+
+    uvloop.run(scenario())
