@@ -164,8 +164,15 @@ class PartitionLeader:
         """The header of a client's batch that is whole and not too large. Raises KafkaError."""
         return read_single_batch(records, self.log.config.max_message_bytes)
 
-    def check_produced(self, records: bytes, header: BatchHeader, now: int) -> None:
-        """Raise KafkaError unless the batch may be appended as far as its records go. Threads may call it."""
+    def check_produced(
+        self,
+        records: bytes,
+        header: BatchHeader,
+        now: int,
+        pause: Callable[[], None] | None = None,
+    ) -> None:
+        """Raise KafkaError unless the batch may be appended as far as its records go. A thread may call it, with
+        `pause`."""
         config = self.log.config
         decompressed_bytes_max = produced_bytes_max(config.max_message_bytes)
         if config.is_log_append_time:
@@ -177,7 +184,7 @@ class PartitionLeader:
                 now + config.timestamp_after_max_ms,
                 decompressed_bytes_max,
             )
-        check_producer_batch(records, header, rules)
+        check_producer_batch(records, header, rules, pause)
 
     def wants_other_codec(self, header: BatchHeader) -> bool:
         """The topic's compression.type is neither `producer` nor the batch's codec."""

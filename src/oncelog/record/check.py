@@ -6,11 +6,12 @@ log has accepted it must be able to serve for ever. Kafka's leader checks the sa
 The records are read by `oncelog.record.bulk`.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import NO_TIMESTAMP
-from oncelog.record.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, Buffer, Codec
+from oncelog.record.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, Codec
 from oncelog.record.bulk import corrupt_errors, records_of, uncompressed
 from oncelog.record.codecs import DECOMPRESSED_BYTES_MAX
 
@@ -19,6 +20,7 @@ _BYTES_PER_RECORD_MIN: Final = 7
 
 _COMPRESSED_BYTES_LARGE: Final = 8_192
 _RECORDS_LARGE: Final = 20_000
+_RECORDS_AT_ONCE: Final = 500
 
 
 class CheckRules(NamedTuple):
@@ -37,18 +39,21 @@ def is_long_check(size_bytes: int, header: BatchHeader) -> bool:
     return header.codec != Codec.NONE and size_bytes > _COMPRESSED_BYTES_LARGE
 
 
-def check_producer_batch(records: bytes, header: BatchHeader, rules: CheckRules) -> None:
+def check_producer_batch(
+    records: bytes, header: BatchHeader, rules: CheckRules, pause: Callable[[], None] | None = None
+) -> None:
     """Raise KafkaError unless a client may append this batch, whose CRC and length are already known to be good.
 
     INVALID_RECORD: a control batch, no records, a count or offsets that do not fit, a record without key on a compacted
     topic, a producer id without epoch or sequence. INVALID_TIMESTAMP: outside the rules. UNSUPPORTED_COMPRESSION_TYPE,
-    CORRUPT_MESSAGE, MESSAGE_TOO_LARGE: what the bytes inside say.
+    CORRUPT_MESSAGE, MESSAGE_TOO_LARGE: what the bytes inside say. A thread has `pause` called now and then, for others.
     """
     _check_header(header)
     plain = uncompressed(records, rules.decompressed_bytes_max)
     if header.record_count * _BYTES_PER_RECORD_MIN > len(plain) - HEADER_BYTES:
         raise _invalid(f"{header.record_count} records do not fit into the batch's bytes")
-    _check_records(plain, header, rules)
+    found = records_of(plain)
+    _check_records(found if pause is None else _with_pauses(found, pause), header, rules)
 
 
 def _check_header(header: BatchHeader) -> None:
@@ -75,11 +80,18 @@ def _check_header(header: BatchHeader) -> None:
         raise _invalid("a transactional batch carries no producer id")
 
 
-def _check_records(plain: Buffer, header: BatchHeader, rules: CheckRules) -> None:
+def _with_pauses(records: Iterable[Any], pause: Callable[[], None]) -> Iterable[Any]:
+    for index, record in enumerate(records):
+        if index % _RECORDS_AT_ONCE == 0:
+            pause()
+        yield record
+
+
+def _check_records(records: Iterable[Any], header: BatchHeader, rules: CheckRules) -> None:
     expected = header.base_offset
     low, high, needs_key = rules.timestamp_min, rules.timestamp_max, rules.is_compacted
     try:
-        for record in records_of(plain):
+        for record in records:
             timestamp = record.timestamp
             if (
                 record.offset != expected
