@@ -18,12 +18,12 @@ from typing import Final
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.record.batch import BatchHeader, Codec, read_single_batch, stamp_log_append_time
-from oncelog.record.check import CheckRules, check_producer_batch
-from oncelog.record.codecs import produced_bytes_max
+from oncelog.record.check import check_producer_batch
 from oncelog.record.control import MARKER_BYTES, decode_marker
 from oncelog.record.recompress import recompressed
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.leader_state import LeaderState
+from oncelog_storage.core.produced import rules_of_topic
 from oncelog_storage.core.producer_state import KeptBatch, ProducerEntry
 from oncelog_storage.core.verification import VerificationGuard, Verifications
 from oncelog_storage.files import PassingShortage, StorageFailed
@@ -173,17 +173,7 @@ class PartitionLeader:
     ) -> None:
         """Raise KafkaError unless the batch may be appended as far as its records go. A thread may call it, with
         `pause`."""
-        config = self.log.config
-        decompressed_bytes_max = produced_bytes_max(config.max_message_bytes)
-        if config.is_log_append_time:
-            rules = CheckRules(config.is_compacted, decompressed_bytes_max=decompressed_bytes_max)
-        else:
-            rules = CheckRules(
-                config.is_compacted,
-                now - config.timestamp_before_max_ms,
-                now + config.timestamp_after_max_ms,
-                decompressed_bytes_max,
-            )
+        rules = rules_of_topic(self.log.config, now)
         check_producer_batch(records, header, rules, pause)
 
     def wants_other_codec(self, header: BatchHeader) -> bool:
