@@ -1,8 +1,8 @@
-"""What a coordinator tells on `/metrics`: what its shards decided."""
+"""What a coordinator tells on `/metrics`: what its shards decided, and how long transactions took."""
 
 from collections.abc import Iterator
 
-from oncelog.process.figures import Figure, counters_by
+from oncelog.process.figures import Figure, counters_by, histograms_by
 from oncelog_coordinator.wiring import CoordinatorRole
 
 
@@ -14,3 +14,16 @@ def coordinator_figures(role: CoordinatorRole) -> Iterator[Figure]:
             "decision",
             labels,
         )
+    times = role.shards.times
+    yield histograms_by(
+        "oncelog_coordinator_transaction_seconds",
+        "From the start of a transaction to its last marker",
+        "outcome",
+        times.open_to_complete,
+    )
+    yield histograms_by(
+        "oncelog_coordinator_markers_seconds",
+        "From the decision (EndTxn, or a timeout) to the last marker",
+        "outcome",
+        times.end_to_complete,
+    )

@@ -39,6 +39,7 @@ from oncelog_coordinator.reigns import Life, Reign, Reigns, ShardUnavailable
 from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_coordinator.shard_log import ShardLog, TransactionRecords
 from oncelog_coordinator.story import Story, StoryStep
+from oncelog_coordinator.transaction_times import ShardTimes, TransactionTimes
 
 _NEEDS_LEVEL: Final = (InitProducerId, TxnTimedOut, ForceTerminate)
 """Events by which the server itself may abort: how, the cluster's transaction.version decides (facts 2.1)."""
@@ -55,9 +56,11 @@ class TransactionReign(Reign):
         shard: int,
         coordinator_epoch: CoordinatorEpoch,
         steps_max: int,
+        times: TransactionTimes,
         feed: EventFeed | None = None,
     ) -> None:
         super().__init__(shard, coordinator_epoch)
+        self._times = ShardTimes(times)
         self.story = Story(steps_max)
         self._feed = feed
         self._completions: dict[str, asyncio.Future[None]] = {}
@@ -65,6 +68,7 @@ class TransactionReign(Reign):
     def observe(self, event: Any, decision: Decision[Any], now: Millis) -> None:
         """The driver tells of each decision."""
         self.story.observe(event, decision, now)
+        self._times.observe(decision.records, now)
         if self._feed is not None:
             publish_decision(self._feed, self.shard, self.coordinator_epoch, event, decision)
         if self._completions and isinstance(event, MarkersDelivered) and decision.records:
@@ -101,6 +105,7 @@ class Shards(Reigns[TransactionReign]):
         self._clock = clock
         self._feed = feed
         self._slots = asyncio.Semaphore(settings.deliveries_max)
+        self.times = TransactionTimes()
 
     # ------------------------------------------------------------------------------------------------ calls
 
@@ -158,7 +163,7 @@ class Shards(Reigns[TransactionReign]):
 
     def _new_reign(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> TransactionReign:
         steps_max = self._settings.story_steps_max
-        return TransactionReign(shard, coordinator_epoch, steps_max, self._feed)
+        return TransactionReign(shard, coordinator_epoch, steps_max, self.times, self._feed)
 
     def _is_empty(self, driver: Driver) -> bool:
         assert isinstance(driver.machine, ShardMachine), driver.machine

@@ -3,7 +3,7 @@
 from importlib.metadata import version
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import Route
 
@@ -18,6 +18,7 @@ from oncelog_gateway.nodes import Nodes
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import Partitions
 from oncelog_gateway.problems import Problem, install
+from oncelog_gateway.query_check import only_known_parameters
 from oncelog_gateway.reassignments import Reassignments
 from oncelog_gateway.request_guard import RequestGuard
 from oncelog_gateway.roles import Roles
@@ -30,6 +31,7 @@ from oncelog_gateway.routes.scrape import scrape_router
 from oncelog_gateway.routes.sinks import sinks_router
 from oncelog_gateway.routes.topics import (
     partitions_router,
+    topic_alterations_router,
     topic_changes_router,
     topics_router,
 )
@@ -59,6 +61,7 @@ def create_app(
     transactions = Transactions(roles, audit, clock)
     partitions = Partitions(roles, transactions, clock)
     groups = Groups(roles, audit)
+    changes = TopicChanges(roles, audit)
     operators = Operators(settings.trusted_proxies)
     metrics = Metrics(read_figures)
     app = FastAPI(
@@ -77,18 +80,19 @@ def create_app(
         hanging_router(roles, partitions),
         partitions_router(roles, partitions),
         topics_router(roles),
-        topic_changes_router(TopicChanges(roles, audit), operators),
+        topic_changes_router(changes, operators),
+        topic_alterations_router(roles, changes, operators),
         groups_router(groups, operators),
         nodes_router(Nodes(roles, audit), operators),
         reassignments_router(Reassignments(roles, audit), operators),
         sinks_router(Sinks(roles, audit), operators),
         cluster_router(roles),
         probes_router(roles),
-        scrape_router(roles, transactions, partitions, metrics, settings.metrics_partitions_max),
+        scrape_router(roles, transactions, partitions, groups, metrics, settings),
         console_router(app, roles, transactions, partitions, groups),
     )
     for router in routers:
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(only_known_parameters)])
     routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
     install(app, routes)
     app.add_middleware(RequestGuard, metrics=metrics, settings=settings)

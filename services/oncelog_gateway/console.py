@@ -125,9 +125,15 @@ def _body_fields(schema: dict[str, Any], operation: dict[str, Any]) -> list[dict
         {
             "name": name,
             "required": name in required,
-            "type": field.get("type") or "/".join(one["type"] for one in field.get("anyOf", [])),
+            "type": _type_of(field),
             "default": field.get("default"),
             "description": field.get("description", ""),
         }
         for name, field in model["properties"].items()
     ]
+
+
+def _type_of(field: dict[str, Any]) -> str:
+    """A body within a body is an object, a choice of words its type."""
+    choices = field.get("anyOf", [field])
+    return "/".join(dict.fromkeys(one.get("type", "object") for one in choices))

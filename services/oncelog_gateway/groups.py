@@ -1,26 +1,41 @@
 """Consumer groups as REST shows them: who is a member, what was committed, and how far behind that is."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
+from oncelog.rpc.metadata import GROUP
 from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.core.group_assignment import assigned_partitions
-from oncelog_gateway.operators import Operator
-from oncelog_gateway.resources import (
+from oncelog_gateway.core.paging import PageRequest, page_of
+from oncelog_gateway.group_resources import (
     Group,
     GroupAssignment,
     GroupDetail,
     GroupMember,
     GroupOffset,
-    GroupOffsets,
+    GroupOffsetPage,
     GroupPage,
+    OffsetMove,
+    ResetOffsets,
+    ResetOffsetsRequest,
 )
+from oncelog_gateway.operators import Operator
 from oncelog_gateway.roles import Roles, raise_for
 from oncelog_gateway.transactions import failure_of
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLags:
+    """By group and topic; an offset that an open transaction is about to change is left out."""
+
+    lags: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    not_shown: int = 0
+    """Groups beyond the limit."""
 
 
 class Groups:
@@ -30,14 +45,16 @@ class Groups:
         self._roles = roles
         self._audit = audit
 
-    async def page(self, *, states: Sequence[str], limit: int, offset: int) -> GroupPage:
+    async def page(self, *, states: Sequence[str], asked: PageRequest) -> GroupPage:
         """In order of id. A silent coordinator is a failure in the page, unless all are silent."""
         rows, failures = await self._listed(states)
         if failures and len(failures) == len(self._roles.group_coordinators()):
             raise failures[0]
+        page, next_cursor = page_of(rows, lambda row: (row.group_id,), asked)
         return GroupPage(
-            groups=rows[offset : offset + limit],
+            groups=page,
             total=len(rows),
+            next_cursor=next_cursor,
             incomplete=[failure_of(failure) for failure in failures],
         )
 
@@ -92,25 +109,69 @@ class Groups:
             ],
         )
 
-    async def offsets(self, group_id: str) -> GroupOffsets:
+    async def offsets(self, group_id: str, asked: PageRequest) -> GroupOffsetPage:
         """Every partition the group has committed for, and its lag where the leader answers."""
         await self.describe(group_id)
+        found = await self._committed(group_id)
+        described = await self._roles.describe_partitions(found)
+        failures = [one for one in described.values() if isinstance(one, KafkaError)]
+        rows = [
+            _offset(partition, found[partition], described.get(partition)) for partition in found
+        ]
+        page, next_cursor = page_of(rows, lambda row: (row.topic, row.partition), asked)
+        return GroupOffsetPage(
+            group_id=group_id,
+            offsets=page,
+            total=len(rows),
+            next_cursor=next_cursor,
+            incomplete=[failure_of(failure) for failure in failures],
+            total_lag=sum(row.lag or 0 for row in rows),
+        )
+
+    async def _committed(self, group_id: str) -> dict[Partition, pb.OffsetFetchResponse.Offset]:
         coordinator = self._roles.coordinator_of_group(group_id)
         wanted = pb.OffsetFetchRequest.Group(group_id=group_id, member_epoch=-1, all_topics=True)
         request = pb.OffsetFetchRequest(groups=[wanted])
         answer = await self._roles.ask_groups(coordinator, "OffsetFetch", request)
-        found = {
+        return {
             Partition(one.topic, one.partition): one
             for one in _only(answer.groups, group_id).offsets
         }
-        described = await self._roles.describe_partitions(found)
-        rows = [
-            _offset(partition, found[partition], described.get(partition))
-            for partition in sorted(found)
-        ]
-        return GroupOffsets(
-            group_id=group_id, offsets=rows, total_lag=sum(row.lag or 0 for row in rows)
-        )
+
+    async def lags(self, ends: Mapping[Partition, int], count_max: int) -> GroupLags:
+        """How many records each group has not read yet, by topic, of the first groups in order of id. `ends` are high
+        watermarks; a partition that is not there counts nothing. A silent coordinator leaves its groups out."""
+        found, failures = await self._listed(())
+        of_coordinator: dict[int, list[str]] = {}
+        for one in found[:count_max]:
+            shard = self._roles.image.shard_for(GROUP, one.group_id)
+            if shard is not None and shard.coordinator >= 0:
+                of_coordinator.setdefault(shard.coordinator, []).append(one.group_id)
+        lags: dict[tuple[str, str], int] = {}
+
+        async def ask(node_id: int, group_ids: list[str]) -> None:
+            wanted = [
+                pb.OffsetFetchRequest.Group(group_id=one, member_epoch=-1, all_topics=True)
+                for one in group_ids
+            ]
+            try:
+                answer = await self._roles.ask_groups(
+                    node_id, "OffsetFetch", pb.OffsetFetchRequest(groups=wanted)
+                )
+            except KafkaError as error:
+                failures.append(error)
+                return
+            for group in answer.groups:
+                for one in group.offsets:
+                    end = ends.get(Partition(one.topic, one.partition))
+                    if one.offset >= 0 and end is not None:
+                        key = (group.group_id, one.topic)
+                        lags[key] = lags.get(key, 0) + max(end - one.offset, 0)
+
+        async with asyncio.TaskGroup() as tasks:
+            for node_id, group_ids in of_coordinator.items():
+                tasks.create_task(ask(node_id, group_ids))
+        return GroupLags(lags, max(len(found) - count_max, 0))
 
     async def delete(self, operator: Operator, group_id: str) -> None:
         """With its offsets. Refused while it has members."""
@@ -121,6 +182,100 @@ class Groups:
             answer = await self._roles.ask_groups(coordinator, "DeleteGroups", request)
             _only(answer.results, group_id)
             attempt.detail = f"group {group_id!r} is deleted with its offsets"
+
+    async def reset(
+        self, operator: Operator, group_id: str, body: ResetOffsetsRequest
+    ) -> ResetOffsets:
+        """Refused while the group has members: they would go on where they are, and commit over it."""
+        target = {"group_id": group_id, **body.model_dump()}
+        async with self._audit.attempt(operator, "reset_offsets", target) as attempt:
+            partitions = self._chosen(body)
+            state = (await self.describe(group_id)).state
+            if state not in ("Empty", "Dead"):
+                raise KafkaError(
+                    ErrorCode.NON_EMPTY_GROUP,
+                    f"group {group_id!r} is {state}: it has members; stop them first",
+                )
+            moves = await self._moves(group_id, partitions, body)
+            if not body.dry_run:
+                await self._commit(group_id, moves)
+            done = "would go" if body.dry_run else "went"
+            attempt.detail = f"{len(moves)} offsets of group {group_id!r} {done} to {body.to}"
+        return ResetOffsets(
+            group_id=group_id, offsets=moves, dry_run=body.dry_run, audit_id=attempt.audit_id
+        )
+
+    def _chosen(self, body: ResetOffsetsRequest) -> list[Partition]:
+        topic = self._roles.image.topics.get(body.topic)
+        count = 0 if topic is None else len(topic.partitions)
+        chosen = list(range(count)) if body.partitions is None else sorted(set(body.partitions))
+        if not chosen or chosen[-1] >= count:
+            missing = f"partition {chosen[-1]} of a topic" if chosen and topic else "topic"
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"there is no {missing} {body.topic!r}; GET /v1/topics lists all",
+            )
+        return [Partition(body.topic, one) for one in chosen]
+
+    async def _moves(
+        self, group_id: str, partitions: Sequence[Partition], body: ResetOffsetsRequest
+    ) -> list[OffsetMove]:
+        committed = await self._committed(group_id)
+        first, end = await asyncio.gather(
+            self._listed_offsets(partitions, -2), self._listed_offsets(partitions, -1)
+        )
+        match body.to:
+            case "earliest":
+                wanted = first
+            case "latest":
+                wanted = end
+            case "offset":
+                wanted = dict.fromkeys(partitions, body.offset or 0)
+            case "timestamp":
+                found = await self._listed_offsets(partitions, body.timestamp_ms or 0)
+                # -1: every record is older.
+                wanted = {one: at if at >= 0 else end[one] for one, at in found.items()}
+        before = {one: committed[one].offset for one in partitions if one in committed}
+        return [
+            OffsetMove(
+                topic=one.topic,
+                partition=one.partition,
+                offset_before=before[one] if before.get(one, -1) >= 0 else None,
+                offset=min(max(wanted[one], first[one]), end[one]),
+            )
+            for one in partitions
+        ]
+
+    async def _listed_offsets(
+        self, partitions: Sequence[Partition], timestamp_ms: int
+    ) -> dict[Partition, int]:
+        found = await self._roles.list_offsets(partitions, timestamp_ms)
+        for one in found.values():
+            if isinstance(one, KafkaError):
+                raise one
+        return {key: one.offset for key, one in found.items() if not isinstance(one, KafkaError)}
+
+    async def _commit(self, group_id: str, moves: Sequence[OffsetMove]) -> None:
+        request = pb.OffsetCommitRequest(
+            group_id=group_id,
+            generation_id=-1,
+            offsets=[
+                pb.OffsetToCommit(
+                    topic=one.topic,
+                    partition=one.partition,
+                    offset=one.offset,
+                    leader_epoch=-1,
+                )
+                for one in moves
+            ],
+        )
+        coordinator = self._roles.coordinator_of_group(group_id)
+        answer = await self._roles.ask_groups(coordinator, "OffsetCommit", request)
+        for one in answer.partitions:
+            raise_for(
+                one.error_code,
+                f"group {group_id!r} was not moved in {one.topic}-{one.partition}",
+            )
 
 
 def _only(answers: Iterable[Any], group_id: str) -> Any:

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from oncelog.process.exposition import metric_of
 from oncelog.process.figures import Figure
+from oncelog_gateway.groups import GroupLags
 from oncelog_gateway.resources import PartitionStatus, Transaction
 
 ReadFigures = Callable[[], Iterable[Figure]]
@@ -31,6 +32,7 @@ class Snapshot:
     transactions: list[Transaction] = field(default_factory=list)
     partitions: list[PartitionStatus] = field(default_factory=list)
     partitions_not_shown: int = 0
+    group_lags: GroupLags = field(default_factory=GroupLags)
     coordinators_silent: int = 0
     metadata_offset: int = -1
 
@@ -46,6 +48,7 @@ class _ClusterCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         yield from _of_transactions(self.snapshot)
         yield from _of_partitions(self.snapshot.partitions)
+        yield from _of_groups(self.snapshot.group_lags)
         yield from map(metric_of, self._read_figures())
         yield GaugeMetricFamily(
             "oncelog_partitions_not_shown",
@@ -112,6 +115,22 @@ def _of_transactions(snapshot: Snapshot) -> Iterable[Metric]:
         "oncelog_coordinators_silent",
         "Coordinators that did not answer this scrape",
         value=snapshot.coordinators_silent,
+    )
+
+
+def _of_groups(found: GroupLags) -> Iterable[Metric]:
+    lags = GaugeMetricFamily(
+        "oncelog_group_lag",
+        "Records of a topic that a consumer group has not read yet, open and aborted ones included",
+        labels=["group", "topic"],
+    )
+    for (group_id, topic), lag in sorted(found.lags.items()):
+        lags.add_metric([group_id, topic], lag)
+    yield lags
+    yield GaugeMetricFamily(
+        "oncelog_groups_not_shown",
+        "Groups without series because there are too many (ONCELOG_GATEWAY_METRICS_GROUPS_MAX)",
+        value=found.not_shown,
     )
 
 

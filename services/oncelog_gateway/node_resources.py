@@ -8,6 +8,7 @@ from oncelog_gateway.resources import (
     INT32_MAX,
     ClusterNode,
     Failure,
+    Page,
     PartitionIndex,
     RequestBody,
     Resource,
@@ -51,12 +52,11 @@ class ControllerStatus(Resource):
     lease_remaining_ms: int | None = Field(description="null: the only controller needs no lease")
 
 
-class NodeList(Resource):
+class NodePage(Page):
     controller: ControllerStatus | None = Field(
         description="null: no controller answers now; `incomplete` says why"
     )
     nodes: list[NodeStatus]
-    incomplete: list[Failure]
 
 
 class NodeChange(Resource):
@@ -83,9 +83,8 @@ class Reassignment(Resource):
     removing_replicas: list[int]
 
 
-class ReassignmentList(Resource):
+class ReassignmentPage(Page):
     reassignments: list[Reassignment]
-    total: int
 
 
 class ReassignmentFailure(Failure):

@@ -9,7 +9,8 @@ from oncelog.ids import Partition
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
 from oncelog.wording import counted
 from oncelog_gateway.audit import AuditLog
-from oncelog_gateway.node_resources import ControllerStatus, NodeChange, NodeList, NodeStatus
+from oncelog_gateway.core.paging import PageRequest, page_of
+from oncelog_gateway.node_resources import ControllerStatus, NodeChange, NodePage, NodeStatus
 from oncelog_gateway.operators import Operator
 from oncelog_gateway.resources import ClusterNode, Failure
 from oncelog_gateway.roles import Roles
@@ -49,7 +50,7 @@ class Nodes:
         self._roles = roles
         self._audit = audit
 
-    async def list(self) -> NodeList:
+    async def list(self, asked: PageRequest) -> NodePage:
         """Nodes are shown from the image also while no controller answers."""
         controller, incomplete = None, list[Failure]()
         try:
@@ -58,9 +59,12 @@ class Nodes:
             incomplete.append(failure_of(error))
         image = self._roles.image
         duties = Duties(image)
-        return NodeList(
+        page, next_cursor = page_of(tuple(image.nodes), lambda node_id: (node_id,), asked)
+        return NodePage(
             controller=controller,
-            nodes=[_status(image, image.nodes[one], duties) for one in sorted(image.nodes)],
+            nodes=[_status(image, image.nodes[one], duties) for one in page],
+            total=len(image.nodes),
+            next_cursor=next_cursor,
             incomplete=incomplete,
         )
 

@@ -15,9 +15,10 @@ from oncelog_gateway.core.hanging import (
     owner_of,
     still_open,
 )
+from oncelog_gateway.core.paging import PageRequest, page_of
 from oncelog_gateway.resources import (
     ActiveProducer,
-    HangingList,
+    HangingPage,
     HangingTransaction,
     LsoHolder,
     PartitionStatus,
@@ -86,7 +87,9 @@ class Partitions:
             for one in answer.producers
         ]
 
-    async def hanging(self, partitions: Sequence[Partition], min_idle_ms: int) -> HangingList:
+    async def hanging(
+        self, partitions: Sequence[Partition], min_idle_ms: int, asked: PageRequest
+    ) -> HangingPage:
         """Transactions open in these partitions that no coordinator will end (`core.hanging`)."""
         described = await self._roles.describe_partitions(partitions)
         failures = [answer for answer in described.values() if isinstance(answer, KafkaError)]
@@ -104,8 +107,14 @@ class Partitions:
         confirmed = [] if silent else await self._confirmed(suspects)
         now = self._clock.now()
         rows = [_hanging(one, named_by(one, known), now) for one in confirmed]
-        return HangingList(
-            hanging=[row for row in rows if row.idle_ms is None or row.idle_ms >= min_idle_ms],
+        rows = [row for row in rows if row.idle_ms is None or row.idle_ms >= min_idle_ms]
+        page, next_cursor = page_of(
+            rows, lambda row: (row.topic, row.partition, row.start_offset), asked
+        )
+        return HangingPage(
+            hanging=page,
+            total=len(rows),
+            next_cursor=next_cursor,
             checked_partitions=len(partitions) - len(failures),
             open_transactions=len(opened),
             incomplete=[failure_of(error) for error in (*failures, *silent)],

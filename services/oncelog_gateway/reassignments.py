@@ -7,10 +7,11 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.wording import counted
 from oncelog_gateway.audit import AuditLog
+from oncelog_gateway.core.paging import PageRequest, page_of
 from oncelog_gateway.node_resources import (
     Reassignment,
     ReassignmentFailure,
-    ReassignmentList,
+    ReassignmentPage,
     ReassignRequest,
     ReassignResult,
 )
@@ -26,7 +27,7 @@ class Reassignments:
         self._roles = roles
         self._audit = audit
 
-    def page(self, *, limit: int, offset: int) -> ReassignmentList:
+    def page(self, asked: PageRequest) -> ReassignmentPage:
         """Those under way, in order of topic and partition."""
         topics = self._roles.image.topics
         rows = [
@@ -35,7 +36,8 @@ class Reassignments:
             for one in topics[name].partitions
             if _is_under_way(one)
         ]
-        return ReassignmentList(reassignments=rows[offset : offset + limit], total=len(rows))
+        page, next_cursor = page_of(rows, lambda row: (row.topic, row.partition), asked)
+        return ReassignmentPage(reassignments=page, total=len(rows), next_cursor=next_cursor)
 
     async def begin(self, operator: Operator, request: ReassignRequest) -> ReassignResult:
         """One that is under way is replaced by this one."""

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from oncelog_gateway.core.topic_configs import CONFIGS_SCHEMA, JSON_INTEGER_MAX, configs_as_text
+from oncelog_gateway.core.topic_configs import JSON_INTEGER_MAX
 
 TransactionState = Literal[
     "Empty",
@@ -20,13 +20,6 @@ TransactionState = Literal[
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 TopicName = Annotated[str, Field(min_length=1, max_length=249, examples=["orders"])]
-NewTopicName = Annotated[
-    str,
-    Field(
-        max_length=249,
-        pattern=r"^([A-Za-z0-9_-]|\.[A-Za-z0-9_-])[A-Za-z0-9._-]*$|^\.\.[A-Za-z0-9._-]+$",
-    ),
-]
 PartitionIndex = Annotated[int, Field(ge=0, le=INT32_MAX, examples=[0])]
 
 
@@ -63,6 +56,19 @@ class Failure(Resource):
     detail: str
 
 
+class Page(Resource):
+    """What every list has beside its rows."""
+
+    total: int = Field(description="rows that match the filters, over all pages")
+    next_cursor: str | None = Field(
+        None, description="give it as `cursor` for the next page; null: this is the last"
+    )
+    incomplete: list[Failure] = Field(
+        default_factory=list,
+        description="nodes and partitions that did not answer; empty: all did",
+    )
+
+
 class Transaction(Resource):
     transactional_id: str
     producer_id: int
@@ -82,15 +88,21 @@ class Transaction(Resource):
     coordinator_epoch: int
 
 
-class TransactionPage(Resource):
+class TransactionPage(Page):
     transactions: list[Transaction]
-    total: int = Field(description="that match the filters, over all pages")
-    next_cursor: str | None = Field(
-        description="give it as `cursor` for the next page; null: this is the last"
-    )
-    incomplete: list[Failure] = Field(
-        description="coordinators that did not answer; empty: all did"
-    )
+
+
+class MarkerQueue(Resource):
+    """Markers of decided transactions that wait for one node at one marker sender."""
+
+    marker_sender: int = Field(description="node id")
+    node: int | None = Field(description="node id; null: the partitions have no leader now")
+    marker_count: int = Field(description="one for each partition, those in flight included")
+    oldest_age_ms: int = Field(description="since the decision of the oldest")
+
+
+class MarkerQueuePage(Page):
+    marker_queues: list[MarkerQueue]
 
 
 class TransactionPartition(Resource):
@@ -156,9 +168,8 @@ class PartitionStatus(Resource):
         return bool(self.lso_lag) or self.under_replicated or self.failure is not None
 
 
-class PartitionList(Resource):
+class PartitionPage(Page):
     partitions: list[PartitionStatus]
-    total: int
 
 
 class ActiveProducer(Resource):
@@ -173,7 +184,7 @@ class ActiveProducer(Resource):
     )
 
 
-class ProducerList(Resource):
+class ProducerPage(Page):
     producers: list[ActiveProducer]
 
 
@@ -191,13 +202,10 @@ class HangingTransaction(Resource):
     abort: str = Field(description="the command that ends it")
 
 
-class HangingList(Resource):
+class HangingPage(Page):
     hanging: list[HangingTransaction]
     checked_partitions: int
     open_transactions: int
-    incomplete: list[Failure] = Field(
-        description="partitions and coordinators that did not answer; what they hold is not judged"
-    )
 
 
 class AbortRequest(RequestBody):
@@ -245,120 +253,6 @@ class TerminateResult(Resource):
     state_before: str
     audit_id: str
     detail: str
-
-
-class TopicSummary(Resource):
-    name: str
-    topic_id: str
-    internal: bool
-    partition_count: int
-    replication_factor: int
-    configs: dict[str, str] = Field(description="only what differs from the defaults")
-
-
-class TopicList(Resource):
-    topics: list[TopicSummary]
-    total: int
-
-
-class TopicPartitionLeadership(Resource):
-    partition: int
-    leader: int | None
-    leader_epoch: int
-    replicas: list[int]
-    isr: list[int]
-
-
-class TopicConfigEntry(Resource):
-    name: str
-    value: str
-    is_default: bool
-    doc: str
-
-
-class TopicDetail(TopicSummary):
-    partitions: list[TopicPartitionLeadership]
-    all_configs: list[TopicConfigEntry]
-
-
-TopicConfigs = Annotated[
-    dict[str, str],
-    BeforeValidator(configs_as_text),
-    WithJsonSchema(CONFIGS_SCHEMA),
-]
-
-
-class CreateTopicRequest(RequestBody):
-    name: NewTopicName
-    partitions: int = Field(1, ge=1, le=10_000)
-    replication_factor: int | None = Field(
-        None, ge=1, le=32767, description="null: the cluster's default"
-    )
-    configs: TopicConfigs = Field(
-        default_factory=dict, description="only what shall differ from the defaults"
-    )
-    validate_only: bool = False
-
-
-class CreatedTopic(Resource):
-    name: str
-    topic_id: str | None = Field(description="null with validate_only")
-    partition_count: int
-    replication_factor: int
-    validate_only: bool
-
-
-class Group(Resource):
-    group_id: str
-    state: str = Field(description="Kafka's name: Empty, PreparingRebalance, Stable …")
-    protocol_type: str = Field(description="`consumer` for consumers; empty: offsets only")
-    group_type: str
-
-
-class GroupPage(Resource):
-    groups: list[Group]
-    total: int = Field(description="that match the filters, over all pages")
-    incomplete: list[Failure] = Field(
-        description="coordinators that did not answer; empty: all did"
-    )
-
-
-class GroupAssignment(Resource):
-    topic: str
-    partitions: list[int]
-
-
-class GroupMember(Resource):
-    member_id: str
-    group_instance_id: str | None = Field(description="null: not a static member")
-    client_id: str
-    client_host: str
-    assignments: list[GroupAssignment] | None = Field(
-        description="null: the leader assigned in a language of its own"
-    )
-
-
-class GroupDetail(Group):
-    protocol_name: str = Field(description="the assignor the members agreed on")
-    coordinator: int = Field(description="node id")
-    members: list[GroupMember]
-
-
-class GroupOffset(Resource):
-    topic: str
-    partition: int
-    offset: int | None = Field(
-        description="the next to be read; null: a transaction that changes it is open"
-    )
-    metadata: str
-    log_end_offset: int | None = Field(description="null: the leader did not say, or it is deleted")
-    lag: int | None = Field(description="records not read yet, open and aborted ones included")
-
-
-class GroupOffsets(Resource):
-    group_id: str
-    offsets: list[GroupOffset]
-    total_lag: int
 
 
 class SinkBranch(Resource):

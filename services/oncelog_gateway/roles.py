@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oncelog.api.v1 import controller_pb2, coordinator_pb2, storage_pb2
+from oncelog.api.v1 import controller_pb2, coordinator_pb2, marker_sender_pb2, storage_pb2
 from oncelog.api.v1.types_pb2 import TopicPartition
 from oncelog.errors import ErrorCode, KafkaError, error_code_of
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
@@ -75,6 +75,28 @@ class Roles:
         ) -> Iterable[storage_pb2.PartitionProducers]:
             request = storage_pb2.DescribeProducersRequest(partitions=_named(asked))
             answer = await self._call("the partition leader", stub.DescribeProducers, request)
+            return answer.partitions  # type: ignore[no-any-return]
+
+        return await self._of_leaders(partitions, ask)
+
+    async def list_offsets(
+        self, partitions: Iterable[Partition], timestamp_ms: int
+    ) -> dict[Partition, storage_pb2.ListedOffset | KafkaError]:
+        """Kafka's: -1 is the high watermark, -2 the start of the log, else the first record that is not older."""
+
+        async def ask(stub: Any, asked: list[Partition]) -> Iterable[storage_pb2.ListedOffset]:
+            request = storage_pb2.ListOffsetsRequest(
+                partitions=[
+                    storage_pb2.ListOffsetsPartition(
+                        topic=one.topic,
+                        partition=one.partition,
+                        timestamp_ms=timestamp_ms,
+                        current_leader_epoch=-1,
+                    )
+                    for one in asked
+                ]
+            )
+            answer = await self._call("the partition leader", stub.ListOffsets, request)
             return answer.partitions  # type: ignore[no-any-return]
 
         return await self._of_leaders(partitions, ask)
@@ -329,6 +351,23 @@ class Roles:
                 f"the shard of {transactional_id!r} has no coordinator now",
             )
         return stub
+
+    async def describe_marker_queues(
+        self, node_id: int
+    ) -> Sequence[marker_sender_pb2.DescribeQueuesResponse.Queue]:
+        """Of the marker sender on this node."""
+        try:
+            stub = self._directory.marker_sender_on(node_id)
+        except KeyError:
+            raise KafkaError(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"the marker sender on node {node_id} has no known address yet",
+            ) from None
+        request = marker_sender_pb2.DescribeQueuesRequest()
+        answer = await self._call(
+            f"the marker sender on node {node_id}", stub.DescribeQueues, request
+        )
+        return answer.queues  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------------------------------------------ groups
 

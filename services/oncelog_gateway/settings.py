@@ -67,6 +67,14 @@ class GatewaySettings(BaseSettings):
         description="partitions with series of their own in /metrics; a scrape must stay small",
     )
 
+    metrics_groups_max: int = Field(
+        500, ge=0, description="consumer groups with series of their own in /metrics"
+    )
+    metrics_internal_partitions: bool = Field(
+        False,
+        description="show every internal partition in /metrics; without it one is shown while something holds its LSO",
+    )
+
     @field_validator("allowed_hosts")
     @classmethod
     def _hosts(cls, text: str) -> str:

@@ -6,12 +6,19 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.operators import Operator
-from oncelog_gateway.resources import CreateTopicRequest
 from oncelog_gateway.roles import Roles, raise_for
+from oncelog_gateway.topic_resources import (
+    AddPartitionsRequest,
+    AlterConfigsRequest,
+    CreateTopicRequest,
+)
 
 
 class TopicChanges:
-    """Every method raises KafkaError, and returns once this gateway's image shows the change."""
+    """Every method raises KafkaError, and returns once this gateway's image shows the change.
+
+    A dry run is asked of the controller like the change itself, and stands in no audit log: nothing can come of it.
+    """
 
     def __init__(self, roles: Roles, audit: AuditLog) -> None:
         self._roles = roles
@@ -20,26 +27,67 @@ class TopicChanges:
     async def create(self, operator: Operator, body: CreateTopicRequest) -> pb.TopicResult:
         topic = pb.NewTopic(
             name=body.name,
-            partitions=body.partitions,
+            partitions=body.partition_count,
             replication_factor=-1 if body.replication_factor is None else body.replication_factor,
             configs=body.configs,
         )
-        request = pb.CreateTopicsRequest(topics=[topic], validate_only=body.validate_only)
-        if body.validate_only:
-            return await self._ask("CreateTopics", request, body.name, is_seen=False)
+        request = pb.CreateTopicsRequest(topics=[topic], validate_only=body.dry_run)
+        if body.dry_run:
+            return await self._ask("CreateTopics", request, body.name)
         async with self._audit.attempt(operator, "create_topic", body.model_dump()) as attempt:
-            result = await self._ask("CreateTopics", request, body.name)
+            result = await self._ask("CreateTopics", request, body.name, is_seen=True)
             attempt.detail = f"topic {body.name!r} has {result.partitions} partitions"
         return result
 
     async def delete(self, operator: Operator, name: str) -> None:
         request = pb.DeleteTopicsRequest(names=[name])
         async with self._audit.attempt(operator, "delete_topic", {"name": name}) as attempt:
-            await self._ask("DeleteTopics", request, name)
+            await self._ask("DeleteTopics", request, name, is_seen=True)
             attempt.detail = f"topic {name!r} is deleted with its records"
 
+    async def add_partitions(
+        self, operator: Operator, name: str, body: AddPartitionsRequest
+    ) -> str | None:
+        """The audit id; None for a dry run."""
+        wanted = pb.NewPartitions(name=name, count=body.partition_count)
+        request = pb.CreatePartitionsRequest(topics=[wanted], validate_only=body.dry_run)
+        if body.dry_run:
+            await self._ask("CreatePartitions", request, name)
+            return None
+        target = {"name": name, **body.model_dump()}
+        async with self._audit.attempt(operator, "add_partitions", target) as attempt:
+            await self._ask("CreatePartitions", request, name, is_seen=True)
+            attempt.detail = f"topic {name!r} has {body.partition_count} partitions"
+        return attempt.audit_id
+
+    async def alter_configs(
+        self, operator: Operator, name: str, body: AlterConfigsRequest
+    ) -> str | None:
+        """The audit id; None for a dry run."""
+        request = pb.AlterConfigsRequest(
+            topic=name,
+            set={key: value for key, value in body.configs.items() if value is not None},
+            remove=[key for key, value in body.configs.items() if value is None],
+            validate_only=body.dry_run,
+        )
+        if body.dry_run:
+            await self._alter(request)
+            return None
+        target = {"name": name, **body.model_dump()}
+        async with self._audit.attempt(operator, "alter_topic_configs", target) as attempt:
+            await self._roles.seen(await self._alter(request))
+            attempt.detail = f"topic {name!r}: {', '.join(body.configs)} changed"
+        return attempt.audit_id
+
+    async def _alter(self, request: pb.AlterConfigsRequest) -> int:
+        """The metadata offset of the change."""
+        answer = await self._roles.ask_controller("AlterConfigs", request)
+        status = answer.status
+        raise_for(status.error_code, status.error_message or f"topic {request.topic!r}")
+        return int(answer.metadata_offset)
+
     async def _ask(
-        self, method: str, request: Any, name: str, *, is_seen: bool = True
+        self, method: str, request: Any, name: str, *, is_seen: bool = False
     ) -> pb.TopicResult:
         answer = await self._roles.ask_controller(method, request)
         if len(answer.results) != 1:

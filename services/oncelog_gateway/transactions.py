@@ -30,7 +30,7 @@ from oncelog_gateway.core.interlock import (
     find_target,
     plan_abort,
 )
-from oncelog_gateway.core.paging import page_after
+from oncelog_gateway.core.paging import PageRequest, page_of
 from oncelog_gateway.operators import Operator
 from oncelog_gateway.resources import (
     AbortRequest,
@@ -62,8 +62,7 @@ class Transactions:
         producer_ids: Sequence[int],
         min_duration_ms: int | None,
         id_pattern: str,
-        limit: int,
-        cursor: str | None,
+        asked: PageRequest,
     ) -> TransactionPage:
         """Transactions by id. With `min_duration_ms` only open ones: Kafka's own filter lets every Empty one pass
         (facts, ListTransactions). Raises KafkaError."""
@@ -79,7 +78,9 @@ class Transactions:
             for one in listing.transactions
             if min_duration_ms is None or one.state in OPEN_STATES
         ]
-        rows, next_cursor = page_after(found, cursor, limit)
+        rows, next_cursor = page_of(
+            found, lambda one: (one.transactional_id, one.producer_id), asked
+        )
         now = self._clock.now()
         return TransactionPage(
             transactions=[Transaction(**_fields(row, now)) for row in rows],

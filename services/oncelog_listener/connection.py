@@ -203,6 +203,7 @@ class Connection(asyncio.Protocol):
         api_key = version = _NO_API_KEY
         counters = self._home.counters
         self._is_answering = True
+        began = time.monotonic()
         try:
             prefix = read_request_prefix(frame)
             api_key, version = prefix.api_key, prefix.api_version
@@ -221,8 +222,8 @@ class Connection(asyncio.Protocol):
             return
         finally:
             self._may_be_cut = True
-        counters.count_request(api_key)
         self.last_progress = time.monotonic()
+        counters.count_request(api_key, self.last_progress - began)
         assert self._transport is not None
         if response is not None and not self._transport.is_closing():
             counters.bytes_sent += len(response)

@@ -1,6 +1,21 @@
-"""What the listener counts. Plain integers, read by whoever exports metrics; nothing here knows Prometheus."""
+"""What the listener counts. Plain numbers, read by whoever exports metrics; nothing here knows Prometheus."""
 
 from dataclasses import dataclass, field
+from typing import Final
+
+from oncelog.process.figures import Histogram
+from oncelog.protocol.private_api import PRIVATE_CALLS
+from oncelog.protocol.versions import APIS
+
+_UNKNOWN: Final = "unknown"
+
+
+def api_name(api_key: int) -> str:
+    """Kafka's name. One name for all keys that are not served: a client may send 65536 of them."""
+    if api_key in APIS:
+        return APIS[api_key].name
+    private = PRIVATE_CALLS.get(api_key)
+    return _UNKNOWN if private is None else private.method
 
 
 @dataclass(slots=True)
@@ -12,13 +27,18 @@ class ListenerCounters:
     connections_idle_closed: int = 0
     bytes_received: int = 0
     bytes_sent: int = 0
-    requests: dict[int, int] = field(default_factory=dict)
-    """Answered requests by API key."""
-    request_failures: dict[int, int] = field(default_factory=dict)
-    """Requests by API key that ended with a closed connection; -1: no request could be read."""
+    latencies: dict[str, Histogram] = field(default_factory=dict)
+    """By API name: from reading a whole request to having its response, waits of a Fetch for records included."""
+    request_failures: dict[str, int] = field(default_factory=dict)
+    """Requests by API name that ended with a closed connection."""
 
-    def count_request(self, api_key: int) -> None:
-        self.requests[api_key] = self.requests.get(api_key, 0) + 1
+    def count_request(self, api_key: int, seconds: float) -> None:
+        name = api_name(api_key)
+        latency = self.latencies.get(name)
+        if latency is None:
+            latency = self.latencies[name] = Histogram()
+        latency.observe(seconds)
 
     def count_failure(self, api_key: int) -> None:
-        self.request_failures[api_key] = self.request_failures.get(api_key, 0) + 1
+        name = api_name(api_key)
+        self.request_failures[name] = self.request_failures.get(name, 0) + 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from oncelog.process.figures import Figure, counter, counters_by, gauge
+from oncelog.process.figures import Figure, counter, counters_by, gauge, histograms_by
 from oncelog_listener.counters import ListenerCounters
 
 
@@ -19,9 +19,21 @@ def listener_figures(counters: ListenerCounters) -> Iterator[Figure]:
         ("bytes_sent", "Bytes sent", counters.bytes_sent),
     ):
         yield counter(f"oncelog_listener_{name}", text, value)
-    for name, text, found in (
-        ("requests", "Requests answered, by Kafka's API key", counters.requests),
-        ("request_failures", "Requests that closed the connection", counters.request_failures),
-    ):
-        by_key = {str(api_key): count for api_key, count in found.items()}
-        yield counters_by(f"oncelog_listener_{name}", text, "api_key", by_key)
+    yield counters_by(
+        "oncelog_listener_requests",
+        "Requests answered, by Kafka's name of the API",
+        "api",
+        {name: latency.count for name, latency in counters.latencies.items()},
+    )
+    yield counters_by(
+        "oncelog_listener_request_failures",
+        "Requests that closed the connection, by Kafka's name of the API",
+        "api",
+        counters.request_failures,
+    )
+    yield histograms_by(
+        "oncelog_listener_request_seconds",
+        "From a whole request to its response; a Fetch that waits for records waits here",
+        "api",
+        counters.latencies,
+    )

@@ -1,9 +1,11 @@
 """`python -m oncelog_marker_sender`: a marker sender as a process of its own (docs/architecture/processes.md)."""
 
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.process.figures import Figure
 from oncelog.process.role_program import RoleProgram
 from oncelog.rpc.contract import MARKER_SENDER
 from oncelog.rpc.node import Node
@@ -24,6 +26,12 @@ def _services(role: "MarkerSenderRole") -> dict[str, object]:
     return {MARKER_SENDER: role.servicer}
 
 
+def _figures(role: "MarkerSenderRole") -> Iterable[Figure]:
+    from oncelog_marker_sender.figures import marker_sender_figures
+
+    return marker_sender_figures(role)
+
+
 PROGRAM = RoleProgram(
     module="oncelog_marker_sender",
     summary="A marker sender: brings the markers of decided transactions to partition leaders.",
@@ -31,6 +39,7 @@ PROGRAM = RoleProgram(
     settings=MarkerSenderSettings,
     build=_build,
     services=_services,
+    figures=_figures,
 )
 
 if __name__ == "__main__":

@@ -13,15 +13,15 @@ class MarkerSenderRole:
     """A `Role`: `servicer` answers the `MarkerSender` service."""
 
     def __init__(self, sender: MarkerSender) -> None:
-        self._sender = sender
+        self.sender = sender
         self.servicer = MarkerSenderServicer(sender)
 
     async def start(self) -> None:
-        self._sender.start()
+        self.sender.start()
 
     async def stop(self) -> None:
         """Deliveries under way are answered CANCELLED; their coordinators own them and ask again."""
-        await self._sender.stop()
+        await self.sender.stop()
 
 
 def build_marker_sender(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from oncelog_controller.wiring import ControllerRole
     from oncelog_coordinator.wiring import CoordinatorRole
     from oncelog_listener.role import ListenerRole
+    from oncelog_marker_sender.wiring import MarkerSenderRole
     from oncelog_storage.wiring import StorageRole
 
 NODE_ID = 1
@@ -54,6 +55,7 @@ class Counting:
     controller: "ControllerRole"
     storage: "StorageRole"
     coordinator: "CoordinatorRole"
+    marker_sender: "MarkerSenderRole"
     listener: "ListenerRole"
 
     def figures(self) -> "Iterator[Figure]":
@@ -61,11 +63,13 @@ class Counting:
         from oncelog_controller.figures import controller_figures
         from oncelog_coordinator.figures import coordinator_figures
         from oncelog_listener.figures import listener_figures
+        from oncelog_marker_sender.figures import marker_sender_figures
         from oncelog_storage.figures import storage_figures
 
         yield from controller_figures(self.controller)
         yield from storage_figures(self.storage)
         yield from coordinator_figures(self.coordinator)
+        yield from marker_sender_figures(self.marker_sender)
         yield from listener_figures(self.listener.counters)
 
 
@@ -107,9 +111,9 @@ async def embedded_roles(
             marker_sender=marker_sender,
             controller=controller,
         )
-        storage_role, coordinator_role = await _start_log(stack, data, sources, follower, directory)
+        log_roles = await _start_log(stack, data, sources, follower, directory)
         listener = await _start_listener(stack, settings, sources, follower, directory)
-        counting = Counting(controller_role, storage_role, coordinator_role, listener)
+        counting = Counting(controller_role, *log_roles, listener)
         gateway = await _start_gateway(
             stack, settings, data, sources, follower, directory, counting
         )
@@ -205,7 +209,7 @@ async def _start_log(
     sources: Sources,
     follower: MetadataFollower,
     directory: LocalDirectory,
-) -> tuple["StorageRole", "CoordinatorRole"]:
+) -> tuple["StorageRole", "CoordinatorRole", "MarkerSenderRole"]:
     from oncelog_coordinator.settings import CoordinatorSettings
     from oncelog_coordinator.wiring import build_coordinator
     from oncelog_marker_sender.settings import MarkerSenderSettings
@@ -224,7 +228,7 @@ async def _start_log(
     directory.group_coordinator(NODE_ID).bind(coordinator.group_servicer)
     for role in (storage, marker_sender, coordinator):
         await _start(stack, role)
-    return storage, coordinator
+    return storage, coordinator, marker_sender
 
 
 async def _start_listener(

@@ -21,6 +21,11 @@ def storage_figures(role: StorageRole) -> Iterator[Figure]:
             "Led here with too few in sync to take acks=all",
             found.under_min_isr_count,
         ),
+        (
+            "partitions_with_late_transactions",
+            "Led here, and the oldest open transaction has been silent for late_transaction_ms (KIP-664)",
+            found.late_count,
+        ),
     ):
         yield gauge(f"oncelog_storage_{name}", text, value)
     for name, text, value in (

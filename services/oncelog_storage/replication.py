@@ -49,6 +49,8 @@ class ReplicationFigures(NamedTuple):
     isr_shrink_count: int
     isr_expand_count: int
     repair_count: int
+    late_count: int
+    """Partitions led here with a late transaction (KIP-664)."""
     follower_lag: dict[tuple[str, int, int], int]
     """(topic, partition, follower's node id) → records it has not yet, of partitions led here."""
 
@@ -375,6 +377,12 @@ class Replication:
             self.proposals.shrink_count,
             self.proposals.expand_count,
             self.repair_count,
+            sum(
+                leader.log.producers.has_late_transaction(
+                    self._clock.now(), self._settings.late_transaction_ms
+                )
+                for leader in led
+            ),
             lag,
         )
 

@@ -55,6 +55,12 @@ class StorageSettings(BaseSettings):
     producer_id_expiration_check_interval_ms: int = Field(
         default=600_000, ge=10, description="How often silent producers are looked for."
     )
+    late_transaction_ms: int = Field(
+        default=1_200_000,
+        ge=1,
+        description="A partition is late (KIP-664) when its oldest open transaction has written nothing for this long: "
+        "the coordinators' transaction_max_timeout_ms and five minutes.",
+    )
     transaction_partition_verification_enable: bool = Field(
         default=True,
         description="Ask the coordinator before a TV1 transaction enters a partition. TV2 always asks.",

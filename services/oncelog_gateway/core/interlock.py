@@ -91,7 +91,8 @@ def plan_abort(
         return Refusal(
             ErrorCode.CONCURRENT_TRANSACTIONS,
             f"transactional id {owner.transactional_id!r} is decided ({owner.state}) and its markers are on their "
-            "way; wait, and if it stays so look at the marker sender and the partition leaders",
+            "way; wait. If it stays so, oncelog transactions markers (GET /v1/marker-queues) shows for which node they "
+            "wait",
         )
     if owner is not None:
         return Refusal(

@@ -1,39 +1,57 @@
-"""Pages by key, not by position: what is added or ends while somebody reads on moves no row between pages."""
+"""Pages by key, not by position: what is added or ends while somebody reads on moves no row between pages.
 
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+A cursor is the key of the last row of the page before, in base64 so that nobody takes it for a number to count up.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from oncelog.errors import ErrorCode, KafkaError
+
+Key = tuple[str | int, ...]
+"""All keys of one list have the same length and types."""
+
+T = TypeVar("T")
 
 
-class Named(Protocol):
-    @property
-    def transactional_id(self) -> str: ...
-
-    @property
-    def producer_id(self) -> int: ...
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    limit: int
+    cursor: str | None = None
 
 
-T = TypeVar("T", bound=Named)
+def page_of(
+    rows: Sequence[T], key: Callable[[T], Key], asked: PageRequest
+) -> tuple[list[T], str | None]:
+    """The rows behind the cursor in order of key, and the cursor of the next page; None on the last.
 
-
-def page_after(rows: Sequence[T], cursor: str | None, limit: int) -> tuple[list[T], str | None]:
-    """Rows whose transactional id is greater than `cursor`, and the cursor of the next page; None on the last.
-
-    The cursor is the last id of the page before. Rows of one id stay together, so a page has a few more than `limit`
-    where several tries of a Spark task share a name.
+    Raises KafkaError for a cursor that is not of this list.
     """
-    assert limit > 0, limit
-    ordered = sorted(rows, key=_key)
-    if cursor is not None:
-        ordered = [row for row in ordered if row.transactional_id > cursor]
-    end = min(limit, len(ordered))
-    while 0 < end < len(ordered) and _is_same_id(ordered[end - 1], ordered[end]):
-        end += 1
-    return ordered[:end], ordered[end - 1].transactional_id if end < len(ordered) else None
+    assert asked.limit > 0, asked
+    ordered = sorted(rows, key=key)
+    if asked.cursor is not None and ordered:
+        after = _key_in(asked.cursor, key(ordered[0]))
+        ordered = [row for row in ordered if key(row) > after]
+    page = ordered[: asked.limit]
+    return page, _cursor_of(key(page[-1])) if len(page) < len(ordered) else None
 
 
-def _is_same_id(one: Named, other: Named) -> bool:
-    return one.transactional_id == other.transactional_id
+def _cursor_of(key: Key) -> str:
+    return base64.urlsafe_b64encode(json.dumps(key).encode("ascii")).decode("ascii").rstrip("=")
 
 
-def _key(row: Named) -> tuple[str, int]:
-    return (row.transactional_id, row.producer_id)
+def _key_in(cursor: str, pattern: Key) -> Key:
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        found = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except ValueError:
+        found = None
+    if isinstance(found, list) and [type(one) for one in found] == [type(one) for one in pattern]:
+        return tuple(found)
+    raise KafkaError(
+        ErrorCode.INVALID_REQUEST,
+        f"{cursor[:100]!r} is not a cursor of this list; give `next_cursor` of the page before, or none",
+    )

@@ -4,6 +4,7 @@ Kafka writes all values as text. Here they have their types, so that what could 
 is asked, with the key and the bound in the answer.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from oncelog.config_key import ConfigKey, known_key
@@ -37,6 +38,35 @@ def configs_as_text(given: object) -> dict[str, str]:
     if not isinstance(given, dict):
         raise ValueError("an object of topic configurations is wanted")
     return {name: _as_text(name, value) for name, value in given.items()}
+
+
+def changes_as_text(given: object) -> dict[str, str | None]:
+    """As Kafka writes them; None is kept: the default comes back."""
+    if not isinstance(given, dict):
+        raise ValueError("an object of topic configurations is wanted")
+    return {
+        name: None if value is None and name in TOPIC_CONFIGS else _as_text(name, value)
+        for name, value in given.items()
+    }
+
+
+def as_json(name: str, text: str) -> Any:
+    """A config's text with its type: what `configs_as_text` takes."""
+    key = TOPIC_CONFIGS.get(name)
+    match key.kind if key else "string":
+        case "int" | "long":
+            return int(text)
+        case "double":
+            return float(text)
+        case "boolean":
+            return text.lower() == "true"
+        case "list":
+            return [one.strip() for one in text.split(",") if one.strip()]
+    return text
+
+
+def configs_as_json(configs: Mapping[str, str]) -> dict[str, Any]:
+    return {name: as_json(name, configs[name]) for name in sorted(configs)}
 
 
 def _as_text(name: str, value: object) -> str:
@@ -107,4 +137,21 @@ CONFIGS_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
     "additionalProperties": False,
     "properties": {key.name: _schema_of(key) for key in TOPIC_CONFIGS.values()},
+}
+
+CHANGES_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "additionalProperties": False,
+    "minProperties": 1,
+    "properties": {
+        name: {"anyOf": [schema, {"type": "null"}]}
+        for name, schema in CONFIGS_SCHEMA["properties"].items()
+    },
+}
+SHOWN_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "additionalProperties": {
+        "type": ["integer", "number", "boolean", "string", "array"],
+        "items": {"type": "string"},
+    },
 }

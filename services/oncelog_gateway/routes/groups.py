@@ -4,10 +4,17 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
+from oncelog_gateway.group_resources import (
+    GroupDetail,
+    GroupOffsetPage,
+    GroupPage,
+    ResetOffsets,
+    ResetOffsetsRequest,
+)
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.problems import documented
-from oncelog_gateway.resources import INT32_MAX, GroupDetail, GroupOffsets, GroupPage
+from oncelog_gateway.routes.paging import Paging
 
 GroupState = Literal[
     "Empty",
@@ -38,20 +45,31 @@ def groups_router(groups: Groups, operators: Operators) -> APIRouter:
         state: Annotated[
             list[GroupState] | None, Query(description="repeat it for several states")
         ] = None,
-        limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
-        offset: Annotated[int, Query(ge=0, le=INT32_MAX)] = 0,
+        *,
+        paging: Paging,
     ) -> GroupPage:
-        """In order of id. Every coordinator is asked; who did not answer is in `incomplete`."""
-        return await groups.page(states=state or (), limit=limit, offset=offset)
+        """In order of id. Every coordinator is asked; one that did not answer is in `incomplete`."""
+        return await groups.page(states=state or (), asked=paging)
 
     @router.get(
         "/groups/{group_id:path}/offsets",
         summary="Offsets of a group",
         responses=documented(404),
     )
-    async def group_offsets(group_id: GroupId) -> GroupOffsets:
+    async def group_offsets(group_id: GroupId, paging: Paging) -> GroupOffsetPage:
         """What was committed, partition by partition, and how many records come after it."""
-        return await groups.offsets(group_id)
+        return await groups.offsets(group_id, paging)
+
+    @router.patch(
+        "/groups/{group_id:path}/offsets",
+        summary="Reset offsets of a group",
+        responses=documented(400, 403, 404, 409, 413),
+    )
+    async def reset_offsets(
+        request: Request, group_id: GroupId, body: ResetOffsetsRequest
+    ) -> ResetOffsets:
+        """Where the group reads on in one topic. Refused while it has members; `dry_run` is the default."""
+        return await groups.reset(operators.of(request), group_id, body)
 
     @router.get("/groups/{group_id:path}", summary="Describe a group", responses=documented(404))
     async def describe_group(group_id: GroupId) -> GroupDetail:

@@ -1,14 +1,18 @@
-"""`/v1/hanging-transactions`."""
+"""`/v1/hanging-transactions` and `/v1/marker-queues`: what keeps transactions from ending."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
 from oncelog.errors import ErrorCode, KafkaError
+from oncelog_gateway.core.paging import page_of
+from oncelog_gateway.marker_queues import marker_queues
 from oncelog_gateway.partitions import Partitions, all_partitions
 from oncelog_gateway.problems import documented
-from oncelog_gateway.resources import INT64_MAX, HangingList
+from oncelog_gateway.resources import INT64_MAX, HangingPage, MarkerQueue, MarkerQueuePage
 from oncelog_gateway.roles import Roles
+from oncelog_gateway.routes.paging import Paging
+from oncelog_gateway.transactions import failure_of
 
 
 def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
@@ -24,7 +28,9 @@ def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
         min_idle_ms: Annotated[
             int, Query(ge=0, le=INT64_MAX, description="only with no record for this long")
         ] = 0,
-    ) -> HangingList:
+        *,
+        paging: Paging,
+    ) -> HangingPage:
         """Open in a partition and not at a coordinator: nobody will end them, and read_committed waits for good."""
         image = roles.image
         if topic is not None and topic not in image.topics:
@@ -33,6 +39,23 @@ def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
                 f"there is no topic {topic!r}; GET /v1/topics lists all",
             )
         asked = [one for one in all_partitions(image) if topic is None or one.topic == topic]
-        return await partitions.hanging(asked, min_idle_ms)
+        return await partitions.hanging(asked, min_idle_ms, paging)
+
+    @router.get("/marker-queues", summary="Markers that wait for a node", responses=documented())
+    async def list_marker_queues(paging: Paging) -> MarkerQueuePage:
+        """Of every marker sender. Until they are written, their transaction stays in PrepareCommit or PrepareAbort."""
+        rows, failures = await marker_queues(roles)
+        page, next_cursor = page_of(rows, lambda row: (row.marker_sender, _place(row)), paging)
+        return MarkerQueuePage(
+            marker_queues=page,
+            total=len(rows),
+            next_cursor=next_cursor,
+            incomplete=[failure_of(failure) for failure in failures],
+        )
 
     return router
+
+
+def _place(row: MarkerQueue) -> int:
+    """The queue without a leader is the first."""
+    return -1 if row.node is None else row.node

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from oncelog_gateway.node_resources import (
     NodeChange,
-    NodeList,
+    NodePage,
     NodeStatus,
-    ReassignmentList,
+    ReassignmentPage,
     ReassignRequest,
     ReassignResult,
 )
@@ -17,6 +17,7 @@ from oncelog_gateway.operators import Operators
 from oncelog_gateway.problems import documented
 from oncelog_gateway.reassignments import Reassignments
 from oncelog_gateway.resources import INT32_MAX
+from oncelog_gateway.routes.paging import Paging
 
 NodeId = Annotated[int, Path(ge=1, le=INT32_MAX, examples=[1])]
 
@@ -25,9 +26,9 @@ def nodes_router(nodes: Nodes, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["nodes"])
 
     @router.get("/nodes", summary="List nodes", responses=documented())
-    async def list_nodes() -> NodeList:
+    async def list_nodes(paging: Paging) -> NodePage:
         """What each leads, hosts and owns, and which controller is active."""
-        return await nodes.list()
+        return await nodes.list(paging)
 
     @router.get("/nodes/{node_id}", summary="Describe a node", responses=documented(404))
     async def describe_node(node_id: NodeId) -> NodeStatus:
@@ -74,12 +75,9 @@ def reassignments_router(reassignments: Reassignments, operators: Operators) -> 
     router = APIRouter(prefix="/v1", tags=["nodes"])
 
     @router.get("/reassignments", summary="List reassignments", responses=documented())
-    async def list_reassignments(
-        limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
-        offset: Annotated[int, Query(ge=0, le=INT32_MAX)] = 0,
-    ) -> ReassignmentList:
+    async def list_reassignments(paging: Paging) -> ReassignmentPage:
         """Those under way. Each ends by itself when all that it adds are in sync."""
-        return reassignments.page(limit=limit, offset=offset)
+        return reassignments.page(paging)
 
     @router.post(
         "/reassignments",

@@ -2,10 +2,14 @@
 
 from fastapi import APIRouter, Response
 
+from oncelog.ids import Partition
 from oncelog.process.exposition import CONTENT_TYPE
+from oncelog.rpc.metadata import MetadataImage
+from oncelog_gateway.groups import Groups
 from oncelog_gateway.metrics import Metrics, Snapshot
 from oncelog_gateway.partitions import Partitions, all_partitions
 from oncelog_gateway.roles import Roles
+from oncelog_gateway.settings import GatewaySettings
 from oncelog_gateway.transactions import Transactions
 
 
@@ -13,8 +17,9 @@ def scrape_router(
     roles: Roles,
     transactions: Transactions,
     partitions: Partitions,
+    groups: Groups,
     metrics: Metrics,
-    partitions_max: int,
+    settings: GatewaySettings,
 ) -> APIRouter:
     router = APIRouter(tags=["probes"])
 
@@ -27,14 +32,36 @@ def scrape_router(
     async def scrape() -> Response:
         """Roles that do not answer leave gaps, never an error: a scrape that fails tells nothing."""
         listed, failures = await transactions.everything()
-        asked = all_partitions(roles.image)
+        image = roles.image
+        asked = all_partitions(image)
+        # First those that have series in any case; of the internal ones most have none.
+        asked.sort(key=lambda one: image.topics[one.topic].internal)
+        rows = await partitions.statuses(asked[: settings.metrics_partitions_max])
+        ends = {
+            Partition(row.topic, row.partition): row.high_watermark
+            for row in rows
+            if row.high_watermark is not None
+        }
+        shown = [
+            row
+            for row in rows
+            if settings.metrics_internal_partitions
+            or row.lso_holder is not None
+            or not _is_internal(image, row.topic)
+        ]
         snapshot = Snapshot(
             transactions=listed,
-            partitions=await partitions.statuses(asked[:partitions_max]),
-            partitions_not_shown=max(len(asked) - partitions_max, 0),
+            partitions=shown,
+            partitions_not_shown=max(len(asked) - settings.metrics_partitions_max, 0),
+            group_lags=await groups.lags(ends, settings.metrics_groups_max),
             coordinators_silent=len(failures),
-            metadata_offset=roles.image.metadata_offset,
+            metadata_offset=image.metadata_offset,
         )
         return Response(metrics.text(snapshot), headers={"Content-Type": CONTENT_TYPE})
 
     return router
+
+
+def _is_internal(image: MetadataImage, topic: str) -> bool:
+    """A topic that was deleted meanwhile is not."""
+    return topic in image.topics and image.topics[topic].internal

@@ -10,24 +10,29 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.topic_config import TOPIC_CONFIGS
+from oncelog_gateway.core.paging import page_of
+from oncelog_gateway.core.topic_configs import as_json, configs_as_json
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import Partitions, all_partitions
 from oncelog_gateway.problems import documented
-from oncelog_gateway.resources import (
-    INT32_MAX,
+from oncelog_gateway.resources import INT32_MAX, PartitionPage, PartitionStatus, ProducerPage
+from oncelog_gateway.roles import Roles
+from oncelog_gateway.routes.paging import Paging
+from oncelog_gateway.topic_changes import TopicChanges
+from oncelog_gateway.topic_resources import (
+    AddedPartitions,
+    AddPartitionsRequest,
+    AlterConfigsRequest,
+    AlteredConfigs,
+    ConfigPage,
     CreatedTopic,
     CreateTopicRequest,
-    PartitionList,
-    PartitionStatus,
-    ProducerList,
     TopicConfigEntry,
     TopicDetail,
-    TopicList,
+    TopicPage,
     TopicPartitionLeadership,
     TopicSummary,
 )
-from oncelog_gateway.roles import Roles
-from oncelog_gateway.topic_changes import TopicChanges
 from oncelog_gateway.transactions import known_or_none
 
 PARTITIONS_READ_MAX = 10_000
@@ -43,37 +48,35 @@ def topics_router(roles: Roles) -> APIRouter:
     @router.get("/topics", summary="List topics", responses=documented())
     async def list_topics(
         internal: Annotated[bool, Query(description="also Kafka's own topics")] = True,
-        limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
-        offset: Annotated[int, Query(ge=0, le=INT32_MAX)] = 0,
-    ) -> TopicList:
+        *,
+        paging: Paging,
+    ) -> TopicPage:
         """In order of name."""
         image = roles.image
-        names = [
-            name for name in sorted(image.topics) if internal or not image.topics[name].internal
-        ]
-        page = names[offset : offset + limit]
-        return TopicList(
-            topics=[TopicSummary(**_summary(image.topics[name])) for name in page], total=len(names)
+        names = [name for name in image.topics if internal or not image.topics[name].internal]
+        page, next_cursor = page_of(names, lambda name: (name,), paging)
+        return TopicPage(
+            topics=[TopicSummary(**_summary(image.topics[name])) for name in page],
+            total=len(names),
+            next_cursor=next_cursor,
         )
 
     @router.get("/topics/{name}", summary="Describe a topic", responses=documented(404))
     async def describe_topic(name: Name) -> TopicDetail:
         """Leaders, replicas and every configuration, defaults included."""
         topic = _topic(roles, name)
-        of_all = {} if topic.internal else roles.image.topic_defaults
         return TopicDetail(
             **_summary(topic),
             partitions=[_leadership(one) for one in topic.partitions],
-            all_configs=[
-                TopicConfigEntry(
-                    name=key.name,
-                    value=topic.configs.get(key.name, of_all.get(key.name, key.default)),
-                    is_default=key.name not in topic.configs,
-                    doc=key.doc,
-                )
-                for key in TOPIC_CONFIGS.values()
-            ],
+            all_configs=_configs(roles, topic),
         )
+
+    @router.get("/topics/{name}/configs", summary="Configs of a topic", responses=documented(404))
+    async def topic_configs(name: Name, paging: Paging) -> ConfigPage:
+        """Every one, defaults included, in order of name."""
+        rows = _configs(roles, _topic(roles, name))
+        page, next_cursor = page_of(rows, lambda row: (row.name,), paging)
+        return ConfigPage(configs=page, total=len(rows), next_cursor=next_cursor)
 
     return router
 
@@ -90,16 +93,17 @@ def topic_changes_router(changes: TopicChanges, operators: Operators) -> APIRout
     async def create_topic(
         request: Request, body: CreateTopicRequest, response: Response
     ) -> CreatedTopic:
-        """Answers once the topic can be described here. With `validate_only` nothing is created."""
+        """Answers once the topic can be described here. With `dry_run` nothing is created."""
         result = await changes.create(operators.of(request), body)
-        if not body.validate_only:
+        if not body.dry_run:
             response.headers["Location"] = f"/v1/topics/{quote(body.name, safe='')}"
         return CreatedTopic(
             name=body.name,
             topic_id=_uuid(result.topic_id) if result.topic_id else None,
             partition_count=result.partitions,
             replication_factor=result.replication_factor,
-            validate_only=body.validate_only,
+            configs=configs_as_json(body.configs),
+            dry_run=body.dry_run,
         )
 
     @router.delete(
@@ -116,18 +120,70 @@ def topic_changes_router(changes: TopicChanges, operators: Operators) -> APIRout
     return router
 
 
+def topic_alterations_router(
+    roles: Roles, changes: TopicChanges, operators: Operators
+) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["topics"])
+
+    @router.patch(
+        "/topics/{name}/configs",
+        summary="Change configs of a topic",
+        responses=documented(400, 403, 404, 409, 413),
+    )
+    async def alter_configs(
+        request: Request, name: Name, body: AlterConfigsRequest
+    ) -> AlteredConfigs:
+        """Those that are named; the others stay as they are. `null` takes one back to its default."""
+        audit_id = await changes.alter_configs(operators.of(request), name, body)
+        configs = dict(_topic(roles, name).configs)
+        if body.dry_run:
+            configs.update((key, value) for key, value in body.configs.items() if value is not None)
+            configs = {
+                key: value
+                for key, value in configs.items()
+                if body.configs.get(key, "") is not None
+            }
+        return AlteredConfigs(
+            name=name, configs=configs_as_json(configs), dry_run=body.dry_run, audit_id=audit_id
+        )
+
+    @router.post(
+        "/topics/{name}/partitions",
+        summary="Add partitions to a topic",
+        responses=documented(400, 403, 404, 409, 413),
+    )
+    async def add_partitions(
+        request: Request, name: Name, body: AddPartitionsRequest
+    ) -> AddedPartitions:
+        """Up to the new total. Keys go to other partitions from then on, and records stay where they are."""
+        audit_id = await changes.add_partitions(operators.of(request), name, body)
+        return AddedPartitions(
+            name=name,
+            partition_count=body.partition_count,
+            dry_run=body.dry_run,
+            audit_id=audit_id,
+        )
+
+    return router
+
+
 def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["partitions"])
 
     @router.get(
         "/topics/{name}/partitions", summary="Partitions of a topic", responses=documented(404)
     )
-    async def of_topic(name: Name) -> PartitionList:
+    async def of_topic(name: Name, paging: Paging) -> PartitionPage:
         """Offsets, sizes, and what holds each last stable offset."""
         topic = _topic(roles, name)
-        asked = [Partition(name, one.partition) for one in topic.partitions]
-        return PartitionList(
-            partitions=await partitions.statuses(asked[:PARTITIONS_READ_MAX]), total=len(asked)
+        every = [Partition(name, one.partition) for one in topic.partitions]
+        asked, next_cursor = page_of(every, lambda one: (one.partition,), paging)
+        rows = await partitions.statuses(asked)
+        return PartitionPage(
+            partitions=rows,
+            total=len(every),
+            next_cursor=next_cursor,
+            incomplete=[row.failure for row in rows if row.failure is not None],
         )
 
     @router.get("/partitions", summary="Partitions, the most stuck first", responses=documented())
@@ -141,8 +197,9 @@ def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
         troubled: Annotated[
             bool, Query(description="only held back, under-replicated, or without an answer")
         ] = False,
-        limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
-    ) -> PartitionList:
+        *,
+        paging: Paging,
+    ) -> PartitionPage:
         """In order of LSO lag, then topic and partition."""
         asked = all_partitions(roles.image, topic)[:PARTITIONS_READ_MAX]
         rows = [
@@ -150,8 +207,15 @@ def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
             for row in await partitions.statuses(asked)
             if (row.lso_lag or 0) >= min_lso_lag and (row.is_troubled or not troubled)
         ]
-        rows.sort(key=lambda row: -(row.lso_lag or 0))
-        return PartitionList(partitions=rows[:limit], total=len(rows))
+        page, next_cursor = page_of(
+            rows, lambda row: (-(row.lso_lag or 0), row.topic, row.partition), paging
+        )
+        return PartitionPage(
+            partitions=page,
+            total=len(rows),
+            next_cursor=next_cursor,
+            incomplete=[row.failure for row in rows if row.failure is not None],
+        )
 
     @router.get(
         "/partitions/{topic}/{partition}",
@@ -169,9 +233,11 @@ def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
         summary="Producers of a partition",
         responses=documented(404),
     )
-    async def describe_producers(topic: Name, partition: Index) -> ProducerList:
+    async def describe_producers(topic: Name, partition: Index, paging: Paging) -> ProducerPage:
         """Every producer id the leader remembers, with its open transaction (Kafka's DescribeProducers)."""
-        return ProducerList(producers=await partitions.producers(Partition(topic, partition)))
+        rows = await partitions.producers(Partition(topic, partition))
+        page, next_cursor = page_of(rows, lambda row: (row.producer_id,), paging)
+        return ProducerPage(producers=page, total=len(rows), next_cursor=next_cursor)
 
     return router
 
@@ -197,7 +263,7 @@ def _summary(topic: pb.Topic) -> dict[str, Any]:
         "internal": topic.internal,
         "partition_count": len(topic.partitions),
         "replication_factor": len(topic.partitions[0].replicas) if topic.partitions else 0,
-        "configs": dict(topic.configs),
+        "configs": configs_as_json(topic.configs),
     }
 
 
@@ -209,3 +275,20 @@ def _leadership(one: pb.Partition) -> TopicPartitionLeadership:
         replicas=list(one.replicas),
         isr=list(one.isr),
     )
+
+
+def _configs(roles: Roles, topic: pb.Topic) -> list[TopicConfigEntry]:
+    of_all = {} if topic.internal else roles.image.topic_defaults
+    texts = {
+        key.name: topic.configs.get(key.name, of_all.get(key.name, key.default))
+        for key in TOPIC_CONFIGS.values()
+    }
+    return [
+        TopicConfigEntry(
+            name=key.name,
+            value=as_json(key.name, texts[key.name]),
+            is_default=key.name not in topic.configs,
+            doc=key.doc,
+        )
+        for key in TOPIC_CONFIGS.values()
+    ]

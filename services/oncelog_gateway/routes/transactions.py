@@ -14,6 +14,7 @@ from oncelog_gateway.resources import (
     TransactionPage,
     TransactionState,
 )
+from oncelog_gateway.routes.paging import Paging
 from oncelog_gateway.transactions import Transactions
 
 TransactionalId = Annotated[
@@ -52,10 +53,8 @@ def transactions_router(transactions: Transactions) -> APIRouter:
                 examples=["payments-*"],
             ),
         ] = "",
-        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-        cursor: Annotated[
-            str | None, Query(max_length=32_767, description="`next_cursor` of the page before")
-        ] = None,
+        *,
+        paging: Paging,
     ) -> TransactionPage:
         """In order of transactional id. Every coordinator is asked; who did not answer is in `incomplete`."""
         return await transactions.page(
@@ -63,8 +62,7 @@ def transactions_router(transactions: Transactions) -> APIRouter:
             producer_ids=producer_id or (),
             min_duration_ms=min_duration_ms,
             id_pattern=id_pattern,
-            limit=limit,
-            cursor=cursor,
+            asked=paging,
         )
 
     @router.get(

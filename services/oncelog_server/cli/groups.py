@@ -147,7 +147,7 @@ def group_offsets(group_id: GroupId, gateway: Gateway = "", output: AsOutput = N
     from oncelog_server.cli.rest import Rest, quoted
     from oncelog_server.cli.tables import number, say, show_json, show_table
 
-    found = Rest(gateway).get(f"/v1/groups/{quoted(group_id)}/offsets")
+    found = Rest(gateway).get(f"/v1/groups/{quoted(group_id)}/offsets", {"limit": PAGE})
     if output == Output.JSON:
         show_json(found)
         return

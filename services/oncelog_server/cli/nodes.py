@@ -30,7 +30,7 @@ def list_nodes(gateway: Gateway = "", output: AsOutput = None) -> None:
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import say, show_json, show_table, warn
 
-    found = Rest(gateway).get("/v1/nodes")
+    found = Rest(gateway).get("/v1/nodes", {"limit": 10_000})
     if output == Output.JSON:
         show_json(found)
     else:

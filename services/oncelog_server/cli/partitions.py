@@ -49,9 +49,9 @@ def partitions(
 
     rest = Rest(gateway)
     if topic is None:
-        found = rest.get("/v1/partitions", {"troubled": "true"})["partitions"]
+        found = rest.get("/v1/partitions", {"troubled": "true", "limit": PAGE})["partitions"]
     else:
-        found = rest.get(f"/v1/topics/{quoted(topic)}/partitions")["partitions"]
+        found = rest.get(f"/v1/topics/{quoted(topic)}/partitions", {"limit": PAGE})["partitions"]
     if output == Output.JSON:
         show_json(found)
         return

@@ -22,6 +22,8 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 PAGE: Final = 500
+ROWS_MAX: Final = 10_000
+"""In one answer of the gateway."""
 
 TransactionalId = Annotated[str, typer.Argument(callback=not_empty, help="the transactional.id")]
 Topic = Annotated[str, typer.Option(help="the topic")]
@@ -135,7 +137,9 @@ def describe_producers(
     from oncelog_server.cli.rest import Rest, quoted
     from oncelog_server.cli.tables import number, show_json, show_table
 
-    found = Rest(gateway).get(f"/v1/partitions/{quoted(topic)}/{partition}/producers")["producers"]
+    found = Rest(gateway).get(
+        f"/v1/partitions/{quoted(topic)}/{partition}/producers", {"limit": ROWS_MAX}
+    )["producers"]
     if output == Output.JSON:
         show_json(found)
         return
@@ -170,7 +174,7 @@ def find_hanging(
     from oncelog_server.cli.tables import duration, say, show_json, show_table
 
     # All of them are asked for: one that is left out is told of.
-    found = Rest(gateway).get("/v1/hanging-transactions", {"topic": topic})
+    found = Rest(gateway).get("/v1/hanging-transactions", {"topic": topic, "limit": ROWS_MAX})
     hanging = found["hanging"]
     found["hanging"] = [one for one in hanging if one["idle_ms"] >= min_idle_ms]
     found["hidden_by_min_idle_ms"] = hidden = len(hanging) - len(found["hanging"])
@@ -202,6 +206,32 @@ def find_hanging(
             )
         for one in found["hanging"]:
             say(f"to end it: {one['abort']}")
+    _fail_if(found["incomplete"])
+
+
+@app.command("markers")
+def marker_queues(gateway: Gateway = "", output: AsOutput = None) -> None:
+    """Markers of decided transactions that wait for a node; until they are written, readers wait."""
+    from oncelog_server.cli.rest import Rest
+    from oncelog_server.cli.tables import duration, show_json, show_table
+
+    found = Rest(gateway).get("/v1/marker-queues", {"limit": ROWS_MAX})
+    if output == Output.JSON:
+        show_json(found["marker_queues"])
+    else:
+        show_table(
+            [">marker sender", ">for node", ">markers", ">oldest"],
+            [
+                (
+                    one["marker_sender"],
+                    "no leader" if one["node"] is None else one["node"],
+                    one["marker_count"],
+                    duration(one["oldest_age_ms"]),
+                )
+                for one in found["marker_queues"]
+            ],
+            empty="No marker waits",
+        )
     _fail_if(found["incomplete"])
 
 

@@ -304,6 +304,12 @@ class ProducerStates:
         first = self.first_ongoing_offset()
         return None if first is None else self._entries[self._ongoing[first]]
 
+    def has_late_transaction(self, now: int, late_ms: int) -> bool:
+        """KIP-664: the oldest open transaction has written nothing for longer than any transaction may be open. Whether
+        a coordinator knows it does not matter, so one that hangs is late too."""
+        oldest = self.oldest_ongoing()
+        return oldest is not None and 0 < oldest.last_timestamp < now - late_ms
+
     def first_unstable_offset(self) -> int | None:
         """Where the oldest transaction begins that is open, or ended by a marker the HW has not passed."""
         first = next(iter(self._ongoing), None)

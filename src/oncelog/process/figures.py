@@ -1,7 +1,44 @@
 """What a role counts, for `/metrics` of its process: plain numbers, so that no role knows Prometheus."""
 
+from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+LATENCY_BOUNDS_S: Final = (
+    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
+    *(1.0, 2.0, 5.0, 10.0, 30.0, 60.0),
+)
+"""Of every latency, so that those of different roles can be compared bucket by bucket."""
+
+
+class Histogram:
+    """How many observations were at most each bound, and their sum."""
+
+    __slots__ = ("_counts", "sum_s")
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(LATENCY_BOUNDS_S) + 1)
+        self.sum_s = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self._counts[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
+        self.sum_s += seconds
+
+    @property
+    def count(self) -> int:
+        return sum(self._counts)
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """As Prometheus takes them: each bound with the count of all at most it, `+Inf` last."""
+        total = 0
+        buckets = []
+        for bound, count in zip((*LATENCY_BOUNDS_S, None), self._counts, strict=True):
+            total += count
+            buckets.append(("+Inf" if bound is None else repr(bound), float(total)))
+        return buckets
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,13 +47,20 @@ class Figure:
 
     name: str
     text: str
-    samples: Mapping[tuple[str, ...], float]
+    samples: Mapping[tuple[str, ...], float] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
     is_counter: bool = False
+    histograms: Mapping[tuple[str, ...], Histogram] | None = None
+    """In place of `samples`, where what is counted is how long something took."""
 
 
 def gauge(name: str, text: str, value: float) -> Figure:
     return Figure(name, text, {(): value})
+
+
+def gauges_by(name: str, text: str, label: str, values: Mapping[str, float]) -> Figure:
+    """One gauge for each value of a label."""
+    return Figure(name, text, _by_key(values), (label,))
 
 
 def counter(name: str, text: str, value: float) -> Figure:
@@ -25,5 +69,13 @@ def counter(name: str, text: str, value: float) -> Figure:
 
 def counters_by(name: str, text: str, label: str, values: Mapping[str, float]) -> Figure:
     """One counter for each value of a label."""
-    samples: dict[tuple[str, ...], float] = {(key,): values[key] for key in sorted(values)}
-    return Figure(name, text, samples, (label,), is_counter=True)
+    return Figure(name, text, _by_key(values), (label,), is_counter=True)
+
+
+def histograms_by(name: str, text: str, label: str, values: Mapping[str, Histogram]) -> Figure:
+    """One histogram for each value of a label."""
+    return Figure(name, text, labels=(label,), histograms=_by_key(values))
+
+
+def _by_key(values: Mapping[str, T]) -> dict[tuple[str, ...], T]:
+    return {(key,): values[key] for key in sorted(values)}

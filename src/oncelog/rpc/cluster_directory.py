@@ -68,6 +68,10 @@ class ClusterDirectory:
             self._marker_sender_id = living[self._node_id % len(living)]
         return self._stub(self._marker_sender_id, MARKER_SENDER)
 
+    def marker_sender_on(self, node_id: int) -> Any:
+        """To look at this one; `marker_sender` chooses one to work with."""
+        return self._stub(node_id, MARKER_SENDER)
+
     def controller(self) -> Any:
         return self._controller
 

@@ -20,6 +20,8 @@ class Directory(Protocol):
 
     def marker_sender(self) -> Any: ...
 
+    def marker_sender_on(self, node_id: int) -> Any: ...
+
     def controller(self) -> Any: ...
 
 
@@ -51,6 +53,9 @@ class LocalDirectory:
         return self._group_coordinator
 
     def marker_sender(self) -> Any:
+        return self._marker_sender
+
+    def marker_sender_on(self, node_id: int) -> Any:
         return self._marker_sender
 
     def controller(self) -> Any:

@@ -290,5 +290,21 @@ def test_one_process_has_one_page_of_metrics_for_all_its_roles(server):
         "oncelog_storage_under_replicated_partitions 0.0",
     ):
         assert line in shown.splitlines()
-    for name in ("coordinator_transaction_decisions", "listener_connections_open"):
+    for name in (
+        "coordinator_transaction_decisions",
+        "coordinator_transaction_seconds",
+        "coordinator_markers_seconds",
+        "listener_connections_open",
+        "listener_request_seconds",
+        "marker_sender_queued_markers",
+        "marker_sender_oldest_marker_seconds",
+        "storage_partitions_with_late_transactions",
+        "group_lag",
+    ):
         assert f"# TYPE oncelog_{name}" in shown
+    assert 'oncelog_listener_requests_total{api="Metadata"}' in shown
+
+
+def test_markers_that_wait_are_shown(server, oncelog):
+    assert "No marker waits" in oncelog("transactions", "markers")
+    assert json.loads(oncelog("transactions", "markers", "--output", "json")) == []

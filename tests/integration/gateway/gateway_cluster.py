@@ -24,6 +24,9 @@ from oncelog_controller.settings import ControllerSettings
 from oncelog_controller.wiring import build_controller
 from oncelog_gateway.settings import GatewaySettings
 from oncelog_gateway.wiring import build_gateway
+from oncelog_marker_sender.sender import MarkerSender
+from oncelog_marker_sender.settings import MarkerSenderSettings
+from oncelog_marker_sender.wiring import build_marker_sender
 
 
 class DictStorage:
@@ -102,6 +105,22 @@ class DictStorage:
                     topic=one.topic,
                     partition=one.partition,
                     producers=self.producers.get((one.topic, one.partition), []),
+                )
+                for one in request.partitions
+            ]
+        )
+
+    async def ListOffsets(self, request, context):  # noqa: N802
+        """Logs begin at 5 and end at 100; record N has the timestamp N."""
+        await self._answer()
+        return storage_pb2.ListOffsetsResponse(
+            partitions=[
+                storage_pb2.ListedOffset(
+                    topic=one.topic,
+                    partition=one.partition,
+                    offset={-2: 5, -1: 100}.get(
+                        one.timestamp_ms, one.timestamp_ms if one.timestamp_ms < 100 else -1
+                    ),
                 )
                 for one in request.partitions
             ]
@@ -287,13 +306,32 @@ class DictGroups:
         )
 
     async def OffsetFetch(self, request, context):  # noqa: N802
-        (group,) = request.groups
-        offsets = [
-            groups_pb2.OffsetFetchResponse.Offset(topic=topic, partition=partition, offset=offset)
-            for (topic, partition), offset in self.offsets.get(group.group_id, {}).items()
-        ]
-        answer = groups_pb2.OffsetFetchResponse.Group(group_id=group.group_id, offsets=offsets)
-        return groups_pb2.OffsetFetchResponse(groups=[answer])
+        return groups_pb2.OffsetFetchResponse(
+            groups=[
+                groups_pb2.OffsetFetchResponse.Group(
+                    group_id=group.group_id,
+                    offsets=[
+                        groups_pb2.OffsetFetchResponse.Offset(
+                            topic=topic, partition=partition, offset=offset
+                        )
+                        for (topic, partition), offset in self.offsets.get(
+                            group.group_id, {}
+                        ).items()
+                    ],
+                )
+                for group in request.groups
+            ]
+        )
+
+    async def OffsetCommit(self, request, context):  # noqa: N802
+        assert (request.generation_id, request.member_id) == (-1, "")
+        offsets = self.offsets.setdefault(request.group_id, {})
+        offsets.update({(one.topic, one.partition): one.offset for one in request.offsets})
+        return groups_pb2.OffsetCommitResponse(
+            partitions=[
+                PartitionError(topic=one.topic, partition=one.partition) for one in request.offsets
+            ]
+        )
 
     async def DeleteGroups(self, request, context):  # noqa: N802
         (group_id,) = request.group_ids
@@ -330,6 +368,7 @@ class GatewayCluster:
     controller: DirectStub
     audit_path: object
     port: int = 0
+    marker_sender: MarkerSender | None = None
 
     async def get(self, path):
         return await self.request("GET", path)
@@ -354,7 +393,7 @@ class GatewayCluster:
                 return Answer(error.code, dict(error.headers), error.read())
 
     async def create_topic(self, name, partitions=1):
-        answer = await self.post("/v1/topics", {"name": name, "partitions": partitions})
+        answer = await self.post("/v1/topics", {"name": name, "partition_count": partitions})
         assert answer.status == 201, answer.body
 
     def audit(self):
@@ -377,6 +416,7 @@ async def gateway_cluster(folder, **settings):
             controller_pb2.ROLE_STORAGE,
             controller_pb2.ROLE_COORDINATOR,
             controller_pb2.ROLE_LISTENER,
+            controller_pb2.ROLE_MARKER_SENDER,
         ],
         kafka_host="127.0.0.1",
         kafka_port=9092,
@@ -397,6 +437,9 @@ async def gateway_cluster(folder, **settings):
         marker_sender=DirectStub(),
         controller=controller,
     )
+    marker_sender = build_marker_sender(MarkerSenderSettings(), metadata, directory)
+    directory.marker_sender().bind(marker_sender.servicer)
+    await marker_sender.start()
     audit_path = folder / "audit.jsonl"
     gateway = build_gateway(
         GatewaySettings(port=0, audit_path=audit_path, **settings), metadata, directory
@@ -412,9 +455,11 @@ async def gateway_cluster(folder, **settings):
             controller,
             audit_path,
             gateway.port,
+            marker_sender.sender,
         )
     finally:
         await gateway.stop()
+        await marker_sender.stop()
         following.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await following

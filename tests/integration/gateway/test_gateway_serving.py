@@ -128,13 +128,41 @@ def test_metrics_follow_the_cluster_and_the_requests(tmp_path):
     run(tmp_path, scenario, call_timeout_ms=300)
 
 
+def test_group_lag_is_summed_by_topic_and_bounded(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders", 2)
+        for name in ("a", "b", "c"):
+            cluster.groups.put(name)
+            cluster.groups.offsets[name] = {("orders", 0): 40, ("orders", 1): 90, ("gone", 0): 1}
+        text = (await cluster.get("/metrics")).body.decode()
+        assert 'oncelog_group_lag{group="a",topic="orders"} 70.0' in text
+        assert 'oncelog_group_lag{group="b",topic="orders"} 70.0' in text
+        assert 'group="c"' not in text
+        assert 'topic="gone"' not in text
+        assert "oncelog_groups_not_shown 1.0" in text
+
+    run(tmp_path, scenario, metrics_groups_max=2)
+
+
+def test_an_internal_partition_has_series_while_something_holds_its_lso(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        assert 'topic="__' not in (await cluster.get("/metrics")).body.decode()
+        cluster.storage.open_transaction("__consumer_offsets", 3, producer_id=2, start_offset=40)
+        text = (await cluster.get("/metrics")).body.decode()
+        assert 'oncelog_partition_lso_lag{partition="3",topic="__consumer_offsets"} 60.0' in text
+        assert text.count("lso_lag{partition=") == 2
+
+    run(tmp_path, scenario)
+
+
 def test_partitions_beyond_the_limit_have_no_series(tmp_path):
     async def scenario(cluster):
         text = (await cluster.get("/metrics")).body.decode()
         assert "oncelog_partitions_not_shown 97.0" in text
         assert text.count("oncelog_partition_log_end_offset{") == 3
 
-    run(tmp_path, scenario, metrics_partitions_max=3)
+    run(tmp_path, scenario, metrics_partitions_max=3, metrics_internal_partitions=True)
 
 
 def test_pages_escape_what_clients_named(tmp_path):
@@ -191,8 +219,8 @@ def test_pages_are_shown_when_no_role_answers(tmp_path):
 
 def test_topics_are_made_described_and_deleted(tmp_path):
     async def scenario(cluster):
-        body = {"name": "a.b", "partitions": 2, "configs": {"cleanup.policy": ["compact"]}}
-        shown = await cluster.post("/v1/topics", {**body, "validate_only": True})
+        body = {"name": "a.b", "partition_count": 2, "configs": {"cleanup.policy": ["compact"]}}
+        shown = await cluster.post("/v1/topics", {**body, "dry_run": True})
         assert (shown.status, shown.json["topic_id"]) == (201, None)
         assert (await cluster.get("/v1/topics/a.b")).status == 404
         made = await cluster.post("/v1/topics", body)
@@ -200,7 +228,10 @@ def test_topics_are_made_described_and_deleted(tmp_path):
         again = await cluster.post("/v1/topics", body)
         assert (again.status, again.json["kafka_error_name"]) == (409, "TOPIC_ALREADY_EXISTS")
         detail = (await cluster.get("/v1/topics/a.b")).json
-        assert (detail["partition_count"], detail["configs"]) == (2, {"cleanup.policy": "compact"})
+        assert (detail["partition_count"], detail["configs"]) == (
+            2,
+            {"cleanup.policy": ["compact"]},
+        )
         assert {"name", "value", "is_default", "doc"} == set(detail["all_configs"][0])
         listed = (await cluster.get("/v1/topics?internal=false")).json
         assert [one["name"] for one in listed["topics"]] == ["a.b"]
@@ -217,7 +248,12 @@ def test_the_cluster_and_a_sink_are_described(tmp_path):
     async def scenario(cluster):
         status = (await cluster.get("/v1/cluster")).json
         assert status["features"]["transaction.version"] == 2
-        assert status["nodes"][0]["roles"] == ["storage", "coordinator", "listener"]
+        assert status["nodes"][0]["roles"] == [
+            "storage",
+            "coordinator",
+            "listener",
+            "marker_sender",
+        ]
         assert (await cluster.get("/v1/sinks/revenue/daily")).status == 404
         cluster.coordinator.sinks["revenue/daily"] = coordinator_pb2.DescribeSinkResponse(
             sink="revenue/daily",

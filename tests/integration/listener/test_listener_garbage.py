@@ -122,7 +122,7 @@ def test_a_failing_handler_ends_its_connection_and_no_other(caplog):
                 END_TXN, 1, transactional_id="t", producer_id=1, producer_epoch=0, committed=True
             )
             assert await client.is_closed_by_peer()
-            assert role.counters.request_failures == {END_TXN: 1}
+            assert role.counters.request_failures == {"EndTxn": 1}
             assert await is_alive(role)
 
     uvloop.run(scenario())

@@ -175,7 +175,7 @@ def test_nodes_are_drained_and_partitions_moved_from_the_command_line(
 
     rest = Rest(cluster.gateway)
     leaving, *staying = [member.node_id for member in cluster.of_role(STORAGE)]
-    body = {"name": topic, "partitions": 1, "replication_factor": 2}
+    body = {"name": topic, "partition_count": 1, "replication_factor": 2}
     rest.post("/v1/topics", body)
     try:
         assert "leads nothing and owns no shard" in oncelog("nodes", "drain", str(leaving))

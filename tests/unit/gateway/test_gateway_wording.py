@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.errors import KafkaError
 from oncelog.topic_config import TOPIC_CONFIGS, checked_overrides
 from oncelog_gateway.core.id_pattern import ID_PATTERN_SCHEMA, as_regular_expression
-from oncelog_gateway.core.paging import page_after
-from oncelog_gateway.core.topic_configs import CONFIGS_SCHEMA, configs_as_text
+from oncelog_gateway.core.paging import PageRequest, page_of
+from oncelog_gateway.core.topic_configs import CONFIGS_SCHEMA, configs_as_json, configs_as_text
 from oncelog_gateway.core.wording import duration, size
 
 
@@ -26,13 +27,22 @@ def test_pages_show_every_row_once_and_in_order(rows, limit):
     seen = []
     cursor = None
     for _ in range(len(rows) + 1):
-        page, cursor = page_after(rows, cursor, limit)
-        assert len({row.transactional_id for row in page}) <= limit
+        page, cursor = page_of(rows, tuple, PageRequest(limit, cursor))
+        assert len(page) <= limit
         seen += page
         if cursor is None:
             break
     assert cursor is None
     assert seen == sorted(rows)
+
+
+@given(st.text(max_size=20))
+def test_a_cursor_of_another_list_is_refused(cursor):
+    _, numbers = page_of([1, 2], lambda row: (row,), PageRequest(1))
+    rows = [Row("a"), Row("b")]
+    for wrong in (cursor, numbers):
+        with pytest.raises(KafkaError, match="is not a cursor of this list"):
+            page_of(rows, tuple, PageRequest(1, wrong))
 
 
 @given(st.text(alphabet="ab*.\\[(\n1", max_size=6), st.text(alphabet="ab.\\[(\n1", max_size=8))
@@ -96,6 +106,7 @@ def test_configs_are_written_as_kafka_does():
         "cleanup.policy": "compact,delete",
     }
     assert checked_overrides(text) == text
+    assert configs_as_json(text) == given
 
 
 @pytest.mark.parametrize(

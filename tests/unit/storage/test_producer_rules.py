@@ -312,3 +312,13 @@ def test_entries_expire_by_age():
     assert verifications.expire(now=109, expiration_ms=100) == 0
     assert verifications.expire(now=110, expiration_ms=100) == 1
     assert len(verifications) == 0
+
+
+def test_the_oldest_transaction_is_late_when_it_was_silent_for_too_long_whoever_owns_it():
+    """KIP-664: a coordinator is not asked, so a transaction that hangs is late too."""
+    partition = Partition().append(data(0, txn=True), timestamp=1_000)
+    partition.append(data(1, txn=True), timestamp=5_000)
+    assert not partition.states.has_late_transaction(6_000, 1_000)
+    assert partition.states.has_late_transaction(6_001, 1_000)
+    partition.mark()
+    assert not partition.states.has_late_transaction(99_000, 1_000)

@@ -1,0 +1,48 @@
+"""How long transactions take, from the records that are decided: for `/metrics`.
+
+Two spans end with the record of completion, which is decided when the last marker is written. One began with the
+transaction; the other with the decision, an EndTxn or a timeout, and is the markers' share.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from oncelog.ids import Millis
+from oncelog.process.figures import Histogram
+from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState
+
+_OUTCOMES = {TxnState.COMPLETE_COMMIT: "commit", TxnState.COMPLETE_ABORT: "abort"}
+
+
+class TransactionTimes:
+    """By outcome, of every shard of this process."""
+
+    def __init__(self) -> None:
+        self.open_to_complete = {outcome: Histogram() for outcome in _OUTCOMES.values()}
+        self.end_to_complete = {outcome: Histogram() for outcome in _OUTCOMES.values()}
+
+
+class ShardTimes:
+    """Of one shard. A transaction that an earlier owner of the shard decided is counted in the first span only."""
+
+    def __init__(self, times: TransactionTimes) -> None:
+        self._times = times
+        self._decided_ms: dict[str, Millis] = {}
+        """Of transactions that are prepared now."""
+
+    def observe(self, records: Iterable[Any], now: Millis) -> None:
+        for record in records:
+            if not isinstance(record, TxnMetadata):
+                continue
+            if record.state.is_prepared:
+                self._decided_ms[record.transactional_id] = now
+                continue
+            decided_ms = self._decided_ms.pop(record.transactional_id, None)
+            outcome = _OUTCOMES.get(record.state)
+            if outcome is None:
+                continue
+            if decided_ms is not None:
+                self._times.end_to_complete[outcome].observe(max(now - decided_ms, 0) / 1000)
+            if record.start_timestamp >= 0:
+                open_ms = max(now - record.start_timestamp, 0)
+                self._times.open_to_complete[outcome].observe(open_ms / 1000)

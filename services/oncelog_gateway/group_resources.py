@@ -1,0 +1,102 @@
+"""What REST shows and takes of consumer groups."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from oncelog_gateway.core.topic_configs import JSON_INTEGER_MAX
+from oncelog_gateway.resources import Page, PartitionIndex, RequestBody, Resource, TopicName
+
+
+class Group(Resource):
+    group_id: str
+    state: str = Field(description="Kafka's name: Empty, PreparingRebalance, Stable …")
+    protocol_type: str = Field(description="`consumer` for consumers; empty: offsets only")
+    group_type: str
+
+
+class GroupPage(Page):
+    groups: list[Group]
+
+
+class GroupAssignment(Resource):
+    topic: str
+    partitions: list[int]
+
+
+class GroupMember(Resource):
+    member_id: str
+    group_instance_id: str | None = Field(description="null: not a static member")
+    client_id: str
+    client_host: str
+    assignments: list[GroupAssignment] | None = Field(
+        description="null: the leader assigned in a language of its own"
+    )
+
+
+class GroupDetail(Group):
+    protocol_name: str = Field(description="the assignor the members agreed on")
+    coordinator: int = Field(description="node id")
+    members: list[GroupMember]
+
+
+class GroupOffset(Resource):
+    topic: str
+    partition: int
+    offset: int | None = Field(
+        description="the next to be read; null: a transaction that changes it is open"
+    )
+    metadata: str
+    log_end_offset: int | None = Field(description="null: the leader did not say, or it is deleted")
+    lag: int | None = Field(description="records not read yet, open and aborted ones included")
+
+
+class GroupOffsetPage(Page):
+    group_id: str
+    offsets: list[GroupOffset]
+    total_lag: int = Field(description="of all pages")
+
+
+class ResetOffsetsRequest(RequestBody):
+    topic: TopicName
+    partitions: list[PartitionIndex] | None = Field(
+        None, min_length=1, max_length=10_000, description="null: every partition"
+    )
+    to: Literal["earliest", "latest", "offset", "timestamp"]
+    offset: int | None = Field(
+        None,
+        ge=0,
+        le=JSON_INTEGER_MAX,
+        description="with `to` offset; one outside the log becomes its nearer end",
+    )
+    timestamp_ms: int | None = Field(
+        None,
+        ge=0,
+        le=JSON_INTEGER_MAX,
+        description="with `to` timestamp: the first record that is not older; none: the end",
+    )
+    dry_run: bool = Field(True, description="show where it would go, move nothing")
+
+    @model_validator(mode="after")
+    def _one_target(self) -> "ResetOffsetsRequest":
+        for name, value in (("offset", self.offset), ("timestamp_ms", self.timestamp_ms)):
+            is_wanted = name.removesuffix("_ms") == self.to
+            if is_wanted and value is None:
+                raise ValueError(f"`to` {self.to} needs `{name}`")
+            if not is_wanted and value is not None:
+                raise ValueError(f"`{name}` goes with `to` {name.removesuffix('_ms')}")
+        return self
+
+
+class OffsetMove(Resource):
+    topic: str
+    partition: int
+    offset_before: int | None = Field(description="null: nothing was committed")
+    offset: int = Field(description="the next to be read, after the move")
+
+
+class ResetOffsets(Resource):
+    group_id: str
+    offsets: list[OffsetMove]
+    dry_run: bool
+    audit_id: str
