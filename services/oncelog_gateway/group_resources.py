@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from oncelog_gateway.core.topic_configs import JSON_INTEGER_MAX
 from oncelog_gateway.resources import Page, PartitionIndex, RequestBody, Resource, TopicName
@@ -57,35 +57,27 @@ class GroupOffsetPage(Page):
     total_lag: int = Field(description="of all pages")
 
 
+class ToOffset(RequestBody):
+    offset: int = Field(
+        ge=0, le=JSON_INTEGER_MAX, description="one outside the log becomes its nearer end"
+    )
+
+
+class ToTimestamp(RequestBody):
+    timestamp_ms: int = Field(
+        ge=0,
+        le=JSON_INTEGER_MAX,
+        description="the first record that is not older; without one, the end",
+    )
+
+
 class ResetOffsetsRequest(RequestBody):
     topic: TopicName
     partitions: list[PartitionIndex] | None = Field(
         None, min_length=1, max_length=10_000, description="null: every partition"
     )
-    to: Literal["earliest", "latest", "offset", "timestamp"]
-    offset: int | None = Field(
-        None,
-        ge=0,
-        le=JSON_INTEGER_MAX,
-        description="with `to` offset; one outside the log becomes its nearer end",
-    )
-    timestamp_ms: int | None = Field(
-        None,
-        ge=0,
-        le=JSON_INTEGER_MAX,
-        description="with `to` timestamp: the first record that is not older; none: the end",
-    )
+    to: Literal["earliest", "latest"] | ToOffset | ToTimestamp = Field(examples=["earliest"])
     dry_run: bool = Field(True, description="show where it would go, move nothing")
-
-    @model_validator(mode="after")
-    def _one_target(self) -> "ResetOffsetsRequest":
-        for name, value in (("offset", self.offset), ("timestamp_ms", self.timestamp_ms)):
-            is_wanted = name.removesuffix("_ms") == self.to
-            if is_wanted and value is None:
-                raise ValueError(f"`to` {self.to} needs `{name}`")
-            if not is_wanted and value is not None:
-                raise ValueError(f"`{name}` goes with `to` {name.removesuffix('_ms')}")
-        return self
 
 
 class OffsetMove(Resource):

@@ -23,6 +23,8 @@ from oncelog_gateway.group_resources import (
     OffsetMove,
     ResetOffsets,
     ResetOffsetsRequest,
+    ToOffset,
+    ToTimestamp,
 )
 from oncelog_gateway.operators import Operator
 from oncelog_gateway.roles import Roles, raise_for
@@ -200,7 +202,7 @@ class Groups:
             if not body.dry_run:
                 await self._commit(group_id, moves)
             done = "would go" if body.dry_run else "went"
-            attempt.detail = f"{len(moves)} offsets of group {group_id!r} {done} to {body.to}"
+            attempt.detail = f"{len(moves)} offsets of group {group_id!r} {done} elsewhere"
         return ResetOffsets(
             group_id=group_id, offsets=moves, dry_run=body.dry_run, audit_id=attempt.audit_id
         )
@@ -229,10 +231,10 @@ class Groups:
                 wanted = first
             case "latest":
                 wanted = end
-            case "offset":
-                wanted = dict.fromkeys(partitions, body.offset or 0)
-            case "timestamp":
-                found = await self._listed_offsets(partitions, body.timestamp_ms or 0)
+            case ToOffset(offset=offset):
+                wanted = dict.fromkeys(partitions, offset)
+            case ToTimestamp(timestamp_ms=timestamp_ms):
+                found = await self._listed_offsets(partitions, timestamp_ms)
                 # -1: every record is older.
                 wanted = {one: at if at >= 0 else end[one] for one, at in found.items()}
         before = {one: committed[one].offset for one in partitions if one in committed}

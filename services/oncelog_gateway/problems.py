@@ -65,12 +65,13 @@ _MEANING: Final[dict[int, str]] = {
     421: "The Host header names no host of this gateway",
     415: "The body must be application/json",
     422: "A value is refused; `errors` or `detail` names it",
+    431: "The request line and headers are too large",
     500: "A role failed in a way that is a bug",
     503: "A role is not available now; try again",
     504: "A role did not answer in time",
 }
 
-ALWAYS: Final = (421, 422, 500, 503, 504)
+ALWAYS: Final = (421, 422, 431, 500, 503, 504)
 """Any call may end in one of these."""
 
 

@@ -302,10 +302,8 @@ class SinkSummary(Resource):
     attempt_count: int = Field(description="open, or with markers under way")
 
 
-class SinkPage(Resource):
+class SinkPage(Page):
     sinks: list[SinkSummary]
-    total: int
-    incomplete: list[Failure]
 
 
 class ClusterNode(Resource):

@@ -2,6 +2,7 @@
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog_gateway.audit import AuditLog
+from oncelog_gateway.core.paging import PageRequest, page_of
 from oncelog_gateway.operators import Operator
 from oncelog_gateway.resources import (
     Sink,
@@ -22,12 +23,12 @@ class Sinks:
         self._roles = roles
         self._audit = audit
 
-    async def page(self, *, limit: int, offset: int) -> SinkPage:
+    async def page(self, asked: PageRequest) -> SinkPage:
         """In order of name. A silent coordinator is a failure in the page, unless all are silent."""
         found, failures = await self._roles.list_sinks()
         if failures and not found:
             raise failures[0]
-        rows = sorted(found, key=lambda one: one.sink)
+        rows, next_cursor = page_of(found, lambda one: (one.sink,), asked)
         return SinkPage(
             sinks=[
                 SinkSummary(
@@ -38,9 +39,10 @@ class Sinks:
                     last_used_time_ms=known_or_none(one.last_used_ms),
                     attempt_count=one.attempt_count,
                 )
-                for one in rows[offset : offset + limit]
+                for one in rows
             ],
-            total=len(rows),
+            total=len(found),
+            next_cursor=next_cursor,
             incomplete=[failure_of(failure) for failure in failures],
         )
 

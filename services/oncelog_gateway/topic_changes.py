@@ -65,7 +65,7 @@ class TopicChanges:
     ) -> str | None:
         """The audit id; None for a dry run."""
         request = pb.AlterConfigsRequest(
-            topic=name,
+            name=name,
             set={key: value for key, value in body.configs.items() if value is not None},
             remove=[key for key, value in body.configs.items() if value is None],
             validate_only=body.dry_run,
@@ -83,7 +83,7 @@ class TopicChanges:
         """The metadata offset of the change."""
         answer = await self._roles.ask_controller("AlterConfigs", request)
         status = answer.status
-        raise_for(status.error_code, status.error_message or f"topic {request.topic!r}")
+        raise_for(status.error_code, status.error_message or f"topic {request.name!r}")
         return int(answer.metadata_offset)
 
     async def _ask(

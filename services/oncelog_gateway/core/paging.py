@@ -40,7 +40,9 @@ def page_of(
 
 
 def _cursor_of(key: Key) -> str:
-    return base64.urlsafe_b64encode(json.dumps(key).encode("ascii")).decode("ascii").rstrip("=")
+    # UTF-8 without escapes: the longest transactional id must fit into a request's head.
+    content = json.dumps(key, ensure_ascii=False).encode()
+    return base64.urlsafe_b64encode(content).decode("ascii").rstrip("=")
 
 
 def _key_in(cursor: str, pattern: Key) -> Key:
@@ -52,6 +54,6 @@ def _key_in(cursor: str, pattern: Key) -> Key:
     if isinstance(found, list) and [type(one) for one in found] == [type(one) for one in pattern]:
         return tuple(found)
     raise KafkaError(
-        ErrorCode.INVALID_REQUEST,
+        ErrorCode.RESOURCE_NOT_FOUND,
         f"{cursor[:100]!r} is not a cursor of this list; give `next_cursor` of the page before, or none",
     )

@@ -40,7 +40,7 @@ GroupId = Annotated[
 def groups_router(groups: Groups, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["groups"])
 
-    @router.get("/groups", summary="List groups", responses=documented())
+    @router.get("/groups", summary="List groups", responses=documented(404))
     async def list_groups(
         state: Annotated[
             list[GroupState] | None, Query(description="repeat it for several states")

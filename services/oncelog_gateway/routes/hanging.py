@@ -41,7 +41,7 @@ def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
         asked = [one for one in all_partitions(image) if topic is None or one.topic == topic]
         return await partitions.hanging(asked, min_idle_ms, paging)
 
-    @router.get("/marker-queues", summary="Markers that wait for a node", responses=documented())
+    @router.get("/marker-queues", summary="Markers that wait for a node", responses=documented(404))
     async def list_marker_queues(paging: Paging) -> MarkerQueuePage:
         """Of every marker sender. Until they are written, their transaction stays in PrepareCommit or PrepareAbort."""
         rows, failures = await marker_queues(roles)

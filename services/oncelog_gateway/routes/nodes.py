@@ -25,7 +25,7 @@ NodeId = Annotated[int, Path(ge=1, le=INT32_MAX, examples=[1])]
 def nodes_router(nodes: Nodes, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["nodes"])
 
-    @router.get("/nodes", summary="List nodes", responses=documented())
+    @router.get("/nodes", summary="List nodes", responses=documented(404))
     async def list_nodes(paging: Paging) -> NodePage:
         """What each leads, hosts and owns, and which controller is active."""
         return await nodes.list(paging)
@@ -74,7 +74,7 @@ def nodes_router(nodes: Nodes, operators: Operators) -> APIRouter:
 def reassignments_router(reassignments: Reassignments, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["nodes"])
 
-    @router.get("/reassignments", summary="List reassignments", responses=documented())
+    @router.get("/reassignments", summary="List reassignments", responses=documented(404))
     async def list_reassignments(paging: Paging) -> ReassignmentPage:
         """Those under way. Each ends by itself when all that it adds are in sync."""
         return reassignments.page(paging)

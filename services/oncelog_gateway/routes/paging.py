@@ -14,7 +14,7 @@ async def _page_request(
     cursor: Annotated[
         str | None,
         Query(
-            max_length=100_000, description="`next_cursor` of the page before; none: the first page"
+            max_length=50_000, description="`next_cursor` of the page before; none: the first page"
         ),
     ] = None,
 ) -> PageRequest:

@@ -2,11 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.problems import documented
-from oncelog_gateway.resources import INT32_MAX, Sink, SinkPage
+from oncelog_gateway.resources import Sink, SinkPage
+from oncelog_gateway.routes.paging import Paging
 from oncelog_gateway.sinks import Sinks
 
 SinkName = Annotated[
@@ -23,13 +24,10 @@ SinkName = Annotated[
 def sinks_router(sinks: Sinks, operators: Operators) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["sinks"])
 
-    @router.get("/sinks", summary="List Spark sinks", responses=documented())
-    async def list_sinks(
-        limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
-        offset: Annotated[int, Query(ge=0, le=INT32_MAX)] = 0,
-    ) -> SinkPage:
-        """In order of name. Every coordinator is asked; who did not answer is in `incomplete`."""
-        return await sinks.page(limit=limit, offset=offset)
+    @router.get("/sinks", summary="List Spark sinks", responses=documented(404))
+    async def list_sinks(paging: Paging) -> SinkPage:
+        """In order of name. Every coordinator is asked; one that did not answer is in `incomplete`."""
+        return await sinks.page(paging)
 
     @router.get("/sinks/{sink:path}", summary="Describe a Spark sink", responses=documented(404))
     async def describe_sink(sink: SinkName) -> Sink:

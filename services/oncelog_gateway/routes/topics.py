@@ -45,7 +45,7 @@ Index = Annotated[int, Path(ge=0, le=INT32_MAX, examples=[0])]
 def topics_router(roles: Roles) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["topics"])
 
-    @router.get("/topics", summary="List topics", responses=documented())
+    @router.get("/topics", summary="List topics", responses=documented(404))
     async def list_topics(
         internal: Annotated[bool, Query(description="also Kafka's own topics")] = True,
         *,
@@ -186,7 +186,9 @@ def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
             incomplete=[row.failure for row in rows if row.failure is not None],
         )
 
-    @router.get("/partitions", summary="Partitions, the most stuck first", responses=documented())
+    @router.get(
+        "/partitions", summary="Partitions, the most stuck first", responses=documented(404)
+    )
     async def list_partitions(
         topic: Annotated[
             str, Query(max_length=249, description="only topics whose name contains this")

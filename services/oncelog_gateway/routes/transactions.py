@@ -31,7 +31,7 @@ TransactionalId = Annotated[
 def transactions_router(transactions: Transactions) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["transactions"])
 
-    @router.get("/transactions", summary="List transactions", responses=documented())
+    @router.get("/transactions", summary="List transactions", responses=documented(404))
     async def list_transactions(
         state: Annotated[
             list[TransactionState] | None, Query(description="repeat it for several states")

@@ -23,16 +23,14 @@ SinkName = Annotated[
 def list_sinks(gateway: Gateway = "", output: AsOutput = None) -> None:
     """Every sink that a coordinator knows."""
     from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import number, say, show_json, show_table, warn
+    from oncelog_server.cli.tables import number, show_json, show_table, warn
 
     rest = Rest(gateway)
     page = rest.get("/v1/sinks", {"limit": PAGE})
     rows = page["sinks"]
-    while len(rows) < page["total"]:
-        further = rest.get("/v1/sinks", {"limit": PAGE, "offset": len(rows)})["sinks"]
-        if not further:
-            break
-        rows += further
+    while page["next_cursor"] is not None:
+        page = rest.get("/v1/sinks", {"limit": PAGE, "cursor": page["next_cursor"]})
+        rows += page["sinks"]
     if output == Output.JSON:
         show_json(rows)
     else:
@@ -50,8 +48,6 @@ def list_sinks(gateway: Gateway = "", output: AsOutput = None) -> None:
             ],
             empty="No sinks yet",
         )
-        if page["total"] > len(rows):
-            say(f"{len(rows)} of {page['total']}")
     for failure in page["incomplete"]:
         warn(f"not complete: {failure['kafka_error_name']}, {failure['detail']}")
     if page["incomplete"]:

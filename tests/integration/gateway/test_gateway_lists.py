@@ -65,6 +65,7 @@ def _lasting(row):
         ("/v1/nodes", "nodes"),
         ("/v1/reassignments", "reassignments"),
         ("/v1/marker-queues", "marker_queues"),
+        ("/v1/sinks", "sinks"),
     ],
 )
 def test_every_list_is_read_page_by_page_in_the_same_way(tmp_path, path, rows):
@@ -80,7 +81,7 @@ def test_every_list_is_read_page_by_page_in_the_same_way(tmp_path, path, rows):
         assert "query.offset: unknown parameter" in refused.json["detail"]
         if found:
             wrong = await cluster.get(f"{path}{'&' if '?' in path else '?'}cursor=WzFd,")
-            assert (wrong.status, wrong.json["kafka_error_name"]) == (422, "INVALID_REQUEST")
+            assert (wrong.status, wrong.json["kafka_error_name"]) == (404, "RESOURCE_NOT_FOUND")
 
     run(tmp_path, scenario)
 
@@ -188,11 +189,11 @@ def test_offsets_of_an_empty_group_are_reset_and_a_dry_run_moves_nothing(tmp_pat
         assert cluster.groups.offsets["a/b"] == {("orders", 0): 40}
         for target, offset in (
             ({"to": "latest"}, 100),
-            ({"to": "offset", "offset": 60}, 60),
-            ({"to": "offset", "offset": 1}, 5),
-            ({"to": "offset", "offset": 10_000}, 100),
-            ({"to": "timestamp", "timestamp_ms": 33}, 33),
-            ({"to": "timestamp", "timestamp_ms": 5_000}, 100),
+            ({"to": {"offset": 60}}, 60),
+            ({"to": {"offset": 1}}, 5),
+            ({"to": {"offset": 10_000}}, 100),
+            ({"to": {"timestamp_ms": 33}}, 33),
+            ({"to": {"timestamp_ms": 5_000}}, 100),
         ):
             wanted = {"topic": "orders", "partitions": [0], "dry_run": False, **target}
             moved = await cluster.request("PATCH", path, wanted)
@@ -213,8 +214,8 @@ def test_an_offset_reset_that_cannot_be_is_refused_with_the_reason(tmp_path):
             ("none", {"to": "latest"}, 404, "there is no group 'none'"),
             ("free", {"to": "latest", "topic": "gone"}, 404, "there is no topic 'gone'"),
             ("free", {"to": "latest", "partitions": [1, 2]}, 404, "no partition 2"),
-            ("free", {"to": "offset"}, 422, "`to` offset needs `offset`"),
-            ("free", {"to": "latest", "offset": 3}, 422, "`offset` goes with `to` offset"),
+            ("free", {"to": {"offset": -1}}, 422, "greater than or equal to 0"),
+            ("free", {"to": {"offset": 3, "timestamp_ms": 3}}, 422, "not permitted"),
             ("free", {"to": "end"}, 422, "earliest"),
         ):
             wanted = {"topic": "orders", "dry_run": False, **body}

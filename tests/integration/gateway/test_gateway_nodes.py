@@ -40,7 +40,7 @@ def test_nodes_are_listed_with_their_duties_and_the_controller(tmp_path):
         assert found["controller"]["rpc_address"] is None
         assert found["controller"]["controller_epoch"] == 1
         (only,) = found["nodes"]
-        assert only["roles"] == ["storage", "coordinator", "listener"]
+        assert only["roles"] == ["storage", "coordinator", "listener", "marker_sender"]
         assert only["leader_count"] == only["replica_count"] > 3
         assert only["transaction_shard_count"] > 0
         assert not only["draining"]
