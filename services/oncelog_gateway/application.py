@@ -30,6 +30,7 @@ from oncelog_gateway.routes.nodes import nodes_router, reassignments_router
 from oncelog_gateway.routes.scrape import scrape_router
 from oncelog_gateway.routes.sinks import sinks_router
 from oncelog_gateway.routes.topics import (
+    partition_router,
     partitions_router,
     topic_alterations_router,
     topic_changes_router,
@@ -79,6 +80,7 @@ def create_app(
         transactions_router(transactions),
         hanging_router(roles, partitions),
         partitions_router(roles, partitions),
+        partition_router(roles, partitions),
         topics_router(roles),
         topic_changes_router(changes, operators),
         topic_alterations_router(roles, changes, operators),

@@ -63,6 +63,10 @@ def storage_figures(role: StorageRole) -> Iterator[Figure]:
         lag,
         ("follower",),
     )
+    yield from _cleaner_figures(role)
+
+
+def _cleaner_figures(role: StorageRole) -> Iterator[Figure]:
     cleaned = role.maintenance.cleaner.figures
     yield gauge(
         "oncelog_storage_cleanable_bytes", "Sealed and not cleaned", cleaned.cleanable_bytes

@@ -219,6 +219,12 @@ def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
             incomplete=[row.failure for row in rows if row.failure is not None],
         )
 
+    return router
+
+
+def partition_router(roles: Roles, partitions: Partitions) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["partitions"])
+
     @router.get(
         "/partitions/{topic}/{partition}",
         summary="Describe a partition",
