@@ -42,14 +42,24 @@ def _show_version(is_asked: bool) -> None:
 def oncelog(
     ctx: typer.Context,
     bootstrap: Annotated[
-        str,
+        str | None,
         typer.Option(
-            envvar="ONCELOG_BOOTSTRAP", help="Kafka address, host:port", metavar="HOST:PORT"
+            help=f"Kafka address (or ONCELOG_BOOTSTRAP; default: {BOOTSTRAP_DEFAULT})",
+            metavar="HOST:PORT",
         ),
-    ] = BOOTSTRAP_DEFAULT,
+    ] = None,
     gateway: Annotated[
-        str, typer.Option(envvar="ONCELOG_GATEWAY", help="REST address", metavar="URL")
-    ] = GATEWAY_DEFAULT,
+        str | None,
+        typer.Option(
+            help=f"REST address (or ONCELOG_GATEWAY; default: {GATEWAY_DEFAULT})", metavar="URL"
+        ),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            help="addresses by name, see `oncelog profiles` (or ONCELOG_PROFILE)", metavar="NAME"
+        ),
+    ] = None,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="tables for people, json for scripts")
     ] = Output.TABLE,
@@ -64,7 +74,7 @@ def oncelog(
 
     Start one with `oncelog up`; every other command talks to a running one.
     """
-    ctx.obj = Globals(bootstrap=bootstrap, gateway=gateway, output=output)
+    ctx.obj = Globals(bootstrap=bootstrap, gateway=gateway, profile=profile, output=output)
 
 
 def run(arguments: Sequence[str]) -> int:

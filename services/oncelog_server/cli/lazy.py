@@ -28,6 +28,8 @@ COMMANDS: Final = {
     "nodes": Entry("oncelog_server.cli.nodes", "app"),
     "storage": Entry("oncelog_server.cli.storage", "app"),
     "cluster": Entry("oncelog_server.cli.cluster", "app"),
+    "health": Entry("oncelog_server.cli.health", "app"),
+    "profiles": Entry("oncelog_server.cli.profiles", "app"),
     "completion": Entry("oncelog_server.cli.completion", "app"),
 }
 

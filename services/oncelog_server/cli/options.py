@@ -1,5 +1,6 @@
 """Options that most commands share. Each may stand before the command or after it; the nearer one wins."""
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,9 +23,29 @@ class Output(StrEnum):
 class Globals:
     """What stood before the command."""
 
-    bootstrap: str = BOOTSTRAP_DEFAULT
-    gateway: str = GATEWAY_DEFAULT
+    bootstrap: str | None = None
+    gateway: str | None = None
+    profile: str | None = None
     output: Output = Output.TABLE
+
+    def address(self, key: str, variable: str, default: str) -> str:
+        """Of the first that gives one: an option, --profile, the variable, the current profile, the default."""
+        given: str | None = getattr(self, key)
+        if given:
+            return given
+        if self.profile is not None:
+            return self._of_profile(self.profile, key) or default
+        if found := os.environ.get(variable):
+            return found
+        return self._of_profile(os.environ.get("ONCELOG_PROFILE"), key) or default
+
+    def _of_profile(self, name: str | None, key: str) -> str | None:
+        # Imported late: most people have no profiles.
+        from oncelog_server.cli.profiles import Profiles
+
+        profiles = Profiles.read()
+        name = name or profiles.current
+        return None if name is None else profiles.named(name).get(key)
 
 
 def _globals(ctx: typer.Context) -> Globals:
@@ -33,11 +54,15 @@ def _globals(ctx: typer.Context) -> Globals:
 
 
 def _bootstrap(ctx: typer.Context, value: str) -> str:
-    return value or _globals(ctx).bootstrap
+    if ctx.resilient_parsing:
+        return value
+    return value or _globals(ctx).address("bootstrap", "ONCELOG_BOOTSTRAP", BOOTSTRAP_DEFAULT)
 
 
 def _gateway(ctx: typer.Context, value: str) -> str:
-    return value or _globals(ctx).gateway
+    if ctx.resilient_parsing:
+        return value
+    return value or _globals(ctx).address("gateway", "ONCELOG_GATEWAY", GATEWAY_DEFAULT)
 
 
 def _output(ctx: typer.Context, value: str) -> str:

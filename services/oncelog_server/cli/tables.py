@@ -3,9 +3,10 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +15,9 @@ from oncelog_gateway.core.wording import duration, size
 
 __all__ = ["duration", "number", "say", "show_fields", "show_json", "show_table", "size", "warn"]
 
+GAP: Final = 3
+"""Columns between two columns of a table."""
+
 
 def show_json(value: Any) -> None:
     """One document, indented."""
@@ -21,21 +25,62 @@ def show_json(value: Any) -> None:
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
-    """A column whose name starts with `>` is a number. Long texts are folded, never cut."""
+    """A column whose name starts with `>` is a number. Texts are folded between words, never cut.
+
+    Where a name would have to break inside, because the terminal is narrow or the name long, each row stands by itself
+    with its values under each other: a name is there to be copied.
+    """
+    names = [column.lstrip(">") for column in columns]
+    cells = [[_cell(value) for value in row] for row in rows]
+    if not cells:
+        _out().print(Text(empty))
+        return
+    widths = _widths(names, cells, _out().width - GAP * (len(names) - 1))
+    if widths is None:
+        _show_rows(names, cells)
+        return
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        is_number = column.startswith(">")
+    for column, name, width in zip(columns, names, widths, strict=True):
         table.add_column(
-            column.lstrip(">"),
-            justify="right" if is_number else "left",
-            no_wrap=is_number,
+            name,
+            justify="right" if column.startswith(">") else "left",
+            width=width,
             overflow="fold",
         )
-    count = 0
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row))
-        count += 1
-    _out().print(table if count else Text(empty))
+    for row in cells:
+        table.add_row(*row)
+    _out().print(table)
+
+
+def _widths(names: Sequence[str], cells: Sequence[Sequence[Text]], room: int) -> list[int] | None:
+    """Of each column, at least its longest word. None when there is no room for the longest words."""
+    columns = [[Text(name), *(row[at] for row in cells)] for at, name in enumerate(names)]
+    least = [max(_longest_word(one) for one in column) for column in columns]
+    widths = [max(one.cell_len for one in column) for column in columns]
+    if sum(least) > room:
+        return None
+    while (excess := sum(widths) - room) > 0:
+        # The widest gives first: long sentences fold, and short columns stay as they are.
+        at = max(
+            (at for at in range(len(widths)) if widths[at] > least[at]), key=lambda at: widths[at]
+        )
+        widths[at] = max(least[at], widths[at] - excess)
+    return widths
+
+
+def _longest_word(cell: Text) -> int:
+    return max((cell_len(word) for word in cell.plain.split()), default=0)
+
+
+def _show_rows(names: Sequence[str], cells: Sequence[Sequence[Text]]) -> None:
+    """Each row as lines of name and value, a free line between two rows."""
+    width = max(map(len, names))
+    for number, row in enumerate(cells):
+        if number:
+            _out().print()
+        for name, cell in zip(names, row, strict=True):
+            line = Text.assemble((name.ljust(width), "bold"), "  ", cell)
+            _out().print(line, soft_wrap=True)
 
 
 def show_fields(fields: Iterable[tuple[str, object]]) -> None:

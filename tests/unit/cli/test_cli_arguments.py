@@ -16,7 +16,7 @@ from oncelog_server.cli import root, run
 from oncelog_server.cli.lazy import COMMANDS
 from oncelog_server.cli.record_form import text_of
 from oncelog_server.cli.rest import wrong_values
-from oncelog_server.cli.tables import show_fields, show_table
+from oncelog_server.cli.tables import show_table
 from oncelog_server.cluster.plan import ClusterShape, FreePorts, plan_members
 from oncelog_server.cluster.state_file import ClusterState
 
@@ -321,18 +321,26 @@ def test_completion_prints_a_script(shell):
 
 def test_tables_fit_80_columns_and_lose_nothing(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    name = "a-very-long-transactional-id-" * 5
-    show_table(["transactional id", ">pid", ">epoch"], [(name, 123456789, 3)], empty="")
-    show_fields([("transactional id", name)])
+    sentence = "a transaction that is open and whose producer has been silent for a while " * 2
+    show_table(["transactional id", ">pid", "what"], [("pay-1", 123456789, sentence)], empty="")
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert "123456789" in "".join(lines)
-    assert (
-        "".join(line.split()[0] for line in lines if line.startswith("a") or "-very" in line).count(
-            "-id-"
-        )
-        >= 4
-    )
+    assert " ".join(sentence.split()) in " ".join(" ".join(line[20:] for line in lines).split())
+
+
+@pytest.mark.parametrize("width", ["60", "80"])
+def test_names_do_not_break_inside(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", width)
+    rows = [
+        ("marker-sender-1", 31, "127.0.0.1:31499", 24031, "ready", "active, epoch 1"),
+        ("a-very-long-transactional-id-" * 5, 32, "127.0.0.1:31500", 24032, "ready", ""),
+    ]
+    columns = ["process", ">node", "address", ">pid", "state", "leads or owns"]
+    for shown in (rows[:1], rows):
+        show_table(columns, shown, empty="")
+        words = capsys.readouterr().out.split()
+        for row in shown:
+            assert {str(cell) for cell in row if " " not in str(cell) and cell} <= set(words)
 
 
 def test_markup_in_names_is_only_text(capsys):

@@ -1,0 +1,182 @@
+"""`oncelog profiles`: names for the logs that one works with, each with its addresses.
+
+They are in `~/.config/oncelog/config.toml` (or where ONCELOG_PROFILES says), for this user alone: credentials will
+stand there too. The first of these gives an address: the option, `--profile`, the address's variable, the profile of
+ONCELOG_PROFILE, the file's current profile, the default.
+"""
+
+import json
+import os
+import re
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final, Self
+
+import typer
+
+from oncelog.errors import OncelogError
+from oncelog.process.variables import meant
+from oncelog_server.cli.options import AsOutput, Output, not_empty
+
+FILE_VARIABLE: Final = "ONCELOG_PROFILES"
+KEYS: Final = ("bootstrap", "gateway")
+
+app = typer.Typer(
+    add_completion=False,
+    help="Keep the addresses of the logs that you work with, by name.",
+    no_args_is_help=True,
+)
+Name = Annotated[str, typer.Argument(callback=not_empty, help="the profile")]
+
+
+def profiles_path() -> Path:
+    if given := os.environ.get(FILE_VARIABLE):
+        return Path(given)
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(base) / "oncelog" / "config.toml"
+
+
+@dataclass(slots=True)
+class Profiles:
+    """What the file says."""
+
+    current: str | None = None
+    """Used where none is named."""
+    by_name: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls) -> Self:
+        """None of them where there is no file. Raises OncelogError for a file that says something else."""
+        path = profiles_path()
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return cls()
+        except OSError as error:
+            raise OncelogError(f"cannot read the profiles in {path}: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise OncelogError(f"{path} is not TOML: {error}") from error
+        _refuse_unknown(path, "", content, ("profile", "profiles"))
+        current, profiles = content.get("profile"), content.get("profiles", {})
+        if not isinstance(profiles, dict) or not (current is None or isinstance(current, str)):
+            raise OncelogError(
+                f'{path}: write profile = "NAME" and a table [profiles.NAME] for each'
+            )
+        for name, values in profiles.items():
+            if not isinstance(values, dict) or not all(
+                isinstance(one, str) for one in values.values()
+            ):
+                raise OncelogError(f"{path}: [profiles.{name}] is not a table of texts")
+            _refuse_unknown(path, f"[profiles.{name}] ", values, KEYS)
+        return cls(current, profiles)
+
+    def named(self, name: str) -> dict[str, str]:
+        """Raises OncelogError, with the nearest that there is."""
+        if name not in self.by_name:
+            raise OncelogError(
+                f"there is no profile {name!r} in {profiles_path()}{meant(name, self.by_name)}; "
+                "`oncelog profiles list` shows all, `oncelog profiles set` makes one"
+            )
+        return self.by_name[name]
+
+    def write(self) -> None:
+        """Whole, for this user alone. Comments of the file are lost."""
+        lines = [] if self.current is None else [f"profile = {_quoted(self.current)}", ""]
+        for name in sorted(self.by_name):
+            lines.append(f"[profiles.{_quoted(name)}]")
+            lines += [f"{key} = {_quoted(value)}" for key, value in self.by_name[name].items()]
+            lines.append("")
+        path = profiles_path()
+        partial = path.with_name(f"{path.name}.partial")
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            partial.touch(mode=0o600)
+            partial.write_text("\n".join(lines), encoding="utf-8")
+            partial.replace(path)
+        except OSError as error:
+            raise OncelogError(f"cannot write the profiles to {path}: {error.strerror}") from error
+
+
+@app.command("list")
+def list_profiles(output: AsOutput = None) -> None:
+    """Every profile; the current one is used where none is named."""
+    from oncelog_server.cli.tables import show_json, show_table
+
+    found = Profiles.read()
+    rows = [
+        {"name": name, "current": name == found.current, **values}
+        for name, values in sorted(found.by_name.items())
+    ]
+    if output == Output.JSON:
+        show_json(rows)
+        return
+    show_table(
+        ["profile", "current", "bootstrap", "gateway"],
+        [
+            (row["name"], "*" if row["current"] else "", row.get("bootstrap"), row.get("gateway"))
+            for row in rows
+        ],
+        empty=f"No profiles in {profiles_path()}; make one with: oncelog profiles set NAME --bootstrap HOST:PORT",
+    )
+
+
+@app.command("set")
+def set_profile(
+    name: Name,
+    bootstrap: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="its Kafka address")
+    ] = None,
+    gateway: Annotated[str | None, typer.Option(metavar="URL", help="its REST address")] = None,
+) -> None:
+    """Make a profile, or change what is given of one. The first becomes the current one."""
+    from oncelog_server.cli.tables import say
+
+    if bootstrap is None and gateway is None:
+        raise typer.BadParameter("give --bootstrap, --gateway or both")
+    found = Profiles.read()
+    values = found.by_name.setdefault(name, {})
+    values.update(
+        {key: one for key, one in (("bootstrap", bootstrap), ("gateway", gateway)) if one}
+    )
+    found.current = found.current or name
+    found.write()
+    say(f"profile {name} is written to {profiles_path()}")
+
+
+@app.command("use")
+def use_profile(name: Name) -> None:
+    """Make it the current one."""
+    from oncelog_server.cli.tables import say
+
+    found = Profiles.read()
+    found.named(name)
+    found.current = name
+    found.write()
+    say(f"{name} is the current profile")
+
+
+@app.command("delete")
+def delete_profile(name: Name) -> None:
+    """Forget it. The log itself is not touched."""
+    from oncelog_server.cli.tables import say
+
+    found = Profiles.read()
+    found.named(name)
+    del found.by_name[name]
+    found.current = None if found.current == name else found.current
+    found.write()
+    say(f"profile {name} is deleted")
+
+
+def _refuse_unknown(path: Path, place: str, given: dict[str, Any], known: tuple[str, ...]) -> None:
+    for key in given:
+        if key not in known:
+            raise OncelogError(
+                f"{path}: {place}{key} is not known{meant(key, known)}; there are {', '.join(known)}"
+            )
+
+
+def _quoted(text: str) -> str:
+    """As TOML: JSON's strings are TOML's, but for one character that JSON leaves as it is."""
+    return re.sub("\x7f", r"\\u007f", json.dumps(text, ensure_ascii=False))

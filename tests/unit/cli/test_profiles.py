@@ -1,0 +1,73 @@
+"""Addresses by name: a file of profiles, and which of an option, a variable and a profile wins."""
+
+import pytest
+
+from oncelog_server.cli import run
+
+ADDRESSES = {
+    name: f"127.0.0.1:{port}" for port, name in enumerate(("option", "variable", "p", "q"), 1)
+}
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    path = tmp_path / "oncelog" / "config.toml"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("ONCELOG_BOOTSTRAP", "ONCELOG_GATEWAY", "ONCELOG_PROFILE", "ONCELOG_PROFILES"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("p", "q"):
+        assert run(["profiles", "set", name, "--bootstrap", ADDRESSES[name]]) == 0
+    return path
+
+
+def asked(capsys, *arguments):
+    """The address that a command would talk to: nobody listens at any of these, and its error names it."""
+    capsys.readouterr()
+    assert run([*arguments, "topics", "list"]) == 1
+    said = capsys.readouterr().err
+    return next((name for name, address in ADDRESSES.items() if f" {address} " in said), said)
+
+
+def test_the_nearest_address_wins(file, capsys, monkeypatch):
+    assert asked(capsys) == "p", "the first one that was made is the current one"
+    assert run(["profiles", "use", "q"]) == 0
+    assert asked(capsys) == "q"
+    monkeypatch.setenv("ONCELOG_PROFILE", "p")
+    assert asked(capsys) == "p"
+    monkeypatch.setenv("ONCELOG_BOOTSTRAP", ADDRESSES["variable"])
+    assert asked(capsys) == "variable"
+    assert asked(capsys, "--profile", "q") == "q", "what is typed wins over what was set"
+    assert asked(capsys, "--profile", "q", "--bootstrap", ADDRESSES["option"]) == "option"
+
+
+def test_profiles_are_listed_changed_and_deleted(file, capsys):
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert run(["profiles", "set", "p", "--gateway", "http://q:1"]) == 0
+    capsys.readouterr()
+    assert run(["profiles", "list"]) == 0
+    line = next(one for one in capsys.readouterr().out.splitlines() if one.startswith("p "))
+    assert line.split() == ["p", "*", ADDRESSES["p"], "http://q:1"]
+    assert run(["profiles", "delete", "p"]) == 0
+    assert run(["profiles", "use", "p"]) == 1
+    assert "there is no profile 'p'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "[profiles.p]\nbotstrap = 'x'",
+            "[profiles.p] botstrap is not known (did you mean bootstrap?)",
+        ),
+        ("profil = 'p'", "profil is not known (did you mean profile"),
+        ("[profiles.p]\nbootstrap = 1", "[profiles.p] is not a table of texts"),
+        ("profile = ", "is not TOML"),
+        ("profile = 'x'", "there is no profile 'x'"),
+    ],
+)
+def test_a_file_that_says_something_else_is_refused(file, capsys, text, said):
+    file.write_text(text)
+    assert run(["topics", "list"]) == 1
+    error = capsys.readouterr().err
+    assert said in error
+    assert str(file) in error
