@@ -9,7 +9,7 @@ import time
 from typing import Any, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
-from oncelog.errors import ErrorCode, KafkaError
+from oncelog.errors import ErrorCode, KafkaError, RecordsRefused
 from oncelog.ids import INTERNAL_TOPICS, Partition
 from oncelog.record.batch import BatchHeader, read_header
 from oncelog.record.check import is_long_check
@@ -66,6 +66,9 @@ class _Item:
         answer.error_code = error.error_code
         answer.error_message = error.message
         answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+        if isinstance(error, RecordsRefused):
+            for index, message in error.record_errors:
+                answer.record_errors.add(index=index, message=message)
 
     @property
     def is_refused(self) -> bool:

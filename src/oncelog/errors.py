@@ -203,6 +203,17 @@ class KafkaError(OncelogError):
         self.message = message
 
 
+class RecordsRefused(KafkaError):
+    """Some records of a batch are at fault, so none of it is written (KIP-467)."""
+
+    def __init__(
+        self, error_code: ErrorCode, message: str, record_errors: "list[tuple[int, str]]"
+    ) -> None:
+        super().__init__(error_code, message)
+        self.record_errors = record_errors
+        """(index in the batch, what is wrong with the record)"""
+
+
 def error_code_of(value: int) -> ErrorCode:
     """The code of this number; one that we do not know becomes UNKNOWN_SERVER_ERROR."""
     return _BY_NUMBER.get(value, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -19,6 +19,7 @@ from oncelog_listener.core.error_versions import error_for_version
 from oncelog_listener.core.produce_rules import has_producer_id, refused_records, refused_request
 from oncelog_listener.core.repeating import Repeatable
 
+_RECORD_ERRORS_FROM: Final = 8
 _ABORTABLE_FROM: Final = 11
 _ADD_PARTITION_FROM: Final = 12
 
@@ -148,7 +149,14 @@ def _partition_response(call: Call, partition: int, answer: Any) -> Any:
             base_offset=-1,
             log_append_time=None,
             log_start_offset=-1,
-            record_errors=(),
+            record_errors=tuple(
+                call.types.BatchIndexAndErrorMessage(
+                    batch_index=one.index, batch_index_error_message=one.message
+                )
+                for one in getattr(answer, "record_errors", ())
+            )
+            if call.version >= _RECORD_ERRORS_FROM
+            else (),
             error_message=answer.error_message or None,
         )
     appended_ms = answer.log_append_time_ms

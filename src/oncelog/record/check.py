@@ -9,7 +9,7 @@ The records are read by `oncelog.record.bulk`.
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from oncelog.errors import ErrorCode, KafkaError
+from oncelog.errors import ErrorCode, KafkaError, RecordsRefused
 from oncelog.ids import NO_TIMESTAMP
 from oncelog.record.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, Codec
 from oncelog.record.bulk import corrupt_errors, records_of, uncompressed
@@ -21,6 +21,8 @@ _BYTES_PER_RECORD_MIN: Final = 7
 _COMPRESSED_BYTES_LARGE: Final = 8_192
 _RECORDS_LARGE: Final = 20_000
 _RECORDS_AT_ONCE: Final = 500
+_ERRORS_TOLD_MAX: Final = 1_000
+"""Records at fault that one answer names."""
 
 
 class CheckRules(NamedTuple):
@@ -90,6 +92,8 @@ def _with_pauses(records: Iterable[Any], pause: Callable[[], None]) -> Iterable[
 def _check_records(records: Iterable[Any], header: BatchHeader, rules: CheckRules) -> None:
     expected = header.base_offset
     low, high, needs_key = rules.timestamp_min, rules.timestamp_max, rules.is_compacted
+    faults: list[_Fault] = []
+    count = 0
     try:
         for record in records:
             timestamp = record.timestamp
@@ -99,42 +103,65 @@ def _check_records(records: Iterable[Any], header: BatchHeader, rules: CheckRule
                 or not low <= timestamp <= high
                 or (needs_key and record.key is None)
             ):
-                _check_record(record.offset, timestamp, record.key, expected, header, rules)
+                index = expected - header.base_offset
+                if record.offset != expected:
+                    raise _invalid(
+                        f"record {index} says offset delta {record.offset - header.base_offset};"
+                        " deltas count up from 0"
+                    )
+                fault = _fault(index, timestamp, record.key, rules)
+                count += fault is not None
+                if fault is not None and len(faults) < _ERRORS_TOLD_MAX:
+                    faults.append(fault)
             expected += 1
     except corrupt_errors() as error:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"record batch holds malformed records: {error}"
         ) from error
+    if faults:
+        raise _refused(faults, count, header.record_count)
 
 
-def _check_record(
-    offset: int,
-    timestamp: int | None,
-    key: bytes | None,
-    expected_offset: int,
-    header: BatchHeader,
-    rules: CheckRules,
-) -> None:
-    if offset != expected_offset:
-        raise _invalid(
-            f"record {expected_offset - header.base_offset} says offset delta"
-            f" {offset - header.base_offset}; deltas count up from 0"
+class _Fault(NamedTuple):
+    error_code: ErrorCode
+    record_index: int
+    message: str
+
+
+def _fault(
+    index: int, timestamp: int | None, key: bytes | None, rules: CheckRules
+) -> _Fault | None:
+    """What is wrong with one record. As in Kafka, a missing key comes before a bad timestamp."""
+    if rules.is_compacted and key is None:
+        return _Fault(
+            ErrorCode.INVALID_RECORD,
+            index,
+            f"record {index} has no key; a compacted topic needs one",
         )
     if (
         timestamp is not None
         and timestamp != NO_TIMESTAMP
         and not rules.timestamp_min <= timestamp <= rules.timestamp_max
     ):
-        raise KafkaError(
+        return _Fault(
             ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {timestamp} of record {offset - header.base_offset} is outside"
+            index,
+            f"timestamp {timestamp} of record {index} is outside"
             f" [{rules.timestamp_min}, {rules.timestamp_max}]; see message.timestamp.before.max.ms"
             " and message.timestamp.after.max.ms",
         )
-    if rules.is_compacted and key is None:
-        raise _invalid(
-            f"record {offset - header.base_offset} has no key; a compacted topic needs one"
-        )
+    return None
+
+
+def _refused(faults: list[_Fault], count: int, record_count: int) -> RecordsRefused:
+    """One bad timestamp makes the batch's code INVALID_TIMESTAMP, as in Kafka."""
+    codes = {fault.error_code for fault in faults}
+    by_time = ErrorCode.INVALID_TIMESTAMP in codes
+    return RecordsRefused(
+        ErrorCode.INVALID_TIMESTAMP if by_time else ErrorCode.INVALID_RECORD,
+        f"{count} of {record_count} records are refused, so none is written: {faults[0].message}",
+        [(fault.record_index, fault.message) for fault in faults],
+    )
 
 
 def _invalid(message: str) -> KafkaError:

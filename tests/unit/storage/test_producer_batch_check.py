@@ -5,7 +5,7 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from oncelog.errors import ErrorCode, KafkaError
+from oncelog.errors import ErrorCode, KafkaError, RecordsRefused
 from oncelog.record.batch import HEADER_BYTES, Codec, read_single_batch
 from oncelog.record.check import CheckRules, check_producer_batch
 from oncelog.record.records import Record, encode_batch
@@ -102,3 +102,40 @@ def test_a_small_frame_that_grows_huge_is_refused():
     batch = encode_batch([Record(b"k", b"\0" * (130 << 20), 0)], codec=Codec.ZSTD)
     assert len(batch) < 1 << 20
     assert checked(batch) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def refusal(batch, **rules):
+    batch = bytes(batch)
+    with pytest.raises(RecordsRefused) as info:
+        check_producer_batch(batch, read_single_batch(batch, 1 << 24), CheckRules(**rules))
+    return info.value
+
+
+def test_each_bad_record_is_named_with_its_index():
+    """KIP-467. A bad timestamp decides the batch's code; a missing key comes first for its own record."""
+    batch = encode_batch(
+        [
+            Record(b"k", b"v", 1000),
+            Record(None, b"v", 1000),
+            Record(b"k", b"v", 1000),
+            Record(None, b"v", 9000),
+        ]
+    )
+    error = refusal(batch, is_compacted=True)
+    assert error.error_code == ErrorCode.INVALID_RECORD
+    assert [index for index, _ in error.record_errors] == [1, 3]
+    assert all("has no key" in message for _, message in error.record_errors)
+    assert error.message.startswith("2 of 4 records are refused")
+    error = refusal(batch, timestamp_max=5000)
+    assert error.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in error.record_errors] == [3]
+    mixed = encode_batch([Record(None, b"v", 1000), Record(b"k", b"v", 9000)])
+    error = refusal(mixed, is_compacted=True, timestamp_max=5000)
+    assert error.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in error.record_errors] == [0, 1]
+
+
+def test_an_answer_names_a_bounded_number_of_records():
+    error = refusal(encode_batch(records(1500, key=None)), is_compacted=True)
+    assert len(error.record_errors) == 1000
+    assert error.message.startswith("1500 of 1500 records are refused")
