@@ -11,12 +11,12 @@ from oncelog_server.cli import run
 
 @pytest.fixture
 def gateway():
-    """Answers each path with what the test puts there."""
+    """Answers each path, whatever its query, with what the test puts there."""
     answers = {}
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            body = json.dumps(answers[self.path]).encode()
+            body = json.dumps(answers[self.path.partition("?")[0]]).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
