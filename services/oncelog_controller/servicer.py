@@ -23,6 +23,7 @@ from oncelog_controller.core.events import (
     CreateTopics,
     DeleteTopics,
     DrainNode,
+    ElectLeaders,
     HeartbeatAnswer,
     MetadataEvent,
     NewPartitions,
@@ -299,6 +300,21 @@ class ControllerServicer:
             )
         assert isinstance(answer, PartitionsAnswer), answer
         return pb.ReassignPartitionsResponse(
+            partitions=_partition_errors(answer.results), metadata_offset=answer.metadata_offset
+        )
+
+    async def ElectLeaders(
+        self, request: pb.ElectLeadersRequest, context: Any
+    ) -> pb.ElectLeadersResponse:
+        partitions = tuple((one.topic, one.partition) for one in request.partitions)
+        answer = await self._ask(
+            lambda request_id: ElectLeaders(request_id, partitions, request.unclean)
+        )
+        if isinstance(answer, ErrorCode):
+            lost = [PartitionResult(*one, answer, _reason(answer)) for one in partitions]
+            return pb.ElectLeadersResponse(partitions=_partition_errors(lost), metadata_offset=-1)
+        assert isinstance(answer, PartitionsAnswer), answer
+        return pb.ElectLeadersResponse(
             partitions=_partition_errors(answer.results), metadata_offset=answer.metadata_offset
         )
 

@@ -24,6 +24,7 @@ from oncelog_gateway.request_guard import RequestGuard
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.routes.cluster import cluster_router, probes_router
 from oncelog_gateway.routes.ending import ending_router
+from oncelog_gateway.routes.features import Features, features_router
 from oncelog_gateway.routes.groups import groups_router
 from oncelog_gateway.routes.hanging import hanging_router
 from oncelog_gateway.routes.nodes import nodes_router, reassignments_router
@@ -88,6 +89,7 @@ def create_app(
         nodes_router(Nodes(roles, audit), operators),
         reassignments_router(Reassignments(roles, audit), operators),
         sinks_router(Sinks(roles, audit), operators),
+        features_router(Features(roles, audit), operators),
         cluster_router(roles),
         probes_router(roles),
         scrape_router(roles, transactions, partitions, groups, metrics, settings),

@@ -17,6 +17,7 @@ from oncelog_listener.handlers.consumer_groups import (
     consumer_group_describe,
     consumer_group_heartbeat,
 )
+from oncelog_listener.handlers.controllers import describe_quorum, update_features
 from oncelog_listener.handlers.coordinators import describe_cluster, find_coordinator
 from oncelog_listener.handlers.fetch import fetch
 from oncelog_listener.handlers.group_offsets import (
@@ -35,6 +36,12 @@ from oncelog_listener.handlers.offsets import (
     offset_for_leader_epoch,
 )
 from oncelog_listener.handlers.produce import produce
+from oncelog_listener.handlers.replicas import (
+    alter_partition_reassignments,
+    describe_log_dirs,
+    elect_leaders,
+    list_partition_reassignments,
+)
 from oncelog_listener.handlers.topics import create_partitions, create_topics, delete_topics
 from oncelog_listener.handlers.transaction_views import (
     describe_producers,
@@ -88,9 +95,15 @@ _HANDLERS: Final[Mapping[int, Handler]] = {
     versions.TXN_OFFSET_COMMIT: txn_offset_commit,
     versions.DESCRIBE_CONFIGS: describe_configs,
     versions.ALTER_CONFIGS: alter_configs,
+    versions.DESCRIBE_LOG_DIRS: describe_log_dirs,
     versions.CREATE_PARTITIONS: create_partitions,
     versions.DELETE_GROUPS: delete_groups,
     versions.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    versions.ELECT_LEADERS: elect_leaders,
+    versions.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
+    versions.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
+    versions.DESCRIBE_QUORUM: describe_quorum,
+    versions.UPDATE_FEATURES: update_features,
     versions.OFFSET_DELETE: offset_delete,
     versions.DESCRIBE_CLUSTER: describe_cluster,
     versions.DESCRIBE_PRODUCERS: describe_producers,

@@ -107,6 +107,15 @@ class ReassignPartitions:
 
 
 @dataclass(frozen=True, slots=True)
+class ElectLeaders:
+    """(topic, partition). `unclean`: where nobody leads, a replica outside the ISR may."""
+
+    request_id: int
+    partitions: tuple[tuple[str, int], ...]
+    unclean: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NewTopic:
     """-1 stands for a default, as in Kafka's CreateTopics."""
 
@@ -185,6 +194,7 @@ MetadataEvent = (
     | RemoveNode
     | AlterPartition
     | ReassignPartitions
+    | ElectLeaders
     | CreateTopics
     | DeleteTopics
     | CreatePartitions

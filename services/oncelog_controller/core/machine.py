@@ -14,6 +14,7 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Millis, Offset
 from oncelog.machine import Decision, Effect, Reply, Send, SetTimer
 from oncelog_controller.core.dynamic_configs import altered_dynamic_configs
+from oncelog_controller.core.elections import elected_leaders
 from oncelog_controller.core.events import (
     WATCHERS,
     AllocateProducerIds,
@@ -26,6 +27,7 @@ from oncelog_controller.core.events import (
     CreateTopics,
     DeleteTopics,
     DrainNode,
+    ElectLeaders,
     MetadataEvent,
     NodeHeartbeat,
     PartitionsAnswer,
@@ -114,7 +116,7 @@ class MetadataMachine:
                 return self._answered(event, drained(self.image, event))
             case RemoveNode():
                 return self._answered(event, removed(self.image, event))
-            case AlterPartition() | ReassignPartitions():
+            case AlterPartition() | ReassignPartitions() | ElectLeaders():
                 return self._change_replicas(event)
             case CreateTopics() | DeleteTopics() | CreatePartitions():
                 return self._change_topics(event)
@@ -149,7 +151,7 @@ class MetadataMachine:
         )
 
     def _change_replicas(
-        self, event: AlterPartition | ReassignPartitions
+        self, event: AlterPartition | ReassignPartitions | ElectLeaders
     ) -> Decision[MetadataRecord]:
         if isinstance(event, AlterPartition):
             error_code, message = node_fault(self.image, event.node_id, event.node_epoch)
@@ -159,6 +161,9 @@ class MetadataMachine:
                 return _rejected(event.request_id, refusal, "isr_proposal_refused")
             results, changes = altered_partitions(self.image, event)
             label = "isr_changed" if changes else "isr_unchanged"
+        elif isinstance(event, ElectLeaders):
+            results, changes = elected_leaders(self.image, event)
+            label = "leaders_elected" if changes else "election_unchanged"
         else:
             results, changes = reassigned_partitions(self.image, event)
             label = "reassigned" if changes else "reassignment_unchanged"

@@ -12,6 +12,7 @@ from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, milliseconds, wire_error
+from oncelog_listener.core.authorized_operations import NOT_ASKED, ON_GROUP
 from oncelog_listener.core.repeating import Repeatable
 from oncelog_listener.handlers.group_views import CONSUMER, described_groups
 from oncelog_listener.handlers.groups import (
@@ -131,6 +132,9 @@ def _described(call: Call, group_id: str, found: Any) -> Any:
         group_epoch=0 if code else found.group_epoch,
         assignment_epoch=0 if code else found.assignment_epoch,
         assignor_name="" if code else found.protocol_name,
+        authorized_operations=ON_GROUP
+        if call.request.include_authorized_operations and not code
+        else NOT_ASKED,
         members=() if code else tuple(_member(call, one) for one in found.members),
     )
 

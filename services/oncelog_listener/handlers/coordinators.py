@@ -8,6 +8,7 @@ from oncelog.rpc.metadata import GROUP, TRANSACTION
 from oncelog_listener.brokers import Brokers, brokers_for
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, wire_error
+from oncelog_listener.core.authorized_operations import NOT_ASKED, ON_CLUSTER
 
 _KINDS: Final = {0: GROUP, 1: TRANSACTION}
 """Kafka's key types to kinds of shard; 2 is a share group, which oncelog has not."""
@@ -90,6 +91,9 @@ async def describe_cluster(call: Call) -> Any:
         endpoint_type=_BROKERS,
         cluster_id=cluster.image.cluster_id,
         controller_id=brokers.place("controller").node_id,
+        cluster_authorized_operations=ON_CLUSTER
+        if call.request.include_cluster_authorized_operations
+        else NOT_ASKED,
         brokers=tuple(
             types.DescribeClusterBroker(
                 broker_id=one.node_id, host=one.host, port=one.port, rack=one.rack, is_fenced=False

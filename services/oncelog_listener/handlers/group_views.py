@@ -9,10 +9,12 @@ from oncelog.rpc.metadata import GROUP
 from oncelog_listener.brokers import listed_here
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, wire_error
+from oncelog_listener.core.authorized_operations import NOT_ASKED, ON_GROUP
 from oncelog_listener.core.repeating import Repeatable
 from oncelog_listener.handlers.groups import ask_coordinators, optional, told_code
 
 _UNKNOWN_IS_AN_ERROR_FROM: Final = 6
+_AUTHORIZED_OPERATIONS_FROM: Final = 3
 _DEAD: Final = "Dead"
 CONSUMER: Final = "consumer"
 
@@ -62,6 +64,7 @@ def _described(call: Call, group_id: str, found: Any) -> Any:
         group_state=found.state,
         protocol_type=found.protocol_type,
         protocol_data=found.protocol_name,
+        **_operations(call),
         members=tuple(
             types.DescribedGroupMember(
                 member_id=one.member_id,
@@ -74,6 +77,13 @@ def _described(call: Call, group_id: str, found: Any) -> Any:
             for one in found.members
         ),
     )
+
+
+def _operations(call: Call) -> dict[str, int]:
+    if call.version < _AUTHORIZED_OPERATIONS_FROM:
+        return {}
+    is_asked = call.request.include_authorized_operations
+    return {"authorized_operations": ON_GROUP if is_asked else NOT_ASKED}
 
 
 def _nothing(call: Call, group_id: str, code: int, state: str, message: str | None = None) -> Any:

@@ -11,11 +11,14 @@ from oncelog.errors import ErrorCode
 from oncelog_listener.brokers import Brokers, brokers_for
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, wire_error
+from oncelog_listener.core.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from oncelog_listener.core.topic_names import is_legal_topic_name
 from oncelog_listener.topic_creation import create_missing
 
 _TOPIC_IDS_FROM: Final = 10
 _AUTO_CREATION_FROM: Final = 4
+_AUTHORIZED_OPERATIONS_FROM: Final = 8
+_CLUSTER_OPERATIONS_UNTIL: Final = 10
 _ALL_IS_NULL_FROM: Final = 1
 _LEADER_EPOCH_NONE: Final = -1
 
@@ -83,6 +86,7 @@ async def _topic(call: Call, topic: Any, brokers: Brokers) -> Any:
         name=topic.name,
         topic_id=UUID(bytes=topic.topic_id) if len(topic.topic_id) == 16 else None,
         is_internal=topic.internal,
+        **_topic_operations(call),
         partitions=tuple(partitions),
     )
 
@@ -101,6 +105,21 @@ def _partition(call: Call, topic: Any, partition: Any, brokers: Brokers) -> Any:
     )
 
 
+def _topic_operations(call: Call) -> dict[str, int]:
+    if call.version < _AUTHORIZED_OPERATIONS_FROM:
+        return {}
+    is_asked = call.request.include_topic_authorized_operations
+    return {"topic_authorized_operations": ON_TOPIC if is_asked else NOT_ASKED}
+
+
+def _cluster_operations(call: Call) -> dict[str, int]:
+    """DescribeCluster tells them from version 11 on."""
+    if not _AUTHORIZED_OPERATIONS_FROM <= call.version <= _CLUSTER_OPERATIONS_UNTIL:
+        return {}
+    is_asked = call.request.include_cluster_authorized_operations
+    return {"cluster_authorized_operations": ON_CLUSTER if is_asked else NOT_ASKED}
+
+
 def _response(call: Call, topics: tuple[Any, ...], brokers: Brokers) -> Any:
     cluster, types = call.cluster, call.types
     return types.MetadataResponse(
@@ -116,6 +135,7 @@ def _response(call: Call, topics: tuple[Any, ...], brokers: Brokers) -> Any:
         controller_id=brokers.place("controller").node_id,
         topics=topics,
         error_code=wire_error(0),
+        **_cluster_operations(call),
     )
 
 
@@ -181,6 +201,8 @@ def _described(call: Call, topic: Any, partitions: Any, brokers: Brokers) -> Any
         name=topic.name,
         topic_id=UUID(bytes=topic.topic_id) if len(topic.topic_id) == 16 else None,
         is_internal=topic.internal,
+        # Kafka tells them here unasked.
+        topic_authorized_operations=ON_TOPIC,
         partitions=tuple(
             types.DescribeTopicPartitionsResponsePartition(
                 error_code=wire_error(

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "groups": Entry("oncelog_server.cli.groups", "app"),
     "partitions": Entry("oncelog_server.cli.partitions", "app"),
     "nodes": Entry("oncelog_server.cli.nodes", "app"),
+    "features": Entry("oncelog_server.cli.features", "app"),
     "storage": Entry("oncelog_server.cli.storage", "app"),
     "cluster": Entry("oncelog_server.cli.cluster", "app"),
     "health": Entry("oncelog_server.cli.health", "app"),

@@ -54,6 +54,9 @@ class Rest:
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         return self._ask("POST", path, None if body is None else json.dumps(body).encode())
 
+    def put(self, path: str, body: Mapping[str, Any]) -> Any:
+        return self._ask("PUT", path, json.dumps(body).encode())
+
     def delete(self, path: str) -> Any:
         """None where nothing is left to be told."""
         return self._ask("DELETE", path, None)

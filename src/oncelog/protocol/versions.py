@@ -34,10 +34,16 @@ WRITE_TXN_MARKERS: Final = 27
 TXN_OFFSET_COMMIT: Final = 28
 DESCRIBE_CONFIGS: Final = 32
 ALTER_CONFIGS: Final = 33
+DESCRIBE_LOG_DIRS: Final = 35
 CREATE_PARTITIONS: Final = 37
 DELETE_GROUPS: Final = 42
+ELECT_LEADERS: Final = 43
 INCREMENTAL_ALTER_CONFIGS: Final = 44
+ALTER_PARTITION_REASSIGNMENTS: Final = 45
+LIST_PARTITION_REASSIGNMENTS: Final = 46
 OFFSET_DELETE: Final = 47
+DESCRIBE_QUORUM: Final = 55
+UPDATE_FEATURES: Final = 57
 DESCRIBE_CLUSTER: Final = 60
 DESCRIBE_PRODUCERS: Final = 61
 DESCRIBE_TRANSACTIONS: Final = 65
@@ -124,11 +130,18 @@ APIS: Final[Mapping[int, Api]] = {
         _api(TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5, 3),
         _api(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4),
         _api(ALTER_CONFIGS, "AlterConfigs", 0, 2, 2),
+        # 5 tells of cordoned folders, which oncelog has not.
+        _api(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 4, 2),
         _api(CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2),
         # 3 carries an error message with each group.
         _api(DELETE_GROUPS, "DeleteGroups", 0, 2, 2),
+        _api(ELECT_LEADERS, "ElectLeaders", 0, 2, 2),
         _api(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1),
+        _api(ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1, 0),
+        _api(LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, 0),
         _api(OFFSET_DELETE, "OffsetDelete", 0, 0, 1),
+        _api(DESCRIBE_QUORUM, "DescribeQuorum", 0, 2, 0),
+        _api(UPDATE_FEATURES, "UpdateFeatures", 0, 2, 0),
         _api(DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, 0),
         _api(DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),
         _api(DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),

@@ -55,6 +55,12 @@ MAY_BE_NULL = {
     "DescribeConfigs.DescribeConfigsResourceResult.documentation": "it was not asked for",
     "CreatePartitions.CreatePartitionsTopicResult.error_message": NO_ERROR,
     "AlterConfigs.AlterConfigsResourceResponse.error_message": NO_ERROR,
+    "ElectLeaders.PartitionResult.error_message": NO_ERROR,
+    "AlterPartitionReassignments.AlterPartitionReassignmentsResponse.error_message": NO_ERROR,
+    "AlterPartitionReassignments.ReassignablePartitionResponse.error_message": NO_ERROR,
+    "ListPartitionReassignments.ListPartitionReassignmentsResponse.error_message": NO_ERROR,
+    "UpdateFeatures.UpdateFeaturesResponse.error_message": NO_ERROR,
+    "UpdateFeatures.UpdatableFeatureResult.error_message": NO_ERROR,
     "IncrementalAlterConfigs.AlterConfigsResourceResponse.error_message": NO_ERROR,
     "DescribeCluster.DescribeClusterResponse.error_message": NO_ERROR,
     "DescribeCluster.DescribeClusterBroker.rack": NO_RACK,
@@ -80,6 +86,8 @@ NEVER_NULL = (
     "FindCoordinator.Coordinator.error_message",
     "CreateTopics.CreatableTopicResult.configs",
     "DescribeConfigs.DescribeConfigsResult.error_message",
+    "DescribeQuorum.DescribeQuorumResponse.error_message",
+    "DescribeQuorum.PartitionData.error_message",
     "DescribeTopicPartitions.DescribeTopicPartitionsResponseTopic.name",
     "DescribeTopicPartitions.DescribeTopicPartitionsResponsePartition.eligible_leader_replicas",
     "DescribeTopicPartitions.DescribeTopicPartitionsResponsePartition.last_known_elr",
@@ -94,10 +102,13 @@ NOT_REACHED = {
     "Fetch.LeaderIdAndEpoch",
     "Fetch.SnapshotId",
     "ApiVersions.SupportedFeatureKey (version 3)",
+    "DescribeQuorum.Listener",
     "ListConfigResources.ConfigResource (version 0)",
+    "ListPartitionReassignments.OngoingPartitionReassignment",
+    "ListPartitionReassignments.OngoingTopicReassignment",
 }
 """Structures that these requests do not bring about: leaders that move, records that are refused, followers of Kafka,
-features that a client of that age cannot read, client metrics."""
+features that a client of that age cannot read, client metrics, addresses of controllers, replicas that move."""
 
 _NEVER_NULL_ON_THE_WIRE = {"uuid", "datetime_i64", "timedelta_i32", "timedelta_i64"}
 """kio reads their zero or -1 as None; they have no null."""
@@ -222,6 +233,9 @@ async def known_words(client: WireClient) -> dict[str, Any]:
     assert pay.error_code == 0
     await leave_offsets_behind(client)
     return member | {
+        "DescribeQuorum.topic_name": "__cluster_metadata",
+        "feature": "transaction.version",
+        "max_version_level": 2,
         "name": "orders",
         "topic": "orders",
         "topic_id": orders.topic_id,

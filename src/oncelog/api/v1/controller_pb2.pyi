@@ -497,6 +497,22 @@ class ReassignPartitionsResponse(_message.Message):
     metadata_offset: int
     def __init__(self, partitions: _Optional[_Iterable[_Union[_types_pb2.PartitionError, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
 
+class ElectLeadersRequest(_message.Message):
+    __slots__ = ("partitions", "unclean")
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    UNCLEAN_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartition]
+    unclean: bool
+    def __init__(self, partitions: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., unclean: _Optional[bool] = ...) -> None: ...
+
+class ElectLeadersResponse(_message.Message):
+    __slots__ = ("partitions", "metadata_offset")
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[_types_pb2.PartitionError]
+    metadata_offset: int
+    def __init__(self, partitions: _Optional[_Iterable[_Union[_types_pb2.PartitionError, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
+
 class DrainNodeRequest(_message.Message):
     __slots__ = ("node_id", "cancel")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]

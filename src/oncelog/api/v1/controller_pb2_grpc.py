@@ -99,6 +99,11 @@ class ControllerStub:
                 request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.ReassignPartitionsRequest.SerializeToString,
                 response_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.ReassignPartitionsResponse.FromString,
                 _registered_method=True)
+        self.ElectLeaders = channel.unary_unary(
+                '/oncelog.api.v1.Controller/ElectLeaders',
+                request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.ElectLeadersRequest.SerializeToString,
+                response_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.ElectLeadersResponse.FromString,
+                _registered_method=True)
         self.DrainNode = channel.unary_unary(
                 '/oncelog.api.v1.Controller/DrainNode',
                 request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.DrainNodeRequest.SerializeToString,
@@ -200,6 +205,13 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ElectLeaders(self, request, context):
+        """Leadership for the preferred replica, or, where nobody leads, for one that may have lost records.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DrainNode(self, request, context):
         """Moves leaders and shards off a node before it stops, or takes that back.
         """
@@ -281,6 +293,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.ReassignPartitions,
                     request_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.ReassignPartitionsRequest.FromString,
                     response_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.ReassignPartitionsResponse.SerializeToString,
+            ),
+            'ElectLeaders': grpc.unary_unary_rpc_method_handler(
+                    servicer.ElectLeaders,
+                    request_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.ElectLeadersRequest.FromString,
+                    response_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.ElectLeadersResponse.SerializeToString,
             ),
             'DrainNode': grpc.unary_unary_rpc_method_handler(
                     servicer.DrainNode,
@@ -644,6 +661,33 @@ class Controller:
             '/oncelog.api.v1.Controller/ReassignPartitions',
             oncelog_dot_api_dot_v1_dot_controller__pb2.ReassignPartitionsRequest.SerializeToString,
             oncelog_dot_api_dot_v1_dot_controller__pb2.ReassignPartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ElectLeaders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.api.v1.Controller/ElectLeaders',
+            oncelog_dot_api_dot_v1_dot_controller__pb2.ElectLeadersRequest.SerializeToString,
+            oncelog_dot_api_dot_v1_dot_controller__pb2.ElectLeadersResponse.FromString,
             options,
             channel_credentials,
             insecure,

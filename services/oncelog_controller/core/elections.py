@@ -1,0 +1,61 @@
+"""Elections that somebody asks for (KIP-460): the preferred replica, or one that may have lost records."""
+
+from dataclasses import replace
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog_controller.core.events import ElectLeaders, PartitionResult
+from oncelog_controller.core.image import NO_LEADER, STORAGE, ClusterImage, Partition
+from oncelog_controller.core.leadership import partitions_changed
+from oncelog_controller.core.records import MetadataRecord
+
+
+def elected_leaders(
+    image: ClusterImage, event: ElectLeaders
+) -> tuple[list[PartitionResult], list[MetadataRecord]]:
+    """Codes: 3, 80, 83, 84."""
+    staying = frozenset(image.staying_with(STORAGE))
+    live = frozenset(image.live_with(STORAGE))
+    results = []
+    changed: dict[tuple[str, int], Partition] = {}
+    for name, number in dict.fromkeys(event.partitions):
+        topic = image.topics.get(name)
+        try:
+            if topic is None or not 0 <= number < len(topic.partitions):
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{number}"
+                )
+            partition = topic.partitions[number]
+            if event.unclean:
+                changed[name, number] = _unclean(partition, live)
+            else:
+                changed[name, number] = _preferred(partition, staying)
+        except KafkaError as error:
+            results.append(PartitionResult(name, number, error.error_code, error.message))
+            continue
+        results.append(PartitionResult(name, number))
+    return results, partitions_changed(changed)
+
+
+def _preferred(partition: Partition, staying: frozenset[int]) -> Partition:
+    preferred = partition.replicas[0]
+    if partition.leader == preferred:
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"node {preferred} leads already")
+    if preferred not in partition.isr or preferred not in staying:
+        raise KafkaError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"node {preferred} is not in sync, or about to stop; in sync are {list(partition.isr)}",
+        )
+    return replace(partition, leader=preferred)
+
+
+def _unclean(partition: Partition, live: frozenset[int]) -> Partition:
+    if partition.leader != NO_LEADER:
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"node {partition.leader} leads")
+    for node_id in partition.replicas:
+        if node_id in live:
+            isr = partition.isr if node_id in partition.isr else (node_id,)
+            return replace(partition, leader=node_id, isr=isr)
+    raise KafkaError(
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        f"none of the replicas {list(partition.replicas)} is running",
+    )

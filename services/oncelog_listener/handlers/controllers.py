@@ -1,0 +1,128 @@
+"""DescribeQuorum and UpdateFeatures: what Kafka asks of its controllers.
+
+oncelog's metadata is not kept by a Raft quorum but in Postgres, and one controller is active by a lease (ADR 0002). So
+the quorum that clients are told of is the active controller: it leads, it is the one voter, nothing lags. Controllers
+that stand by hold no part of the log, and are not told.
+"""
+
+import time
+from typing import Any, Final
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog_listener.call import Call
+from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, Unanswered, wire_error
+from oncelog_listener.core.feature_rules import (
+    SAFE_DOWNGRADE,
+    UPGRADE,
+    FeatureUpdate,
+    wanted_levels,
+)
+
+_METADATA_TOPIC: Final = "__cluster_metadata"
+_MESSAGES_FROM: Final = 2
+_TIMES_FROM: Final = 1
+_RESULTS_UNTIL: Final = 1
+
+
+async def describe_quorum(call: Call) -> Any:
+    topics = tuple(
+        call.types.TopicData(
+            topic_name=topic.topic_name,
+            partitions=tuple(
+                _quorum(call, topic.topic_name, one.partition_index) for one in topic.partitions
+            ),
+        )
+        for topic in call.request.topics
+    )
+    extra: dict[str, Any] = {}
+    if call.version >= _MESSAGES_FROM:
+        controller = call.types.Node(node_id=call.cluster.image.controller, listeners=())
+        extra = {"error_message": "", "nodes": (controller,)}
+    return call.types.DescribeQuorumResponse(error_code=wire_error(0), topics=topics, **extra)
+
+
+def _quorum(call: Call, topic: str, partition: int) -> Any:
+    image, types = call.cluster.image, call.types
+    is_known = topic == _METADATA_TOPIC and partition == 0
+    code = ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    message = "" if is_known else f"{topic}-{partition} is no log of controllers"
+    return types.PartitionData(
+        partition_index=partition,
+        error_code=wire_error(code),
+        leader_id=image.controller if is_known else -1,
+        leader_epoch=image.controller_epoch if is_known else -1,
+        high_watermark=image.metadata_offset + 1 if is_known else -1,
+        current_voters=(_voter(call),) if is_known else (),
+        observers=(),
+        **({"error_message": message} if call.version >= _MESSAGES_FROM else {}),
+    )
+
+
+def _voter(call: Call) -> Any:
+    image = call.cluster.image
+    extra: dict[str, Any] = {}
+    if call.version >= _TIMES_FROM:
+        now_ms = time.time_ns() // 1_000_000
+        extra = {"last_fetch_timestamp": now_ms, "last_caught_up_timestamp": now_ms}
+    if call.version >= _MESSAGES_FROM:
+        extra["replica_directory_id"] = None
+    return call.types.ReplicaState(
+        replica_id=image.controller, log_end_offset=image.metadata_offset + 1, **extra
+    )
+
+
+async def update_features(call: Call) -> Any:
+    failed = await _update(call)
+    results: dict[str, Any] = {}
+    if call.version <= _RESULTS_UNTIL:
+        names = () if failed.error_code else call.request.feature_updates
+        results["results"] = tuple(
+            call.types.UpdatableFeatureResult(
+                feature=one.feature, error_code=wire_error(0), error_message=None
+            )
+            for one in names
+        )
+    return call.types.UpdateFeaturesResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=wire_error(failed.error_code),
+        error_message=failed.error_message or None,
+        **results,
+    )
+
+
+async def _update(call: Call) -> Unanswered:
+    cluster, request = call.cluster, call.request
+    updates = [
+        FeatureUpdate(one.feature, one.max_version_level, _upgrade_type(call, one))
+        for one in request.feature_updates
+    ]
+    try:
+        levels = wanted_levels(cluster.image.feature_levels, updates)
+    except KafkaError as error:
+        return Unanswered(error.error_code, error.message)
+    validate_only = call.version > 0 and request.validate_only
+    asked = pb.UpdateFeaturesRequest(levels=levels, validate_only=validate_only)
+    try:
+        answer = await cluster.ask(cluster.directory.controller().UpdateFeatures(asked))
+    except PEER_FAILURES as error:
+        return Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
+    if answer.status.error_code:
+        # What no version of the feature allows, Kafka calls an invalid version.
+        is_refused = answer.status.error_code == ErrorCode.FEATURE_UPDATE_FAILED
+        code = ErrorCode.INVALID_UPDATE_VERSION if is_refused else answer.status.error_code
+        return Unanswered(ErrorCode(code), answer.status.error_message)
+    if not validate_only:
+        await cluster.wait_for_image(answer.metadata_offset)
+    return Unanswered(ErrorCode.NONE, "")
+
+
+def _upgrade_type(call: Call, update: Any) -> int:
+    if call.version > 0:
+        return int(update.upgrade_type)
+    return SAFE_DOWNGRADE if _goes_down(call, update) and update.allow_downgrade else UPGRADE
+
+
+def _goes_down(call: Call, update: Any) -> bool:
+    known: int = call.cluster.image.feature_levels.get(update.feature, 0)
+    return bool(update.max_version_level < known)

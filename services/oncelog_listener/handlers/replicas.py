@@ -1,0 +1,267 @@
+"""Replicas as Kafka's tools see and move them: DescribeLogDirs, ElectLeaders, Alter- and ListPartitionReassignments.
+
+Clients see listeners as brokers, and each partition "led" by one of them (ADR 0017). Replicas are on storage nodes:
+
+- a reassignment names storage nodes, as `oncelog nodes list` shows them; a listener's id is refused;
+- an election elects among storage nodes, and changes no broker in Metadata;
+- each broker tells the folders and sizes of the partitions that Metadata says it leads, as their storage leaders have
+  them. So all brokers together tell each partition once.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from oncelog.api.v1 import controller_pb2, storage_pb2, types_pb2
+from oncelog.errors import ErrorCode
+from oncelog_listener.brokers import brokers_for
+from oncelog_listener.call import Call
+from oncelog_listener.cluster import (
+    NO_THROTTLE,
+    PEER_FAILURES,
+    TopicPartition,
+    Unanswered,
+    grouped,
+    wire_error,
+)
+
+_Told = dict[TopicPartition, tuple[int, str]]
+"""(error code, message) of each partition."""
+
+_LOG_DIRS: Final = "log.dirs"
+_ERROR_OF_ALL_FROM: Final = 3
+_TYPES_FROM: Final = 1
+_UNCLEAN: Final = 1
+_FACTOR_CHANGE_FROM: Final = 1
+
+
+# Folders.
+
+
+async def describe_log_dirs(call: Call) -> Any:
+    cluster, types = call.cluster, call.types
+    image, brokers = cluster.image, brokers_for(call)
+    wanted = [
+        key
+        for key in _wanted(call, call.request.topics)
+        if brokers.leader_of(*key) == cluster.node_id
+    ]
+
+    async def ask(storage: Any, items: list[Any]) -> Any:
+        answer = await storage.DescribePartitions(
+            storage_pb2.DescribePartitionsRequest(partitions=items)
+        )
+        return answer.partitions
+
+    found = await cluster.ask_leaders({key: _named(key) for key in wanted}, ask)
+    # Every folder is told, also one without a partition: Kafka's client takes none at all for a refusal.
+    by_leader: dict[int, dict[TopicPartition, int]] = {
+        node.node_id: {}
+        for node in image.nodes.values()
+        if controller_pb2.ROLE_STORAGE in node.roles and not node.fenced
+    }
+    for key, answer in found.items():
+        leader = cluster.leader_of(image, key)
+        if not answer.error_code and isinstance(leader, int):
+            by_leader.setdefault(leader, {})[key] = answer.size_bytes
+    results = tuple(
+        types.DescribeLogDirsResult(
+            error_code=wire_error(0),
+            log_dir=_log_dir(call, node_id),
+            topics=_sizes(call, sizes),
+        )
+        for node_id, sizes in sorted(by_leader.items())
+    )
+    extra = {"error_code": wire_error(0)} if call.version >= _ERROR_OF_ALL_FROM else {}
+    return types.DescribeLogDirsResponse(throttle_time=NO_THROTTLE, results=results, **extra)
+
+
+def _log_dir(call: Call, node_id: int) -> str:
+    node = call.cluster.image.nodes.get(node_id)
+    path = node.configs.get(_LOG_DIRS, "") if node is not None else ""
+    return f"storage-{node_id}:{path}"
+
+
+def _sizes(call: Call, sizes: dict[TopicPartition, int]) -> tuple[Any, ...]:
+    types = call.types
+    return tuple(
+        types.DescribeLogDirsTopic(
+            name=topic,
+            partitions=tuple(
+                types.DescribeLogDirsPartition(
+                    partition_index=partition,
+                    partition_size=sizes[topic, partition],
+                    offset_lag=0,
+                    is_future_key=False,
+                )
+                for partition in partitions
+            ),
+        )
+        for topic, partitions in grouped(list(sizes)).items()
+    )
+
+
+def _wanted(call: Call, topics: Iterable[Any] | None) -> list[TopicPartition]:
+    """The partitions that are named, or with null all that exist. Those that do not exist are left to the caller."""
+    if topics is None:
+        found = call.cluster.image.topics.values()
+        return [(topic.name, one.partition) for topic in found for one in topic.partitions]
+    return [(one.topic, partition) for one in topics for partition in one.partitions]
+
+
+def _named(key: TopicPartition) -> Any:
+    return types_pb2.TopicPartition(topic=key[0], partition=key[1])
+
+
+# Elections.
+
+
+async def elect_leaders(call: Call) -> Any:
+    request, types = call.request, call.types
+    is_all = request.topic_partitions is None
+    is_unclean = call.version >= _TYPES_FROM and request.election_type == _UNCLEAN
+    wanted = _wanted(call, request.topic_partitions)
+    asked = controller_pb2.ElectLeadersRequest(
+        partitions=[_named(key) for key in wanted], unclean=is_unclean
+    )
+    answers, failed = await _asked(call, "ElectLeaders", asked)
+    results: dict[str, list[Any]] = {}
+    for topic, partition in wanted if failed is None else ():
+        code, message = answers[topic, partition]
+        if is_all and code == ErrorCode.ELECTION_NOT_NEEDED:
+            continue
+        results.setdefault(topic, []).append(
+            types.PartitionResult(
+                partition_id=partition,
+                error_code=wire_error(code),
+                error_message=message or None,
+            )
+        )
+    extra: dict[str, Any] = {}
+    if call.version >= _TYPES_FROM:
+        extra["error_code"] = wire_error(failed.error_code if failed else 0)
+    return types.ElectLeadersResponse(
+        throttle_time=NO_THROTTLE,
+        replica_election_results=tuple(
+            types.ReplicaElectionResult(topic=topic, partition_result=tuple(found))
+            for topic, found in results.items()
+        ),
+        **extra,
+    )
+
+
+async def _asked(call: Call, method: str, request: Any) -> tuple[_Told, Unanswered | None]:
+    """The controller's code and message for each partition; or why there is none."""
+    cluster = call.cluster
+    try:
+        answer = await cluster.ask(getattr(cluster.directory.controller(), method)(request))
+    except PEER_FAILURES as error:
+        return {}, Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
+    await cluster.wait_for_image(answer.metadata_offset)
+    told = {
+        (one.topic, one.partition): (one.error_code, one.error_message) for one in answer.partitions
+    }
+    return told, None
+
+
+# Reassignments.
+
+
+async def alter_partition_reassignments(call: Call) -> Any:
+    request, types = call.request, call.types
+    wanted = {
+        (topic.name, one.partition_index): one.replicas
+        for topic in request.topics
+        for one in topic.partitions
+    }
+    refused = _refused(call, wanted)
+    asked = controller_pb2.ReassignPartitionsRequest(
+        assignments=[
+            controller_pb2.ReassignPartitionsRequest.Assignment(
+                partition=_named(key), replicas=replicas or ()
+            )
+            for key, replicas in wanted.items()
+            if key not in refused
+        ]
+    )
+    answers, failed = (
+        await _asked(call, "ReassignPartitions", asked) if asked.assignments else ({}, None)
+    )
+    told: _Told = {} if failed else {**answers, **refused}
+    extra: dict[str, Any] = {}
+    if call.version >= _FACTOR_CHANGE_FROM:
+        extra["allow_replication_factor_change"] = request.allow_replication_factor_change
+    return types.AlterPartitionReassignmentsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=wire_error(failed.error_code if failed else 0),
+        error_message=failed.error_message if failed else None,
+        responses=tuple(
+            types.ReassignableTopicResponse(
+                name=topic,
+                partitions=tuple(
+                    types.ReassignablePartitionResponse(
+                        partition_index=partition,
+                        error_code=wire_error(told[topic, partition][0]),
+                        error_message=told[topic, partition][1] or None,
+                    )
+                    for partition in partitions
+                ),
+            )
+            for topic, partitions in grouped(list(told)).items()
+        ),
+        **extra,
+    )
+
+
+def _refused(call: Call, wanted: dict[TopicPartition, Any]) -> _Told:
+    """What Kafka's protocol says and our controller's does not: no replicas at all, and a change of their number."""
+    found: _Told = {}
+    may_change = call.version < _FACTOR_CHANGE_FROM or call.request.allow_replication_factor_change
+    for key, replicas in wanted.items():
+        if replicas is None:
+            continue
+        topic = call.cluster.image.topics.get(key[0])
+        if not replicas:
+            found[key] = (ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the list of replicas is empty")
+        elif not may_change and topic is not None and key[1] in range(len(topic.partitions)):
+            known = topic.partitions[key[1]]
+            settled = [one for one in known.replicas if one not in known.adding_replicas]
+            if len(replicas) != len(settled):
+                found[key] = (
+                    ErrorCode.INVALID_REPLICATION_FACTOR,
+                    f"{len(settled)} replicas would become {len(replicas)}",
+                )
+    return found
+
+
+async def list_partition_reassignments(call: Call) -> Any:
+    types, image = call.types, call.cluster.image
+    asked = call.request.topics
+    keys = (
+        _wanted(call, None)
+        if asked is None
+        else [(one.name, partition) for one in asked for partition in one.partition_indexes]
+    )
+    moving: dict[str, list[Any]] = {}
+    for name, number in keys:
+        topic = image.topics.get(name)
+        if topic is None or number not in range(len(topic.partitions)):
+            continue
+        found = topic.partitions[number]
+        if found.adding_replicas or found.removing_replicas:
+            moving.setdefault(name, []).append(
+                types.OngoingPartitionReassignment(
+                    partition_index=number,
+                    replicas=tuple(found.replicas),
+                    adding_replicas=tuple(found.adding_replicas),
+                    removing_replicas=tuple(found.removing_replicas),
+                )
+            )
+    return types.ListPartitionReassignmentsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=wire_error(0),
+        error_message=None,
+        topics=tuple(
+            types.OngoingTopicReassignment(name=name, partitions=tuple(found))
+            for name, found in moving.items()
+        ),
+    )
