@@ -24,7 +24,7 @@ def list_features(gateway: Gateway = "", output: AsOutput = None) -> None:
 @app.command("set")
 def set_feature(
     feature: Annotated[str, typer.Argument(help="for example transaction.version")],
-    level: Annotated[int, typer.Argument(min=0, max=32_767)],
+    level: Annotated[int, typer.Argument(min=0, max=32_767, help="as `oncelog features list`")],
     allow_downgrade: Annotated[
         bool, typer.Option("--allow-downgrade", help="the level may be lower than it is")
     ] = False,
