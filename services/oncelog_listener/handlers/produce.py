@@ -1,11 +1,12 @@
 """Produce: record batches to their leaders, unread (facts 3 and 9)."""
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
-from oncelog.ids import INTERNAL_TOPICS
+from oncelog.ids import INTERNAL_TOPICS, Partition
 from oncelog.protocol.versions import PRODUCE
+from oncelog_listener.brokers import Broker, brokers_for
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
     NO_THROTTLE,
@@ -20,6 +21,7 @@ from oncelog_listener.core.produce_rules import has_producer_id, refused_records
 from oncelog_listener.core.repeating import Repeatable
 
 _RECORD_ERRORS_FROM: Final = 8
+_LEADER_HINTS_FROM: Final = 10
 _ABORTABLE_FROM: Final = 11
 _ADD_PARTITION_FROM: Final = 12
 
@@ -122,12 +124,19 @@ def _close_on_error(answers: dict[TopicPartition, Any]) -> None:
 
 def _response(call: Call, answers: dict[TopicPartition, Any]) -> Any:
     types = call.types
+    hints = _leader_hints(call, answers) if call.version >= _LEADER_HINTS_FROM else {}
     return types.ProduceResponse(
+        node_endpoints=_endpoints(call, hints),
         responses=tuple(
             types.TopicProduceResponse(
                 name=topic.name,
                 partition_responses=tuple(
-                    _partition_response(call, data.index, answers[topic.name, data.index])
+                    _partition_response(
+                        call,
+                        data.index,
+                        answers[topic.name, data.index],
+                        hints.get((topic.name, data.index)),
+                    )
                     for data in topic.partition_data
                 ),
             )
@@ -137,7 +146,48 @@ def _response(call: Call, answers: dict[TopicPartition, Any]) -> Any:
     )
 
 
-def _partition_response(call: Call, partition: int, answer: Any) -> Any:
+def _hinted(call: Call, hint: "_LeaderHint | None") -> dict[str, Any]:
+    if hint is None:
+        return {}
+    leader = call.types.LeaderIdAndEpoch(
+        leader_id=hint.broker.node_id, leader_epoch=hint.leader_epoch
+    )
+    return {"current_leader": leader}
+
+
+class _LeaderHint(NamedTuple):
+    broker: Broker
+    leader_epoch: int
+
+
+def _leader_hints(
+    call: Call, answers: dict[TopicPartition, Any]
+) -> dict[TopicPartition, _LeaderHint]:
+    """Where a batch that met no leader goes next (KIP-951): to the listener that Metadata names now, mostly this one.
+
+    A client that has an older leader epoch repeats at once, without asking for metadata.
+    """
+    hints: dict[TopicPartition, _LeaderHint] = {}
+    for key, answer in answers.items():
+        if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            continue
+        found = call.cluster.image.partition(Partition(*key))
+        if found is not None and found.leader >= 0:
+            broker = brokers_for(call).place(f"{key[0]}-{key[1]}")
+            hints[key] = _LeaderHint(broker, found.leader_epoch)
+    return hints
+
+
+def _endpoints(call: Call, hints: dict[TopicPartition, _LeaderHint]) -> tuple[Any, ...]:
+    return tuple(
+        call.types.NodeEndpoint(node_id=one.node_id, host=one.host, port=one.port, rack=one.rack)
+        for one in dict.fromkeys(hint.broker for hint in hints.values())
+    )
+
+
+def _partition_response(
+    call: Call, partition: int, answer: Any, hint: _LeaderHint | None = None
+) -> Any:
     if answer.error_code:
         error_code = answer.error_code
         if error_code == ErrorCode.NETWORK_EXCEPTION:
@@ -158,6 +208,7 @@ def _partition_response(call: Call, partition: int, answer: Any) -> Any:
             if call.version >= _RECORD_ERRORS_FROM
             else (),
             error_message=answer.error_message or None,
+            **_hinted(call, hint),
         )
     appended_ms = answer.log_append_time_ms
     return call.types.PartitionProduceResponse(
