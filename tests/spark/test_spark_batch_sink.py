@@ -94,8 +94,12 @@ def test_record_larger_than_a_batch_goes_alone(lab):
     ],
 )
 def test_job_that_cannot_be_written_is_refused_with_the_way_out(lab, arguments, text):
-    with pytest.raises((AnalysisException, PythonException), match=text):
+    with pytest.raises((AnalysisException, PythonException), match=text) as refused:
         write(lab, ["row"], **arguments)
+    told = str(refused.value)
+    assert 0 <= told.index("\noncelog: ") < told.index("Traceback"), (
+        "the line that helps comes first"
+    )
 
 
 def test_record_above_the_topics_limit_is_named(lab):

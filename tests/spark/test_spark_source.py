@@ -48,6 +48,18 @@ def test_batch_read_between_offsets(lab):
     assert found == [(0, 5), (0, 6), (1, 0), (1, 1)]
 
 
+def test_batch_read_between_times(lab):
+    lab.fill(ROWS)
+    first_ms = 1_700_000_000_000
+    times = {"startingTimestamp": str(first_ms + 20), "endingTimestamp": str(first_ms + 30)}
+    assert values(lab.reader(**times).load()) == ROWS[20:30]
+    late = {"startingTimestamp": str(first_ms + 10**9)}
+    with pytest.raises(AnalysisException, match=r"no committed record at or after \d+ ms"):
+        lab.reader(**late).load().collect()
+    late["startingOffsetsByTimestampStrategy"] = "latest"
+    assert values(lab.reader(**late).load()) == []
+
+
 def test_batch_read_of_an_empty_topic_is_empty(lab):
     assert lab.reader().load().collect() == []
 

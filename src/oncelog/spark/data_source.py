@@ -5,6 +5,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSource
 
 from oncelog.errors import OncelogError
+from oncelog.spark.message_first import message_first
 from oncelog.spark.options import parse_sink_options, parse_source_options
 
 
@@ -15,11 +16,13 @@ class DefaultSource(DataSource):
     def name(cls) -> str:
         return "oncelog"
 
+    @message_first
     def schema(self) -> str:
         from oncelog.spark.columns import source_ddl
 
         return source_ddl(parse_source_options(self.options).include_headers)
 
+    @message_first
     def reader(self, schema: Any) -> Any:
         from oncelog.spark.columns import check_source_columns
         from oncelog.spark.source import BatchReader, PruningBatchReader
@@ -28,6 +31,7 @@ class DefaultSource(DataSource):
         check_source_columns(schema.names, options.include_headers)
         return PruningBatchReader(options) if options.pushdown else BatchReader(options)
 
+    @message_first
     def streamReader(self, schema: Any) -> Any:  # noqa: N802
         from oncelog.spark.columns import check_source_columns
         from oncelog.spark.source import StreamReader
@@ -36,11 +40,13 @@ class DefaultSource(DataSource):
         check_source_columns(schema.names, options.include_headers)
         return StreamReader(options)
 
+    @message_first
     def writer(self, schema: Any, overwrite: bool) -> Any:
         from oncelog.spark.sink import BatchWriter
 
         return BatchWriter(self._sink_options(schema, overwrite))
 
+    @message_first
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
         from oncelog.spark.sink import StreamWriter
 

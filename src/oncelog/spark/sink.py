@@ -41,6 +41,7 @@ from oncelog.spark.attempt import (
     open_attempt,
     seal_branch,
 )
+from oncelog.spark.message_first import message_first
 from oncelog.spark.options import OnNewQuery, SinkOptions
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._attempt = AttemptName(options.transactional_id, new_nonce())
         self._is_open = False
 
+    @message_first
     def __getstate__(self) -> dict[str, Any]:
         """Opens the attempt. Spark pickles the writer twice in a row; the second time it is open already."""
         if not self._is_open:
@@ -80,6 +82,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             self._is_open = True
         return dict(self.__dict__)
 
+    @message_first
     def write(self, iterator: Iterator[Any]) -> BranchMessage:
         task = _streaming_task()
         adopt_query = self._options.on_new_query is OnNewQuery.ADOPT
@@ -87,10 +90,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
             write_branch(self._options, self._attempt, task, adopt_query, iterator)
         )
 
+    @message_first
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Returns once the batch is decided; its markers follow without Spark."""
         _commit(self._options, self._options.transactional_id, batchId, messages)
 
+    @message_first
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Spark also aborts after a commit whose answer was lost: attempts that are decided stay so."""
         _abort(self._options, self._options.transactional_id, messages)
@@ -120,6 +125,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._is_open = False
         self._batch_id = JOB_BATCH_ID if options.batch_id is None else options.batch_id
 
+    @message_first
     def __getstate__(self) -> dict[str, Any]:
         if not self._is_open:
             with Cluster(self._options.bootstrap) as cluster:
@@ -130,6 +136,7 @@ class BatchWriter(DataSourceArrowWriter):
             self._is_open = True
         return dict(self.__dict__)
 
+    @message_first
     def write(self, iterator: Iterator[Any]) -> BranchMessage:
         context = _context()
         task = TaskIdentity(
@@ -148,9 +155,11 @@ class BatchWriter(DataSourceArrowWriter):
             )
         return BranchMessage(outcome)
 
+    @message_first
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _commit(self._options, self._attempt.sink, self._batch_id, messages)
 
+    @message_first
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         _abort(self._options, self._attempt.sink, messages)
 

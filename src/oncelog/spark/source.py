@@ -31,6 +31,7 @@ from pyspark.sql.streaming.datasource import (
 from oncelog.client.cluster import Cluster
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
+from oncelog.spark.message_first import message_first, rows_message_first
 from oncelog.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -79,6 +80,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._pruning = Pruning()
 
+    @message_first
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         with Cluster(options.bootstrap) as cluster:
@@ -101,6 +103,7 @@ class BatchReader(DataSourceReader):
             < (last := min(end[partition], bounds.offset_end))
         ]
 
+    @rows_message_first
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_range(self._options, partition)
 
@@ -135,6 +138,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_cluster": None, "_target": None}
 
+    @message_first
     def initialOffset(self) -> OffsetJson:  # noqa: N802
         starting = LATEST if self._options.starting is None else self._options.starting
         cluster = self._connected()
@@ -144,6 +148,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._options.max_offsets_per_trigger)
 
+    @message_first
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
         """The last stable offsets, as far from `start` as the limit allows. Markers count, so it is an upper bound."""
         begin = from_json(start)
@@ -160,16 +165,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return to_json(newest)
         raise OncelogError(f"read limit {limit!r} is unknown to the oncelog source")
 
+    @message_first
     def reportLatestOffset(self) -> OffsetJson:  # noqa: N802
         cluster = self._connected()
         existing = existing_partitions(cluster, self._options)
         return to_json(cluster.list_offsets(dict.fromkeys(existing, LATEST)))
 
+    @message_first
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         cluster = self._connected()
         existing = existing_partitions(cluster, self._options)
         self._target = cluster.list_offsets(dict.fromkeys(existing, LATEST))
 
+    @message_first
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
         """A pure function of its arguments: a micro-batch that is run again reads what it read before."""
         return [
@@ -177,6 +185,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for span in ranges_between(from_json(start), from_json(end))
         ]
 
+    @rows_message_first
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_range(self._options, partition)
 

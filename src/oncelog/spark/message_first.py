@@ -1,0 +1,65 @@
+"""The line that helps comes before Python's traceback.
+
+Spark shows what a Python worker formatted: a traceback of forty lines, and its message last. A cause is formatted
+before the exception that it caused, and one that was never raised has no traceback. So the message, given to the
+exception as its first cause, is the first line that Spark shows.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, ParamSpec, TypeVar
+
+from oncelog.errors import OncelogError
+
+Arguments = ParamSpec("Arguments")
+ResultT = TypeVar("ResultT")
+
+
+class _Message(Exception):
+    """Shown as `oncelog: …`."""
+
+
+_Message.__qualname__ = "oncelog"
+_Message.__module__ = "builtins"  # tracebacks leave this name out
+
+
+def message_first(method: Callable[Arguments, ResultT]) -> Callable[Arguments, ResultT]:
+    """For what Spark calls: an OncelogError of it is shown with its message first."""
+
+    @functools.wraps(method)
+    def told(*arguments: Arguments.args, **named: Arguments.kwargs) -> ResultT:
+        try:
+            return method(*arguments, **named)
+        except OncelogError as error:
+            _begin_with_message(error)
+            raise
+
+    return told
+
+
+def rows_message_first(
+    method: Callable[Arguments, Iterator[Any]],
+) -> Callable[Arguments, Iterator[Any]]:
+    """The same for a generator, whose errors come while Spark takes its rows."""
+
+    @functools.wraps(method)
+    def told(*arguments: Arguments.args, **named: Arguments.kwargs) -> Iterator[Any]:
+        try:
+            yield from method(*arguments, **named)
+        except OncelogError as error:
+            _begin_with_message(error)
+            raise
+
+    return told
+
+
+def _begin_with_message(error: OncelogError) -> None:
+    first: BaseException = error
+    while True:
+        if isinstance(first, _Message):
+            return  # a method that calls another one
+        earlier = first.__cause__ or (None if first.__suppress_context__ else first.__context__)
+        if earlier is None:
+            break
+        first = earlier
+    first.__cause__ = _Message(str(error))
