@@ -7,13 +7,17 @@ fenced zombie is the most asked-about event of all.
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from oncelog.ids import Millis
 from oncelog.machine import Decision
 from oncelog_coordinator.core.markers import MarkersDelivered
+from oncelog_coordinator.core.sink_events import DescribeSink, ListSinks
 from oncelog_coordinator.core.txn_events import DescribeTransaction, ListTransactions
 from oncelog_coordinator.core.txn_state import TxnMetadata
+
+_QUESTIONS: Final = (DescribeTransaction, ListTransactions, DescribeSink, ListSinks)
+"""They decide nothing, and their answers may be long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class Story:
 
     def observe(self, event: Any, decision: Decision[Any], now: Millis) -> None:
         """Called by the driver for each decision; keeps references only, so it costs next to nothing."""
-        if not isinstance(event, DescribeTransaction | ListTransactions):
+        if not isinstance(event, _QUESTIONS):
             self._steps.append((now, event, decision))
 
     def steps(self, transactional_id: str) -> Iterator[StoryStep]:

@@ -116,8 +116,8 @@ def _delete(sink: Sink | None, event: DeleteSink) -> Decision[SinkRecord]:
         return Decision((), (Reply(event.request_id, answer),), "delete_refused")
     if sink.attempts:
         message = (
-            f"sink {event.sink!r} is being written to: stop its query, and try again when its attempt is over;"
-            f" `oncelog transactions terminate {event.sink}` ends one whose driver is dead"
+            f"sink {event.sink!r} is being written to: stop its query and try again. The attempt of a driver that is"
+            " dead times out; `oncelog sinks describe` shows when"
         )
         answer = DeleteAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, message)
         return Decision((), (Reply(event.request_id, answer),), "delete_refused")

@@ -72,7 +72,7 @@ def describe_sink(sink: SinkName, gateway: Gateway = "", output: AsOutput = None
         ]
     )
     show_table(
-        ["attempt", ">batch", "state", ">opened", ">tasks", ">sealed"],
+        ["attempt", ">batch", "state", ">opened", ">times out", ">tasks", ">sealed"],
         [_attempt_row(one) for one in found["attempts"]],
         empty="no attempt is open",
     )
@@ -119,9 +119,17 @@ def _attempt_row(attempt: dict[str, Any]) -> tuple[object, ...]:
         attempt["batch_id"],
         attempt["state"],
         _ago(attempt["opened_time_ms"]),
+        _until(attempt["deadline_ms"]),
         len(branches),
         sum(one["sealed"] for one in branches),
     )
+
+
+def _until(time_ms: int) -> str:
+    from oncelog_server.cli.tables import duration
+
+    left_ms = time_ms - int(time.time() * 1000)
+    return f"in {duration(left_ms)}" if left_ms > 0 else "–"
 
 
 def _ago(time_ms: int | None) -> str:

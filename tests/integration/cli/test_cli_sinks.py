@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -94,6 +95,8 @@ def test_sinks_are_listed_described_and_deleted(server, oncelog):
         attempt = AttemptName("etl", new_nonce())
         open_attempt(cluster, attempt, 60_000)
         assert "writing" in oncelog("sinks", "list")
+        opened = oncelog("sinks", "describe", "etl")
+        assert re.search(r"Open .* in (\d+ s|1 min)", opened), opened
         refused = oncelog("sinks", "delete", "etl", "--yes", code=1)
         assert "stop its query" in refused
         abort_attempts(cluster, "etl", [attempt.nonce])
