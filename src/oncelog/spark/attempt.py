@@ -14,10 +14,20 @@ from typing import Any, Final
 
 from oncelog.client.cluster import Cluster
 from oncelog.errors import OncelogError
-from oncelog.ids import Partition
+from oncelog.ids import Partition, is_job_sink
 from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_CALLS
 
 NONCE_BYTES: Final = 16
+
+_STREAM_WAY_OUT: Final = (
+    "Usually an older checkpoint was restored, or its newest files are gone: restore the newest checkpoint. "
+    "verifyReplay=false skips every batch up to the sink's last, whatever it holds; a query that computes other rows "
+    "in each run needs it. To write these rows in addition, use a new transactionalId"
+)
+_JOB_WAY_OUT: Final = (
+    "A job with this jobId is committed: give these rows a jobId of their own, or accept what was committed with "
+    "verifyReplay=false"
+)
 
 
 class SinkAnswer(IntEnum):
@@ -217,11 +227,9 @@ def _expect(
             "if this is another query, give it a transactionalId of its own"
         )
     if answer is SinkAnswer.REPLAY_REFUSED:
+        way_out = _JOB_WAY_OUT if is_job_sink(attempt.sink) else _STREAM_WAY_OUT
         raise ReplayRefusedError(
-            f"REPLAY_REFUSED: {reason}. A committed batch is never written again, so rows would be lost. Usually an "
-            "older checkpoint was restored, or its newest files are gone: restore the newest checkpoint. "
-            "verifyReplay=false skips every batch up to the sink's last, whatever it holds; a query that computes "
-            "other rows in each run needs it. To write these rows in addition, use a new transactionalId"
+            f"REPLAY_REFUSED: {reason}. A committed batch is never written again, so rows would be lost. {way_out}"
         )
     raise FencedError(
         f"{answer.name}: {reason}. Nothing of this attempt is visible. Spark runs the batch again when the query "
