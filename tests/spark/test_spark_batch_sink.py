@@ -97,9 +97,7 @@ def test_job_that_cannot_be_written_is_refused_with_the_way_out(lab, arguments, 
     with pytest.raises((AnalysisException, PythonException), match=text) as refused:
         write(lab, ["row"], **arguments)
     told = str(refused.value)
-    assert 0 <= told.index("\noncelog: ") < told.index("Traceback"), (
-        "the line that helps comes first"
-    )
+    assert 0 <= told.index("oncelog: ") < told.index("Traceback"), "the line that helps comes first"
 
 
 def test_record_above_the_topics_limit_is_named(lab):
