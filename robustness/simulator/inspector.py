@@ -88,6 +88,8 @@ class Inspector:
         self._committed = Committed()
         self._synced: dict[tuple[int, str, int], tuple[str, int]] = {}
         """Node id and partition: topic id, and how far it is both synced and committed."""
+        self._newest_epochs: dict[tuple[str, int], int] = {}
+        """Topic id and partition: the last leader epoch that any replica was seen in."""
         self._listen()
 
     def start(self) -> None:
@@ -318,7 +320,11 @@ class Inspector:
         if is_anew:
             self._synced.pop((state.node_id, state.topic, state.partition), None)
         self._promised(state.node_id, state, min(leader.local_end, leader.high_watermark))
-        if leader.replicas is None:
+        partition = (state.topic_id, state.partition)
+        newest = max(self._newest_epochs.get(partition, 0), state.leader_epoch)
+        self._newest_epochs[partition] = newest
+        if leader.replicas is None or state.leader_epoch < newest:
+            # One that was replaced and has not heard of it knows nothing of replicas that were moved since.
             return
         # What the leader calls committed is on every in-sync replica, and each syncs before it tells its position.
         for node_id in leader.replicas.isr:

@@ -102,8 +102,10 @@ class SmallCluster:
 
 def told(story, is_inspected=True):
     """What `story(small)`, a coroutine function, returns; in a child of its own."""
-    parent = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
-    root = Path(tempfile.mkdtemp(prefix="oncelog-test-", dir=parent))
+    parent = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
+    # Nodes tell their folders to the controller: two runs are the same only if their folders are.
+    root = parent / f"oncelog-test-{os.getpid()}"
+    root.mkdir()
     try:
         return run_forked(_tell, story, root, is_inspected)
     finally:
