@@ -26,6 +26,10 @@ $(STAMP): requirements/$(LOCK).lock pyproject.toml
 java: ## check for Java 17 (Spark); install it where root and apt are there
 	@bash scripts/java.sh
 
+.PHONY: jdk
+jdk: ## check for a JDK and Maven (Kafka's Java clients in the conformance tests); install them where root and apt are there
+	@bash scripts/java.sh jdk
+
 # ---------------------------------------------------------------------------------------------- main jobs
 
 .PHONY: demo
@@ -122,11 +126,15 @@ damage: setup ## some hundred bits, cuts and removals in every kind of file; the
 	ONCELOG_TEST_ALL_DAMAGE=1 $(PYTEST) -q -s tests/integration/storage/test_damage.py tests/integration/storage/test_damage_of_replicas.py
 
 .PHONY: conformance
-conformance: setup ## confluent-kafka, aiokafka, kafka-python and the Java client against `oncelog up`
+conformance: setup jdk ## confluent-kafka, aiokafka, kafka-python, Kafka's Java clients and tools against `oncelog up`
 	$(PYTEST) -q -n 2 --dist loadfile tests/conformance
 
+.PHONY: conformance-java
+conformance-java: setup jdk ## Kafka Streams through many kills of it and of oncelog; ROUNDS=10 of each
+	ONCELOG_TEST_JAVA_ROUNDS=$(or $(ROUNDS),10) $(PYTEST) -q tests/conformance/test_streams_exactly_once.py
+
 .PHONY: conformance-cluster
-conformance-cluster: setup ## the same tests against a cluster of processes
+conformance-cluster: setup jdk ## the same tests against a cluster of processes
 	ONCELOG_TEST_TARGET=cluster $(PYTEST) -q -n 1 --dist loadfile tests/conformance
 
 .PHONY: spark

@@ -1,15 +1,28 @@
 #!/usr/bin/env bash
-# Spark needs Java 17. Finds it, or installs it where this is root on Debian or Ubuntu, or says what to do.
+# Finds Java 17, or installs it where this is root on Debian or Ubuntu, or says what to do.
+#   java.sh        what Spark needs: a JRE. Without one this fails.
+#   java.sh jdk    what `make conformance` needs: a JDK and Maven. Without them the Java tests are skipped.
 set -euo pipefail
-if java -version 2>&1 | grep -Eq 'version "(1[7-9]|2[0-9])'; then
+packages=openjdk-17-jre-headless user=Spark
+if [ "${1:-}" = jdk ]; then
+  packages="openjdk-17-jdk-headless maven" user="the tests with Kafka's Java clients"
+fi
+
+is_there() {
+  java -version 2>&1 | grep -Eq 'version "(1[7-9]|2[0-9])' || return 1
+  [ "${1:-}" != jdk ] || { command -v javac && command -v mvn; } >/dev/null
+}
+
+if is_there "$@"; then
   exit 0
 fi
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-  echo "installing openjdk-17-jre-headless for Spark"
-  apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless >/dev/null
+  echo "installing $packages for $user"
+  # shellcheck disable=SC2086
+  apt-get update -qq && apt-get install -y -qq $packages >/dev/null
   exit 0
 fi
-echo "Spark needs Java 17 or newer and there is none on the PATH." >&2
-echo "  Debian, Ubuntu:  sudo apt install openjdk-17-jre-headless" >&2
-echo "  macOS:           brew install openjdk@17" >&2
-exit 1
+echo "Java 17 or newer is missing, or a part of it, for $user." >&2
+echo "  Debian, Ubuntu:  sudo apt install $packages" >&2
+echo "  macOS:           brew install openjdk@17 maven" >&2
+[ "${1:-}" = jdk ] || exit 1

@@ -1,10 +1,6 @@
 """Fixtures: a running oncelog (`tests/targets.py` says which kind) and four real clients against it."""
 
-import os
-import shutil
-import subprocess
 import uuid
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -13,10 +9,9 @@ from tests.conformance.clients.aiokafka import Aiokafka
 from tests.conformance.clients.confluent import Confluent
 from tests.conformance.clients.java import Java, JavaProcess
 from tests.conformance.clients.kafka_python import KafkaPython
+from tests.conformance.java_programs import compiled
 from tests.targets import TargetKind, open_target, target_kind
 
-HERE = Path(__file__).parent
-MAVEN_TIMEOUT_S = 100
 CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python", "java")
 
 
@@ -39,52 +34,13 @@ def server(request, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def java_classpath():
-    """The compiled driver and the Java client's jars, kept in a cache folder. Skips with the reason without them."""
-    for tool in ("mvn", "javac", "java"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"the Java client needs {tool}, which is not installed")
-    cache = Path(os.environ.get("ONCELOG_TEST_CACHE", HERE.parents[1] / ".cache")) / "java-client"
-    jars, classes = cache / "jars", cache / f"classes-{os.getpid()}"
-    classes.mkdir(parents=True, exist_ok=True)
-    if not list(jars.glob("kafka-clients-*.jar")):
-        fresh = cache / f"jars-{os.getpid()}"
-        command = [
-            "mvn",
-            "-q",
-            "-B",
-            "-f",
-            str(HERE / "java" / "pom.xml"),
-            "dependency:copy-dependencies",
-        ]
-        result = subprocess.run(
-            [*command, f"-DoutputDirectory={fresh}"],
-            capture_output=True,
-            text=True,
-            timeout=MAVEN_TIMEOUT_S,
-            check=False,
-        )
-        if result.returncode != 0:
-            pytest.skip(f"Maven cannot fetch the Java client: {result.stdout.strip()[-300:]}")
-        if not jars.exists():
-            fresh.rename(jars)
-        else:
-            shutil.rmtree(fresh)
-    command = [
-        "javac",
-        "-d",
-        str(classes),
-        "-cp",
-        f"{jars}/*",
-        str(HERE / "java" / "TransactionDriver.java"),
-    ]
-    subprocess.run(command, check=True, timeout=MAVEN_TIMEOUT_S)
-    yield f"{classes}:{jars}/*"
-    shutil.rmtree(classes)
+    with compiled() as classpath:
+        yield classpath
 
 
 @pytest.fixture(scope="session")
 def java(java_classpath):
-    process = JavaProcess(java_classpath)
+    process = JavaProcess(java_classpath, "TransactionDriver")
     yield Java(process)
     process.close()
 

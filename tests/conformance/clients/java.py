@@ -12,21 +12,15 @@ from tests.conformance.clients.face import (
     MustAbort,
     Record,
 )
+from tests.conformance.java_programs import JVM
 
 
 class JavaProcess:
-    """TransactionDriver.java: one JSON command a line in, one JSON answer a line out."""
+    """TransactionDriver.java or AdminDriver.java: a command's words a line in, one JSON answer a line out."""
 
-    def __init__(self, classpath):
+    def __init__(self, classpath, main_class):
         self._process = subprocess.Popen(
-            [
-                "java",
-                "-XX:+UseSerialGC",
-                "-XX:TieredStopAtLevel=1",
-                "-cp",
-                classpath,
-                "TransactionDriver",
-            ],
+            [*JVM, "-cp", classpath, main_class],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
