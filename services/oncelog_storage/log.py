@@ -52,7 +52,7 @@ LOADED_SEGMENTS_MAX: Final = 4
 """Sealed segments of one log whose indexes stay in memory; a consumer that reads old data needs one."""
 
 _STAMP: Final = struct.Struct(">qii")
-_OFFSET_MAX: Final = 2**63 - 1
+NOT_REPLICATED: Final = 2**63 - 1
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 _SEGMENT_BYTES_MAX: Final = 2**31 - 1
 
@@ -105,7 +105,7 @@ class PartitionLog:
         self.names_made = 0
         """Files and folders made in this process; a name that was never synced can be lost with all that it holds."""
         self.names_synced = 0
-        self.committed_at_load = _OFFSET_MAX
+        self.committed_at_load = NOT_REPLICATED
         """The high watermark as it was when the log is loaded: later markers are not yet known to be replicated."""
         self.truncation_count = 0
         """Grows with each truncation: what was taken from the log before may not be used after."""

@@ -45,7 +45,12 @@ from oncelog_storage.files import (
     way_out,
     way_out_of_damage,
 )
-from oncelog_storage.log import DELETED_SUFFIX, LEADER_EPOCH_CHECKPOINT, PartitionLog
+from oncelog_storage.log import (
+    DELETED_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    NOT_REPLICATED,
+    PartitionLog,
+)
 from oncelog_storage.segment import LOG_SUFFIX, CorruptSegment, Segment
 from oncelog_storage.segment_indexes import INDEX_SUFFIXES
 from oncelog_storage.segment_swap import finish_interrupted, forget_checks
@@ -173,6 +178,8 @@ class _Recovery:
         self._log = log
         self._now = now
         self._may_have_lost_power = may_have_lost_power
+        self._leader_epoch = -1
+        """Of the batch before."""
 
     def run(self) -> None:
         log = self._log
@@ -356,6 +363,12 @@ class _Recovery:
         log = self._log
         last_offset = fields[0] + fields[6]
         if fields[0] >= start:
+            if fields[2] < self._leader_epoch and log.committed_at_load < NOT_REPLICATED:
+                # The CRC does not cover it. Followers would cut themselves back to where a false epoch begins.
+                raise segment.corrupt(
+                    position, f"leader epoch {fields[2]} follows {self._leader_epoch}"
+                )
+            self._leader_epoch = fields[2]
             if fields[2] > log.leader_epochs.latest:
                 log.leader_epochs.assign(fields[2], fields[0])
             completed = replay_batch(log.producers, fields, view, at)

@@ -216,6 +216,19 @@ def test_a_base_offset_that_was_damaged_before_the_recovery_point_moves_no_end(
     assert path.read_bytes() == data
 
 
+def test_a_replica_with_a_damaged_leader_epoch_does_not_open(tmp_path):
+    """Its followers were cut back to where the false epoch began, among committed records."""
+    directory = tmp_path / "orders-0"
+    log = new_log(directory)
+    for _ in range(3):
+        append(log, batch())
+    flip(directory / LOG, log.segments[0].size_bytes // 3 + 13)
+    replica = new_log(directory)
+    replica.committed_at_load = 3
+    with pytest.raises(CorruptSegment, match="leader epoch 0 follows"):
+        log_recovery.recover(replica, 0, 0, NOW)
+
+
 def test_a_lost_segment_does_not_open_silently(tmp_path):
     directory = tmp_path / "orders-0"
     log = new_log(directory, segment_bytes=200)
