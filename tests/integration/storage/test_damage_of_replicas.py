@@ -21,7 +21,7 @@ HEALED_S = 60
 @pytest.mark.parametrize("state", ["stopped", "killed-early", "killed-late"])
 def test_a_damaged_replica_of_three_costs_nothing(tmp_path, state, role):
     node_id = 1 if role == "leader" else 3
-    found = [*cases(state), *(case for case in cut_newest(state))]
+    found = [*cases(state), *(cut_newest(state) if role == "follower" else ())]
     wanted = found if IS_WHOLE else found[3::GATE_SHARE]
 
     async def scenario():
@@ -80,7 +80,7 @@ def test_a_damaged_replica_of_three_costs_nothing(tmp_path, state, role):
 
 
 def cut_newest(state):
-    """Alone nobody can tell such a cut from a write that a kill ended; here the others have the rest."""
+    """Nobody can tell such a cut from a write that a kill ended. The leader, if it is not this one, has the rest."""
     if state == "stopped":
         return []
     return [case._replace(state=state) for case in cases("stopped") if is_cut_of_newest(case)]
