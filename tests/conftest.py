@@ -5,6 +5,11 @@ import gc
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine generates slowly; that says nothing about the code. pytest's own timeout ends what takes too long.
+settings.register_profile("gate", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("gate")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So begins whatever a shell puts into the background, and every child would inherit it: none could be interrupted.

@@ -6,7 +6,6 @@ The files stay as they are, and no compiled copy of the changed source is kept: 
 """
 
 import difflib
-import importlib.machinery
 import importlib.util
 import os
 import sys
@@ -98,9 +97,10 @@ class _PlantingFinder(MetaPathFinder):
 def source_of(module: str) -> str:
     """The source of a module, which is not imported for it; its packages are. Raises CannotPlant."""
     spec = importlib.util.find_spec(module)
-    if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+    if spec is None or spec.origin is None or not spec.has_location:
         raise CannotPlant(f"there is no module {module}")
-    return _source(spec.loader, module)
+    # Not by its loader: under pytest that is pytest's own, because oncelog is also a plugin of it.
+    return _source(SourceFileLoader(module, spec.origin), module)
 
 
 def _source(loader: SourceFileLoader, module: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.spark.topic_tools import ROOT
 
 RUN_S = 150
-PAGE = ROOT / "docs" / "spark.md"
+PAGE = ROOT / "README.md"
 
 
 def first_program(page):
