@@ -130,8 +130,8 @@ conformance: setup jdk ## confluent-kafka, aiokafka, kafka-python, Kafka's Java 
 	$(PYTEST) -q -n 2 --dist loadfile tests/conformance
 
 .PHONY: conformance-java
-conformance-java: setup jdk ## Kafka Streams through many kills of it and of oncelog; ROUNDS=10 of each
-	ONCELOG_TEST_JAVA_ROUNDS=$(or $(ROUNDS),10) $(PYTEST) -q tests/conformance/test_streams_exactly_once.py
+conformance-java: setup jdk ## Kafka Streams and Kafka Connect through many kills; ROUNDS=10 of each
+	ONCELOG_TEST_JAVA_ROUNDS=$(or $(ROUNDS),10) $(PYTEST) -q tests/conformance/test_streams_exactly_once.py tests/conformance/test_connect_exactly_once.py
 
 .PHONY: conformance-cluster
 conformance-cluster: setup jdk ## the same tests against a cluster of processes
