@@ -3,6 +3,7 @@
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
+from oncelog.process.sources import Sources
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import MetadataFollower
@@ -20,13 +21,15 @@ class Embedded(NamedTuple):
 @asynccontextmanager
 async def embedded(data):
     """Stopped in order at the end."""
-    settings = EmbeddedSettings(data=data)
+    settings, sources = EmbeddedSettings(data=data), Sources()
     async with AsyncExitStack() as stack:
         stack.enter_context(DataFolder(data, is_ephemeral=False))
-        role = await composition._controller(stack, settings, data)
+        role = await composition._controller(stack, settings, data, sources)
         controller = DirectStub(role.servicer)
         metadata = MetadataFollower(composition.NODE_ID, controller)
-        await composition._register(controller, settings)
+        await composition._register(
+            controller, settings, composition._configs(settings, data, sources)
+        )
         await composition._follow(stack, metadata)
         directory = LocalDirectory(
             storage=DirectStub(),
@@ -35,5 +38,5 @@ async def embedded(data):
             marker_sender=DirectStub(),
             controller=controller,
         )
-        storage, _ = await composition._start_log(stack, data, metadata, directory)
+        storage, *_ = await composition._start_log(stack, data, sources, metadata, directory)
         yield Embedded(controller, storage, metadata)
