@@ -152,6 +152,7 @@ class HostedPartitions:
                 directory.log_start_offsets.get(partition, log_recovery.UNKNOWN_LOG_START),
                 self._clock.now(),
                 may_have_lost_power=directory.may_have_lost_power,
+                may_be_of_older_version=directory.may_be_of_older_version,
             )
         except StorageFailed as error:
             return _Loaded(log, error)
@@ -209,6 +210,8 @@ class HostedPartitions:
     async def lower_recovery_point(self, leader: PartitionLeader, offset: int) -> None:
         """Before records at `offset` and behind go: no start may ask for them, and what comes in their place is not
         cleaned. Raises OSError."""
+        if not self.holds(leader):
+            return
         points = self._log_directory.recovery_points
         points[leader.partition] = min(points.get(leader.partition, 0), offset)
         encoded = [self._log_directory.encoded(RECOVERY_POINTS)]
@@ -220,6 +223,8 @@ class HostedPartitions:
 
     async def keep_log_start(self, leader: PartitionLeader, offset: int) -> None:
         """Before a log begins again at `offset`. Raises OSError."""
+        if not self.holds(leader):
+            return
         self._log_directory.log_start_offsets[leader.partition] = offset
         starts = self._log_directory.encoded(LOG_STARTS)
         await self.in_worker(lambda: write_checkpoints([starts]))
@@ -229,7 +234,8 @@ class HostedPartitions:
         starts_by_partition = self._log_directory.log_start_offsets
         for leader in leaders:
             leader.tell_replicas()
-            if leader.log.exists_on_disk:
+            # What is written down of a topic that was deleted would make the next one of its name look lost.
+            if leader.log.exists_on_disk and self.holds(leader):
                 starts_by_partition[leader.partition] = leader.log.log_start_offset
         starts = self._log_directory.encoded(LOG_STARTS)
         try:

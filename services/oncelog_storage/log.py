@@ -432,7 +432,8 @@ class PartitionLog:
             segment.close()
             if segment is self._uncut:
                 self._uncut = None
-            for suffix in SUFFIXES:
+            # The .log goes last: an index without it tells a start that somebody removed it.
+            for suffix in reversed(SUFFIXES):
                 path = segment.path(suffix)
                 if os.path.exists(path):
                     os.rename(path, path + DELETED_SUFFIX)

@@ -72,6 +72,9 @@ class LogDirectory:
         self.was_clean = False
         self.may_have_lost_power = False
         """The machine was started again since the folder was last used, or nobody can tell."""
+        self.may_be_of_older_version = False
+        """No start has noted the machine's boot id. Before that was done, an emptied log could keep the index of a
+        segment that had no file yet."""
         self.is_stopping = False
         self.recovery_points: dict[Partition, int] = {}
         self.log_start_offsets: dict[Partition, int] = {}
@@ -90,6 +93,7 @@ class LogDirectory:
             self.was_clean = clean.exists()
             clean.unlink(missing_ok=True)
             known, current = self._known_boot_id(), files.machine_boot_id()
+            self.may_be_of_older_version = not known
             self.may_have_lost_power = not current or known not in ("", current)
             self.recovery_points = self._read_checkpoint(RECOVERY_POINTS)
             self.log_start_offsets = self._read_checkpoint(LOG_STARTS)

@@ -71,17 +71,21 @@ def recover(
     now: int,
     *,
     may_have_lost_power: bool = False,
+    may_be_of_older_version: bool = False,
 ) -> None:
     """Load `log` from its directory. Raises StorageFailed where records are damaged or gone.
 
-    `may_have_lost_power`: the machine was started again since the log was last used.
+    `may_have_lost_power`: the machine was started again since the log was last used. `may_be_of_older_version`: the log
+    may have been used last by a version that left an index without its segment.
     """
     log.exists_on_disk = True
     log.recovery_point = recovery_point
     log.log_start_offset = max(log_start_offset, 0)
     try:
         finish_interrupted(log.directory)
-        log.segments = _find_segments(log, may_have_lost_power=may_have_lost_power)
+        log.segments = _find_segments(
+            log, misses_segments=not (may_have_lost_power or may_be_of_older_version)
+        )
         log.leader_epochs = _read_leader_epochs(log.directory)
         if log.segments:
             first_offset = log.segments[0].base_offset
@@ -104,10 +108,10 @@ def _way_out(log: PartitionLog) -> str:
     return way_out_of_damage(str(log.directory.parent))
 
 
-def _find_segments(log: PartitionLog, *, may_have_lost_power: bool) -> list[Segment]:
+def _find_segments(log: PartitionLog, *, misses_segments: bool) -> list[Segment]:
     """The segments in order; leftovers of interrupted deletions and writes are removed.
 
-    Raises StorageFailed where a segment is missing that has an index.
+    Raises StorageFailed where a segment is missing that has an index, if that counts (`misses_segments`).
     """
     segments = []
     index_paths = []
@@ -136,7 +140,7 @@ def _find_segments(log: PartitionLog, *, may_have_lost_power: bool) -> list[Segm
             continue
         base_offset = os.path.basename(stem)
         is_before = bool(segments) and base_offset < os.path.basename(segments[0].log_path)
-        if not is_before and not may_have_lost_power:
+        if not is_before and misses_segments:
             # A segment that is removed in order loses its indexes first.
             raise StorageFailed(f"{stem}{LOG_SUFFIX} is missing; {_way_out(log)}")
         # A checkpoint may finish an index just after retention took its segment away.

@@ -344,6 +344,8 @@ class Maintenance:
             leader for leader in moved if leader.log.recovery_point < leader.log.log_start_offset
         ]
         await self._checkpoint(unseen)
+        # A topic may have been deleted meanwhile: what is written down of it would make the next one look lost.
+        moved = [leader for leader in moved if self._hosted.holds(leader)]
         starts = [(leader, leader.log.log_start_offset) for leader in moved]
         try:
             if moved:

@@ -1,6 +1,7 @@
 """When records are synced, and when they are deleted."""
 
 import asyncio
+import os
 import shutil
 import threading
 
@@ -267,5 +268,60 @@ def test_nobody_reads_past_a_sync_that_is_under_way(tmp_path, synced):
             synced.held.set()
             assert [(await second).base_offset, (await third).base_offset] == [1, 2]
             assert (await node.fetch("orders", 0)).high_watermark == 3
+
+    asyncio.run(scenario())
+
+
+def test_a_kill_while_retention_empties_a_log_leaves_no_index_without_its_segment(
+    tmp_path, monkeypatch
+):
+    """It told the next start that somebody had removed the segment, and the partition was offline."""
+    rename, killed = os.rename, []
+
+    def copied(source, target):
+        rename(source, target)
+        killed.append(tmp_path / f"killed-{len(killed)}")
+        shutil.copytree(tmp_path / "a", killed[-1])
+
+    async def scenario():
+        config = {"retention_ms": 1000, "file_delete_delay_ms": 60_000}
+        async with running(tmp_path / "a", topic("orders", **config)) as node:
+            await node.produce("orders", batch(3))
+            await node.role.maintenance.checkpoint_all()
+            node.clock.time = NOW + 10_000
+            monkeypatch.setattr(os, "rename", copied)
+            await node.role.maintenance.enforce_retention()
+            monkeypatch.undo()
+        for folder in killed:
+            async with running(folder, topic("orders", **config)) as node:
+                described = await node.describe("orders")
+                assert (described.error_code, described.log_end_offset) == (0, 3), folder
+        assert len(killed) >= 3
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_deleted_while_retention_works_can_be_made_again(tmp_path, synced):
+    """Its log start was written down after it was forgotten, and the new partition was offline: its folder was gone."""
+
+    async def scenario():
+        config = {"segment_bytes": 1024, "retention_ms": 1000, "file_delete_delay_ms": 0}
+        async with running(
+            tmp_path, topic("orders", topic_id=b"1" * 16, **config), sync=synced.sync
+        ) as node:
+            await node.produce("orders", batch(value=b"x" * 900))
+            node.clock.time = NOW + 10_000
+            synced.held.clear()
+            retention = asyncio.create_task(node.role.maintenance.enforce_retention())
+            await until(lambda: synced.begun == 1)
+            node.delta(removed_topics=["orders"])
+            for _ in range(5):
+                await asyncio.sleep(0)
+            synced.held.set()
+            await retention
+            await until(lambda: not list(tmp_path.glob("orders-0*")))
+            node.delta(topics=[topic("orders", topic_id=b"2" * 16)])
+            answer = await node.produce("orders", batch())
+            assert (answer.error_code, answer.base_offset) == (0, 0)
 
     asyncio.run(scenario())

@@ -281,6 +281,29 @@ def test_metadata_that_came_late_finds_a_lost_folder_too(tmp_path):
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("is_older", [True, False])
+def test_an_index_that_an_older_version_left_alone_keeps_no_log_closed(tmp_path, is_older):
+    """Before folders had a boot id, retention that emptied a log left the index of a segment without a file."""
+
+    async def scenario():
+        async with running(tmp_path, topic("orders")) as node:
+            await node.produce("orders", batch(3))
+        folder = tmp_path / "orders-0"
+        (folder / "00000000000000000000.log").unlink()
+        for suffix in ("index", "timeindex"):
+            (folder / f"00000000000000000000.{suffix}").rename(folder / f"{3:020d}.{suffix}")
+        starts = encode_checkpoint({Partition("orders", 0): 3})
+        (tmp_path / "log-start-offset-checkpoint").write_bytes(starts)
+        if is_older:
+            (tmp_path / "boot-id").unlink()
+        async with running(tmp_path, topic("orders")) as node:
+            answer = await node.produce("orders", batch())
+            assert answer.error_code == (0 if is_older else ErrorCode.KAFKA_STORAGE_ERROR)
+            assert answer.base_offset == (3 if is_older else -1)
+
+    asyncio.run(scenario())
+
+
 def test_no_bit_of_the_topic_id_hides_the_data(tmp_path):
     """One that was turned over set the folder aside as a stray, and the topic read as empty."""
 
