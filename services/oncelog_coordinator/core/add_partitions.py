@@ -33,7 +33,7 @@ def decide(
     if txn is None:
         return _answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "unknown_id")
     if txn.state.is_prepared:
-        return _answer(event, ErrorCode.CONCURRENT_TRANSACTIONS, "add_while_completing")
+        return _completing(txn, event)
     if event.producer_id != txn.producer_id:
         return _answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "wrong_producer_id")
     if event.producer_epoch != txn.producer_epoch:
@@ -61,6 +61,16 @@ def decide(
     if ongoing.has_timeout:
         effects = (*effects, timeout_timer(ongoing, now))
     return Decision((ongoing,), effects, "transaction_started")
+
+
+def _completing(txn: TxnMetadata, event: AddPartitions) -> Decision[TxnRecord]:
+    """The connection that asked for the end now asks for the next transaction. An abort that it has sent behind this
+    request has nothing to abort, and says by `delayed_by` that it follows this refusal (`end_txn`)."""
+    is_next = txn.stamp is not None and event.stamp is not None and event.stamp[:2] == txn.stamp[:2]
+    refused = ErrorAnswer(
+        ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.stamp if is_next else None
+    )
+    return Decision((), (Reply(event.request_id, refused),), "add_while_completing")
 
 
 def verify(txn: TxnMetadata | None, event: VerifyPartitions) -> Decision[TxnRecord]:

@@ -101,7 +101,9 @@ def _repeated_tv1(txn: TxnMetadata, event: EndTxn) -> Decision[TxnRecord]:
     And whoever is answered goes on, so nothing older may count from then on (`core.stamp`).
     """
     aborts_nothing = _aborts_nothing(txn, event)
-    error_code = _NONE if aborts_nothing else REPEATED[txn.state, event.commit]
+    error_code = REPEATED[txn.state, event.commit]
+    if aborts_nothing:
+        error_code = _BUSY if txn.state.is_prepared else _NONE
     if error_code is not ErrorCode.NONE:
         return _answer(event, error_code, "repeat_answered")
     if is_delayed(txn.stamp, event.stamp, event.told):
@@ -112,11 +114,12 @@ def _repeated_tv1(txn: TxnMetadata, event: EndTxn) -> Decision[TxnRecord]:
 
 
 def _aborts_nothing(txn: TxnMetadata, event: EndTxn) -> bool:
-    """What it would have aborted was never begun: its first addition was refused for its connection, and nothing was
-    heard since. librdkafka aborts without having come again, and to be told INVALID_TXN_STATE would be its end."""
+    """What it would have aborted was never begun: its first addition was refused, for its connection or because the
+    transaction before was not complete, and nothing was heard since. librdkafka aborts without having come again.
+    INVALID_TXN_STATE would be the end of its producer, as it is with Kafka."""
     return (
         not event.commit
-        and txn.state in _COMPLETE
+        and (txn.state.is_prepared or txn.state in _COMPLETE)
         and event.addition_told is not None
         and event.addition_told == txn.stamp
     )

@@ -13,6 +13,7 @@ from tests.unit.coordinator.txn_rows import (
     ORDERS_0,
     ORDERS_1,
     PID,
+    PREPARE_COMMIT,
     Step,
     machine_with,
     stored,
@@ -98,6 +99,31 @@ def test_an_abort_after_a_refused_addition_is_done_for_nothing_was_begun(state):
     # And nothing that was left behind begins a transaction from now on.
     for late, told in ((Stamp(5, 7, 3), None), (Stamp(6, 3, 2), known)):
         assert add(machine, late, told=told).records == ()
+
+
+def test_an_abort_behind_an_addition_that_came_before_the_completion_is_done():
+    """librdkafka sends it while the addition is under way; INVALID_TXN_STATE would be fatal for the producer."""
+    known = Stamp(5, 7, 2)
+    machine = machine_with(stored(PREPARE_COMMIT, stamp=known))
+    refused = add(machine, Stamp(5, 7, 3)).answer
+    assert (refused.error_code, refused.delayed_by) == (51, known)
+    early = end(machine, Stamp(5, 7, 4), commit=False, addition_told=known)
+    assert (early.code, early.records) == (51, ())
+    machine = machine_with(stored(COMPLETE_COMMIT, stamp=known))
+    aborted = end(machine, Stamp(5, 7, 5), commit=False, addition_told=known)
+    assert (aborted.code, aborted.label) == (0, "abort_without_addition")
+    # The commit itself is done, and what comes next begins a transaction.
+    assert add(machine, Stamp(5, 7, 6)).code == 0
+
+
+def test_an_addition_on_another_connection_is_not_behind_that_end():
+    machine = machine_with(stored(PREPARE_COMMIT, stamp=Stamp(5, 7, 2)))
+    for other in (Stamp(5, 8, 3), None):
+        refused = add(machine, other).answer
+        assert (refused.error_code, refused.delayed_by) == (51, None)
+    for state in (PREPARE_COMMIT, COMPLETE_COMMIT):
+        machine = machine_with(stored(state, stamp=Stamp(5, 7, 2)))
+        assert end(machine, Stamp(5, 7, 3), commit=False).code == 48
 
 
 def test_a_commit_is_not_and_neither_is_an_abort_when_anything_was_heard_since():
