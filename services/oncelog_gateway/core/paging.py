@@ -49,7 +49,7 @@ def _key_in(cursor: str, pattern: Key) -> Key:
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         found = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if isinstance(found, list) and [type(one) for one in found] == [type(one) for one in pattern]:
         return tuple(found)

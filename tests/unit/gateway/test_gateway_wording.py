@@ -1,5 +1,6 @@
 """Pages, patterns, quantities and configurations, without a cluster."""
 
+import base64
 import re
 from typing import NamedTuple
 
@@ -43,6 +44,13 @@ def test_a_cursor_of_another_list_is_refused(cursor):
     for wrong in (cursor, numbers):
         with pytest.raises(KafkaError, match="is not a cursor of this list"):
             page_of(rows, tuple, PageRequest(1, wrong))
+
+
+def test_a_cursor_of_nested_lists_is_refused():
+    """Python's JSON decoder gives up on it with an error that is no ValueError; the gateway answered 500."""
+    cursor = base64.urlsafe_b64encode(b"[" * 60_000).decode()
+    with pytest.raises(KafkaError, match="is not a cursor of this list"):
+        page_of([Row("a"), Row("b")], tuple, PageRequest(1, cursor))
 
 
 @given(st.text(alphabet="ab*.\\[(\n1", max_size=6), st.text(alphabet="ab.\\[(\n1", max_size=8))
