@@ -283,13 +283,13 @@ class FakeController(FakeRole):
     async def AlterConfigs(self, request, context):
         if (canned := self.take("AlterConfigs", request)) is not None:
             return canned
-        old = self.metadata.image.topics[request.topic]
+        old = self.metadata.image.topics[request.name]
         configs = {**old.configs, **request.set}
         for name in request.remove:
             configs.pop(name, None)
         response = controller_pb2.AlterConfigsResponse()
         if not request.validate_only:
             response.metadata_offset = self.change(
-                topics=[topic(request.topic, len(old.partitions), configs)]
+                topics=[topic(request.name, len(old.partitions), configs)]
             )
         return response
