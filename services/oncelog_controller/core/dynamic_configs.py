@@ -47,7 +47,8 @@ def altered_dynamic_configs(image: ClusterImage, event: AlterConfigs) -> Configs
 def _check_broker(image: ClusterImage, event: AlterConfigs) -> None:
     if event.name == ALL_BROKERS:
         return
-    if not event.name.isdigit():
+    # "01" or a superscript would be kept under a name that no node asks for.
+    if not event.name.isdecimal() or str(int(event.name)) != event.name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"a node id is wanted, not {event.name!r}")
     node = image.nodes.get(int(event.name))
     if node is None:

@@ -82,7 +82,7 @@ def _entries(call: Call, resource: Any) -> tuple[ConfigEntry, ...] | Unanswered:
         case ResourceType.BROKER if name == ALL_BROKERS:
             return entries_of_all_brokers(image.broker_configs(ALL_BROKERS), names)
         case ResourceType.BROKER:
-            node = image.nodes.get(int(name)) if name.isdigit() else None
+            node = image.nodes.get(int(name)) if name.isdecimal() else None
             if node is None:
                 return Unanswered(
                     ErrorCode.INVALID_REQUEST,

@@ -80,7 +80,7 @@ def meant(name: str, known: Iterable[str], beginnings: Iterable[str] = ()) -> st
     for end in range(len(name), 0, -1):
         if name[end - 1] == "_":
             near = difflib.get_close_matches(name[:end], sorted(beginnings), n=1, cutoff=0.9)
-            if near:
+            if near and near[0] != name[:end]:
                 return f" (did you mean {near[0]}{name[end:]}?)"
     return ""
 

@@ -50,6 +50,8 @@ def alter(bench, kind, name, to_set=(), remove=(), validate_only=False):
         ("broker", "1", {"max.connections": "0"}, ErrorCode.INVALID_CONFIG),
         ("broker", "9", {"max.connections": "5"}, ErrorCode.BROKER_ID_NOT_REGISTERED),
         ("broker", "x", {"max.connections": "5"}, ErrorCode.INVALID_REQUEST),
+        ("broker", "01", {"max.connections": "5"}, ErrorCode.INVALID_REQUEST),
+        ("broker", "\u00b2", {"max.connections": "5"}, ErrorCode.INVALID_REQUEST),
         ("broker", "", {"no.such.key": "5"}, ErrorCode.INVALID_CONFIG),
         ("broker", "", {"transaction.max.timeout.ms": "5"}, ErrorCode.INVALID_REQUEST),
         ("broker", "", {"producer.id.expiration.ms": "soon"}, ErrorCode.INVALID_CONFIG),

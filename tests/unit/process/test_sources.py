@@ -48,6 +48,11 @@ def test_a_misspelled_variable_is_refused_with_the_right_one():
     assert "did you mean ONCELOG_STORAGE_FLUSH_POLICY?" in text
 
 
+def test_a_name_is_not_meant_for_itself():
+    text = refusal(refuse_unknown_variables, KINDS, {"ONCELOG_STORAGE_NONSENSE": "1"})
+    assert "did you mean" not in text
+
+
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
