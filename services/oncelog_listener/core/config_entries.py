@@ -201,10 +201,12 @@ def altered(
         if name in seen:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"config {name!r} stands twice")
         seen.add(name)
-        key = known_key(table, kind, name)
         if operation == ConfigOperation.DELETE:
-            to_remove.append(name)
+            # As in Kafka, the names of what is removed are not checked: its tools clear throttles that nobody set.
+            if name in table:
+                to_remove.append(name)
             continue
+        key = known_key(table, kind, name)
         if value is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"config {name!r} has no value")
         if operation == ConfigOperation.SET:

@@ -164,6 +164,9 @@ def test_changes_count_in_order_of_precedence_and_survive_a_restart(tmp_path):
             "3600000",
             ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value,
         )
+        for kind, name in ((BROKER, "1"), (TOPIC, "orders")):
+            throttle = "follower.replication.throttled.rate"
+            change(admin, kind, name, throttle, None, AlterConfigOpType.DELETE)
 
     against_oncelog(tmp_path, first)
     against_oncelog(tmp_path, second)

@@ -7,6 +7,7 @@ from oncelog_listener.core.config_entries import (
     BrokerValues,
     ConfigOperation,
     ConfigSource,
+    ResourceType,
     altered,
     broker_entries,
     topic_entries,
@@ -159,6 +160,13 @@ def test_incremental_changes_become_values_to_set_and_names_to_remove():
     assert altered({"cleanup.policy": "delete,compact"}, subtract)[0] == {
         "cleanup.policy": "compact"
     }
+
+
+@pytest.mark.parametrize("resource_type", [ResourceType.TOPIC, ResourceType.BROKER])
+def test_a_name_that_is_not_known_can_be_removed_as_in_kafka(resource_type):
+    """kafka-reassign-partitions clears throttles of brokers that nobody set."""
+    operations = [("leader.replication.throttled.rate", ConfigOperation.DELETE, None)]
+    assert altered({}, operations, resource_type) == ({}, [])
 
 
 @pytest.mark.parametrize(
