@@ -96,8 +96,9 @@ def test_record_larger_than_a_batch_goes_alone(lab):
 def test_job_that_cannot_be_written_is_refused_with_the_way_out(lab, arguments, text):
     with pytest.raises((AnalysisException, PythonException), match=text) as refused:
         write(lab, ["row"], **arguments)
-    told = str(refused.value)
-    assert 0 <= told.index("oncelog: ") < told.index("Traceback"), "the line that helps comes first"
+    lines = [line for line in str(refused.value).splitlines() if line and "SQLSTATE" not in line]
+    # Where Spark simplifies tracebacks it drops causes, and with them our first line: the message is the last line then.
+    assert text in lines[0] or text in lines[-1], "the line that helps is the first or the last"
 
 
 def test_record_above_the_topics_limit_is_named(lab):

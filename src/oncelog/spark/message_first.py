@@ -3,6 +3,9 @@
 Spark shows what a Python worker formatted: a traceback of forty lines, and its message last. A cause is formatted
 before the exception that it caused, and one that was never raised has no traceback. So the message, given to the
 exception as its first cause, is the first line that Spark shows.
+
+Where Spark simplifies the traceback (`SPARK_SIMPLIFIED_TRACEBACK`, which it sets for batch jobs), it drops causes. The
+traceback is a few lines then, and the message is the last one.
 """
 
 import functools
