@@ -97,7 +97,7 @@ def test_job_that_cannot_be_written_is_refused_with_the_way_out(lab, arguments, 
     with pytest.raises((AnalysisException, PythonException), match=text) as refused:
         write(lab, ["row"], **arguments)
     lines = [line for line in str(refused.value).splitlines() if line and "SQLSTATE" not in line]
-    # Where Spark simplifies tracebacks it drops causes, and with them our first line: the message is the last line then.
+    # Where Spark simplifies tracebacks it drops causes, and with them our first line.
     assert text in lines[0] or text in lines[-1], "the line that helps is the first or the last"
 
 
