@@ -7,8 +7,10 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A busy machine generates slowly; that says nothing about the code. pytest's own timeout ends what takes too long.
-settings.register_profile("gate", suppress_health_check=[HealthCheck.too_slow])
+# A busy machine is slow, which says nothing about the code. pytest's own timeout ends what takes too long.
+settings.register_profile(
+    "gate", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("gate")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -36,6 +36,8 @@ GATE_SHARE = 4
 @pytest.fixture(autouse=True)
 def _plain_settings(monkeypatch):
     monkeypatch.setenv("ONCELOG_STORAGE_TRANSACTION_PARTITION_VERIFICATION_ENABLE", "false")
+    # A busy machine takes longer, and a partition that is not checkpointed has other cases.
+    monkeypatch.setenv("ONCELOG_STORAGE_STOP_TIMEOUT_MS", "100000")
 
 
 def chosen(state):
