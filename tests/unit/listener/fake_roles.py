@@ -49,6 +49,15 @@ class FakeStorage(FakeRole):
         batches = self.log(topic, partition)
         return read_header(batches[-1]).next_offset if batches else 0
 
+    async def DescribePartitions(self, request, context):
+        if (canned := self.take("DescribePartitions", request)) is not None:
+            return canned
+        response = storage_pb2.DescribePartitionsResponse()
+        for one in request.partitions:
+            size = sum(map(len, self.log(one.topic, one.partition)))
+            response.partitions.add(topic=one.topic, partition=one.partition, size_bytes=size)
+        return response
+
     async def Produce(self, request, context):
         canned = self.take("Produce", request)
         if self.gate is not None:
@@ -293,3 +302,30 @@ class FakeController(FakeRole):
                 topics=[topic(request.name, len(old.partitions), configs)]
             )
         return response
+
+    def _of_each(self, response, keys):
+        """For each partition NONE, or UNKNOWN_TOPIC_OR_PARTITION where the image has none."""
+        for topic_name, partition in keys:
+            known = self.metadata.image.topics.get(topic_name)
+            is_there = known is not None and partition in range(len(known.partitions))
+            code = ErrorCode.NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            response.partitions.add(topic=topic_name, partition=partition, error_code=code)
+        response.metadata_offset = self.metadata_offset
+        return response
+
+    async def ElectLeaders(self, request, context):
+        if (canned := self.take("ElectLeaders", request)) is not None:
+            return canned
+        keys = [(one.topic, one.partition) for one in request.partitions]
+        return self._of_each(controller_pb2.ElectLeadersResponse(), keys)
+
+    async def ReassignPartitions(self, request, context):
+        if (canned := self.take("ReassignPartitions", request)) is not None:
+            return canned
+        keys = [(one.partition.topic, one.partition.partition) for one in request.assignments]
+        return self._of_each(controller_pb2.ReassignPartitionsResponse(), keys)
+
+    async def UpdateFeatures(self, request, context):
+        if (canned := self.take("UpdateFeatures", request)) is not None:
+            return canned
+        return controller_pb2.UpdateFeaturesResponse(metadata_offset=self.metadata_offset)
