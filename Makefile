@@ -53,7 +53,7 @@ cluster-down: setup ## end that cluster; its data stays
 	$(BIN)/oncelog cluster down $(ARGS)
 
 .PHONY: test
-test: setup java ## every check and every test suite of one machine (at most 20 minutes)
+test: setup java ## every check and every test suite of one machine (some 20 minutes)
 	$(MAKE) --no-print-directory check
 	$(MAKE) --no-print-directory simulation integration clusters conformance spark
 
