@@ -102,8 +102,10 @@ def test_the_fixture_gives_each_worker_a_log(tmp_path):
     )
     # By its module, and not as the entry point: an older editable install of this clone does not have that.
     plugin = ["-p", "no:oncelog", "-p", "oncelog.pytest_plugin", "-p", "no:cacheprovider"]
+    # Its own: a session takes back the rights of the shared one, which a Postgres that starts meanwhile needs.
+    folder = f"--basetemp={tmp_path / 'base'}"
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "2", *plugin, str(tmp_path)],
+        [sys.executable, "-m", "pytest", "-q", "-n", "2", *plugin, folder, str(tmp_path)],
         capture_output=True,
         text=True,
         cwd=tmp_path,
