@@ -45,14 +45,14 @@ def _problem(fetched: OffsetsFetched, offset: int, known: list[GroupCommit]) -> 
     counting = [one for one in same if one.is_done is not False]
     if not counting and offset != NOTHING:
         return f"which {same[0].who()} never committed" if same else "which nobody committed"
-    # Only what was done before the fetch began must be seen by it. Of a commit that was not answered it is known at the
-    # end that it was done, but not when.
+    # Only what was done before the fetch began must be seen by it; of two things in one millisecond nobody knows which
+    # came first. Of a commit that was not answered it is known at the end that it was done, but not when.
     done = [
         one
         for one in begun
         if one.is_done
         and (fetched.is_final or one.by.outcome is Outcome.OK)
-        and (one.by.completed_ms or fetched.invoked_ms) <= fetched.invoked_ms
+        and (one.by.completed_ms is None or one.by.completed_ms < fetched.invoked_ms)
     ]
     if not done:
         return ""

@@ -95,6 +95,14 @@ def test_an_older_offset_may_be_a_fetch_under_way():
     assert_ok(story.judged_by(group_offsets.check))
 
 
+def test_an_older_offset_may_be_a_fetch_in_the_millisecond_of_the_newer_commit():
+    story = Story()
+    story.txn(offsets="g: t-0@3", at=(10, 20))
+    story.txn(offsets="g: t-0@5", at=(40, 40))
+    story.fetched("g: t-0@3", at=(40, 40))
+    assert_ok(story.judged_by(group_offsets.check))
+
+
 def test_a_commit_that_was_not_answered_may_have_come_after_the_fetch():
     story = Story()
     story.txn(offsets="g: t-0@3")
