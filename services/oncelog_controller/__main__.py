@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from oncelog.process.figures import Figure
 from oncelog.process.run import Program, Settings, run
 from oncelog.rpc.contract import CONTROLLER
-from oncelog.rpc.node_settings import NodeSettings
+from oncelog.rpc.node_settings import NamedNodeSettings
 from oncelog_controller.settings import ControllerSettings
 
 if TYPE_CHECKING:
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 class RunningController:
     """A `Running`. Its drain is its stop: that releases the lease, and a standby takes over at once."""
 
-    def __init__(self, controller: "ControllerRole", text: str) -> None:
+    def __init__(self, controller: "ControllerRole", node_id: int, rpc_address: str) -> None:
         self.role = controller
-        self._text = text
+        self.node_id = node_id
+        self._rpc_address = rpc_address
 
     def describe(self) -> str:
-        return self._text
+        return f"controller {self.node_id} serves on {self._rpc_address}"
 
     def figures(self) -> Iterable[Figure]:
         from oncelog_controller.figures import controller_figures
@@ -47,7 +48,7 @@ async def _open(settings: Settings) -> AsyncIterator[RunningController]:
     from oncelog.rpc.server import RpcServer
     from oncelog_controller.wiring import build_controller
 
-    node = settings[NodeSettings]
+    node = settings[NamedNodeSettings]
     server = RpcServer(node.host, node.port, node.session_limits)
     async with AsyncExitStack() as stack:
         await server.start()
@@ -62,14 +63,14 @@ async def _open(settings: Settings) -> AsyncIterator[RunningController]:
         server.served.add(CONTROLLER, controller.servicer)
         await server.set_ready(True)
         stack.push_async_callback(server.set_ready, False)
-        yield RunningController(controller, f"controller {node.node_id} serves on {rpc_address}")
+        yield RunningController(controller, node.node_id, rpc_address)
 
 
 PROGRAM = Program(
     module="oncelog_controller",
     summary="A controller: the only writer of cluster metadata while it is the active one.",
-    settings=(NodeSettings, ControllerSettings),
-    node_id=lambda settings: settings[NodeSettings].node_id,
+    settings=(NamedNodeSettings, ControllerSettings),
+    node_id=lambda settings: settings[NamedNodeSettings].node_id,
     open=_open,
     derived=frozenset({"ONCELOG_CONTROLLER_CONTROLLER_ID", "ONCELOG_CONTROLLER_RPC_ADDRESS"}),
 )

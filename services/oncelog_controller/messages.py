@@ -64,6 +64,7 @@ def node_message(node: Node) -> pb.Node:
         fenced=node.fenced,
         draining=node.draining,
         configs=node.configs,
+        given=node.given,
     )
 
 

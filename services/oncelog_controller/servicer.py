@@ -105,6 +105,7 @@ class ControllerServicer:
                 group_topic_id=topic_ids[1],
                 is_other_live=self._sessions.is_live(node.node_id),
                 configs=dict(node.configs),
+                given=node.given,
             )
         )
         if isinstance(answer, ErrorCode):
@@ -114,6 +115,7 @@ class ControllerServicer:
             status=_status(answer.error_code, answer.message),
             node_epoch=answer.node_epoch,
             session_timeout_ms=self._session_timeout_ms,
+            node_id=answer.node_id,
         )
 
     async def NodeHeartbeat(

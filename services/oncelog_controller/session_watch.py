@@ -38,7 +38,7 @@ class SessionWatch:
         expected = [
             node
             for node in self._log.image.nodes.values()
-            if node.keeps_session and not node.fenced
+            if node.keeps_session and not _has_ended(node)
         ]
         self._sessions.expect(((node.node_id, node.node_epoch) for node in expected), now_ms())
         self._ticker = asyncio.create_task(self._run(expected), name="node sessions")
@@ -103,19 +103,31 @@ class SessionWatch:
             if now - before > STALL_MS:
                 self._sessions.stalled(now - before)
             before = now
-            self._fence(now)
+            self._expect_given(now)
+            self._end_due(now)
 
-    def _fence(self, now: Millis) -> None:
+    def _expect_given(self, now: Millis) -> None:
+        """A process that got an id and never begins must not keep it. It has a whole session to begin."""
+        for node in self._log.image.nodes.values():
+            if node.given and not self._sessions.has(node.node_id, node.node_epoch):
+                self._sessions.expect([(node.node_id, node.node_epoch)], now)
+
+    def _end_due(self, now: Millis) -> None:
         ended = []
         for node_id, node_epoch in self._sessions.due(now):
             node = self._log.image.nodes.get(node_id)
-            if node is None or node.fenced or node.node_epoch != node_epoch:
+            if node is None or node.node_epoch != node_epoch or _has_ended(node):
                 self._sessions.forget(node_id, node_epoch)
             else:
                 # Named again with every tick until it is committed: a failed append must not lose it.
                 ended.append((node_id, node_epoch))
         if ended:
             self._log.submit(SessionsEnded(tuple(ended)))
+
+
+def _has_ended(node: Node) -> bool:
+    """It has no session any more. One with a given id that is fenced has yet to begin: at its end it is removed."""
+    return node.fenced and not node.given
 
 
 def now_ms() -> Millis:

@@ -5,6 +5,7 @@ import sys
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.process.role_program import RoleProgram
 from oncelog.rpc.node import Node
+from oncelog.rpc.node_settings import NodeSettings
 from oncelog.rpc.role import Role
 from oncelog_gateway.settings import GatewaySettings
 
@@ -22,6 +23,7 @@ PROGRAM = RoleProgram(
     role=pb.ROLE_GATEWAY,
     settings=GatewaySettings,
     build=_build,
+    node=NodeSettings,
 )
 
 if __name__ == "__main__":

@@ -201,6 +201,7 @@ def _fields(node: pb.Node, duties: Duties) -> dict[str, Any]:
         "rack": node.rack or None,
         "fenced": node.fenced,
         "draining": node.draining,
+        "given": node.given,
         "leader_count": duties.leaders[node.node_id],
         "replica_count": duties.replicas[node.node_id],
         "transaction_shard_count": duties.shards[TRANSACTION, node.node_id],

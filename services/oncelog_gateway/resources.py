@@ -315,6 +315,9 @@ class ClusterNode(Resource):
     rack: str | None
     fenced: bool
     draining: bool
+    given: bool = Field(
+        description="the controller gave it its node id, and forgets it when it ends"
+    )
     leader_count: int
     replica_count: int
     transaction_shard_count: int

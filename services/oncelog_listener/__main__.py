@@ -9,6 +9,7 @@ from oncelog.errors import OncelogError
 from oncelog.process.figures import Figure
 from oncelog.process.role_program import KafkaAddress, RoleProgram
 from oncelog.rpc.node import Node
+from oncelog.rpc.node_settings import NodeSettings
 from oncelog.rpc.role import Role
 from oncelog_listener.settings import ListenerSettings
 
@@ -45,6 +46,7 @@ PROGRAM = RoleProgram(
     role=pb.ROLE_LISTENER,
     settings=ListenerSettings,
     build=_build,
+    node=NodeSettings,
     kafka_address=_kafka_address,
     figures=_figures,
 )

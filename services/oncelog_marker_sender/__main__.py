@@ -9,6 +9,7 @@ from oncelog.process.figures import Figure
 from oncelog.process.role_program import RoleProgram
 from oncelog.rpc.contract import MARKER_SENDER
 from oncelog.rpc.node import Node
+from oncelog.rpc.node_settings import NodeSettings
 from oncelog_marker_sender.settings import MarkerSenderSettings
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ PROGRAM = RoleProgram(
     role=pb.ROLE_MARKER_SENDER,
     settings=MarkerSenderSettings,
     build=_build,
+    node=NodeSettings,
     services=_services,
     figures=_figures,
 )

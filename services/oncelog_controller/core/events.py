@@ -13,7 +13,10 @@ from oncelog_controller.core.records import MetadataRecord, Replicas
 
 @dataclass(frozen=True, slots=True)
 class RegisterNode:
-    """`cluster_id` and the internal topics' ids are used by the registration that needs them, else dropped."""
+    """`cluster_id` and the internal topics' ids are used by the registration that needs them, else dropped.
+
+    `node_id` 0 asks for an id. `given` with another one: the process was given that id and asks for it again.
+    """
 
     request_id: int
     node_id: int
@@ -28,6 +31,7 @@ class RegisterNode:
     group_topic_id: str
     is_other_live: bool = False  # another process with this node id has a session that stands
     configs: Mapping[str, str] = field(default_factory=dict)
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +222,7 @@ class NodeAnswer:
     error_code: ErrorCode = ErrorCode.NONE
     message: str = ""
     node_epoch: int = -1
+    node_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)

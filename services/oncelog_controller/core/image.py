@@ -60,6 +60,7 @@ class Node:
     fenced: bool = False
     draining: bool = False
     configs: Mapping[str, str] = field(default_factory=dict)
+    given: bool = False
 
     @property
     def keeps_session(self) -> bool:
@@ -212,6 +213,7 @@ class ClusterImage:
             rack=record.rack,
             fenced=record.fenced,
             configs=dict(record.configs),
+            given=record.given,
         )
         topics = []
         for topic in self.topics.values():

@@ -2,7 +2,7 @@
 
 A node that keeps a session is fenced from its registration to its first heartbeat: it says with that that it serves.
 Fencing takes away what a node leads and owns, and its place in the ISR where another replica has one; it keeps its
-replicas.
+replicas. A node with a given id is removed instead (`given_ids`).
 
 The first registration creates the cluster. The internal topics and their shards follow in the append in which the
 last of the nodes they wait for (storage nodes and a coordinator) comes to life: embedded, all of that is one append.
@@ -10,7 +10,7 @@ last of the nodes they wait for (storage nodes and a coordinator) comes to life:
 
 from dataclasses import dataclass
 
-from oncelog.errors import ErrorCode
+from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.wording import counted
 from oncelog_controller.core.events import (
@@ -23,6 +23,7 @@ from oncelog_controller.core.events import (
     SessionsEnded,
     StatusAnswer,
 )
+from oncelog_controller.core.given_ids import asks_for_id, with_id
 from oncelog_controller.core.image import (
     COORDINATOR,
     GROUP_SHARD,
@@ -76,10 +77,17 @@ def registered(image: ClusterImage, event: RegisterNode, rules: MetadataRules) -
     reason = _registration_fault(event)
     if reason:
         return Outcome(NodeAnswer(ErrorCode.INVALID_REGISTRATION, reason), "registration_refused")
+    if asks_for_id(event):
+        try:
+            event = with_id(image, event)
+        except KafkaError as error:
+            refusal = NodeAnswer(error.error_code, error.message)
+            return Outcome(refusal, "registration_refused")
     known = image.nodes.get(event.node_id)
     if known is not None and known.incarnation_id == event.incarnation_id:
         # The same process asks again because its answer was lost: a second fencing would hit itself.
-        return Outcome(NodeAnswer(node_epoch=known.node_epoch), "registration_repeated")
+        answer = NodeAnswer(node_epoch=known.node_epoch, node_id=known.node_id)
+        return Outcome(answer, "registration_repeated")
     if known is not None and event.is_other_live:
         reason = (
             f"node {event.node_id} is running as another process; "
@@ -106,10 +114,12 @@ def registered(image: ClusterImage, event: RegisterNode, rules: MetadataRules) -
             rack=event.rack,
             fenced=bool(event.rpc_address),
             configs=event.configs,
+            given=event.given,
         )
     )
     settled = _settled(image, records, (event.transaction_topic_id, event.group_topic_id), rules)
-    return Outcome(NodeAnswer(node_epoch=node_epoch), "registered", settled)
+    answer = NodeAnswer(node_epoch=node_epoch, node_id=event.node_id)
+    return Outcome(answer, "registered", settled)
 
 
 def heartbeat(image: ClusterImage, event: NodeHeartbeat, rules: MetadataRules) -> Outcome:
@@ -169,14 +179,20 @@ def is_drained(image: ClusterImage, node_id: int) -> bool:
 
 
 def sessions_ended(image: ClusterImage, event: SessionsEnded) -> Outcome:
-    fenced: list[MetadataRecord] = []
+    ended: list[MetadataRecord] = []
     for node_id, node_epoch in event.nodes:
         node = image.nodes.get(node_id)
-        if node is not None and node.node_epoch == node_epoch and not node.fenced:
-            fenced.append(NodeFenced(node_id, node_epoch))
-    if not fenced:
+        if node is None or node.node_epoch != node_epoch:
+            continue
+        if node.given:
+            # Also one that never began: it is fenced already, and holds an id.
+            ended.append(NodeRemoved(node_id))
+        elif not node.fenced:
+            ended.append(NodeFenced(node_id, node_epoch))
+    if not ended:
         return Outcome(None, "sessions_known_ended")
-    return Outcome(None, "fenced", (*fenced, *consequences(image.planned(fenced))))
+    label = "fenced" if any(isinstance(one, NodeFenced) for one in ended) else "forgotten"
+    return Outcome(None, label, (*ended, *consequences(image.planned(ended))))
 
 
 def drained(image: ClusterImage, event: DrainNode) -> Outcome:
@@ -271,8 +287,8 @@ def _internal_topics(
 
 
 def _registration_fault(event: RegisterNode) -> str:
-    if event.node_id < 1:
-        return f"node id {event.node_id} is not 1 or more"
+    if event.node_id < 0:
+        return f"node id {event.node_id} is not 1 or more, or 0 for one that the controller gives"
     if not event.incarnation_id:
         return "incarnation_id is empty; make a new one at each start of the process"
     if not event.roles:

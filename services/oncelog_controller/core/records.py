@@ -48,6 +48,7 @@ class NodeRegistered:
     """A process announced itself. Fences what an earlier one with this node id left behind (see the module).
 
     One that keeps a session begins `fenced`, until its first heartbeat; a drain of the earlier process ends.
+    `given`: the controller chose the node id, and forgets the node when its session ends.
     """
 
     node_id: int
@@ -60,6 +61,7 @@ class NodeRegistered:
     rack: str = ""
     fenced: bool = False
     configs: Mapping[str, str] = field(default_factory=dict)
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class NodeDrainChanged:
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoved:
+    """An operator removed it, or it had a given id and its session ended."""
+
     node_id: int
 
 

@@ -37,6 +37,10 @@ class Sessions:
         for node_id, node_epoch in nodes:
             self._sessions[node_id] = _Session(node_epoch, now + self._timeout_ms)
 
+    def has(self, node_id: int, node_epoch: int) -> bool:
+        session = self._sessions.get(node_id)
+        return session is not None and session.node_epoch >= node_epoch
+
     def heard(self, node_id: int, node_epoch: int, now: Millis) -> None:
         session = self._of(node_id, node_epoch, now)
         if session is not None:

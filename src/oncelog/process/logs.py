@@ -37,7 +37,7 @@ class Lines(logging.Formatter):
 
     def __init__(self, node_id: int, log_format: LogFormat) -> None:
         super().__init__()
-        self._node_id = node_id
+        self.node_id = node_id
         self._write = json.dumps if log_format is LogFormat.JSON else _logfmt
 
     def format(self, record: logging.LogRecord) -> str:
@@ -45,7 +45,7 @@ class Lines(logging.Formatter):
         fields: dict[str, str | int] = {
             "time": time.replace("+00:00", "Z"),
             "level": record.levelname.lower(),
-            "node": self._node_id,
+            "node": self.node_id,
             "at": record.name,
             "msg": record.getMessage(),
         }
@@ -62,6 +62,13 @@ def log_to_stderr(level: LogLevel, node_id: int, log_format: LogFormat = LogForm
     for name in ("oncelog", *_ROLES):
         logging.getLogger(name).setLevel(level.upper())
     logging.captureWarnings(True)
+
+
+def log_as_node(node_id: int) -> None:
+    """From now on lines carry this node id: a process to which the controller gives one begins with 0."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, Lines):
+            handler.formatter.node_id = node_id
 
 
 _ROLES: Final = (

@@ -33,6 +33,8 @@ class ProcessMetrics:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._read: ReadFigures | None = None
+        self.say_node: Callable[[int], None] = lambda node_id: None
+        """Replaces the node id that is served: of a process whose id the controller gives, 0 at first."""
 
     @contextmanager
     def showing(self, read: ReadFigures) -> Iterator[None]:
@@ -87,7 +89,13 @@ def served_metrics(
     from prometheus_client import REGISTRY, Gauge, Histogram
 
     started = Gauge("oncelog_process", "1", ["module", "node_id", "version"])
-    started.labels(module, str(node_id), version("oncelog")).set(1)
+
+    def say_node(node_id: int) -> None:
+        started.clear()
+        started.labels(module, str(node_id), version("oncelog")).set(1)
+
+    say_node(node_id)
+    metrics.say_node = say_node
     lag = Histogram(
         "oncelog_event_loop_lag_seconds",
         "How much later than asked a timer of the event loop runs",

@@ -14,9 +14,10 @@ from pydantic_settings import BaseSettings
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.broker_config import published
 from oncelog.process.figures import Figure
+from oncelog.process.logs import log_as_node
 from oncelog.process.run import Program, Settings, run
 from oncelog.rpc.node import Node
-from oncelog.rpc.node_settings import NodeSettings
+from oncelog.rpc.node_settings import NamedNodeSettings, NodeSettings
 from oncelog.rpc.role import Role
 
 RoleSettingsT = TypeVar("RoleSettingsT", bound=BaseSettings)
@@ -44,6 +45,8 @@ class RoleProgram(Generic[RoleSettingsT]):
     kafka_address: Callable[[RoleSettingsT], KafkaAddress] | None = None
     figures: Callable[[Any], Iterable[Figure]] = lambda role: ()
     """What the built role counts, for `/metrics` of the process."""
+    node: type[NodeSettings] = NamedNodeSettings
+    """`NodeSettings` where the controller may give the node id: the process has no state of its own."""
 
     def run(self) -> int:
         """The whole life of the process; returns its exit code."""
@@ -55,23 +58,25 @@ class RoleProgram(Generic[RoleSettingsT]):
         return Program(
             module=self.module,
             summary=self.summary,
-            settings=(NodeSettings, self.settings),
-            node_id=lambda settings: settings[NodeSettings].node_id,
+            settings=(self.node, self.settings),
+            node_id=lambda settings: settings[self.node].node_id,
             open=self._open,
         )
 
     @asynccontextmanager
     async def _open(self, settings: Settings) -> AsyncIterator["RunningRole"]:
         own = settings[self.settings]
-        node = Node(settings[NodeSettings], [self.role])
+        node = Node(settings[self.node], [self.role])
         if self.kafka_address is not None:
             address = self.kafka_address(own)
             node.advertise_kafka(address.host, address.port)
         node.configs = published(pb.Role.Name(self.role).removeprefix("ROLE_").lower(), own)
-        role = self.build(own, node)
         async with AsyncExitStack() as stack:
-            await node.start()
             stack.push_async_callback(node.stop)
+            await node.claim()
+            log_as_node(node.node_id)
+            role = self.build(own, node)
+            await node.start()
             # Before it starts: a role may call its own services while it does.
             for name, servicer in self.services(role).items():
                 node.serve(name, servicer)
@@ -91,6 +96,10 @@ class RunningRole:
         self.role = role
         self._node = node
         self._read_figures = read_figures
+
+    @property
+    def node_id(self) -> int:
+        return self._node.node_id
 
     def describe(self) -> str:
         return f"node {self._node.node_id} serves on {self._node.rpc_address}"

@@ -87,6 +87,10 @@ class Settings:
 class Running(Protocol):
     """A started process."""
 
+    @property
+    def node_id(self) -> int:
+        """Its own, also when the controller gave it."""
+
     def describe(self) -> str:
         """Where it listens, for the line that says it is ready."""
 
@@ -168,6 +172,7 @@ async def _run_until_told(
     program: Program, settings: Settings, signals: "_Signals", metrics: ProcessMetrics
 ) -> None:
     async with program.open(settings) as running:
+        metrics.say_node(running.node_id)
         with metrics.showing(running.figures):
             await _until_told(program, settings, signals, running)
 

@@ -13,6 +13,9 @@
 
 While no controller answers the node goes on with the image it has. It cannot go on when a newer process has taken its
 node id: then `failure()` returns why, and the process must end.
+
+With node id 0 the controller gives the node its id (ADR 0025). What is built with the id needs the real one, so then
+`await node.claim()` binds and registers before anything is built; where the id is set it does nothing.
 """
 
 import asyncio
@@ -27,7 +30,7 @@ from oncelog.rpc.backoff import Backoff
 from oncelog.rpc.cluster_directory import ClusterDirectory
 from oncelog.rpc.controller_stub import ControllerStreams, ControllerStub
 from oncelog.rpc.metadata import MetadataFollower
-from oncelog.rpc.node_settings import NodeSettings
+from oncelog.rpc.node_settings import NO_NODE_ID, NodeSettings
 from oncelog.rpc.server import RpcServer
 from oncelog.rpc.session_pool import SessionPool
 from oncelog.rpc.sessions import PeerUnavailable
@@ -66,15 +69,13 @@ class Node:
             )
         self._controller = ControllerStub(controllers, self._pool)
         self.server = RpcServer(settings.host, settings.port, limits)
-        self.metadata = MetadataFollower(settings.node_id, self._controller)
-        self.directory = ClusterDirectory(
-            settings.node_id, self.metadata, self._controller, frozenset(controllers), self._pool
-        )
+        self._take_id(settings.node_id)
         self.kafka_host = ""
         self.kafka_port = 0
         self.configs: Mapping[str, str] = {}
         """Settings under Kafka's names, for the registration; set before `start` (`oncelog.broker_config`)."""
         self._node_epoch = -1
+        self._is_registered = False
         self._session_timeout_s = 9.0
         self._heard_at = 0.0
         self._is_ready = asyncio.Event()
@@ -85,9 +86,26 @@ class Node:
         self._failure: asyncio.Future[BaseException] | None = None
         self._task: asyncio.Task[None] | None = None
 
+    def _take_id(self, node_id: int) -> None:
+        """All that is built with the id here."""
+        self._node_id = node_id
+        self.metadata = MetadataFollower(node_id, self._controller)
+        self.directory = ClusterDirectory(
+            node_id,
+            self.metadata,
+            self._controller,
+            frozenset(self._settings.controller_addresses),
+            self._pool,
+        )
+
     @property
     def node_id(self) -> int:
-        return self._settings.node_id
+        """0 until `claim` returns, where the controller gives it."""
+        return self._node_id
+
+    @property
+    def _is_given(self) -> bool:
+        return self._settings.node_id == NO_NODE_ID
 
     @property
     def node_epoch(self) -> int:
@@ -109,15 +127,29 @@ class Node:
         self.directory.add_local(service_name, servicer)
         self.server.served.add(service_name, servicer)
 
+    async def claim(self) -> None:
+        """Get the id of a node whose id the controller gives. Waits for a controller, and raises, as `start` does."""
+        if self._is_given and not self._is_registered:
+            await self._bind_and_register()
+
+    async def _bind_and_register(self) -> None:
+        await self.server.start()
+        try:
+            await self._register()
+        except BaseException:
+            await self.stop()
+            raise
+        self._is_registered = True
+
     async def start(self) -> None:
         """Bind, register, and wait for the image. Waits for a controller as long as it takes.
 
         Raises OncelogError when the address cannot be had or the controller refuses the node.
         """
         self._failure = asyncio.get_running_loop().create_future()
-        await self.server.start()
+        if not self._is_registered:
+            await self._bind_and_register()
         try:
-            await self._register()
             self._task = asyncio.create_task(self._stay(), name="node session")
             self._task.add_done_callback(self._ended)
             await self._image_or_failure()
@@ -179,14 +211,24 @@ class Node:
             self._failure.set_result(error)
 
     async def _image_or_failure(self) -> None:
+        while not await self._image_came():
+            # It stood still between its registration and its first image, and was forgotten.
+            await self._register()
+
+    async def _image_came(self) -> bool:
+        """False for a node with a given id that is in no image after a session timeout. Raises its failure."""
         image = asyncio.create_task(
             self.metadata.wait_for(lambda image: self.node_id in image.nodes, None)
         )
         failure = asyncio.create_task(self.failure())
+        timeout_s = self._session_timeout_s if self._is_given else None
         try:
-            await asyncio.wait((image, failure), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                (image, failure), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
             if failure.done():
                 raise failure.result()
+            return bool(done)
         finally:
             image.cancel()
             failure.cancel()
@@ -204,7 +246,7 @@ class Node:
                 return
             if loop.time() >= logged_at + self._settings.register_log_interval_ms / 1000:
                 logged_at = loop.time()
-                logger.warning("node %d waits to be registered: %s", self.node_id, waits_for)
+                logger.warning("%s waits to be registered: %s", self._name, waits_for)
             await backoff.pause()
 
     async def _try_to_register(self) -> str | None:
@@ -217,6 +259,7 @@ class Node:
             kafka_port=self.kafka_port,
             rack=self._settings.rack,
             configs=self.configs,
+            given=self._is_given,
         )
         request = pb.RegisterNodeRequest(node=node, incarnation_id=self._incarnation_id)
         try:
@@ -228,10 +271,24 @@ class Node:
         if error_code is ErrorCode.NONE:
             self._node_epoch = answer.node_epoch
             self._session_timeout_s = answer.session_timeout_ms / 1000
+            if self.node_id == NO_NODE_ID:
+                self._take_id(answer.node_id)
             return None
+        if self._is_given and error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            raise self._replaced(reason)
         if error_code.is_retriable or error_code in _WAIT_AND_REGISTER:
             return reason
-        raise OncelogError(f"the controller refuses node {self.node_id}: {reason}")
+        raise OncelogError(f"the controller refuses {self._name}: {reason}")
+
+    @property
+    def _name(self) -> str:
+        return f"node {self.node_id}" if self.node_id else "a node without an id"
+
+    def _replaced(self, reason: str) -> OncelogError:
+        way_out = "; its next start gets another id" if self._is_given else ""
+        return OncelogError(
+            f"a newer process has taken node id {self.node_id}; this one must end{way_out}: {reason}"
+        )
 
     # ------------------------------------------------------------------------------------------------ session
 
@@ -303,9 +360,7 @@ class Node:
         error_code = error_code_of(answer.status.error_code)
         reason = f"{error_code.name} {answer.status.error_message}"
         if error_code is ErrorCode.STALE_BROKER_EPOCH:
-            raise OncelogError(
-                f"a newer process has taken node id {self.node_id}; this one must end: {reason}"
-            )
+            raise self._replaced(reason)
         if self._wants_drain and (answer.fenced or answer.drained):
             # A fenced node leads nothing, and is not brought back to life for its last moments.
             self._heard_at = now

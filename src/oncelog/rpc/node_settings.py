@@ -1,8 +1,9 @@
 """The knobs of a process as a node of a cluster; each is read from ONCELOG_NODE_<NAME>."""
 
 import socket
+from typing import Final
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from oncelog.rpc.sessions import SessionLimits
@@ -10,13 +11,20 @@ from oncelog.rpc.sessions import SessionLimits
 _DEFAULTS = SessionLimits()
 _EVERY_HOST = ("0.0.0.0", "::", "")
 
+NO_NODE_ID: Final = 0
+"""Of a process to which the controller gives its node id."""
+
 
 class NodeSettings(BaseSettings):
     """Set once per process."""
 
     model_config = SettingsConfigDict(env_prefix="ONCELOG_NODE_", frozen=True)
 
-    node_id: int = Field(ge=1, description="unique in the cluster, the same after each restart")
+    node_id: int = Field(
+        ge=0,
+        description="unique in the cluster, the same after each restart, at most 1000; 0 in a listener, a marker "
+        "sender or a gateway: the controller gives one from 1001 on, another after each start",
+    )
     host: str = Field("127.0.0.1", description="address to serve other nodes on")
     port: int = Field(9090, ge=0, le=65535, description="port to serve other nodes on; 0: any free")
     advertised_address: str = Field(
@@ -83,3 +91,17 @@ class NodeSettings(BaseSettings):
             return self.advertised_address
         host = socket.gethostname() if self.host in _EVERY_HOST else self.host
         return f"{f'[{host}]' if ':' in host else host}:{port}"
+
+
+class NamedNodeSettings(NodeSettings):
+    """Set once per process."""
+
+    @field_validator("node_id")
+    @classmethod
+    def _is_named(cls, node_id: int) -> int:
+        if node_id == NO_NODE_ID:
+            raise ValueError(
+                "the state of this process belongs to its node id, so the controller gives it none; "
+                "set one from 1 to 1000 that no other process has, and keep it"
+            )
+        return node_id

@@ -1,8 +1,11 @@
 """A cluster of nodes that live, die, drain and come back, under leaders' proposals and an operator's wishes.
 
+Beside them come and go processes to which the controller gives their node ids.
+
 After every step: a leader is alive and in the ISR, the ISR is never empty and lies within the replicas, a fenced node
 is in it only as the last one, and shards belong to coordinators that are alive. Over the whole run: one leader in a
-leader epoch, one coordinator in a coordinator epoch, and no epoch ever falls.
+leader epoch, one coordinator in a coordinator epoch, and no epoch ever falls. A given id belongs to one
+process until that is over.
 """
 
 from collections import Counter
@@ -29,6 +32,7 @@ COORDINATOR_IDS = (5, 6, 7)
 NODE_IDS = st.sampled_from([*STORAGE_IDS, *COORDINATOR_IDS])
 REPLICAS = st.lists(st.sampled_from(STORAGE_IDS), max_size=4, unique=True)
 PICK = st.integers(0, 50)
+STATELESS_ROLE = st.sampled_from(["listener", "marker_sender", "gateway"])
 
 
 def rules(incarnation_id):
@@ -50,6 +54,8 @@ class LeadershipModel(RuleBasedStateMachine):
         self.reigns = {}  # (topic id, partition, leader epoch) or (shard key, coordinator epoch) to the node
         self.epochs = {}
         self.unclean = set()
+        self.given = {}  # node id to the incarnation id and role that it was given to
+        self.forgotten = {}  # the same, of processes that may live on
 
     @property
     def image(self):
@@ -88,6 +94,45 @@ class LeadershipModel(RuleBasedStateMachine):
     @rule(node_ids=st.lists(NODE_IDS, min_size=1, max_size=4, unique=True))
     def fence(self, node_ids):
         self.bench.fence(*[node_id for node_id in node_ids if node_id in self.image.nodes])
+
+    def ask_id(self, node_id, incarnation_id, role):
+        address = f"{incarnation_id}:1"
+        return self.bench.register(
+            node_id, incarnation_id, (role,), rpc_address=address, given=node_id > 0
+        )
+
+    @rule(role=STATELESS_ROLE)
+    def give_id(self, role):
+        free = next(n for n in range(1001, 2000) if n not in self.image.nodes)
+        incarnation_id = f"incarnation-{self.next()}"
+        assert self.ask_id(0, incarnation_id, role).node_id == free
+        self.given[free] = incarnation_id, role
+
+    @precondition(lambda self: self.given)
+    @rule(pick=PICK, beats=st.booleans(), want_drain=st.booleans())
+    def hear_of_given(self, pick, beats, want_drain):
+        node_id, process = sorted(self.given.items())[pick % len(self.given)]
+        if beats:
+            assert self.bench.beat(node_id, want_drain=want_drain).error_code is ErrorCode.NONE
+        else:
+            assert self.ask_id(0, *process).node_id == node_id
+
+    @precondition(lambda self: self.given)
+    @rule(pick=PICK)
+    def end_given(self, pick):
+        node_id = sorted(self.given)[pick % len(self.given)]
+        self.bench.fence(node_id)
+        self.forgotten[node_id] = self.given.pop(node_id)
+
+    @precondition(lambda self: self.forgotten)
+    @rule(pick=PICK)
+    def ask_for_id_again(self, pick):
+        node_id = sorted(self.forgotten)[pick % len(self.forgotten)]
+        process = self.forgotten.pop(node_id)
+        answer = self.ask_id(node_id, *process)
+        assert (answer.error_code is ErrorCode.NONE) == (node_id not in self.given)
+        if answer.error_code is ErrorCode.NONE:
+            self.given[node_id] = process
 
     @rule(node_id=NODE_IDS, cancel=st.booleans())
     def drain(self, node_id, cancel):
@@ -196,6 +241,13 @@ class LeadershipModel(RuleBasedStateMachine):
             before = self.epochs.get(key, epochs)
             assert all(was <= is_now for was, is_now in zip(before, epochs, strict=True)), key
         self.epochs = now
+
+    @invariant()
+    def given_ids_belong_to_their_processes(self):
+        given = {
+            n: (one.incarnation_id, *one.roles) for n, one in self.image.nodes.items() if one.given
+        }
+        assert given == self.given
 
     @invariant()
     def replay_gives_the_same_image(self):

@@ -42,7 +42,7 @@ SHARD_KIND_TRANSACTION: ShardKind
 SHARD_KIND_GROUP: ShardKind
 
 class Node(_message.Message):
-    __slots__ = ("node_id", "node_epoch", "roles", "rpc_address", "kafka_host", "kafka_port", "rack", "fenced", "draining", "configs")
+    __slots__ = ("node_id", "node_epoch", "roles", "rpc_address", "kafka_host", "kafka_port", "rack", "fenced", "draining", "configs", "given")
     class ConfigsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -60,6 +60,7 @@ class Node(_message.Message):
     FENCED_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     node_epoch: int
     roles: _containers.RepeatedScalarFieldContainer[Role]
@@ -70,7 +71,8 @@ class Node(_message.Message):
     fenced: bool
     draining: bool
     configs: _containers.ScalarMap[str, str]
-    def __init__(self, node_id: _Optional[int] = ..., node_epoch: _Optional[int] = ..., roles: _Optional[_Iterable[_Union[Role, str]]] = ..., rpc_address: _Optional[str] = ..., kafka_host: _Optional[str] = ..., kafka_port: _Optional[int] = ..., rack: _Optional[str] = ..., fenced: _Optional[bool] = ..., draining: _Optional[bool] = ..., configs: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    given: bool
+    def __init__(self, node_id: _Optional[int] = ..., node_epoch: _Optional[int] = ..., roles: _Optional[_Iterable[_Union[Role, str]]] = ..., rpc_address: _Optional[str] = ..., kafka_host: _Optional[str] = ..., kafka_port: _Optional[int] = ..., rack: _Optional[str] = ..., fenced: _Optional[bool] = ..., draining: _Optional[bool] = ..., configs: _Optional[_Mapping[str, str]] = ..., given: _Optional[bool] = ...) -> None: ...
 
 class DynamicConfigs(_message.Message):
     __slots__ = ("kind", "name", "configs")
@@ -226,14 +228,16 @@ class RegisterNodeRequest(_message.Message):
     def __init__(self, node: _Optional[_Union[Node, _Mapping]] = ..., incarnation_id: _Optional[str] = ...) -> None: ...
 
 class RegisterNodeResponse(_message.Message):
-    __slots__ = ("status", "node_epoch", "session_timeout_ms")
+    __slots__ = ("status", "node_epoch", "session_timeout_ms", "node_id")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     NODE_EPOCH_FIELD_NUMBER: _ClassVar[int]
     SESSION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
     status: _types_pb2.Status
     node_epoch: int
     session_timeout_ms: int
-    def __init__(self, status: _Optional[_Union[_types_pb2.Status, _Mapping]] = ..., node_epoch: _Optional[int] = ..., session_timeout_ms: _Optional[int] = ...) -> None: ...
+    node_id: int
+    def __init__(self, status: _Optional[_Union[_types_pb2.Status, _Mapping]] = ..., node_epoch: _Optional[int] = ..., session_timeout_ms: _Optional[int] = ..., node_id: _Optional[int] = ...) -> None: ...
 
 class NodeHeartbeatRequest(_message.Message):
     __slots__ = ("node_id", "node_epoch", "metadata_offset", "want_drain")

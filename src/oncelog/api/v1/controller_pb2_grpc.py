@@ -121,6 +121,7 @@ class ControllerServicer:
 
     def RegisterNode(self, request, context):
         """A node announces itself; the answer carries its node epoch, which fences an older process with the same id.
+        With node id 0 it asks for an id, which only a process without state of its own may do (ADR 0025).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

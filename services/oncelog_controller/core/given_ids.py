@@ -1,0 +1,68 @@
+"""Node ids that the controller gives (ADR 0025), to processes that have no state of their own and so no name.
+
+Such a process registers with node id 0. It gets the lowest id from FIRST_GIVEN_ID on that no node has, and keeps it for
+its life: its incarnation id tells a repeated request from that of another process. When its session ends the node is
+removed, and not fenced: a process that is started again asks for an id again, so nobody would ever remove the old node.
+
+A process that was removed while it was frozen or cut off asks for the id that it has, because it is built with it. It
+is registered again if no other process has that id by now.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog_controller.core.events import RegisterNode
+from oncelog_controller.core.image import ClusterImage
+
+FIRST_GIVEN_ID: Final = 1001
+"""Kafka's: ids that it generates begin above reserved.broker.max.id, which is 1000."""
+
+NO_ID: Final = 0
+STATELESS_ROLES: Final = ("marker_sender", "listener", "gateway")
+
+
+def asks_for_id(event: RegisterNode) -> bool:
+    return event.node_id == NO_ID or event.given
+
+
+def with_id(image: ClusterImage, event: RegisterNode) -> RegisterNode:
+    """The registration under the id that the process gets. Raises KafkaError: 101, 119."""
+    if not set(event.roles) <= set(STATELESS_ROLES):
+        raise KafkaError(
+            ErrorCode.INVALID_REGISTRATION,
+            f"node id {event.node_id} asks for one that the controller gives, which it does for "
+            f"{', '.join(STATELESS_ROLES)} only, not for {', '.join(event.roles)}: "
+            "its state belongs to its node id; set one from 1 to 1000",
+        )
+    if not event.rpc_address:
+        raise KafkaError(
+            ErrorCode.INVALID_REGISTRATION,
+            "a node without rpc_address keeps no session, so its id could never be given to another one; set a node id",
+        )
+    if event.node_id == NO_ID:
+        known = [one.node_id for one in image.nodes.values() if _is_same(one.incarnation_id, event)]
+        return replace(event, node_id=known[0] if known else _lowest_free(image), given=True)
+    if event.node_id < FIRST_GIVEN_ID:
+        raise KafkaError(
+            ErrorCode.INVALID_REGISTRATION,
+            f"node id {event.node_id} was never given: given ids begin at {FIRST_GIVEN_ID}",
+        )
+    holder = image.nodes.get(event.node_id)
+    if holder is not None and not _is_same(holder.incarnation_id, event):
+        raise KafkaError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"node id {event.node_id} was given to another process meanwhile; ask for a new one",
+        )
+    return event
+
+
+def _is_same(incarnation_id: str, event: RegisterNode) -> bool:
+    return incarnation_id == event.incarnation_id
+
+
+def _lowest_free(image: ClusterImage) -> int:
+    node_id = FIRST_GIVEN_ID
+    while node_id in image.nodes:
+        node_id += 1
+    return node_id

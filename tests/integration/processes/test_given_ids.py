@@ -1,0 +1,240 @@
+"""Processes to which the controller gives their node ids: they come and go, and leave nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from contextlib import closing
+from urllib.request import urlopen
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.integration.processes.deadlines import eventually
+from tests.targets import cluster_folder
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog_server.cli import run
+from oncelog_server.cli.rest import Rest
+from oncelog_server.cluster.cluster import Cluster
+from oncelog_server.cluster.plan import CONTROLLER, HOST, ClusterShape, FreePorts
+from oncelog_server.cluster.view import read_image
+
+PATIENCE_S = 60
+SHAPE = ClusterShape(
+    controllers=1, storage=1, coordinators=1, marker_senders=0, listeners=1, gateways=0
+)
+SETTINGS = {"ONCELOG_CONTROLLER_SESSION_TIMEOUT_MS": "1500"}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Without a marker sender and a gateway: the tests start those."""
+    with cluster_folder() as folder, Cluster(folder, SHAPE, environment=SETTINGS) as running:
+        yield running
+
+
+class GivenProcess:
+    """A process with node id 0."""
+
+    def __init__(self, cluster, role, log):
+        self.port, self.metrics_port = cluster.ports.take(), cluster.ports.take()
+        self.log = log
+        (controller,) = cluster.of_role(CONTROLLER)
+        environment = {
+            "ONCELOG_NODE_NODE_ID": "0",
+            "ONCELOG_NODE_PORT": "0",
+            "ONCELOG_NODE_CONTROLLERS": controller.rpc_address,
+            "ONCELOG_PROCESS_METRICS_PORT": str(self.metrics_port),
+        }
+        if role == "gateway":
+            environment["ONCELOG_GATEWAY_PORT"] = str(self.port)
+            environment["ONCELOG_GATEWAY_AUDIT_PATH"] = str(log.with_suffix(".audit"))
+        with log.open("w") as written:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", f"oncelog_{role}"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=written,
+                env={**os.environ, **environment},
+            )
+
+    @property
+    def url(self):
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def node_id(self):
+        """That it serves with; None before."""
+        lines = [one for one in self.lines() if " is ready: node " in one]
+        return int(lines[0].partition(" is ready: node ")[2].split()[0]) if lines else None
+
+    def lines(self):
+        return self.log.read_text().splitlines()
+
+    def tell(self, number):
+        self.process.send_signal(number)
+
+    def end(self, number):
+        self.tell(number)
+        return self.process.wait(PATIENCE_S)
+
+
+@pytest.fixture
+def start(cluster, tmp_path):
+    """Start a process and return it once it serves; all end with the test, and nothing is left of them."""
+    started = []
+    cluster.ports = FreePorts()
+
+    def start_one(role):
+        one = GivenProcess(cluster, role, tmp_path / f"{role}-{len(started)}.log")
+        started.append(one)
+        eventually(lambda: one.node_id is not None and one.node_id in live(cluster))
+        return one
+
+    yield start_one
+    for one in started:
+        if one.process.poll() is None:
+            one.end(signal.SIGKILL)
+    eventually(lambda: not given(cluster))
+
+
+def image_of(cluster):
+    return read_image([one.rpc_address for one in cluster.of_role(CONTROLLER)])
+
+
+def given(cluster):
+    return {n: one for n, one in image_of(cluster).nodes.items() if one.given}
+
+
+def live(cluster):
+    return sorted(n for n, one in given(cluster).items() if not one.fenced)
+
+
+class Payments:
+    """Commits in transactions, and reads back what is committed: that waits for the markers."""
+
+    def __init__(self, cluster):
+        self.topic = f"payments-{uuid.uuid4().hex[:8]}"
+        self.bootstrap = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
+        self.producer = Producer({**self.bootstrap, "transactional.id": self.topic})
+        self.producer.init_transactions(PATIENCE_S)
+        self.committed = []
+
+    def commit(self):
+        value = f"payment {len(self.committed)}".encode()
+        self.producer.begin_transaction()
+        self.producer.produce(self.topic, value)
+        self.producer.commit_transaction(PATIENCE_S)
+        self.committed.append(value)
+
+    def check(self):
+        group = {"group.id": uuid.uuid4().hex, "isolation.level": "read_committed"}
+        with closing(Consumer({**self.bootstrap, **group})) as consumer:
+            consumer.assign([TopicPartition(self.topic, 0, 0)])
+            found = consumer.consume(len(self.committed), PATIENCE_S)
+        assert [message.value() for message in found] == self.committed
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_processes_come_and_go_without_clutter_and_markers_arrive(cluster, start, number):
+    running = [start("gateway"), start("gateway"), start("marker_sender")]
+    assert [one.node_id for one in running] == [1001, 1002, 1003]
+    payments = Payments(cluster)
+    payments.commit()
+    payments.check()
+    for _ in range(2):
+        for one in running:
+            assert one.end(number) == (-number if number == signal.SIGKILL else 0), one.lines()
+        payments.commit()  # Its markers wait for the next marker sender.
+        running = [start("gateway"), start("gateway"), start("marker_sender")]
+        eventually(lambda: len(given(cluster)) == 3)
+        assert sorted(one.node_id for one in running) == live(cluster) == [1001, 1002, 1003]
+        payments.commit()
+        payments.check()
+
+
+def test_the_real_id_is_in_logs_metrics_and_lists(start, capsys):
+    gateway = start("gateway")
+    assert gateway.node_id == 1001
+    nodes = {one["node_id"]: one for one in Rest(gateway.url).get("/v1/nodes")["nodes"]}
+    assert nodes[1001]["given"]
+    assert nodes[1001]["roles"] == ["gateway"]
+    assert not nodes[11]["given"]
+    page = urlopen(f"http://{HOST}:{gateway.metrics_port}/metrics").read().decode()
+    assert 'oncelog_process{module="oncelog_gateway",node_id="1001"' in page
+    assert 'node_id="0"' not in page
+    first, *_, last = gateway.lines()
+    assert " node=0 " in first
+    assert " node=1001 " in last
+    assert run(["health", "--gateway", gateway.url]) in (0, 1)
+    assert "fenced" not in capsys.readouterr().out
+
+
+def test_a_listener_with_a_given_id_serves_clients(cluster, start, tmp_path):
+    port = FreePorts().take()
+    environment = os.environ
+    before = environment.get("ONCELOG_LISTENER_PORT")
+    environment["ONCELOG_LISTENER_PORT"] = str(port)
+    try:
+        listener = start("listener")
+    finally:
+        environment.pop("ONCELOG_LISTENER_PORT")
+        if before is not None:
+            environment["ONCELOG_LISTENER_PORT"] = before
+    there = Producer({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0})
+    assert listener.node_id in there.list_topics(timeout=PATIENCE_S).brokers
+    listener.end(signal.SIGTERM)
+    eventually(lambda: listener.node_id not in image_of(cluster).nodes)
+    named = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    assert 41 in named.list_topics(timeout=PATIENCE_S).brokers
+
+
+def test_a_frozen_process_is_forgotten_and_takes_its_id_back_when_it_wakes(cluster, start):
+    sender = start("marker_sender")
+    node_epoch = image_of(cluster).nodes[1001].node_epoch
+    payments = Payments(cluster)
+    sender.tell(signal.SIGSTOP)
+    eventually(lambda: not given(cluster))
+    payments.commit()
+    sender.tell(signal.SIGCONT)
+    eventually(lambda: live(cluster) == [1001])
+    assert image_of(cluster).nodes[1001].node_epoch > node_epoch
+    payments.check()
+    assert sender.process.poll() is None
+    assert sender.end(signal.SIGTERM) == 0
+
+
+def test_a_frozen_process_whose_id_another_has_ends_when_it_wakes(cluster, start):
+    frozen = start("marker_sender")
+    frozen.tell(signal.SIGSTOP)
+    eventually(lambda: not given(cluster))
+    successor = start("marker_sender")
+    assert successor.node_id == frozen.node_id == 1001
+    payments = Payments(cluster)
+    payments.commit()
+    assert frozen.end(signal.SIGCONT) == 1
+    assert "a newer process has taken node id 1001; this one must end" in frozen.lines()[-1]
+    assert "its next start gets another id" in frozen.lines()[-1]
+    payments.commit()
+    payments.check()
+    assert live(cluster) == [1001]
+    assert given(cluster)[1001].roles == [pb.ROLE_MARKER_SENDER]
+
+
+@pytest.mark.parametrize("role", ["controller", "storage", "coordinator"])
+@pytest.mark.parametrize("how", ["flag", "variable"])
+def test_a_process_with_state_refuses_id_zero(role, how):
+    flag = ["--node-id", "0"] if how == "flag" else []
+    variable = {} if flag else {"ONCELOG_NODE_NODE_ID": "0"}
+    ended = subprocess.run(
+        [sys.executable, "-m", f"oncelog_{role}", *flag],
+        env={**os.environ, **variable},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    (line,) = ended.stderr.splitlines()
+    assert ("--node-id='0'" if flag else "ONCELOG_NODE_NODE_ID='0'") in line
+    assert "set one from 1 to 1000" in line

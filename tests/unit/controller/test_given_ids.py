@@ -1,0 +1,184 @@
+"""Node ids that the controller gives: who gets which, for how long, and what is left of a process that ended."""
+
+import pytest
+from tests.unit.controller.metadata_cases import Bench, registration
+
+from oncelog.errors import ErrorCode
+from oncelog_controller.core.events import BeginTerm, DrainNode, SessionsEnded
+from oncelog_controller.core.records import (
+    NodeFenced,
+    NodeRegistered,
+    NodeRemoved,
+    decode_record,
+    encode_record,
+)
+
+
+@pytest.fixture
+def bench():
+    """A storage node 1 and a coordinator 2."""
+    bench = Bench()
+    bench.join(1, "storage")
+    bench.join(2, "coordinator")
+    return bench
+
+
+def ask_id(bench, incarnation_id, *roles, **fields):
+    fields = {"rpc_address": f"{incarnation_id}:1", **fields}
+    return bench.register(0, incarnation_id, roles or ("gateway",), **fields)
+
+
+def given(bench, incarnation_id, *roles):
+    answer = ask_id(bench, incarnation_id, *roles)
+    assert answer.error_code is ErrorCode.NONE, answer
+    return answer.node_id
+
+
+def given_and_live(bench, incarnation_id, *roles):
+    node_id = given(bench, incarnation_id, *roles)
+    assert not bench.beat(node_id).fenced
+    return node_id
+
+
+@pytest.mark.parametrize("role", ["gateway", "marker_sender", "listener"])
+def test_a_process_without_state_gets_the_lowest_id_from_1001_on(bench, role):
+    assert [given(bench, name, role) for name in "abc"] == [1001, 1002, 1003]
+    node = bench.image.nodes[1002]
+    assert (node.given, node.fenced, node.roles, node.incarnation_id) == (True, True, (role,), "b")
+    assert bench.labels[-1] == "registered"
+
+
+def test_an_id_that_any_node_has_is_passed_over(bench):
+    bench.join(1001, "storage")
+    bench.register(1002, roles=("listener",), rpc_address="named:1")
+    assert given(bench, "a") == 1003
+
+
+def test_the_same_incarnation_gets_the_same_id_again(bench):
+    assert given(bench, "a") == 1001
+    assert given(bench, "b") == 1002
+    for _ in range(2):
+        again = ask_id(bench, "a")
+        assert (again.node_id, again.node_epoch) == (1001, bench.image.nodes[1001].node_epoch)
+        assert bench.labels[-1] == "registration_repeated"
+    bench.beat(1001)
+    assert given(bench, "a") == 1001
+    assert not bench.image.nodes[1001].fenced
+
+
+def test_a_session_that_is_over_forgets_the_node_and_frees_its_id(bench):
+    given_and_live(bench, "a")
+    given_and_live(bench, "b")
+    assert bench.fence(1001) == "forgotten"
+    assert 1001 not in bench.image.nodes
+    assert bench.records[-1] == NodeRemoved(1001)
+    assert given(bench, "c") == 1001
+    assert bench.image.nodes[1001].node_epoch > bench.image.nodes[1002].node_epoch
+
+
+def test_a_process_that_never_began_is_forgotten_too(bench):
+    given(bench, "a")
+    assert bench.fence(1001) == "forgotten"
+    assert 1001 not in bench.image.nodes
+
+
+def test_a_drained_process_that_stops_is_forgotten(bench):
+    node_id = given_and_live(bench, "a", "listener")
+    assert bench.beat(node_id, want_drain=True).drained
+    bench.fence(node_id)
+    assert node_id not in bench.image.nodes
+
+
+def test_nodes_with_and_without_given_ids_end_in_one_step(bench):
+    given_and_live(bench, "a")
+    assert bench.fence(2, 1001) == "fenced"
+    assert bench.image.nodes[2].fenced
+    assert 1001 not in bench.image.nodes
+    ends = [one for one in bench.records if isinstance(one, NodeFenced | NodeRemoved)]
+    assert [type(one) for one in ends] == [NodeFenced, NodeRemoved]
+
+
+def test_the_end_of_an_older_process_does_not_forget_the_newer_one_with_its_id(bench):
+    given_and_live(bench, "a")
+    old_epoch = bench.image.nodes[1001].node_epoch
+    bench.fence(1001)
+    given(bench, "b")
+    assert bench.tell(SessionsEnded(((1001, old_epoch),))) == "sessions_known_ended"
+    assert bench.image.nodes[1001].incarnation_id == "b"
+
+
+def test_who_was_forgotten_and_lives_gets_its_id_back_if_it_is_free(bench):
+    given_and_live(bench, "a")
+    old_epoch = bench.image.nodes[1001].node_epoch
+    bench.fence(1001)
+    answer = bench.register(1001, "a", ("gateway",), rpc_address="a:1", given=True)
+    assert (answer.error_code, answer.node_id) == (ErrorCode.NONE, 1001)
+    assert answer.node_epoch > old_epoch
+    assert bench.image.nodes[1001].given
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_who_was_forgotten_does_not_take_its_id_from_the_next_process(bench, begins):
+    given_and_live(bench, "a")
+    bench.fence(1001)
+    given(bench, "b")
+    if begins:
+        bench.beat(1001)
+    answer = bench.register(1001, "a", ("gateway",), rpc_address="a:1", given=True)
+    assert answer.error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert "node id 1001 was given to another process" in answer.message
+    assert bench.image.nodes[1001].incarnation_id == "b"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"roles": ("storage",)}, "not for storage"),
+        ({"roles": ("coordinator",)}, "not for coordinator"),
+        ({"roles": ("controller",)}, "not for controller"),
+        ({"roles": ("listener", "storage")}, "set one from 1 to 1000"),
+        ({"rpc_address": ""}, "without rpc_address"),
+        ({"roles": ()}, "names no role"),
+        ({"node_id": -1}, "node id -1"),
+        ({"node_id": 7, "given": True}, "node id 7 was never given"),
+    ],
+)
+def test_who_gets_no_id_is_told_why(bench, fields, said):
+    values = {"node_id": 0, "roles": ("gateway",), "rpc_address": "a:1", **fields}
+    before = len(bench.records)
+    answer = bench.ask(lambda rid: registration(**values, incarnation_id="a", request_id=rid))
+    assert answer.error_code is ErrorCode.INVALID_REGISTRATION
+    assert said in answer.message
+    assert len(bench.records) == before
+
+
+def test_a_listener_that_is_forgotten_takes_nothing_along(bench):
+    bench.create("t", (1,))
+    before = bench.image.copy()
+    given_and_live(bench, "a", "listener")
+    bench.ask(lambda rid: DrainNode(rid, 1001))
+    bench.fence(1001)
+    assert bench.image.topics == before.topics
+    assert bench.image.shards == before.shards
+    assert bench.image.nodes == before.nodes
+
+
+def test_given_ids_outlive_the_controller(bench):
+    given_and_live(bench, "a")
+    given(bench, "b")
+    bench.machine = bench.replayed()
+    bench.tell(BeginTerm())
+    assert bench.image.nodes[1001].given
+    assert given(bench, "b") == 1002
+    assert given(bench, "c") == 1003
+
+
+def test_a_registration_of_an_older_version_is_of_a_node_with_an_id_of_its_own():
+    record = decode_record(
+        "NodeRegistered",
+        '{"node_id":41,"node_epoch":3,"incarnation_id":"a","roles":["listener"],"rpc_address":"a:1",'
+        '"kafka_host":"a","kafka_port":9092,"rack":"","fenced":true,"configs":{}}',
+    )
+    assert isinstance(record, NodeRegistered)
+    assert not record.given
+    assert decode_record(*encode_record(record)) == record
