@@ -199,3 +199,34 @@ def test_a_draining_node_is_told_when_it_may_stop(tmp_path):
             assert not image.nodes[1].draining
 
     asyncio.run(scenario())
+
+
+async def given(stub, incarnation_id, **fields):
+    node = pb.Node(roles=[pb.ROLE_GATEWAY], rpc_address="unknown", **fields)
+    request = pb.RegisterNodeRequest(node=node, incarnation_id=incarnation_id)
+    return await stub.RegisterNode(request)
+
+
+def test_a_process_that_was_given_an_id_and_never_begins_is_forgotten_after_a_session(tmp_path):
+    async def scenario():
+        url = f"sqlite:///{tmp_path / 'c.db'}"
+        async with controller_at(url, session_timeout_ms=400) as stub, followed(stub) as follower:
+            answer = await given(stub, "first")
+            assert answer.node_id == 1001
+            await image_with(follower, lambda image: 1001 in image.nodes)
+            assert follower.image.nodes[1001].given
+            await image_with(follower, lambda image: 1001 not in image.nodes)
+
+    asyncio.run(scenario())
+
+
+def test_a_given_id_whose_process_went_with_the_controller_is_freed_by_the_next_one(tmp_path):
+    async def scenario():
+        url = f"sqlite:///{tmp_path / 'c.db'}"
+        async with controller_at(url, session_timeout_ms=60_000) as stub:
+            assert (await given(stub, "first")).node_id == 1001
+        async with controller_at(url, session_timeout_ms=400) as stub, followed(stub) as follower:
+            assert (await given(stub, "second")).node_id == 1002
+            await image_with(follower, lambda image: not image.nodes)
+
+    asyncio.run(scenario())

@@ -233,6 +233,7 @@ def test_a_process_with_state_refuses_id_zero(role, how):
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
+        check=False,
     )
     assert (ended.returncode, ended.stdout) == (2, "")
     (line,) = ended.stderr.splitlines()

@@ -110,3 +110,63 @@ def test_the_last_node_is_drained_at_once_and_another_gives_its_shards_away(tmp_
                 assert await other.drain(DEADLINE_S)
 
     asyncio.run(scenario())
+
+
+@asynccontextmanager
+async def nameless_node(served):
+    """A node that was given its id, and has not started."""
+    settings = NodeSettings(node_id=0, port=0, controllers=served.address)
+    node = Node(settings, [pb.ROLE_MARKER_SENDER])
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            await node.claim()
+        yield node
+    finally:
+        await node.stop()
+
+
+def test_a_node_has_its_given_id_before_anything_is_built_with_it(tmp_path):
+    async def scenario():
+        async with (
+            controller(tmp_path) as served,
+            nameless_node(served) as first,
+            nameless_node(served) as second,
+        ):
+            assert (first.node_id, second.node_id) == (1001, 1002)
+            metadata = second.metadata
+            async with asyncio.timeout(DEADLINE_S):
+                await second.start()
+            await second.ready()
+            await until(second, lambda image: not image.nodes[1002].fenced)
+            assert second.metadata is metadata
+            assert metadata.image.nodes[1002].rpc_address == second.rpc_address
+            assert metadata.image.nodes[1001].fenced
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("when", ["before its first image", "before its first heartbeat"])
+def test_a_node_that_is_forgotten_while_it_starts_is_registered_again(when, tmp_path):
+    async def scenario():
+        async with (
+            controller(tmp_path, session_timeout_ms=500) as served,
+            living_node(served) as observer,
+            nameless_node(served) as node,
+        ):
+            await until(observer, lambda image: 1001 in image.nodes)
+            node_epoch = observer.metadata.image.nodes[1001].node_epoch
+            if when == "before its first image":
+                await until(observer, lambda image: 1001 not in image.nodes)
+            async with asyncio.timeout(DEADLINE_S):
+                await node.start()
+            if when == "before its first heartbeat":
+                await until(observer, lambda image: 1001 not in image.nodes)
+            await node.ready()
+            await until(
+                observer,
+                lambda image: 1001 in image.nodes and not image.nodes[1001].fenced,
+            )
+            assert node.node_id == 1001
+            assert observer.metadata.image.nodes[1001].node_epoch > node_epoch
+
+    asyncio.run(scenario())

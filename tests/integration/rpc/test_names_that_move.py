@@ -1,0 +1,96 @@
+"""A controller pod that is started again has its old name and another address: callers must find it there at once.
+
+gRPC waits 30 s between two resolutions of a name by one channel. A session has a channel for each stream, so that wait
+never applies; a channel that outlived its stream would bring it back.
+"""
+
+import asyncio
+import socket
+import struct
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.integration.rpc.scripted_controller import DEADLINE_S, Cluster, ScriptedController
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.rpc.contract import CONTROLLER
+from oncelog.rpc.controller_stub import ControllerStub
+from oncelog.rpc.server import RpcServer
+from oncelog.rpc.session_pool import SessionPool
+from oncelog.rpc.sessions import PeerUnavailable, SessionLimits
+
+FOUND_WITHIN_S = 2
+TYPE_A = 1
+FIRST_HOST, SECOND_HOST = "127.0.0.1", "127.0.0.2"
+
+
+class NameServer(asyncio.DatagramProtocol):
+    """Answers every question for an IPv4 address with `host`, as a name server that caches nothing."""
+
+    host = FIRST_HOST
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def datagram_received(self, data, peer):
+        header_bytes, type_and_class_bytes = 12, 4
+        end = data.index(b"\0", header_bytes) + 1 + type_and_class_bytes
+        (asked_type,) = struct.unpack("!H", data[end - 4 : end - 2])
+        answers = []
+        if asked_type == TYPE_A:
+            record = struct.pack("!HHHIH", 0xC00C, TYPE_A, 1, 1, 4)
+            answers.append(record + socket.inet_aton(self.host))
+        header = data[:2] + struct.pack("!HHHHH", 0x8580, 1, len(answers), 0, 0)
+        self.transport.sendto(header + data[header_bytes:end] + b"".join(answers), peer)
+
+
+@asynccontextmanager
+async def name_server():
+    loop = asyncio.get_running_loop()
+    transport, server = await loop.create_datagram_endpoint(NameServer, (FIRST_HOST, 0))
+    try:
+        yield server, transport.get_extra_info("sockname")[1]
+    finally:
+        transport.close()
+
+
+@asynccontextmanager
+async def controller(node_id, host, port=0):
+    server = RpcServer(host, port, SessionLimits())
+    server.served.add(CONTROLLER, ScriptedController(Cluster(), node_id))
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop(0)
+
+
+async def who_answers(stub):
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            try:
+                request = pb.DescribeControllerRequest()
+                return (await stub.DescribeController(request, timeout=1.0)).node_id
+            except (PeerUnavailable, TimeoutError):
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("name_lags_s", [0, 1])
+def test_a_controller_that_moved_is_found_under_its_name(name_lags_s):
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        pool = SessionPool(SessionLimits())
+        async with name_server() as (names, name_port):
+            async with controller(1, FIRST_HOST) as first:
+                port = first.port
+                name = f"dns://{FIRST_HOST}:{name_port}/controller-0.controllers:{port}"
+                stub = ControllerStub([name], pool)
+                assert await who_answers(stub) == 1
+            async with controller(2, SECOND_HOST, port):
+                loop.call_later(name_lags_s, setattr, names, "host", SECOND_HOST)
+                began = loop.time()
+                assert await who_answers(stub) == 2
+                assert loop.time() - began < name_lags_s + FOUND_WITHIN_S
+            await pool.close()
+
+    asyncio.run(scenario())
