@@ -52,10 +52,18 @@ cluster-status: setup ## what runs where in that cluster
 cluster-down: setup ## end that cluster; its data stays
 	$(BIN)/oncelog cluster down $(ARGS)
 
+.PHONY: kind-up
+kind-up: ## a Kubernetes of kind on this machine with oncelog in it: build, load, install, wait, helm test
+	@bash scripts/kind.sh up
+
+.PHONY: kind-down
+kind-down: ## end it, with its data
+	@bash scripts/kind.sh down
+
 .PHONY: test
 test: setup java ## every check and every test suite of one machine (some 20 minutes)
 	$(MAKE) --no-print-directory check
-	$(MAKE) --no-print-directory simulation integration clusters conformance spark
+	$(MAKE) --no-print-directory chart simulation integration clusters conformance spark
 
 .PHONY: check
 check: setup fmt-check lint types arch proto-check unit property ## the fast half: no sockets beyond loopback
@@ -92,6 +100,10 @@ proto-check: setup
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=$$out --pyi_out=$$out --grpc_python_out=$$out proto/oncelog/api/v1/*.proto && \
 	diff -r -x __init__.py -x __pycache__ $$out/oncelog/api src/oncelog/api || { echo "src/oncelog/api is not what proto/ generates: run make proto"; exit 1; }
 
+.PHONY: chart-schema
+chart-schema: setup ## write the chart's values.schema.json from the settings classes
+	$(BIN)/python -m oncelog_server.chart_schema > deploy/helm/oncelog/values.schema.json.partial && mv deploy/helm/oncelog/values.schema.json.partial deploy/helm/oncelog/values.schema.json
+
 .PHONY: docs-settings
 docs-settings: setup ## write docs/settings.md from the settings classes
 	$(BIN)/python -m oncelog_server.settings_page > docs/settings.md.partial && mv docs/settings.md.partial docs/settings.md
@@ -109,6 +121,11 @@ property: setup ## hypothesis: machines against small models
 .PHONY: integration
 integration: setup ## contract suites and real roles: sockets, Postgres, files
 	$(PYTEST) -q -n 2 --dist loadfile tests/contracts tests/integration $(CLUSTER_TESTS:%=--ignore=%) -m "not robustness"
+
+.PHONY: chart
+chart: setup ## the Helm chart without a cluster: lint, render with Helm 3 and 4, validate for Kubernetes 1.31 and 1.36
+	$(BIN)/yamllint --strict deploy .yamllint
+	$(PYTEST) -q -n 2 tests/deploy
 
 # A cluster is a dozen processes: such tests run one at a time, with the machine to themselves.
 CLUSTER_TESTS := tests/integration/processes tests/integration/failover

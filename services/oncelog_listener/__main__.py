@@ -9,7 +9,7 @@ from oncelog.errors import OncelogError
 from oncelog.process.figures import Figure
 from oncelog.process.role_program import KafkaAddress, RoleProgram
 from oncelog.rpc.node import Node
-from oncelog.rpc.node_settings import NodeSettings
+from oncelog.rpc.node_settings import EVERY_HOST, NodeSettings
 from oncelog.rpc.role import Role
 from oncelog_listener.settings import ListenerSettings
 
@@ -24,14 +24,16 @@ def _build(settings: ListenerSettings, node: Node) -> Role:
     return build_listener(settings, node.node_id, node.metadata, node.directory)
 
 
-def _kafka_address(settings: ListenerSettings) -> KafkaAddress:
-    """Other listeners send clients here, so it must be known before anything listens."""
+def _kafka_address(settings: ListenerSettings, node: NodeSettings) -> KafkaAddress:
+    """Other listeners send clients here, so it must be known before anything listens. One that listens on every
+    interface is found where its node is."""
     port = settings.advertised_port or settings.port
     if port == 0:
         raise OncelogError(
             "--listener-port 0 leaves other listeners without an address to tell clients; choose a port"
         )
-    return KafkaAddress(settings.advertised_host or settings.host, port)
+    host = node.host if settings.host in EVERY_HOST else settings.host
+    return KafkaAddress(settings.advertised_host or host, port)
 
 
 def _figures(role: "ListenerRole") -> Iterable[Figure]:

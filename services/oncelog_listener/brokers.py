@@ -1,11 +1,12 @@
 """Which listeners a client is told of, and which of them "leads" what (ADR 0017).
 
 Any listener serves any partition, so partitions are spread over the live ones by hash, the same on every listener and
-moving little when one comes or goes. A client that reached this listener by another address than the registered one
+moving little when one comes or goes. A client of another network is told of all of them by their external addresses.
+Any other client that reached this listener by another address than the registered one
 (a port-forward, a tunnel) would not reach the others by theirs: it is told of this one only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -60,7 +61,8 @@ def brokers_for(call: Call) -> Brokers:
     address = call.session.advertised(cluster)
     node = image.nodes.get(cluster.node_id)
     itself = Broker(cluster.node_id, address.host, address.port, (node and node.rack) or None)
-    if node is None or (node.kafka_host, node.kafka_port) != address:
+    is_external = call.session.is_external(cluster)
+    if node is None or not (is_external or (node.kafka_host, node.kafka_port) == address):
         return Brokers((itself,))
     known = live_listeners(image, cluster.node_id)
     others = tuple(one for one in known if one.node_id not in cluster.suspects)
@@ -68,11 +70,25 @@ def brokers_for(call: Call) -> Brokers:
     departed = tuple(
         Broker(*one) for node_id, one in cluster.departed.items() if node_id not in there
     )
+    if is_external:
+        addresses = cluster.settings.external_addresses
+        others, departed = _outside(others, addresses), _outside(departed, addresses)
     if not others:
         return Brokers((itself,), departed)
     if node.draining or cluster.ending.is_set():
         return Brokers(others, departed)
     return Brokers(tuple(sorted((itself, *others))), departed)
+
+
+def _outside(
+    brokers: tuple[Broker, ...], addresses: Mapping[int, tuple[str, int]]
+) -> tuple[Broker, ...]:
+    """Where clients of another network find them; one without such an address is not for them."""
+    return tuple(
+        Broker(one.node_id, *addresses[one.node_id], one.rack)
+        for one in brokers
+        if one.node_id in addresses
+    )
 
 
 def live_listeners(image: MetadataImage, but: int) -> tuple[Broker, ...]:

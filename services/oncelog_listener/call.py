@@ -69,9 +69,15 @@ class Session:
         the port: a client that reached 127.0.0.1 reaches it again, and one that reached a pod's address, too.
         """
         settings = cluster.settings
+        if self.is_external(cluster):
+            return Address(*settings.external_addresses.get(cluster.node_id, self.local))
         return Address(
             settings.advertised_host or self.local.host, settings.advertised_port or self.local.port
         )
+
+    def is_external(self, cluster: Cluster) -> bool:
+        """It came in by the port for clients of another network."""
+        return self.local.port == cluster.settings.external_port
 
 
 @dataclass(slots=True)

@@ -55,6 +55,13 @@ class ListenerRole:
         loop = asyncio.get_running_loop()
         sockets = await _bound_sockets(self.settings.host, self.settings.port)
         self.port = sockets[0].getsockname()[1]
+        if self.settings.external_port is not None:
+            try:
+                sockets += await _bound_sockets(self.settings.host, self.settings.external_port)
+            except OncelogError:
+                for one in sockets:
+                    one.close()
+                raise
         self._standstill.start()
         for one in sockets:
             self._servers.append(

@@ -1,6 +1,9 @@
 """The listener's knobs. Every one has a unit in its name and a reason; `ONCELOG_LISTENER_PORT=9192` sets one."""
 
-from pydantic import Field
+from collections.abc import Mapping
+from functools import cached_property
+
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -16,6 +19,17 @@ class ListenerSettings(BaseSettings):
     )
     advertised_port: int | None = Field(
         None, ge=1, le=65535, description="port told to clients; unset, the one they connected to"
+    )
+
+    external_port: int | None = Field(
+        None,
+        ge=1,
+        le=65535,
+        description="second port, for clients of another network; none: there is no second one",
+    )
+    external_advertised: str = Field(
+        "",
+        description="what clients of that port are told: NODE_ID=HOST:PORT of every listener, separated by commas",
     )
 
     auto_create_topics: bool = Field(
@@ -90,3 +104,30 @@ class ListenerSettings(BaseSettings):
     stop_grace_ms: int = Field(
         5_000, ge=0, description="how long stopping waits for requests in progress"
     )
+
+    @field_validator("external_advertised")
+    @classmethod
+    def _addresses(cls, text: str) -> str:
+        _external_addresses(text)
+        return text
+
+    @cached_property
+    def external_addresses(self) -> Mapping[int, tuple[str, int]]:
+        """Host and port by node id."""
+        return _external_addresses(self.external_advertised)
+
+
+def _external_addresses(text: str) -> dict[int, tuple[str, int]]:
+    found: dict[int, tuple[str, int]] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        node_id, _, address = part.partition("=")
+        host, _, port = address.rpartition(":")
+        is_number = node_id.isascii() and node_id.isdigit() and port.isascii() and port.isdigit()
+        if not is_number or not host or not 0 < int(port) <= 65535:
+            raise ValueError(
+                f"{part!r} is not NODE_ID=HOST:PORT, such as 41=kafka.example.org:9094"
+            )
+        if int(node_id) in found:
+            raise ValueError(f"node id {node_id} stands twice in it")
+        found[int(node_id)] = host.strip("[]"), int(port)
+    return found

@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "storage": Entry("oncelog_server.cli.storage", "app"),
     "cluster": Entry("oncelog_server.cli.cluster", "app"),
     "health": Entry("oncelog_server.cli.health", "app"),
+    "smoke-test": Entry("oncelog_server.cli.smoke_test", "app"),
     "profiles": Entry("oncelog_server.cli.profiles", "app"),
     "completion": Entry("oncelog_server.cli.completion", "app"),
 }

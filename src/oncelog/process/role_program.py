@@ -42,7 +42,7 @@ class RoleProgram(Generic[RoleSettingsT]):
     build: Callable[[RoleSettingsT, Node], Role]
     services: Callable[[Any], dict[str, object]] = lambda role: {}
     """Servicers of the built role by the name of their service."""
-    kafka_address: Callable[[RoleSettingsT], KafkaAddress] | None = None
+    kafka_address: Callable[[RoleSettingsT, NodeSettings], KafkaAddress] | None = None
     figures: Callable[[Any], Iterable[Figure]] = lambda role: ()
     """What the built role counts, for `/metrics` of the process."""
     node: type[NodeSettings] = NamedNodeSettings
@@ -68,7 +68,7 @@ class RoleProgram(Generic[RoleSettingsT]):
         own = settings[self.settings]
         node = Node(settings[self.node], [self.role])
         if self.kafka_address is not None:
-            address = self.kafka_address(own)
+            address = self.kafka_address(own, settings[NodeSettings])
             node.advertise_kafka(address.host, address.port)
         node.configs = published(pb.Role.Name(self.role).removeprefix("ROLE_").lower(), own)
         async with AsyncExitStack() as stack:

@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from oncelog.rpc.sessions import SessionLimits
 
 _DEFAULTS = SessionLimits()
-_EVERY_HOST = ("0.0.0.0", "::", "")
+EVERY_HOST = ("0.0.0.0", "::", "")
 
 NO_NODE_ID: Final = 0
 """Of a process to which the controller gives its node id."""
@@ -89,7 +89,7 @@ class NodeSettings(BaseSettings):
         """What other nodes are told, once the port is known."""
         if self.advertised_address:
             return self.advertised_address
-        host = socket.gethostname() if self.host in _EVERY_HOST else self.host
+        host = socket.gethostname() if self.host in EVERY_HOST else self.host
         return f"{f'[{host}]' if ':' in host else host}:{port}"
 
 

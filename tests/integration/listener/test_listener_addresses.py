@@ -1,11 +1,15 @@
 """Where a listener listens, what it says when it cannot, and which address its clients are told."""
 
+import socket
+
 import pytest
 import uvloop
+from pydantic import ValidationError
 from tests.unit.listener.listener_image import topic
 from tests.unit.listener.listener_world import World
 from tests.unit.listener.wire_client import WireClient
 
+from oncelog.api.v1 import controller_pb2
 from oncelog.errors import OncelogError
 from oncelog_listener.settings import ListenerSettings
 from oncelog_listener.wiring import build_listener
@@ -76,3 +80,53 @@ def test_an_advertised_port_is_told():
             ).brokers[0].port == 19_092
 
     uvloop.run(scenario())
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+def _node(node_id, port):
+    return controller_pb2.Node(
+        node_id=node_id,
+        roles=[controller_pb2.ROLE_LISTENER],
+        kafka_host="127.0.0.1",
+        kafka_port=port,
+        node_epoch=node_id,
+    )
+
+
+def test_clients_of_the_external_port_are_told_external_addresses_of_every_listener():
+    outside, inside = free_port(), free_port()
+    addresses = "1=a.example.org:30094,2=[2001:db8::2]:30095,9=gone.example.org:1"
+
+    async def scenario():
+        settings = {"external_port": outside, "external_advertised": addresses, "port": inside}
+        world = World(topic("orders", 1), **settings)
+        world.metadata.image.nodes[1] = _node(1, inside)
+        world.metadata.image.nodes[2] = _node(2, inside + 1)
+        world.metadata.image.nodes[3] = _node(3, inside + 2)
+        async with world.listening():
+            client = await WireClient.connect(outside)
+            told = {
+                (one.node_id, one.host, one.port)
+                for one in (await client.call(METADATA, 1, topics=())).brokers
+            }
+            assert told == {(1, "a.example.org", 30_094), (2, "2001:db8::2", 30_095)}
+            place = await client.call(10, 2, key="pay", key_type=1)
+            assert (place.host, place.port, place.node_id) == ("a.example.org", 30_094, 1)
+            within = await WireClient.connect(inside)
+            ports = [one.port for one in (await within.call(METADATA, 1, topics=())).brokers]
+            assert ports == [inside, inside + 1, inside + 2]
+
+    uvloop.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a.example.org:9094", "1=a.example.org", "x=a:1", "1=a:0", "1=a:70000", "1=:9", "1=a:1,1=b:2"],
+)
+def test_an_external_address_that_cannot_be_is_refused(text):
+    with pytest.raises(ValidationError, match="external_advertised"):
+        ListenerSettings(external_advertised=text)

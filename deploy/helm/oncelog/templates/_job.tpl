@@ -1,0 +1,75 @@
+{{/*
+A hook Job. Arguments: root, name, hook (for example pre-upgrade), weight, container (text of its own fields: args, env).
+The jobs of one release may run again at any time: each does nothing where nothing is to be done.
+*/}}
+{{- define "oncelog.hookJob" -}}
+{{- $root := .root -}}
+{{- $role := dict "root" $root "role" "jobs" -}}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ include "oncelog.fullname" $root }}-{{ .name }}
+  labels:
+    {{- include "oncelog.labels" $role | nindent 4 }}
+  annotations:
+    helm.sh/hook: {{ .hook }}
+    helm.sh/hook-weight: {{ .weight | quote }}
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+spec:
+  backoffLimit: 3
+  activeDeadlineSeconds: {{ add $root.Values.jobs.timeoutSeconds 120 }}
+  template:
+    metadata:
+      labels:
+        {{- include "oncelog.labels" $role | nindent 8 }}
+    spec:
+      restartPolicy: Never
+      {{- include "oncelog.toolsPod" $root | nindent 6 }}
+      containers:
+        - name: {{ .name }}
+          {{- include "oncelog.toolsContainer" $root | nindent 10 }}
+          {{- .container | nindent 10 }}
+          resources:
+            {{- toYaml $root.Values.jobs.resources | nindent 12 }}
+      volumes:
+        - name: tmp
+          emptyDir: {}
+{{- end -}}
+
+{{- define "oncelog.toolsPod" -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  {{- include "oncelog.podSecurity" (dict "id" 10001) | nindent 2 }}
+{{- end -}}
+
+{{- define "oncelog.toolsContainer" -}}
+image: {{ include "oncelog.image" (dict "root" . "role" "tools") | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+securityContext:
+  {{- include "oncelog.containerSecurity" . | nindent 2 }}
+volumeMounts:
+  - {name: tmp, mountPath: /tmp}
+{{- end -}}
+
+{{/* Variables of the `oncelog` command. */}}
+{{- define "oncelog.clientEnv" -}}
+- name: ONCELOG_GATEWAY
+  value: http://{{ include "oncelog.host" (dict "root" . "service" "gateway") }}:{{ .Values.gateway.service.port }}
+- name: ONCELOG_BOOTSTRAP
+  value: {{ include "oncelog.host" (dict "root" . "service" "listener") }}:{{ .Values.listener.service.port }}
+{{- end -}}
+
+{{/* How many pods of a role this release has now; -1 where it has none, or where nobody can be asked. */}}
+{{- define "oncelog.replicasNow" -}}
+{{- $now := lookup "apps/v1" "StatefulSet" .root.Release.Namespace (printf "%s-%s" (include "oncelog.fullname" .root) .role) -}}
+{{- if and $now $now.spec -}}
+{{- int $now.spec.replicas -}}
+{{- else -}}
+-1
+{{- end -}}
+{{- end -}}

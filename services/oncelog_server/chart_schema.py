@@ -1,0 +1,228 @@
+"""The chart's `values.schema.json`: what Helm refuses before it asks the cluster for anything.
+
+    python -m oncelog_server.chart_schema > deploy/helm/oncelog/values.schema.json
+
+The tables below `config` come from the settings classes, with their types and bounds. What the chart sets itself
+(addresses, node ids, ports, databases) is no key there, so it is refused.
+"""
+
+import json
+from typing import Any, Final
+
+from pydantic_settings import BaseSettings
+
+from oncelog.process.names import table_of, variable_of
+from oncelog.process.run import ProcessSettings
+from oncelog.rpc.node_settings import NodeSettings
+from oncelog_server.settings import kinds_of_roles
+
+SETTINGS: Final[tuple[type[BaseSettings], ...]] = (ProcessSettings, NodeSettings, *kinds_of_roles())
+SET_BY_THE_CHART: Final = frozenset(
+    {
+        "ONCELOG_PROCESS_METRICS_HOST",
+        "ONCELOG_PROCESS_METRICS_PORT",
+        "ONCELOG_NODE_NODE_ID",
+        "ONCELOG_NODE_HOST",
+        "ONCELOG_NODE_PORT",
+        "ONCELOG_NODE_ADVERTISED_ADDRESS",
+        "ONCELOG_NODE_CONTROLLERS",
+        "ONCELOG_NODE_RACK",
+        "ONCELOG_CONTROLLER_DATABASE_URL",
+        "ONCELOG_CONTROLLER_CONTROLLER_ID",
+        "ONCELOG_CONTROLLER_RPC_ADDRESS",
+        "ONCELOG_CONTROLLER_BOOTSTRAP_STORAGE_NODES",
+        "ONCELOG_STORAGE_DATA_DIR",
+        "ONCELOG_STORAGE_REDIS_URL",
+        "ONCELOG_COORDINATOR_REDIS_URL",
+        "ONCELOG_LISTENER_HOST",
+        "ONCELOG_LISTENER_PORT",
+        "ONCELOG_LISTENER_ADVERTISED_HOST",
+        "ONCELOG_LISTENER_ADVERTISED_PORT",
+        "ONCELOG_LISTENER_EXTERNAL_PORT",
+        "ONCELOG_LISTENER_EXTERNAL_ADVERTISED",
+        "ONCELOG_GATEWAY_HOST",
+        "ONCELOG_GATEWAY_PORT",
+        "ONCELOG_GATEWAY_ALLOWED_HOSTS",
+        "ONCELOG_GATEWAY_AUDIT_PATH",
+    }
+)
+
+Schema = dict[str, Any]
+
+_TEXT: Final[Schema] = {"type": "string"}
+_NAME: Final[Schema] = {"type": "string", "minLength": 1}
+_FLAG: Final[Schema] = {"type": "boolean"}
+_OBJECT: Final[Schema] = {"type": "object"}
+_OBJECTS: Final[Schema] = {"type": "array", "items": _OBJECT}
+_TEXTS: Final[Schema] = {"type": "array", "items": _NAME}
+_PORT: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": 65535}
+_SIZE: Final[Schema] = {
+    "type": "string",
+    "pattern": r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$",
+}
+_LABELS: Final[Schema] = {"type": "object", "additionalProperties": _TEXT}
+_SERVICE_TYPE: Final[Schema] = {"enum": ["ClusterIP", "NodePort", "LoadBalancer"]}
+_REPLICAS_MAX: Final = 100
+"""Of a role: its node ids end where those of the next begin."""
+
+
+def _closed(**properties: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _role(least: int = 1, **more: Schema) -> Schema:
+    return _closed(
+        replicas={"type": "integer", "minimum": least, "maximum": _REPLICAS_MAX},
+        resources=_OBJECT,
+        nodeSelector=_LABELS,
+        tolerations=_OBJECTS,
+        affinity=_OBJECT,
+        topologySpreadConstraints=_OBJECTS,
+        podLabels=_LABELS,
+        podAnnotations=_LABELS,
+        priorityClassName=_TEXT,
+        extraEnv=_OBJECTS,
+        antiAffinity={"enum": ["soft", "hard"]},
+        **more,
+    )
+
+
+def _service() -> Schema:
+    return _closed(type=_SERVICE_TYPE, port=_PORT, annotations=_LABELS)
+
+
+def _external() -> Schema:
+    return _closed(url=_TEXT, existingSecret=_TEXT, existingSecretKey=_NAME)
+
+
+def _database(**more: Schema) -> Schema:
+    return _closed(
+        bundled=_FLAG,
+        image=_NAME,
+        existingSecret=_TEXT,
+        resources=_OBJECT,
+        nodeSelector=_LABELS,
+        tolerations=_OBJECTS,
+        affinity=_OBJECT,
+        topologySpreadConstraints=_OBJECTS,
+        external=_external(),
+        **more,
+    )
+
+
+def config_schema() -> Schema:
+    """The tables of `config`."""
+    return _closed(**{table_of(kind): _table(kind) for kind in SETTINGS})
+
+
+def _table(kind: type[BaseSettings]) -> Schema:
+    described = kind.model_json_schema()
+    definitions = described.get("$defs", {})
+    properties = {
+        name: _field(schema, definitions)
+        for name, schema in described["properties"].items()
+        if variable_of(kind, name) not in SET_BY_THE_CHART
+    }
+    return _closed(**properties)
+
+
+def _field(schema: Schema, definitions: dict[str, Schema]) -> Schema:
+    """Its type, bounds and meaning; no `null`, for a setting that is not wanted is left out."""
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].rpartition("/")[2]] | schema
+    for choice in schema.get("anyOf", []):
+        if choice.get("type") != "null":
+            schema = choice | schema
+    kept = (
+        "type",
+        "enum",
+        "minimum",
+        "maximum",
+        "maxLength",
+        "minLength",
+        "pattern",
+        "description",
+    )
+    return {name: schema[name] for name in kept if name in schema}
+
+
+def values_schema() -> Schema:
+    """The whole of it."""
+    persistence = {"enabled": _FLAG, "size": _SIZE, "storageClass": _TEXT}
+    keeps: Schema = {"enum": ["Retain", "Delete"]}
+    properties = {
+        "global": _OBJECT,
+        "nameOverride": _TEXT,
+        "fullnameOverride": _TEXT,
+        "image": _closed(
+            registry=_TEXT,
+            repository=_NAME,
+            tag=_TEXT,
+            pullPolicy={"enum": ["Always", "IfNotPresent", "Never"]},
+            pullSecrets=_OBJECTS,
+        ),
+        "commonLabels": _LABELS,
+        "clusterDomain": _NAME,
+        "bindAddress": {"enum": ["0.0.0.0", "::"]},
+        "config": config_schema(),
+        "controller": _role(),
+        "storage": _role(
+            persistence=_closed(
+                **persistence,
+                accessModes=_TEXTS,
+                annotations=_LABELS,
+                whenDeleted=keeps,
+                whenScaled=keeps,
+            )
+        ),
+        "coordinator": _role(),
+        "markerSender": _role(),
+        "listener": _role(
+            service=_service(),
+            external=_closed(
+                enabled=_FLAG,
+                type={"enum": ["NodePort", "LoadBalancer"]},
+                port=_PORT,
+                firstNodePort={"type": "integer", "minimum": 1, "maximum": 65535},
+                hosts=_TEXTS,
+                annotations=_LABELS,
+                loadBalancerIPs=_TEXTS,
+            ),
+        ),
+        "gateway": _role(
+            service=_service(),
+            allowedHosts=_TEXTS,
+            audit=_closed(existingClaim=_TEXT),
+            ingress=_closed(
+                enabled=_FLAG,
+                className=_TEXT,
+                annotations=_LABELS,
+                host=_NAME,
+                path=_NAME,
+                tls=_OBJECTS,
+            ),
+        ),
+        "postgres": _database(persistence=_closed(**persistence)),
+        "redis": _database(enabled=_FLAG, maxMemory=_NAME),
+        "networkPolicy": _closed(enabled=_FLAG, clients=_OBJECTS),
+        "jobs": _closed(
+            migration=_FLAG,
+            scaling=_FLAG,
+            timeoutSeconds={"type": "integer", "minimum": 1},
+            resources=_OBJECT,
+        ),
+        "metrics": _closed(
+            serviceMonitor=_closed(enabled=_FLAG, interval=_NAME, labels=_LABELS),
+            prometheusRule=_closed(enabled=_FLAG, labels=_LABELS),
+        ),
+        "serviceAccount": _closed(create=_FLAG, name=_TEXT, annotations=_LABELS),
+    }
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Values of the oncelog chart",
+        **_closed(**properties),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(values_schema(), indent=2))

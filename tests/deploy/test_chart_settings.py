@@ -1,0 +1,181 @@
+"""What the chart tells its processes is what they read, and what it refuses is named."""
+
+import json
+import re
+import tomllib
+
+import pytest
+import yaml
+from tests.deploy.conftest import (
+    CHART,
+    MAJORS,
+    PROFILES,
+    ROLES,
+    ROOT,
+    helm,
+    of_kind,
+    pod_of,
+    rendered,
+    role_of,
+)
+
+from oncelog.process.arguments import Knobs
+from oncelog.process.names import table_of
+from oncelog.process.run import ProcessSettings
+from oncelog.rpc.node_settings import NodeSettings
+from oncelog_controller.settings import ControllerSettings
+from oncelog_server.chart_schema import SET_BY_THE_CHART, SETTINGS, values_schema
+
+KINDS = {table_of(kind).replace("_", "-"): kind for kind in SETTINGS}
+FIELDS = {"status.podIP": "10.0.0.7", "spec.nodeName": "worker-2", "status.hostIP": "192.0.2.9"}
+
+
+def environment(container, toml):
+    """As Kubernetes would make it."""
+    found = {}
+    for one in container["env"]:
+        source = one.get("valueFrom", {})
+        if "value" in one:
+            value = one["value"]
+        elif "fieldRef" in source:
+            value = FIELDS.get(source["fieldRef"]["fieldPath"], "301")
+        else:
+            name, key = source["secretKeyRef"]["name"], source["secretKeyRef"]["key"]
+            urls = {
+                "oncelog-postgres-url": "postgresql://a/b",
+                "oncelog-redis-url": "redis://a:6379/0",
+            }
+            value = urls[name] if key == "url" else "s3cret"
+        found[one["name"]] = re.sub(r"\$\((\w+)\)", lambda match: found[match[1]], value)
+    return found | {"ONCELOG_CONFIG": str(toml)}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("role", ROLES)
+def test_every_process_can_read_what_it_is_told(profile, role, tmp_path, monkeypatch):
+    objects = rendered(profile)
+    (settings,) = of_kind(objects, "ConfigMap")
+    toml = tmp_path / "oncelog.toml"
+    toml.write_text(settings["data"]["oncelog.toml"])
+    (container,) = pod_of(role_of(objects, role))[1]["containers"]
+    for name, value in environment(container, toml).items():
+        monkeypatch.setenv(name, value)
+    kinds = [ProcessSettings, NodeSettings, KINDS[role]]
+    found = Knobs(role, "", kinds).read([])
+    assert found[NodeSettings].host == "10.0.0.7"
+    assert found[NodeSettings].port == 9090
+    count = role_of(objects, "controller")["spec"]["replicas"]
+    assert len(found[NodeSettings].controller_addresses) == count
+    assert all(
+        ".prod.svc.cluster.local:9090" in one for one in found[NodeSettings].controller_addresses
+    )
+    if role == "controller":
+        storage_count = role_of(objects, "storage")["spec"]["replicas"]
+        assert found[ControllerSettings].bootstrap_storage_nodes == min(3, storage_count)
+        assert found[ControllerSettings].database_url.startswith("postgresql")
+
+
+def test_what_the_chart_sets_is_what_the_schema_keeps_out():
+    names = {
+        one["name"]
+        for profile in PROFILES
+        for role in ROLES
+        for one in pod_of(role_of(rendered(profile), role))[1]["containers"][0]["env"]
+        if one["name"].startswith("ONCELOG_") and one["name"] != "ONCELOG_CONFIG"
+    }
+    assert names <= SET_BY_THE_CHART
+    # These would contradict what it sets.
+    assert SET_BY_THE_CHART - names == {
+        "ONCELOG_NODE_ADVERTISED_ADDRESS",
+        "ONCELOG_CONTROLLER_CONTROLLER_ID",
+        "ONCELOG_CONTROLLER_RPC_ADDRESS",
+        "ONCELOG_LISTENER_ADVERTISED_HOST",
+        "ONCELOG_LISTENER_ADVERTISED_PORT",
+    }
+
+
+def test_defaults_of_values_are_defaults_of_the_settings():
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    kinds = {table_of(kind): kind for kind in SETTINGS}
+    for table, settings in values["config"].items():
+        for name, value in settings.items():
+            assert value == kinds[table].model_fields[name].default, (table, name)
+
+
+def test_numbers_and_words_survive_the_way_into_the_file():
+    ended = helm(
+        4, "template", "log", str(CHART),
+        "--set", "config.controller.partitions_max=1000000",
+        "--set", "config.coordinator.transactional_id_expiration_ms=604800000000",
+        "--set", "config.listener.auto_create_topics=false",
+        "--set-string", 'config.process.allowed_hosts=a.b\\,c "d"',
+    )  # fmt: skip
+    (settings,) = of_kind([one for one in yaml.safe_load_all(ended.stdout) if one], "ConfigMap")
+    read = tomllib.loads(settings["data"]["oncelog.toml"])
+    assert read["controller"]["partitions_max"] == 1_000_000
+    assert read["coordinator"]["transactional_id_expiration_ms"] == 604_800_000_000
+    assert read["listener"]["auto_create_topics"] is False
+    assert read["process"]["allowed_hosts"] == 'a.b,c "d"'
+
+
+def test_the_schema_is_made_from_the_settings():
+    kept = json.loads((CHART / "values.schema.json").read_text())
+    assert kept == values_schema(), "run make chart-schema"
+
+
+@pytest.mark.parametrize("major", MAJORS)
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ("config.storage.flush_policy=often", "flush_policy"),
+        ("config.storage.flush_polcy=os", "flush_polcy"),
+        ("config.node.host=x", "host"),
+        ("config.controller.lease_ms=1", "lease_ms"),
+        ("config.nodes.rack=x", "nodes"),
+        ("stroage.replicas=3", "stroage"),
+        ("storage.replicas=0", "replicas"),
+        ("storage.replicas=101", "replicas"),
+        ("storage.persistence.size=ten", "size"),
+        ("listener.external.type=Foo", "type"),
+        ("postgres.bundled=false", "postgres.external.url"),
+        ("redis.bundled=false", "redis.enabled=false"),
+        ("image.pullPolicy=never", "pullPolicy"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_by_name(major, given, named):
+    ended = helm(major, "template", "log", str(CHART), "--set", given)
+    assert ended.returncode != 0
+    assert named in ended.stderr
+
+
+def test_a_balancer_without_hosts_is_refused():
+    ended = helm(
+        4, "template", "log", str(CHART),
+        "--set", "listener.external.enabled=true",
+        "--set", "listener.external.type=LoadBalancer",
+    )  # fmt: skip
+    assert "listener.external.hosts" in ended.stderr
+
+
+def test_policies_let_in_whom_the_table_of_callers_names():
+    page = (ROOT / "docs" / "architecture" / "README.md").read_text()
+    section = page.partition("## Who may call whom")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.+?) \| (.+?) \|", section, re.MULTILINE)[2:]
+    names = {"marker sender": "marker-sender", "group coordinator": "coordinator"}
+    policies = {
+        one["metadata"]["labels"]["app.kubernetes.io/component"]: one["spec"]["ingress"][0]["from"][
+            0
+        ]
+        for one in of_kind(rendered("default"), "NetworkPolicy")
+    }
+    judged = 0
+    for callers, called in rows:
+        target = re.match(r"(group coordinator|marker sender|\w+)", called)[1]
+        target = names.get(target, target)
+        (rule,) = policies[target]["podSelector"]["matchExpressions"]
+        for caller in re.sub(r"\(.*?\)", "", callers).split(","):
+            wanted = names.get(caller.strip(), caller.strip())
+            for one in ROLES if wanted == "all" else [wanted]:
+                assert one in rule["values"], (one, target)
+                judged += 1
+    assert judged > 15
