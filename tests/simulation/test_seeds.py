@@ -105,6 +105,7 @@ def test_wrong_use_is_told_in_a_line(arguments, told):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.timeout(2 * TIMEOUT_S + 30)
 def test_a_seed_alone_runs_in_the_scenario_that_it_has_among_many():
     many = simulate("--seeds", "1", "--first-seed", "5", "--digests").stdout.split()
     alone = simulate("--seed", "5").stdout

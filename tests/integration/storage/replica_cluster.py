@@ -220,6 +220,7 @@ class Cluster:
     def __init__(self, path, **settings):
         self.path = path
         self.settings = {
+            "cleaner_interval_ms": 600_000,  # tests clean when they say so, on a slow machine as well
             "replica_fetch_wait_max_ms": 200,
             "replica_fetch_backoff_ms": 5,
             "replica_lag_time_max_ms": 60_000,
