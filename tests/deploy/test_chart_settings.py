@@ -22,7 +22,7 @@ from tests.deploy.conftest import (
 from oncelog.process.arguments import Knobs
 from oncelog.process.names import table_of
 from oncelog.process.run import ProcessSettings
-from oncelog.rpc.node_settings import NodeSettings
+from oncelog.rpc.node_settings import NamedNodeSettings, NodeSettings
 from oncelog_controller.settings import ControllerSettings
 from oncelog_server.chart_schema import SET_BY_THE_CHART, SETTINGS, values_schema
 
@@ -60,14 +60,15 @@ def test_every_process_can_read_what_it_is_told(profile, role, tmp_path, monkeyp
     (container,) = pod_of(role_of(objects, role))[1]["containers"]
     for name, value in environment(container, toml).items():
         monkeypatch.setenv(name, value)
-    kinds = [ProcessSettings, NodeSettings, KINDS[role]]
+    node = NodeSettings if role in ("marker-sender", "gateway") else NamedNodeSettings
+    kinds = [ProcessSettings, node, KINDS[role]]
     found = Knobs(role, "", kinds).read([])
-    assert found[NodeSettings].host == "10.0.0.7"
-    assert found[NodeSettings].port == 9090
+    assert found[node].host == "10.0.0.7"
+    assert found[node].port == 9090
     count = role_of(objects, "controller")["spec"]["replicas"]
-    assert len(found[NodeSettings].controller_addresses) == count
+    assert len(found[node].controller_addresses) == count
     assert all(
-        ".prod.svc.cluster.local:9090" in one for one in found[NodeSettings].controller_addresses
+        ".prod.svc.cluster.local:9090" in one for one in found[node].controller_addresses
     )
     if role == "controller":
         storage_count = role_of(objects, "storage")["spec"]["replicas"]

@@ -68,7 +68,7 @@ class RoleProgram(Generic[RoleSettingsT]):
         own = settings[self.settings]
         node = Node(settings[self.node], [self.role])
         if self.kafka_address is not None:
-            address = self.kafka_address(own, settings[NodeSettings])
+            address = self.kafka_address(own, settings[self.node])
             node.advertise_kafka(address.host, address.port)
         node.configs = published(pb.Role.Name(self.role).removeprefix("ROLE_").lower(), own)
         async with AsyncExitStack() as stack:
