@@ -62,6 +62,7 @@ _SIZE: Final[Schema] = {
 }
 _LABELS: Final[Schema] = {"type": "object", "additionalProperties": _TEXT}
 _SERVICE_TYPE: Final[Schema] = {"enum": ["ClusterIP", "NodePort", "LoadBalancer"]}
+_PERSISTENCE: Final[Schema] = {"enabled": _FLAG, "size": _SIZE, "storageClass": _TEXT}
 _REPLICAS_MAX: Final = 100
 """Of a role: its node ids end where those of the next begin."""
 
@@ -84,6 +85,51 @@ def _role(least: int = 1, **more: Schema) -> Schema:
         extraEnv=_OBJECTS,
         antiAffinity={"enum": ["soft", "hard"]},
         **more,
+    )
+
+
+def _storage() -> Schema:
+    keeps: Schema = {"enum": ["Retain", "Delete"]}
+    return _role(
+        persistence=_closed(
+            **_PERSISTENCE,
+            accessModes=_TEXTS,
+            annotations=_LABELS,
+            whenDeleted=keeps,
+            whenScaled=keeps,
+        )
+    )
+
+
+def _listener() -> Schema:
+    return _role(
+        service=_service(),
+        external=_closed(
+            enabled=_FLAG,
+            type={"enum": ["NodePort", "LoadBalancer"]},
+            port=_PORT,
+            firstNodePort=_PORT,
+            hosts=_TEXTS,
+            annotations=_LABELS,
+            loadBalancerIPs=_TEXTS,
+        ),
+    )
+
+
+def _gateway() -> Schema:
+    ingress = _closed(
+        enabled=_FLAG,
+        className=_TEXT,
+        annotations=_LABELS,
+        host=_NAME,
+        path=_NAME,
+        tls=_OBJECTS,
+    )
+    return _role(
+        service=_service(),
+        allowedHosts=_TEXTS,
+        audit=_closed(existingClaim=_TEXT),
+        ingress=ingress,
     )
 
 
@@ -148,8 +194,6 @@ def _field(schema: Schema, definitions: dict[str, Schema]) -> Schema:
 
 def values_schema() -> Schema:
     """The whole of it."""
-    persistence = {"enabled": _FLAG, "size": _SIZE, "storageClass": _TEXT}
-    keeps: Schema = {"enum": ["Retain", "Delete"]}
     properties = {
         "global": _OBJECT,
         "nameOverride": _TEXT,
@@ -166,43 +210,12 @@ def values_schema() -> Schema:
         "bindAddress": {"enum": ["0.0.0.0", "::"]},
         "config": config_schema(),
         "controller": _role(),
-        "storage": _role(
-            persistence=_closed(
-                **persistence,
-                accessModes=_TEXTS,
-                annotations=_LABELS,
-                whenDeleted=keeps,
-                whenScaled=keeps,
-            )
-        ),
+        "storage": _storage(),
         "coordinator": _role(),
         "markerSender": _role(),
-        "listener": _role(
-            service=_service(),
-            external=_closed(
-                enabled=_FLAG,
-                type={"enum": ["NodePort", "LoadBalancer"]},
-                port=_PORT,
-                firstNodePort={"type": "integer", "minimum": 1, "maximum": 65535},
-                hosts=_TEXTS,
-                annotations=_LABELS,
-                loadBalancerIPs=_TEXTS,
-            ),
-        ),
-        "gateway": _role(
-            service=_service(),
-            allowedHosts=_TEXTS,
-            audit=_closed(existingClaim=_TEXT),
-            ingress=_closed(
-                enabled=_FLAG,
-                className=_TEXT,
-                annotations=_LABELS,
-                host=_NAME,
-                path=_NAME,
-                tls=_OBJECTS,
-            ),
-        ),
-        "postgres": _database(persistence=_closed(**persistence)),
+        "listener": _listener(),
+        "gateway": _gateway(),
+        "postgres": _database(persistence=_closed(**_PERSISTENCE)),
         "redis": _database(enabled=_FLAG, maxMemory=_NAME),
         "networkPolicy": _closed(enabled=_FLAG, clients=_OBJECTS),
         "jobs": _closed(

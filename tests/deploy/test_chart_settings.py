@@ -67,9 +67,7 @@ def test_every_process_can_read_what_it_is_told(profile, role, tmp_path, monkeyp
     assert found[node].port == 9090
     count = role_of(objects, "controller")["spec"]["replicas"]
     assert len(found[node].controller_addresses) == count
-    assert all(
-        ".prod.svc.cluster.local:9090" in one for one in found[node].controller_addresses
-    )
+    assert all(".prod.svc.cluster.local:9090" in one for one in found[node].controller_addresses)
     if role == "controller":
         storage_count = role_of(objects, "storage")["spec"]["replicas"]
         assert found[ControllerSettings].bootstrap_storage_nodes == min(3, storage_count)
