@@ -20,6 +20,7 @@ from oncelog_gateway.partitions import Partitions
 from oncelog_gateway.problems import Problem, install
 from oncelog_gateway.query_check import only_known_parameters
 from oncelog_gateway.reassignments import Reassignments
+from oncelog_gateway.replica_moves import ReplicaMoves
 from oncelog_gateway.request_guard import RequestGuard
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.routes.cluster import cluster_router, probes_router
@@ -27,7 +28,11 @@ from oncelog_gateway.routes.ending import ending_router
 from oncelog_gateway.routes.features import Features, features_router
 from oncelog_gateway.routes.groups import groups_router
 from oncelog_gateway.routes.hanging import hanging_router
-from oncelog_gateway.routes.nodes import nodes_router, reassignments_router
+from oncelog_gateway.routes.nodes import (
+    nodes_router,
+    reassignments_router,
+    replica_moves_router,
+)
 from oncelog_gateway.routes.scrape import scrape_router
 from oncelog_gateway.routes.sinks import sinks_router
 from oncelog_gateway.routes.topics import (
@@ -86,6 +91,7 @@ def create_app(
         topic_changes_router(changes, operators),
         topic_alterations_router(roles, changes, operators),
         groups_router(groups, operators),
+        replica_moves_router(ReplicaMoves(roles, audit), operators),
         nodes_router(Nodes(roles, audit), operators),
         reassignments_router(Reassignments(roles, audit), operators),
         sinks_router(Sinks(roles, audit), operators),

@@ -16,6 +16,9 @@ from oncelog_gateway.resources import (
 )
 
 REPLICAS_MAX = 32
+NODES_MAX = 1000
+IN_MOTION_DEFAULT = 10
+MOVES_SHOWN_MAX = 1000
 
 
 def _different(node_ids: list[int]) -> list[int]:
@@ -62,6 +65,59 @@ class NodePage(Page):
 class NodeChange(Resource):
     node: NodeStatus
     audit_id: str
+
+
+NodeIds = Annotated[
+    list[Annotated[int, Field(ge=1, le=INT32_MAX)]],
+    AfterValidator(_different),
+    Field(
+        min_length=1,
+        max_length=NODES_MAX,
+        json_schema_extra={"uniqueItems": True},
+        examples=[[104]],
+    ),
+]
+
+
+class BalanceRequest(RequestBody):
+    dry_run: bool = Field(True, description="show what would move, move nothing")
+    in_motion_max: int = Field(
+        IN_MOTION_DEFAULT,
+        ge=1,
+        le=1000,
+        description="partitions of the cluster that copy replicas at once; the rest waits for the next request",
+    )
+
+
+class EvacuateRequest(BalanceRequest):
+    node_ids: NodeIds = Field(description="storage nodes that are to have no replica")
+
+
+class ReplicaMove(Resource):
+    topic: str
+    partition: int
+    replicas: list[int] = Field(
+        description="as they are, or will be when what is under way is done"
+    )
+    target_replicas: list[int]
+    copy_count: int = Field(description="replicas that are copied; 0: only the order changes")
+
+
+class MoveStep(Resource):
+    """A plan, and how much of it this request began."""
+
+    dry_run: bool
+    moves: list[ReplicaMove] = Field(
+        description=f"what this request began; with dry_run the first {MOVES_SHOWN_MAX} of all"
+    )
+    move_count: int = Field(description="partitions that were still to be moved before it")
+    copy_count: int = Field(description="replicas that were still to be copied before it")
+    left_count: int = Field(
+        description="partitions that are not where they should be, those under way among them; 0: it is done"
+    )
+    under_way_count: int = Field(description="partitions of the cluster that copy replicas now")
+    failures: list["ReassignmentFailure"]
+    audit_id: str | None = Field(description="null with dry_run")
 
 
 class ReassignRequest(RequestBody):

@@ -5,6 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from oncelog_gateway.node_resources import (
+    BalanceRequest,
+    EvacuateRequest,
+    MoveStep,
     NodeChange,
     NodePage,
     NodeStatus,
@@ -16,6 +19,7 @@ from oncelog_gateway.nodes import Nodes
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.problems import documented
 from oncelog_gateway.reassignments import Reassignments
+from oncelog_gateway.replica_moves import ReplicaMoves
 from oncelog_gateway.resources import INT32_MAX
 from oncelog_gateway.routes.paging import Paging
 
@@ -67,6 +71,35 @@ def nodes_router(nodes: Nodes, operators: Operators) -> APIRouter:
         """
         await nodes.remove(operators.of(request), node_id)
         return Response(status_code=204)
+
+    return router
+
+
+def replica_moves_router(moves: ReplicaMoves, operators: Operators) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["nodes"])
+
+    @router.post(
+        "/nodes/evacuate",
+        summary="Move all replicas off storage nodes",
+        responses=documented(400, 403, 404, 409, 413),
+    )
+    async def evacuate(request: Request, body: EvacuateRequest) -> MoveStep:
+        """One step: the nodes are drained, and as many partitions as `in_motion_max` leaves room for begin to move to
+        the other storage nodes. Ask again until `left_count` is 0: each request plans anew from what is there.
+        `dry_run` is the default.
+        """
+        return await moves.evacuate(operators.of(request), body)
+
+    @router.post(
+        "/nodes/balance",
+        summary="Even out replicas and preferred leaders",
+        responses=documented(400, 403, 404, 409, 413),
+    )
+    async def balance(request: Request, body: BalanceRequest) -> MoveStep:
+        """One step, as with evacuate, over all storage nodes that live and are not draining. Leadership goes to the
+        preferred replicas with the controller's next balance.
+        """
+        return await moves.balance(operators.of(request), body)
 
     return router
 

@@ -15,13 +15,33 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     add_completion=False,
-    help="See nodes; drain one before it stops, remove one that will not come back.",
+    help="See nodes; drain one before it stops, empty storage nodes or even them out, remove what will not come back.",
     no_args_is_help=True,
 )
 POLL_S: Final = 0.2
 ROLE_COUNT: Final = 6
 
+REMOVABLE_ROLES: Final = ("storage", "coordinator", "listener", "marker_sender", "gateway")
+
 NodeId = Annotated[int, typer.Argument(min=1, help="as `oncelog nodes list` shows it")]
+NodeIds = Annotated[
+    list[int] | None, typer.Argument(min=1, help="as `oncelog nodes list` shows them")
+]
+SelectedRole = Annotated[
+    str | None, typer.Option("--role", help="instead: the nodes of this role", show_default=False)
+]
+FromId = Annotated[
+    int | None,
+    typer.Option("--from-id", min=1, help="with --role: from this node id on", show_default=False),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would move, move nothing")]
+WaitForMoves = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="until all is moved, or only begin the first moves")
+]
+MoveTimeout = Annotated[float, typer.Option("--timeout", min=0, help="seconds to wait at most")]
+InMotion = Annotated[
+    int, typer.Option("--in-motion", min=1, max=1000, help="partitions that copy replicas at once")
+]
 
 
 @app.command("list")
@@ -103,15 +123,87 @@ def undrain_node(node_id: NodeId, gateway: Gateway = "", output: AsOutput = None
         say(f"node {node_id} is not draining; leaders and shards come back to it")
 
 
+@app.command("evacuate")
+def evacuate_nodes(
+    node_ids: NodeIds = None,
+    role: SelectedRole = None,
+    from_id: FromId = None,
+    dry_run: DryRun = False,
+    wait: WaitForMoves = True,
+    timeout_s: MoveTimeout = 600.0,
+    in_motion_max: InMotion = 10,
+    gateway: Gateway = "",
+    output: AsOutput = None,
+) -> None:
+    """Move every replica off storage nodes, to the others that live. The nodes are drained and may then be stopped.
+
+    Clients write meanwhile. Interrupted, what is under way goes on; run it again for the rest.
+    """
+    from oncelog_server.cli.node_moves import MoveCommand, selected
+    from oncelog_server.cli.rest import Rest
+
+    rest = Rest(gateway)
+    chosen = selected(rest, node_ids, role, from_id, ("storage",), output)
+    if chosen:
+        names = (
+            "node " + str(chosen[0]) if len(chosen) == 1 else "nodes " + ", ".join(map(str, chosen))
+        )
+        command = MoveCommand(rest, "evacuate", {"node_ids": chosen}, f"evacuating {names}", output)
+        command.run(in_motion_max, timeout_s, dry_run=dry_run, wait=wait)
+
+
+@app.command("balance")
+def balance_nodes(
+    dry_run: DryRun = False,
+    wait: WaitForMoves = True,
+    timeout_s: MoveTimeout = 600.0,
+    in_motion_max: InMotion = 10,
+    gateway: Gateway = "",
+    output: AsOutput = None,
+) -> None:
+    """Even out replicas and preferred leaders over all storage nodes that live and are not draining.
+
+    Clients write meanwhile. Leaders follow within some ten seconds.
+    """
+    from oncelog_server.cli.node_moves import MoveCommand
+    from oncelog_server.cli.rest import Rest
+
+    command = MoveCommand(Rest(gateway), "balance", {}, "balancing", output)
+    command.run(in_motion_max, timeout_s, dry_run=dry_run, wait=wait)
+
+
 @app.command("remove")
-def remove_node(node_id: NodeId, yes: Yes = False, gateway: Gateway = "") -> None:
-    """Forget a node that is stopped and hosts no replica."""
+def remove_nodes(
+    node_ids: NodeIds = None,
+    role: SelectedRole = None,
+    from_id: FromId = None,
+    timeout_s: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            min=0,
+            help="seconds to wait for them to stop (default: 120 with --from-id, else 0)",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Yes = False,
+    gateway: Gateway = "",
+) -> None:
+    """Forget nodes that are stopped and host no replica."""
+    from oncelog_server.cli.node_moves import await_fenced, selected
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import say
 
-    confirmed(f"Forget node {node_id}?", yes=yes)
-    Rest(gateway).delete(f"/v1/nodes/{node_id}")
-    say(f"node {node_id} is forgotten")
+    rest = Rest(gateway)
+    chosen = selected(rest, node_ids, role, from_id, REMOVABLE_ROLES, None)
+    if not chosen:
+        return
+    names = "node " + str(chosen[0]) if len(chosen) == 1 else "nodes " + ", ".join(map(str, chosen))
+    confirmed(f"Forget {names}?", yes=yes)
+    await_fenced(rest, chosen, (0.0 if node_ids else 120.0) if timeout_s is None else timeout_s)
+    for node_id in chosen:
+        rest.delete(f"/v1/nodes/{node_id}")
+        say(f"node {node_id} is forgotten")
 
 
 def _roles(node: dict[str, Any]) -> str:

@@ -47,6 +47,7 @@ from oncelog_server.cluster.plan import (
     Member,
     RolePlan,
     plan_members,
+    plan_more,
     replan_ports,
 )
 from oncelog_server.cluster.probe import HealthProbe
@@ -271,6 +272,27 @@ class Cluster:
             if self.state_of(name) not in _ENDED:
                 self._terminate(name, DRAIN_TIMEOUT_S)
             self._start_one(name, START_TIMEOUT_S)
+
+    def grow(
+        self, role: RolePlan, count: int, timeout_s: float = START_TIMEOUT_S
+    ) -> tuple[Member, ...]:
+        """Start more processes of a role, and wait until they are ready. They are members from then on."""
+        with whole_cluster(self.folder):
+            self.reload()
+            added = plan_more(self.members, role, count)
+            with self._changed() as state:
+                state.members += added
+            self._start_members(added, timeout_s)
+        return added
+
+    def shrink(self, name: str) -> None:
+        """Drain and stop a process for good: the cluster has one member less. Its data stays in the folder."""
+        with whole_cluster(self.folder):
+            self.reload()
+            if self.state_of(name) not in _ENDED:
+                self._terminate(name, DRAIN_TIMEOUT_S)
+            with self._changed() as state:
+                state.members = tuple(one for one in state.members if one.name != name)
 
     # --------------------------------------------------------------------------------------------- how
 

@@ -115,6 +115,28 @@ def plan_members(
     return tuple(members)
 
 
+def plan_more(members: tuple[Member, ...], role: RolePlan, count: int) -> tuple[Member, ...]:
+    """As many more processes of a role that has no port for clients, after those that there are."""
+    assert role not in (LISTENER, GATEWAY), f"a {role.role} has a port of its own"
+    ports = FreePorts()
+    ports.keep(ports_of(members))
+    taken = {one.node_id for one in members}
+    free = [index for index in range(PER_ROLE_MAX) if role.first_node_id + index not in taken]
+    assert count <= len(free), f"{count} more processes of {role.role}"
+    return tuple(
+        Member(
+            name=f"{role.role}-{index + 1}",
+            role=role.role,
+            module=role.module,
+            node_id=role.first_node_id + index,
+            rpc_port=ports.take(),
+            port=0,
+            metrics_port=ports.take(),
+        )
+        for index in free[:count]
+    )
+
+
 def replan_ports(
     members: tuple[Member, ...], ports: "FreePorts", *, port: int, gateway_port: int
 ) -> tuple[Member, ...]:

@@ -269,6 +269,19 @@ def test_the_only_node_can_be_looked_at_and_not_sent_away(oncelog):
     assert "start another one first" in oncelog("nodes", "drain", "1", code=1)
     assert "is not draining" in oncelog("nodes", "undrain", "1")
     assert "has replicas of" in oncelog("nodes", "remove", "1", "--yes", code=1)
+    assert "too few storage nodes" in oncelog("nodes", "evacuate", "1", code=1)
+    selection = ("--role", "storage", "--from-id", "104")
+    for command in ("evacuate", "remove"):
+        shown = oncelog("nodes", command, *selection)
+        assert "no storage node has an id of 104 or more; nothing to do" in shown
+    assert "Nothing is to be moved" in oncelog("nodes", "balance", "--dry-run")
+    assert "nothing was to be moved" in oncelog("nodes", "balance")
+    done = json.loads(oncelog("nodes", "balance", "-o", "json"))
+    assert (done["partitions"], done["replicas_copied"], done["left"]) == (0, 0, 0)
+    assert "still running after 0.3 s: 1" in oncelog(
+        *("nodes", "remove", "--role", "storage", "--from-id", "1", "--timeout", "0.3", "--yes"),
+        code=1,
+    )
     oncelog("topics", "create", "movable-7", "--partitions", "2")
     assert "movable-7-1" in oncelog("partitions", "reassign", "movable-7-1", "--replicas", "1")
     shown = oncelog("partitions", "reassign", "movable-7", "--replicas", "1")

@@ -196,3 +196,85 @@ def test_without_a_controller_nodes_are_shown_and_changes_are_unknown(tmp_path):
         assert cluster.audit()[-1]["outcome"] == "unknown"
 
     run(tmp_path, scenario, call_timeout_ms=200)
+
+
+async def moves(cluster, verb, **body):
+    answer = await cluster.post(f"/v1/nodes/{verb}", body)
+    assert answer.status == 200, answer.json
+    return answer.json
+
+
+def replicas_of(cluster, topic):
+    return [list(one.replicas) for one in cluster.metadata.image.topics[topic].partitions]
+
+
+def test_an_evacuation_goes_step_by_step(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders", 3)
+        await add_node(cluster, 2)
+        count = (await node(cluster, 1))["replica_count"]
+        shown = await moves(cluster, "evacuate", node_ids=[1])
+        assert shown["dry_run"]
+        assert shown["audit_id"] is None
+        assert shown["move_count"] == shown["copy_count"] == shown["left_count"] == count
+        assert [2] in [one["target_replicas"] for one in shown["moves"]]
+        assert not (await node(cluster, 1))["draining"]
+        assert cluster.audit() == []
+
+        first = await moves(cluster, "evacuate", node_ids=[1], dry_run=False, in_motion_max=2)
+        assert len(first["moves"]) == first["under_way_count"] == 2
+        assert (first["move_count"], first["left_count"]) == (count, count)
+        assert (await node(cluster, 1))["draining"]
+        # Nobody copies in this cluster, so those two stay under way and there is room for no other.
+        second = await moves(cluster, "evacuate", node_ids=[1], dry_run=False, in_motion_max=2)
+        assert (second["moves"], second["move_count"]) == ([], count - 2)
+        third = await moves(cluster, "evacuate", node_ids=[1], dry_run=False, in_motion_max=3)
+        assert len(third["moves"]) == 1
+        assert (await cluster.get("/v1/reassignments")).json["total"] == 3
+        assert [line["action"] for line in cluster.audit()[::2]] == ["evacuate_nodes"] * 3
+        assert cluster.audit()[1]["detail"] == f"began 2 of {count} moves"
+
+    run(tmp_path, scenario)
+
+
+def test_an_evacuation_that_cannot_be_is_refused_and_changes_nothing(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders", 1)
+        body = {"node_ids": [1], "dry_run": False}
+        answer = await cluster.post("/v1/nodes/evacuate", body)
+        assert (answer.status, answer.json["kafka_error_name"]) == (409, "POLICY_VIOLATION")
+        assert "too few storage nodes live and are not draining (none)" in answer.json["detail"]
+        assert not (await node(cluster, 1))["draining"]
+        assert cluster.audit()[1]["outcome"] == "refused"
+        answer = await cluster.post("/v1/nodes/evacuate", {"node_ids": [7]})
+        assert answer.status == 404
+        assert "there is no storage node 7; the storage nodes are 1" in answer.json["detail"]
+        for wrong in (
+            {"node_ids": []},
+            {"node_ids": [1, 1]},
+            {"node_ids": [1], "in_motion_max": 0},
+        ):
+            assert (await cluster.post("/v1/nodes/evacuate", wrong)).status == 422
+
+    run(tmp_path, scenario)
+
+
+def test_a_balance_goes_step_by_step(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders", 4)
+        assert (await moves(cluster, "balance"))["left_count"] == 0
+        await add_node(cluster, 2)
+        count = (await node(cluster, 1))["replica_count"]
+        shown = await moves(cluster, "balance")
+        assert shown["copy_count"] == count // 2
+        first = await moves(cluster, "balance", dry_run=False, in_motion_max=4)
+        assert len(first["moves"]) == 4
+        assert first["left_count"] == shown["left_count"]
+        # What is under way counts as if it had arrived.
+        assert (await moves(cluster, "balance"))["copy_count"] == count // 2 - 4
+        begun = {(one["topic"], one["partition"]) for one in first["moves"]}
+        topic, partition = sorted(begun)[0]
+        assert set(replicas_of(cluster, topic)[partition]) == {1, 2}
+        assert [line["action"] for line in cluster.audit()[::2]] == ["balance_nodes"]
+
+    run(tmp_path, scenario)

@@ -1,0 +1,256 @@
+"""How `oncelog nodes evacuate` and `balance` are carried out: step by step, each asked of the gateway.
+
+The gateway keeps nothing between two steps, and each step plans anew. So the command may be interrupted and run again,
+from anywhere, and it survives a restart of the gateway or of the controller.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from oncelog.errors import OncelogError
+from oncelog.wording import counted
+from oncelog_server.cli.options import Output
+
+if TYPE_CHECKING:
+    from oncelog_server.cli.rest import Rest
+
+POLL_S: Final = 0.2
+LINE_INTERVAL_S: Final = 5.0
+"""Between two lines of progress where no terminal is."""
+PATIENCE_S: Final = 60.0
+"""For a gateway or a controller that does not answer in between: one that is restarted is back by then."""
+SHOWN_MAX: Final = 50
+
+
+def selected(
+    rest: "Rest",
+    node_ids: Sequence[int] | None,
+    role: str | None,
+    from_id: int | None,
+    roles: Sequence[str],
+    output: Output | None,
+) -> list[int]:
+    """The nodes that were named, or those of a role from an id on. When there are none of those, it is said."""
+    if bool(node_ids) == (role is not None):
+        raise typer.BadParameter("name node ids, or give --role and --from-id")
+    if node_ids:
+        if from_id is not None:
+            raise typer.BadParameter("--from-id goes with --role, not with node ids")
+        return list(dict.fromkeys(node_ids))
+    if role not in roles:
+        raise typer.BadParameter(f"--role {role!r} is not one of {', '.join(roles)}")
+    if from_id is None:
+        raise typer.BadParameter("--role needs --from-id: all nodes of a role is never meant")
+    nodes = rest.get("/v1/nodes", {"limit": 10_000})["nodes"]
+    chosen = [one["node_id"] for one in nodes if role in one["roles"] and one["node_id"] >= from_id]
+    if not chosen:
+        _say(f"no {role} node has an id of {from_id} or more; nothing to do", output)
+    return sorted(chosen)
+
+
+def await_fenced(rest: "Rest", node_ids: Sequence[int], timeout_s: float) -> None:
+    """Until none of them runs. Raises OncelogError after `timeout_s`; without any, the removal itself refuses."""
+    deadline = time.monotonic() + timeout_s
+    while timeout_s:
+        nodes = rest.get("/v1/nodes", {"limit": 10_000})["nodes"]
+        running = [
+            one["node_id"] for one in nodes if one["node_id"] in node_ids and not one["fenced"]
+        ]
+        if not running:
+            return
+        if time.monotonic() >= deadline:
+            names = ", ".join(map(str, running))
+            raise OncelogError(
+                f"still running after {timeout_s:g} s: {names}; stop their processes first"
+            )
+        time.sleep(POLL_S)
+
+
+class MoveCommand:
+    """One evacuation or balance, from its first step to its last."""
+
+    def __init__(
+        self, rest: "Rest", verb: str, body: Mapping[str, Any], title: str, output: Output | None
+    ) -> None:
+        self._rest = rest
+        self._path = f"/v1/nodes/{verb}"
+        self._body = body
+        self._title = title
+        self._output = output
+        self._moved = self._copied = 0
+        self._told: set[str] = set()
+
+    def run(self, in_motion_max: int, timeout_s: float, *, dry_run: bool, wait: bool) -> None:
+        body = {**self._body, "in_motion_max": in_motion_max}
+        if dry_run:
+            self._show_plan(self._rest.post(self._path, {**body, "dry_run": True}))
+            return
+        began = time.monotonic()
+        step = self._step(body)
+        total = step["left_count"] + self._reordered(step)
+        if wait:
+            with _Bar(self._title, total) as bar:
+                self._finish(body, step, in_motion_max, began + timeout_s, timeout_s, bar)
+            step = {"left_count": 0}
+        self._show_end(step["left_count"], time.monotonic() - began)
+
+    def _step(self, body: Mapping[str, Any]) -> Any:
+        step = self._rest.post(self._path, {**body, "dry_run": False})
+        self._moved += len(step["moves"])
+        self._copied += sum(one["copy_count"] for one in step["moves"])
+        for failure in step["failures"]:
+            if failure["detail"] not in self._told:
+                self._told.add(failure["detail"])
+                _warn(failure["detail"])
+        return step
+
+    def _reordered(self, step: Any) -> int:
+        """Done with the request itself, and so not among what is left."""
+        return sum(not one["copy_count"] for one in step["moves"])
+
+    def _finish(
+        self,
+        body: Mapping[str, Any],
+        step: Any,
+        in_motion_max: int,
+        deadline: float,
+        timeout_s: float,
+        bar: "_Bar",
+    ) -> None:
+        bar.show(step["left_count"])
+        while step["left_count"]:
+            under_way = self._patiently(self._under_way, deadline)
+            bar.show(max(step["left_count"] - step["under_way_count"] + under_way, 0))
+            if under_way <= in_motion_max // 2:
+                step = self._patiently(lambda: self._step(body), deadline)
+                bar.show(step["left_count"])
+            if step["left_count"] and time.monotonic() >= deadline:
+                raise OncelogError(self._late(step["left_count"], timeout_s))
+            time.sleep(POLL_S)
+
+    def _under_way(self) -> int:
+        return int(self._rest.get("/v1/reassignments", {"limit": 1})["total"])
+
+    def _patiently(self, ask: Callable[[], Any], deadline: float) -> Any:
+        """What `ask` returns. A gateway or a controller that is restarted answers after a while."""
+        give_up_at = min(deadline, time.monotonic() + PATIENCE_S)
+        while True:
+            try:
+                return ask()
+            except OncelogError:
+                if time.monotonic() >= give_up_at:
+                    raise
+                time.sleep(POLL_S)
+
+    def _late(self, left: int, timeout_s: float) -> str:
+        return (
+            f"{self._title}: {counted(left, 'partition')} still to be moved after {timeout_s:g} s. What is under way "
+            "goes on (`oncelog partitions reassignments` shows it); run the command again for the rest"
+        )
+
+    def _show_plan(self, step: Any) -> None:
+        from oncelog_server.cli.tables import show_json, show_table
+
+        if self._output == Output.JSON:
+            show_json(step)
+            return
+        show_table(
+            ["partition", "replicas", "becomes"],
+            [
+                (
+                    f"{one['topic']}-{one['partition']}",
+                    ", ".join(map(str, one["replicas"])),
+                    ", ".join(map(str, one["target_replicas"])),
+                )
+                for one in step["moves"][:SHOWN_MAX]
+            ],
+            empty="Nothing is to be moved",
+        )
+        if step["moves"]:
+            more = step["move_count"] - SHOWN_MAX
+            shown = f" (and {more} more)" if more > 0 else ""
+            _say(
+                f"{counted(step['move_count'], 'partition')} would change{shown}, "
+                f"{counted(step['copy_count'], 'replica')} would be copied",
+                self._output,
+            )
+
+    def _show_end(self, left: int, seconds: float) -> None:
+        from oncelog_server.cli.tables import show_json
+
+        if self._output == Output.JSON:
+            shown = {"partitions": self._moved, "replicas_copied": self._copied, "left": left}
+            show_json({**shown, "seconds": round(seconds, 1)})
+        elif left:
+            _say(
+                f"{self._title}: {counted(self._moved, 'partition')} begun, {left} not done yet; "
+                "run the command again for the rest",
+                self._output,
+            )
+        elif self._moved:
+            _say(
+                f"{self._title}: done in {seconds:.1f} s, {counted(self._moved, 'partition')} changed, "
+                f"{counted(self._copied, 'replica')} copied",
+                self._output,
+            )
+        else:
+            _say(f"{self._title}: nothing was to be moved", self._output)
+
+
+def _say(text: str, output: Output | None) -> None:
+    """To people; a script that reads JSON gets it on stderr."""
+    from oncelog_server.cli.tables import say
+
+    (_warn if output == Output.JSON else say)(text)
+
+
+def _warn(text: str) -> None:
+    from oncelog_server.cli.tables import warn
+
+    warn(text)
+
+
+class _Bar:
+    """How many partitions are where they should be: a bar on a terminal, else a line every few seconds. On stderr."""
+
+    def __init__(self, title: str, total: int) -> None:
+        self._title = title
+        self._total = total
+        self._shown_at = float("-inf")
+        self._shown = ""
+        self._bar: Any = None
+
+    def __enter__(self) -> "_Bar":
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+            from rich.progress import TimeElapsedColumn as Elapsed
+
+            columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Elapsed()
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar.add_task(self._title, total=self._total)
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, left: int) -> None:
+        self._total = max(self._total, left)
+        done = self._total - left
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done, total=self._total)
+            return
+        if not self._total:
+            return
+        text = f"{self._title}: {done} of {counted(self._total, 'partition')}"
+        now = time.monotonic()
+        if text != self._shown and (now >= self._shown_at + LINE_INTERVAL_S or left == 0):
+            self._shown, self._shown_at = text, now
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
