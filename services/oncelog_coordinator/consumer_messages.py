@@ -71,6 +71,7 @@ def described_group(group: ConsumerGroup, topic_name: TopicName) -> Any:
                 subscribed_topic_regex=member.subscription.pattern or None,
                 assigned=_topics(member.current.assigned),
                 target=_topics(group.targets.get(member.member_id, ())),
+                is_classic=member.is_classic,
             )
             for member in group.members.values()
         ],

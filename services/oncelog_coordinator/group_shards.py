@@ -20,7 +20,12 @@ from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import GROUP, MetadataFollower, MetadataImage
 from oncelog.runtime import Clock, Driver, DriverStopped
 from oncelog_coordinator.core.consumer_group import Topics, TopicShape
-from oncelog_coordinator.core.group_events import GroupConfig, GroupEvent, TopicsDeleted
+from oncelog_coordinator.core.group_events import (
+    GroupConfig,
+    GroupEvent,
+    MigrationPolicy,
+    TopicsDeleted,
+)
 from oncelog_coordinator.core.group_machine import GroupMachine
 from oncelog_coordinator.core.group_records import (
     GroupRecord,
@@ -203,7 +208,11 @@ class GroupShards(Reigns[Reign]):
         config = self._machine_config()
         driver = Driver(
             f"group shard {reign.shard}",
-            GroupMachine(config, lambda group_id: self._config_of_group(config, group_id)),
+            GroupMachine(
+                config,
+                lambda group_id: self._config_of_group(config, group_id),
+                lambda: self.shapes,
+            ),
             ShardLog(
                 Partition(CONSUMER_OFFSETS_TOPIC, reign.shard),
                 GroupRecords(),
@@ -249,6 +258,7 @@ class GroupShards(Reigns[Reign]):
             record_bytes_max=int(topic.max_message_bytes * RECORD_BYTES_SHARE),
             consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
             consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
+            migration_policy=MigrationPolicy(settings.group_consumer_migration_policy),
         )
 
 

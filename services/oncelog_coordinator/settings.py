@@ -1,6 +1,8 @@
 """The coordinator's knobs; each is read from ONCELOG_COORDINATOR_<NAME>. Defaults are Kafka's where it has the same
 (facts 10)."""
 
+from typing import Literal
+
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -125,6 +127,14 @@ class CoordinatorSettings(BaseSettings):
         ge=10,
         description="how often those members are told to send a heartbeat, and so how fast a rebalance goes: each "
         "step of it waits for one. Several must fit into a session",
+    )
+    group_consumer_migration_policy: Literal[
+        "disabled", "upgrade", "downgrade", "bidirectional"
+    ] = Field(
+        "bidirectional",
+        description="which way a living group may change its protocol: upgrade, when a member of the consumer "
+        "protocol joins a classic group; downgrade, when the last one leaves; disabled also keeps classic members "
+        "out of consumer groups",
     )
     group_members_max: int = Field(
         1_000, ge=1, le=100_000, description="members of a group; one more is refused"

@@ -247,6 +247,13 @@ _COORDINATOR: Final = (
         "coordinator.group_consumer_heartbeat_interval_ms",
     ),
     _row(
+        "group.consumer.migration.policy",
+        "string",
+        "bidirectional",
+        "which way a living group may change its protocol",
+        "coordinator.group_consumer_migration_policy",
+    ),
+    _row(
         "offset.metadata.max.bytes",
         "int",
         "4096",

@@ -53,6 +53,20 @@ class MemberState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class ClassicMember:
+    """What a member of the classic protocol said with its JoinGroup and the others do not need."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """Names in the member's order of preference, each with its subscription in bytes. Never empty."""
+
+    @property
+    def protocol(self) -> str:
+        """The name that its JoinGroup is answered with."""
+        return self.protocols[0][0]
+
+
+@dataclass(frozen=True, slots=True)
 class Subscription:
     """What a member said of itself."""
 
@@ -65,6 +79,8 @@ class Subscription:
     assignor: str | None = None
     pattern: str = ""
     """A regular expression for more topics; empty: none."""
+    classic: ClassicMember | None = None
+    """None: it speaks the consumer protocol."""
 
 
 class PatternTopics(NamedTuple):
@@ -98,6 +114,10 @@ class ConsumerMember:
     member_id: str
     subscription: Subscription = Subscription()
     current: Current = Current()
+
+    @property
+    def is_classic(self) -> bool:
+        return self.subscription.classic is not None
 
 
 # ------------------------------------------------------------------------------------------------ records
@@ -201,6 +221,16 @@ class ConsumerGroup:
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.subscribed
 
+    @property
+    def classic_members(self) -> tuple[ClassicMember, ...]:
+        found = (member.subscription.classic for member in self.members.values())
+        return tuple(classic for classic in found if classic is not None)
+
+    def supports(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
+        """Whether one of these is spoken by every member of the classic protocol."""
+        spoken = [frozenset(name for name, _ in one.protocols) for one in self.classic_members]
+        return any(all(name in names for names in spoken) for name, _ in protocols)
+
     @cached_property
     def owners(self) -> Mapping[Slot, str]:
         """Who has each partition, to use or still to give up."""
@@ -263,6 +293,19 @@ def applied(group: ConsumerGroup, record: ConsumerRecord) -> ConsumerGroup | Non
             return _with(group, replace(member, current=record.current))
 
 
+def tombstones(group: ConsumerGroup) -> tuple[ConsumerRecord, ...]:
+    """The group is gone. Its own record comes last: cut short, there is still a group to remove."""
+    group_id = group.group_id
+    return (
+        *(MemberAssigned(group_id, member_id, None) for member_id in group.members),
+        *(TargetAssigned(group_id, member_id, None) for member_id in group.targets),
+        *(MemberSubscribed(group_id, member_id, None) for member_id in group.members),
+        *(PatternResolved(group_id, pattern, None) for pattern in group.patterns),
+        TargetEpoch(group_id, None),
+        GroupEpoch(group_id, None),
+    )
+
+
 def _with(group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroup:
     return replace(group, members={**group.members, member.member_id: member})
 
@@ -294,4 +337,6 @@ def epoch_error(group: ConsumerGroup, member_epoch: int, member_id: str) -> Erro
     member = group.members.get(member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    return ErrorCode.NONE if member_epoch == member.current.epoch else ErrorCode.STALE_MEMBER_EPOCH
+    if member_epoch == member.current.epoch:
+        return ErrorCode.NONE
+    return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH

@@ -5,7 +5,7 @@ key    i16 type · group string · for 5, 7 and 8 member string, for 16 regular 
 value  i16 version 0, then flexible: compact strings and arrays, tagged fields behind each structure
   3    epoch i32 · tag 0: hash of the topics i64
   5    instance? · rack? · client id · client host · [topic] · regex? · rebalance timeout i32 · assignor?
-       · tag 0: what a member of the classic protocol said
+       · tag 0, of a member of the classic protocol: session timeout i32 · [name · subscription bytes]
   6    epoch that the targets are for i32
   7    [topic id · [partition i32]]
   8    epoch i32 · previous epoch i32 · state i8 · assigned · to revoke, both [topic id · [partition i32]]
@@ -24,6 +24,7 @@ from typing import Final, TypeVar
 from oncelog.ids import Millis
 from oncelog.protocol.writing import write_uvarint
 from oncelog_coordinator.core.consumer_group import (
+    ClassicMember,
     ConsumerRecord,
     Current,
     GroupEpoch,
@@ -133,7 +134,20 @@ def _subscription(said: Subscription) -> bytes:
         out += _text(text)
     out += _texts(said.topics)
     out += _text(said.pattern or None) + struct.pack(">i", said.rebalance_timeout_ms)
-    return bytes(out + _text(said.assignor) + _NO_TAGS)
+    out += _text(said.assignor)
+    if said.classic is None:
+        return bytes(out + _NO_TAGS)
+    classic = _classic(said.classic)
+    return bytes(out + b"\1\0" + write_uvarint(len(classic)) + classic)
+
+
+def _classic(member: ClassicMember) -> bytes:
+    """A nullable structure begins with a number that says that it is there."""
+    out = bytearray(b"\1" + struct.pack(">i", member.session_timeout_ms))
+    out += write_uvarint(len(member.protocols) + 1)
+    for name, metadata in member.protocols:
+        out += _text(name) + write_uvarint(len(metadata) + 1) + metadata + _NO_TAGS
+    return bytes(out + _NO_TAGS)
 
 
 def _texts(texts: Sequence[str]) -> bytes:
@@ -191,9 +205,26 @@ def _read_subscription(body: "_Reader") -> Subscription:
     topics = tuple(name or "" for name in body.array(body.text))
     pattern = body.text() or ""
     timeout_ms, assignor = body.number(">i"), body.text()
-    return Subscription(
-        instance_id, rack_id, client_id, client_host, topics, timeout_ms, assignor, pattern
-    )
+    own = (instance_id, rack_id, client_id, client_host)
+    tagged = body.tags().get(0)
+    classic = None if tagged is None else _read_classic(_Reader(tagged))
+    return Subscription(*own, topics, timeout_ms, assignor, pattern, classic)
+
+
+def _read_classic(body: "_Reader") -> ClassicMember | None:
+    if body.number(">b") <= 0:
+        return None
+    timeout_ms = body.number(">i")
+
+    def protocol() -> tuple[str, bytes]:
+        found = (body.text() or "", body.data())
+        body.tags()
+        return found
+
+    protocols = tuple(body.array(protocol))
+    if not protocols:
+        raise ValueError("a classic member without protocols")
+    return ClassicMember(timeout_ms, protocols)
 
 
 def _read_pattern(body: "_Reader") -> PatternTopics:
@@ -224,6 +255,10 @@ class _Reader:
     def text(self) -> str | None:
         size = self._uvarint()
         return None if size == 0 else self._take(size - 1).decode()
+
+    def data(self) -> bytes:
+        size = self._uvarint()
+        return b"" if size == 0 else self._take(size - 1)
 
     def array(self, element: Callable[[], T]) -> list[T]:
         count = max(self._uvarint() - 1, 0)

@@ -5,8 +5,12 @@ from collections.abc import Iterable
 from oncelog.errors import ErrorCode
 from oncelog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Partition
 from oncelog.machine import Decision, Effect, Reply, SetTimer
-from oncelog_coordinator.core.consumer_group import ConsumerGroup, commit_error, epoch_error
-from oncelog_coordinator.core.consumer_heartbeat import group_removed
+from oncelog_coordinator.core.consumer_group import (
+    ConsumerGroup,
+    commit_error,
+    epoch_error,
+    tombstones,
+)
 from oncelog_coordinator.core.group_events import (
     CleanUp,
     CodeAnswer,
@@ -280,8 +284,8 @@ def delete_group(
         return Decision((), (reply,), "delete_refused")
     group_id = event.group_id
     partitions = dict.fromkeys((*offsets.of(group_id), *offsets.pending_partitions(group_id)))
-    tombstones = tuple(OffsetTombstone(group_id, partition) for partition in partitions)
-    return Decision((*tombstones, *_removed(group)), (reply,), "group_deleted")
+    offsets_gone = tuple(OffsetTombstone(group_id, partition) for partition in partitions)
+    return Decision((*offsets_gone, *_removed(group)), (reply,), "group_deleted")
 
 
 def _is_vacant(group: AnyGroup) -> bool:
@@ -292,7 +296,7 @@ def _is_vacant(group: AnyGroup) -> bool:
 
 def _removed(group: AnyGroup) -> tuple[GroupRecord, ...]:
     if isinstance(group, ConsumerGroup):
-        return group_removed(group)
+        return tombstones(group)
     return (GroupTombstone(group.group_id),)
 
 
@@ -301,7 +305,7 @@ def topics_deleted(
 ) -> Decision[GroupRecord]:
     """Pending ones too: their transaction's marker finds nothing left to decide."""
     topics = frozenset(event.topics)
-    tombstones = tuple(
+    gone = tuple(
         OffsetTombstone(group_id, partition)
         for group_id in groups
         for partition in dict.fromkeys(
@@ -309,7 +313,7 @@ def topics_deleted(
         )
         if partition.topic in topics
     )
-    return Decision(tombstones, (), "offsets_of_topics_deleted" if tombstones else "")
+    return Decision(gone, (), "offsets_of_topics_deleted" if gone else "")
 
 
 # ------------------------------------------------------------------------------------------------ clean up

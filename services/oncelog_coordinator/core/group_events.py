@@ -1,6 +1,7 @@
 """What a group shard is asked and what it answers. Times are milliseconds; request ids belong to the driver."""
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 from oncelog.errors import ErrorCode
@@ -355,6 +356,16 @@ class RevokeTimeOver:
 
 
 @dataclass(frozen=True, slots=True)
+class RejoinTimeOver:
+    """Perhaps a member of the classic protocol in a consumer group has not sent the JoinGroup or SyncGroup that it
+    owes. `deadline` tells which one was waited for."""
+
+    group_id: str
+    member_id: str
+    deadline: Millis
+
+
+@dataclass(frozen=True, slots=True)
 class CleanUp:
     """Offsets that nobody needs any more, groups without members and offsets, producers long silent."""
 
@@ -379,8 +390,26 @@ GroupEvent = (
     | JoinTimeOver
     | SyncTimeOver
     | RevokeTimeOver
+    | RejoinTimeOver
     | CleanUp
 )
+
+
+class MigrationPolicy(Enum):
+    """Which way a living group may change its protocol (Kafka's group.consumer.migration.policy)."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def upgrades(self) -> bool:
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def downgrades(self) -> bool:
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,3 +427,4 @@ class GroupConfig:
     record_bytes_max: int = 900_000
     consumer_session_timeout_ms: int = 45_000
     consumer_heartbeat_interval_ms: int = 5_000
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL

@@ -5,7 +5,8 @@
 was heard of) is applied like a record but never journaled: see `Decision.volatile` and ADR 0019.
 
 A group speaks one of two protocols: the classic one (`group_state`, then `group_rebalance`) or the consumer protocol of
-KIP-848 (`consumer_group`, then `consumer_heartbeat`). Its offsets are the same; only an empty group changes its type.
+KIP-848 (`consumer_group`, then `consumer_heartbeat`). Its offsets are the same. A living group changes its type with
+its members (`group_migration`), and a consumer group may have members of the classic protocol (`consumer_classic`).
 """
 
 from collections.abc import Callable, Sequence
@@ -16,12 +17,15 @@ from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Offset, ProducerEpoch, ProducerId
 from oncelog.machine import Decision, Effect, Reply, SetTimer
 from oncelog_coordinator.core import (
+    consumer_classic,
     consumer_heartbeat,
+    consumer_leaving,
     group_commits,
     group_join,
     group_membership,
     group_rebalance,
 )
+from oncelog_coordinator.core.consumer_change import revocation, session_ms
 from oncelog_coordinator.core.consumer_group import (
     CONSUMER,
     ConsumerGroup,
@@ -33,7 +37,9 @@ from oncelog_coordinator.core.consumer_group import (
     PatternResolved,
     TargetAssigned,
     TargetEpoch,
+    Topics,
     applied,
+    tombstones,
 )
 from oncelog_coordinator.core.group_events import (
     CleanUp,
@@ -51,12 +57,12 @@ from oncelog_coordinator.core.group_events import (
     GroupRow,
     Heartbeat,
     InitialDelayOver,
-    JoinAnswer,
     JoinGroup,
     JoinTimeOver,
     LeaveGroup,
     ListAnswer,
     ListGroups,
+    RejoinTimeOver,
     RevokeTimeOver,
     SessionCheck,
     SyncGroup,
@@ -72,11 +78,12 @@ from oncelog_coordinator.core.group_records import (
     OffsetCommitted,
     OffsetTombstone,
     ProducersForgotten,
+    RejoinAwaited,
     TopicsLookedThrough,
     TransactionEnded,
     TransactionStarted,
 )
-from oncelog_coordinator.core.group_state import CLASSIC, Group
+from oncelog_coordinator.core.group_state import CLASSIC, Group, GroupState
 
 
 class GroupMachine:
@@ -86,8 +93,10 @@ class GroupMachine:
         self,
         config: GroupConfig | None = None,
         config_of: Callable[[str], GroupConfig] | None = None,
+        topics: Callable[[], Topics] | None = None,
     ) -> None:
-        """`config_of` tells what a group of the consumer protocol has that sets configs of its own."""
+        """`config_of` tells what a group of the consumer protocol has that sets configs of its own; `topics`, what the
+        cluster has now."""
         self._config = config or GroupConfig()
         self._config_of = config_of or (lambda _: self._config)
         self._groups: dict[str, Group] = {}
@@ -96,14 +105,16 @@ class GroupMachine:
         self._deadlines: dict[tuple[str, str], Millis] = {}
         self._starts: dict[ProducerId, TransactionStarted] = {}
         self._looked: dict[str, dict[str, TopicsLookedThrough]] = {}
+        self._topics: Callable[[], Topics] = topics or dict
+        self._awaited: dict[tuple[str, str], Millis] = {}
 
     # ------------------------------------------------------------------------------------------- the contract
 
     def decide(self, event: GroupEvent, now: Millis) -> Decision[GroupRecord]:
         config = self._config
         match event:
-            case Heartbeat():
-                return group_membership.heartbeat(self._groups.get(event.group_id), event, now)
+            case JoinGroup() | SyncGroup() | Heartbeat() | LeaveGroup():
+                return self._membership(event, now)
             case CommitOffsets():
                 return group_commits.commit(self.group(event.group_id), event, config, now)
             case CommitTxnOffsets():
@@ -114,12 +125,6 @@ class GroupMachine:
                 return group_commits.end_transaction(self._offsets, started, event, now)
             case FetchOffsets():
                 return group_commits.fetch(self.group(event.group_id), self._offsets, event)
-            case JoinGroup():
-                return self._join(event, now)
-            case SyncGroup():
-                return group_membership.sync(self._groups.get(event.group_id), event, config, now)
-            case LeaveGroup():
-                return group_membership.leave(self._groups.get(event.group_id), event, config, now)
             case ConsumerHeartbeat():
                 consumers = self._consumers.get(event.group_id)
                 classic = self._groups.get(event.group_id)
@@ -144,7 +149,7 @@ class GroupMachine:
                 every: list[Group | ConsumerGroup] = [*self._groups.values()]
                 every += self._consumers.values()
                 return group_commits.clean_up(every, self._offsets, event, config, now)
-            case RevokeTimeOver():
+            case RevokeTimeOver() | RejoinTimeOver():
                 return self._consumer_time(event, now)
             case SessionCheck() | InitialDelayOver() | JoinTimeOver() | SyncTimeOver():
                 return self._time(event, now)
@@ -173,33 +178,75 @@ class GroupMachine:
                 assert_never(event)
 
     def _consumer_time(
-        self, event: SessionCheck | RevokeTimeOver, now: Millis
+        self, event: SessionCheck | RevokeTimeOver | RejoinTimeOver, now: Millis
     ) -> Decision[GroupRecord]:
         group = self._consumers.get(event.group_id)
         if group is None:
             return Decision((), (), "timer_of_nobody")
-        if isinstance(event, RevokeTimeOver):
-            return consumer_heartbeat.revoke_time_over(group, event, self._config, now)
-        deadline = self._deadlines.get((event.group_id, event.member_id))
-        config = self._config_of(event.group_id)
-        return consumer_heartbeat.session_check(group, event, deadline, config, now)
+        config, shapes = self._config_of(event.group_id), self._topics()
+        key = (event.group_id, event.member_id)
+        match event:
+            case SessionCheck():
+                deadline = self._deadlines.get(key)
+                return consumer_leaving.session_check(group, event, deadline, shapes, config, now)
+            case RevokeTimeOver():
+                return consumer_leaving.revoke_time_over(group, event, shapes, config, now)
+            case RejoinTimeOver():
+                awaited = self._awaited.get(key)
+                return consumer_leaving.rejoin_time_over(group, event, awaited, shapes, config, now)
+            case _:
+                assert_never(event)
 
-    def _join(self, event: JoinGroup, now: Millis) -> Decision[GroupRecord]:
-        """A living group of the other protocol refuses; an empty one is removed with the first who joins."""
-        group = self._consumers.get(event.group_id)
-        if group is not None and group.members:
-            answer = JoinAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id)
-            return Decision((), (Reply(event.request_id, answer),), "join_refused")
-        decision = group_join.decide(self._groups.get(event.group_id), event, self._config, now)
-        if group is None or not (decision.records or decision.volatile):
-            return decision
-        removed = consumer_heartbeat.group_removed(group)
-        return replace(decision, records=(*removed, *decision.records))
+    def _membership(
+        self, event: JoinGroup | SyncGroup | Heartbeat | LeaveGroup, now: Millis
+    ) -> Decision[GroupRecord]:
+        consumers = self._consumers.get(event.group_id)
+        if consumers is not None and consumers.members:
+            return self._classic_member(consumers, event, now)
+        group, config = self._groups.get(event.group_id), self._config
+        match event:
+            case JoinGroup():
+                decision = group_join.decide(group, event, config, now)
+                if consumers is None or not (decision.records or decision.volatile):
+                    return decision
+                # An empty consumer group goes with the first who joins.
+                return replace(decision, records=(*tombstones(consumers), *decision.records))
+            case SyncGroup():
+                return group_membership.sync(group, event, config, now)
+            case Heartbeat():
+                return group_membership.heartbeat(group, event, now)
+            case LeaveGroup():
+                return group_membership.leave(group, event, config, now)
+            case _:
+                assert_never(event)
+
+    def _classic_member(
+        self,
+        group: ConsumerGroup,
+        event: JoinGroup | SyncGroup | Heartbeat | LeaveGroup,
+        now: Millis,
+    ) -> Decision[GroupRecord]:
+        config, shapes = self._config_of(event.group_id), self._topics()
+        match event:
+            case JoinGroup():
+                return consumer_classic.join(group, event, shapes, config, now)
+            case LeaveGroup():
+                return consumer_classic.leave(group, event, shapes, config, now)
+            case SyncGroup():
+                awaited = self._awaited.get((event.group_id, event.member_id))
+                return consumer_classic.sync(group, event, awaited, shapes, config, now)
+            case Heartbeat():
+                awaited = self._awaited.get((event.group_id, event.member_id))
+                return consumer_classic.heartbeat(group, event, awaited, shapes, config, now)
+            case _:
+                assert_never(event)
 
     def apply(self, offset: Offset, record: GroupRecord) -> None:
         match record:
             case Heard():
                 self._deadlines[record.group_id, record.member_id] = record.deadline
+            case RejoinAwaited():
+                self._await_rejoin(record)
             case OffsetCommitted():
                 if self.group(record.group_id) is None:
                     # Nobody joined it: a consumer that assigns its partitions itself keeps its place here.
@@ -243,8 +290,11 @@ class GroupMachine:
                 # It was only ever a name for offsets that a replay saw first.
                 del self._groups[group_id]
         after = applied(group, record)
-        if isinstance(record, MemberSubscribed) and record.subscription is None:
-            self._deadlines.pop((group_id, record.member_id), None)
+        if isinstance(record, MemberSubscribed):
+            if record.subscription is None:
+                self._deadlines.pop((group_id, record.member_id), None)
+            if record.subscription is None or record.subscription.classic is None:
+                self._awaited.pop((group_id, record.member_id), None)
         if isinstance(record, PatternResolved) and record.resolved is None:
             self._looked.get(group_id, {}).pop(record.pattern, None)
         if after is not None:
@@ -266,19 +316,21 @@ class GroupMachine:
             )
         ]
         for group in self._groups.values():
+            if group.is_in(GroupState.PREPARING_REBALANCE):
+                # It was a consumer group a moment ago: its members join again, or are put out.
+                effects.append(group_rebalance.time_to_join(group))
             for member in group.members.values():
                 timer = group_rebalance.session_timer(group.group_id, member.member_id)
                 check = SessionCheck(group.group_id, member.member_id)
                 effects.append(SetTimer(timer, Millis(member.session_timeout_ms), check))
         for consumers in self._consumers.values():
             config = self._config_of(consumers.group_id)
-            session_ms = Millis(config.consumer_session_timeout_ms)
             for consumer in consumers.members.values():
                 timer = group_rebalance.session_timer(consumers.group_id, consumer.member_id)
                 check = SessionCheck(consumers.group_id, consumer.member_id)
-                effects.append(SetTimer(timer, session_ms, check))
+                effects.append(SetTimer(timer, session_ms(consumer, config), check))
                 if consumer.current.state is MemberState.UNREVOKED_PARTITIONS:
-                    effects.append(consumer_heartbeat.revocation(consumers, consumer))
+                    effects.append(revocation(consumers, consumer))
         return effects
 
     # ------------------------------------------------------------------------------------------- questions
@@ -312,6 +364,13 @@ class GroupMachine:
         return ErrorCode.NONE, is_known, producer.last_marker
 
     # ------------------------------------------------------------------------------------------- inside
+
+    def _await_rejoin(self, record: RejoinAwaited) -> None:
+        key = (record.group_id, record.member_id)
+        if record.deadline is None:
+            self._awaited.pop(key, None)
+        else:
+            self._awaited[key] = record.deadline
 
     def _changed(self, group: Group) -> None:
         before = self._groups.get(group.group_id)

@@ -41,6 +41,11 @@ def session_timer(group_id: str, member_id: str) -> str:
     return f"session {group_id} {member_id}"
 
 
+def time_to_join(group: Group) -> SetTimer:
+    over = JoinTimeOver(group.group_id, group.rebalance)
+    return SetTimer(join_timer(group.group_id), Millis(group.rebalance_timeout_ms), over)
+
+
 class Change:
     """What one event does to `group`."""
 
@@ -148,10 +153,7 @@ class Change:
         self.effect(SetTimer(join_timer(group.group_id), Millis(delay_ms), over))
 
     def _wait_for_joins(self) -> None:
-        group = self.group
-        over = JoinTimeOver(group.group_id, group.rebalance)
-        timeout_ms = Millis(group.rebalance_timeout_ms)
-        self.effect(SetTimer(join_timer(group.group_id), timeout_ms, over))
+        self.effect(time_to_join(self.group))
 
     def end_sync(self, answer: SyncAnswer) -> None:
         """The generation ends without an assignment; whoever waits for one is told why."""

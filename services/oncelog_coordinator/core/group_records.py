@@ -103,6 +103,16 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
+class RejoinAwaited:
+    """Never journaled: a member of the classic protocol in a consumer group owes a JoinGroup or SyncGroup until
+    `deadline`. None: it owes none."""
+
+    group_id: str
+    member_id: str
+    deadline: Millis | None
+
+
+@dataclass(frozen=True, slots=True)
 class TopicsLookedThrough:
     """Never journaled: when this pattern was last looked for, and in which topics."""
 
@@ -138,6 +148,7 @@ GroupRecord = (
     | ProducersForgotten
     | TransactionStarted
     | TopicsLookedThrough
+    | RejoinAwaited
     | ConsumerRecord
 )
 
@@ -162,6 +173,7 @@ def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
             | ProducersForgotten()
             | TransactionStarted()
             | TopicsLookedThrough()
+            | RejoinAwaited()
         ):
             raise AssertionError(record)
         case _:
@@ -185,7 +197,8 @@ def _offset_value(record: OffsetCommitted) -> bytes:
 
 
 def encode_group(group: Group) -> bytes:
-    """What survives of a group: a Stable one with its members, or an Empty one."""
+    """What survives of a group: a Stable one with its members, an Empty one, or one that was a consumer group and is
+    to be rebalanced: that one has no leader."""
     out = bytearray(struct.pack(">h", WRITTEN_VERSION))
     out += _string(group.protocol_type or "")
     out += struct.pack(">i", group.generation)
@@ -308,6 +321,9 @@ def _read_group(group_id: str, value: bytes) -> GroupChanged | None:
             assignment,
         )
     state = GroupState.STABLE if members else GroupState.EMPTY
+    if members and leader is None:
+        # It was a consumer group until then, and nobody has assigned anything since.
+        state = GroupState.PREPARING_REBALANCE
     return GroupChanged(
         Group(
             group_id,

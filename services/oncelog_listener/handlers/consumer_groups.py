@@ -25,6 +25,7 @@ from oncelog_listener.handlers.groups import (
 
 _MEMBER_CHOOSES_ID_FROM: Final = 1
 _JOINS: Final = 0
+_CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
 
@@ -151,7 +152,7 @@ def _member(call: Call, member: Any) -> Any:
         subscribed_topic_regex=optional(member, "subscribed_topic_regex"),
         assignment=_assignment(call, member.assigned),
         target_assignment=_assignment(call, member.target),
-        member_type=_CONSUMER_MEMBER,
+        member_type=_CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
     )
 
 

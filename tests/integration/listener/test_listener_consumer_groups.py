@@ -118,11 +118,14 @@ def test_a_consumer_group_is_described_by_its_own_call_only(version):
     member = group.members.add(member_id="m", member_epoch=4, subscribed_topic_names=["orders"])
     member.assigned.add(topic_id=ORDERS_ID.bytes, partitions=[0])
     member.assigned.add(topic_id=b"?" * 16, partitions=[0])
+    group.members.add(member_id="classic", is_classic=True)
     world.groups.canned["DescribeGroups"] = response
     found = described(world, version)
     assert (found.error_code, found.group_state, found.assignor_name) == (0, "Stable", "uniform")
     assert (found.group_epoch, found.assignment_epoch) == (5, 4)
-    (told,) = found.members
+    told, classic = found.members
+    if version >= 1:
+        assert (told.member_type, classic.member_type) == (1, 0)
     assert (told.member_epoch, told.instance_id, told.subscribed_topic_names) == (
         4,
         None,

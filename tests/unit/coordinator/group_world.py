@@ -34,13 +34,17 @@ RANGE = (("range", b"\0\0\0\0\0\1\0\6orders"),)
 class GroupWorld:
     def __init__(self, **config):
         self.config = GroupConfig(**({"initial_rebalance_delay_ms": 0} | config))
-        self.machine = GroupMachine(self.config)
+        self.shapes = {}
+        self.machine = self.new_machine()
         self.now = 1_000_000
         self.log = []
         self.timers = {}
         self.answers = {}
         self.labels = []
         self.ids = count(1)
+
+    def new_machine(self):
+        return GroupMachine(self.config, topics=lambda: self.shapes)
 
     def submit(self, event):
         decision = self.machine.decide(event, self.now)
@@ -92,7 +96,7 @@ class GroupWorld:
 
     def replayed(self, log=None):
         """A machine that knows what the log says and nothing else. `log` holds (offset, record)."""
-        machine = GroupMachine(self.config)
+        machine = self.new_machine()
         for offset, record in enumerate(self.log) if log is None else log:
             if isinstance(record, TransactionEnded):
                 machine.apply(offset, record)

@@ -298,7 +298,7 @@ class DescribeGroupsRequest(_message.Message):
 class DescribeGroupsResponse(_message.Message):
     __slots__ = ("groups",)
     class Member(_message.Message):
-        __slots__ = ("member_id", "group_instance_id", "client_id", "client_host", "metadata", "assignment", "member_epoch", "rack_id", "subscribed_topic_names", "assigned", "target", "subscribed_topic_regex")
+        __slots__ = ("member_id", "group_instance_id", "client_id", "client_host", "metadata", "assignment", "member_epoch", "rack_id", "subscribed_topic_names", "assigned", "target", "subscribed_topic_regex", "is_classic")
         MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
         GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
         CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
@@ -311,6 +311,7 @@ class DescribeGroupsResponse(_message.Message):
         ASSIGNED_FIELD_NUMBER: _ClassVar[int]
         TARGET_FIELD_NUMBER: _ClassVar[int]
         SUBSCRIBED_TOPIC_REGEX_FIELD_NUMBER: _ClassVar[int]
+        IS_CLASSIC_FIELD_NUMBER: _ClassVar[int]
         member_id: str
         group_instance_id: str
         client_id: str
@@ -323,7 +324,8 @@ class DescribeGroupsResponse(_message.Message):
         assigned: _containers.RepeatedCompositeFieldContainer[TopicIdPartitions]
         target: _containers.RepeatedCompositeFieldContainer[TopicIdPartitions]
         subscribed_topic_regex: str
-        def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., metadata: _Optional[bytes] = ..., assignment: _Optional[bytes] = ..., member_epoch: _Optional[int] = ..., rack_id: _Optional[str] = ..., subscribed_topic_names: _Optional[_Iterable[str]] = ..., assigned: _Optional[_Iterable[_Union[TopicIdPartitions, _Mapping]]] = ..., target: _Optional[_Iterable[_Union[TopicIdPartitions, _Mapping]]] = ..., subscribed_topic_regex: _Optional[str] = ...) -> None: ...
+        is_classic: bool
+        def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., metadata: _Optional[bytes] = ..., assignment: _Optional[bytes] = ..., member_epoch: _Optional[int] = ..., rack_id: _Optional[str] = ..., subscribed_topic_names: _Optional[_Iterable[str]] = ..., assigned: _Optional[_Iterable[_Union[TopicIdPartitions, _Mapping]]] = ..., target: _Optional[_Iterable[_Union[TopicIdPartitions, _Mapping]]] = ..., subscribed_topic_regex: _Optional[str] = ..., is_classic: _Optional[bool] = ...) -> None: ...
     class Group(_message.Message):
         __slots__ = ("error_code", "group_id", "state", "protocol_type", "protocol_name", "members", "group_type", "group_epoch", "assignment_epoch")
         ERROR_CODE_FIELD_NUMBER: _ClassVar[int]

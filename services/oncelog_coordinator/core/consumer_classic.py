@@ -1,0 +1,315 @@
+"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-848).
+
+Their generation is the member's epoch. JoinGroup says what the member subscribes to and what it has. SyncGroup tells
+what it may read. Heartbeat answers REBALANCE_IN_PROGRESS when the member should join again: its target has a newer
+epoch, it must give something up, or what it waited for is free. Nobody waits for others, and nobody leads: the
+coordinator assigns. A member that owes its next JoinGroup or SyncGroup for its rebalance timeout is put out.
+"""
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import Millis
+from oncelog.machine import Decision, Reply
+from oncelog_coordinator.core import consumer_leaving
+from oncelog_coordinator.core.consumer_change import (
+    Change,
+    Refused,
+    assign,
+    check_room,
+    go_on,
+    replace_static,
+    subscribe,
+)
+from oncelog_coordinator.core.consumer_group import (
+    ClassicMember,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Slots,
+    Subscription,
+    Topics,
+)
+from oncelog_coordinator.core.consumer_protocol import (
+    PROTOCOL_TYPE,
+    EmbeddedSubscription,
+    Unreadable,
+    read_subscription,
+    slots_of,
+    version_of,
+    write_assignment,
+)
+from oncelog_coordinator.core.consumer_records import topics_hash
+from oncelog_coordinator.core.group_events import (
+    CodeAnswer,
+    GroupConfig,
+    Heartbeat,
+    JoinAnswer,
+    JoinGroup,
+    LeaveAnswer,
+    LeaveGroup,
+    Leaving,
+    MigrationPolicy,
+    SyncAnswer,
+    SyncGroup,
+)
+from oncelog_coordinator.core.group_migration import downgrade, downgrade_as_it_is, may_downgrade
+from oncelog_coordinator.core.group_records import GroupRecord
+
+# ------------------------------------------------------------------------------------------------ join
+
+
+def join(
+    group: ConsumerGroup, event: JoinGroup, shapes: Topics, config: GroupConfig, now: Millis
+) -> Decision[GroupRecord]:
+    try:
+        return _join(Change(group, config, now), event, shapes)
+    except Refused as refused:
+        answer = JoinAnswer(refused.error_code, event.member_id)
+        return Decision((), (Reply(event.request_id, answer),), "join_refused")
+
+
+def _join(change: Change, event: JoinGroup, shapes: Topics) -> Decision[GroupRecord]:
+    embedded = _check_join(change, event)
+    if not event.member_id and event.instance_id is None and event.requires_known_member_id:
+        answer = JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id)
+        return Decision((), (Reply(event.request_id, answer),), "member_id_given")
+    member_id = event.member_id or event.new_member_id
+    instance = _instance(change.group, event)
+    before = change.group.members.get(member_id, ConsumerMember(member_id))
+    if instance is not None and instance.member_id != member_id:
+        before = replace_static(change, instance, member_id)
+    said = _said(before.subscription, event, embedded)
+    has_new_subscription = subscribe(change, before, said)
+    owned = slots_of(embedded.owned, shapes)
+    was_consumer = instance is not None and not instance.is_classic
+    if was_consumer and may_downgrade(change.group, change.config):
+        ended = _end_consumer_group(
+            change, before, event, owned, shapes, has_new_subscription=has_new_subscription
+        )
+        if ended is not None:
+            return ended
+    assign(change, shapes, has_changed=has_new_subscription)
+    after = go_on(change, before, owned, shapes, has_new_subscription=has_new_subscription)
+    change.watch(member_id)
+    change.await_rejoin(member_id, event.rebalance_timeout_ms)
+    protocol = event.protocols[0][0]
+    answer = JoinAnswer(ErrorCode.NONE, member_id, after.epoch, PROTOCOL_TYPE, protocol)
+    change.effects.append(Reply(event.request_id, answer))
+    return change.decision("classic_member_joined")
+
+
+def _check_join(change: Change, event: JoinGroup) -> EmbeddedSubscription:
+    group, inconsistent = change.group, ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if change.config.migration_policy is MigrationPolicy.DISABLED:
+        raise Refused(inconsistent, "group.consumer.migration.policy is disabled")
+    check_room(group, event.member_id or event.new_member_id, event.instance_id, change.config)
+    if event.protocol_type != PROTOCOL_TYPE or not group.supports(event.protocols):
+        raise Refused(inconsistent, f"{event.protocol_type!r} or its protocols are not the group's")
+    try:
+        return read_subscription(event.protocols[0][1])
+    except Unreadable as unreadable:
+        raise Refused(inconsistent, str(unreadable)) from None
+
+
+def _instance(group: ConsumerGroup, event: JoinGroup) -> ConsumerMember | None:
+    """Who is this instance now. A new id takes it over, whatever protocol the old one speaks (KIP-345)."""
+    if event.instance_id is None:
+        return None
+    instance = group.static_member(event.instance_id)
+    if event.member_id and instance is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"nobody is {event.instance_id!r}")
+    if event.member_id and instance is not None and instance.member_id != event.member_id:
+        raise Refused(ErrorCode.FENCED_INSTANCE_ID, f"{event.instance_id!r} is another member now")
+    return instance
+
+
+def _said(known: Subscription, event: JoinGroup, embedded: EmbeddedSubscription) -> Subscription:
+    """A regular expression is for members of the consumer protocol only."""
+    return Subscription(
+        known.instance_id if event.instance_id is None else event.instance_id,
+        known.rack_id if embedded.rack_id is None else embedded.rack_id,
+        event.client_id,
+        event.client_host,
+        tuple(sorted(set(embedded.topics))),
+        event.rebalance_timeout_ms,
+        known.assignor,
+        classic=ClassicMember(event.session_timeout_ms, event.protocols),
+    )
+
+
+def _end_consumer_group(
+    change: Change,
+    before: ConsumerMember,
+    event: JoinGroup,
+    owned: Slots,
+    shapes: Topics,
+    *,
+    has_new_subscription: bool,
+) -> Decision[GroupRecord] | None:
+    """The last member of the consumer protocol was an instance that is back with the classic one.
+
+    Kafka never rebalances here unless the subscription changed. A member that is still on its way to its target
+    would then wait for partitions that nobody gives it any more, so this coordinator does."""
+    group, member_id = change.group, before.member_id
+    others = [one for one in group.members.values() if one.member_id != member_id]
+    is_settled = (
+        not has_new_subscription
+        and group.epoch == group.target_epoch
+        and group.topics_hash == topics_hash(group.subscribed, shapes)
+        and all(group.is_reconciled(one) for one in others)
+    )
+    if is_settled:
+        go_on(change, before, owned, shapes, has_new_subscription=False)
+    if not is_settled or not change.group.is_reconciled(change.group.members[member_id]):
+        joining = (member_id, event.request_id)
+        return downgrade(change, shapes, "instance_downgraded_group", joining=joining)
+    ended = downgrade_as_it_is(change, shapes, "instance_keeps_assignment_in_classic_group")
+    if ended is None:
+        return None
+    decision, classic = ended
+    protocol = classic.protocol or ""
+    answer = JoinAnswer(ErrorCode.NONE, member_id, classic.generation, PROTOCOL_TYPE, protocol)
+    effects = (*decision.effects, Reply(event.request_id, answer))
+    return Decision(decision.records, effects, decision.label, decision.volatile)
+
+
+# ------------------------------------------------------------------------------------------------ sync
+
+
+def sync(
+    group: ConsumerGroup,
+    event: SyncGroup,
+    awaited: Millis | None,
+    shapes: Topics,
+    config: GroupConfig,
+    now: Millis,
+) -> Decision[GroupRecord]:
+    change = Change(group, config, now)
+    error_code = _sync_error(group, event)
+    if error_code is not ErrorCode.NONE:
+        if error_code is ErrorCode.REBALANCE_IN_PROGRESS:
+            _await_join(change, event.member_id, awaited)
+        change.effects.append(Reply(event.request_id, SyncAnswer(error_code)))
+        return change.decision("sync_refused")
+    member = group.members[event.member_id]
+    classic = member.subscription.classic
+    assert classic is not None, member
+    change.hear(event.member_id)
+    change.end_rejoin(event.member_id)
+    version = version_of(classic.protocols[0][1])
+    data = write_assignment(member.current.assigned, shapes, version)
+    answer = SyncAnswer(ErrorCode.NONE, PROTOCOL_TYPE, classic.protocol, data)
+    change.effects.append(Reply(event.request_id, answer))
+    return change.decision("classic_member_synced")
+
+
+def _sync_error(group: ConsumerGroup, event: SyncGroup) -> ErrorCode:
+    error_code = _member_error(group, event)
+    if error_code is not ErrorCode.NONE:
+        return error_code
+    member = group.members[event.member_id]
+    classic = member.subscription.classic
+    assert classic is not None, member
+    for told, actual in (
+        (event.protocol_type, PROTOCOL_TYPE),
+        (event.protocol_name, classic.protocol),
+    ):
+        if told and told != actual:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    # Who has to give something up has joined already: it goes on with what it keeps, and joins again without the rest.
+    is_revoking = member.current.state is MemberState.UNREVOKED_PARTITIONS
+    if group.target_epoch > member.current.epoch and not is_revoking:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _member_error(group: ConsumerGroup, event: SyncGroup | Heartbeat) -> ErrorCode:
+    error_code = _identity_error(group, Leaving(event.member_id, event.instance_id))
+    if error_code is not ErrorCode.NONE:
+        return error_code
+    member = group.members[event.member_id]
+    if not member.is_classic:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if event.generation != member.current.epoch:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.NONE
+
+
+def _identity_error(group: ConsumerGroup, who: Leaving) -> ErrorCode:
+    if who.instance_id is not None:
+        instance = group.static_member(who.instance_id)
+        if instance is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if instance.member_id != who.member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    return ErrorCode.NONE if who.member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def _await_join(change: Change, member_id: str, awaited: Millis | None) -> None:
+    """Told again, it has no more time than it had."""
+    if awaited is None:
+        timeout_ms = change.group.members[member_id].subscription.rebalance_timeout_ms
+        change.await_rejoin(member_id, timeout_ms)
+
+
+# ------------------------------------------------------------------------------------------------ heartbeat
+
+
+def heartbeat(
+    group: ConsumerGroup,
+    event: Heartbeat,
+    awaited: Millis | None,
+    shapes: Topics,
+    config: GroupConfig,
+    now: Millis,
+) -> Decision[GroupRecord]:
+    """As that of a consumer it finds new targets when topics or members changed; Kafka leaves that to consumers."""
+    error_code = _member_error(group, event)
+    if error_code is not ErrorCode.NONE:
+        reply = Reply(event.request_id, CodeAnswer(error_code))
+        return Decision((), (reply,), "heartbeat_refused")
+    change = Change(group, config, now)
+    change.hear(event.member_id)
+    assign(change, shapes, has_changed=False)
+    if _should_join(change.group, change.group.members[event.member_id]):
+        error_code = ErrorCode.REBALANCE_IN_PROGRESS
+        _await_join(change, event.member_id, awaited)
+    change.effects.append(Reply(event.request_id, CodeAnswer(error_code)))
+    return change.decision("classic_member_heartbeat")
+
+
+def _should_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    current = member.current
+    if current.epoch < group.target_epoch or current.state is MemberState.UNREVOKED_PARTITIONS:
+        return True
+    if current.state is MemberState.STABLE:
+        return False
+    wanted = group.targets.get(member.member_id, frozenset()) - current.assigned
+    return not any(slot in group.owners for slot in wanted)
+
+
+# ------------------------------------------------------------------------------------------------ leave
+
+
+def leave(
+    group: ConsumerGroup, event: LeaveGroup, shapes: Topics, config: GroupConfig, now: Millis
+) -> Decision[GroupRecord]:
+    """Members of either protocol: an operator removes them with this, too."""
+    change = Change(group, config, now)
+    found = [(who, *_leaving(group, who)) for who in event.members]
+    told = tuple((who, error_code) for who, error_code, _ in found)
+    change.effects.append(Reply(event.request_id, LeaveAnswer(ErrorCode.NONE, told)))
+    leaving = dict.fromkeys(member_id for _, _, member_id in found if member_id)
+    if not leaving:
+        return change.decision("leave_refused")
+    return consumer_leaving.remove(change, leaving, shapes, "classic_members_left")
+
+
+def _leaving(group: ConsumerGroup, who: Leaving) -> tuple[ErrorCode, str]:
+    """Empty: nobody leaves."""
+    if not who.member_id and who.instance_id is not None:
+        instance = group.static_member(who.instance_id)
+        if instance is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID, ""
+        return ErrorCode.NONE, instance.member_id
+    error_code = _identity_error(group, who)
+    return error_code, "" if error_code is not ErrorCode.NONE else who.member_id

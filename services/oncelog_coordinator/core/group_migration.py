@@ -1,0 +1,272 @@
+"""A living group changes its protocol (KIP-848): from the classic one when a member of the consumer protocol joins, and
+back when the last one goes. Kafka's `group.consumer.migration.policy` says which of the two may happen.
+
+```
+classic ── a member of the consumer protocol joins ──▶ consumer group, with members of both protocols
+   ▲                                                                      │
+   └──────── the last member of the consumer protocol goes ◀──────────────┘
+```
+
+Members keep what they read on either way: the classic generation and the group's epoch are the same number, and each
+member begins with the assignment that it has. Tombstones of the one group and records of the other are one batch.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import Millis
+from oncelog.machine import CancelTimer, Decision, Reply
+from oncelog_coordinator.core import group_rebalance
+from oncelog_coordinator.core.consumer_change import Change, Refused, rejoin_timer, revoke_timer
+from oncelog_coordinator.core.consumer_group import (
+    ClassicMember,
+    ConsumerGroup,
+    ConsumerMember,
+    Current,
+    GroupEpoch,
+    MemberAssigned,
+    MemberState,
+    MemberSubscribed,
+    Slot,
+    Slots,
+    Subscription,
+    TargetAssigned,
+    TargetEpoch,
+    Topics,
+    tombstones,
+)
+from oncelog_coordinator.core.consumer_protocol import (
+    PROTOCOL_TYPE,
+    EmbeddedSubscription,
+    Unreadable,
+    read_assignment,
+    read_subscription,
+    slots_of,
+    version_of,
+    write_assignment,
+)
+from oncelog_coordinator.core.consumer_records import topics_hash
+from oncelog_coordinator.core.group_events import GroupConfig, JoinAnswer, SyncAnswer
+from oncelog_coordinator.core.group_records import (
+    GroupChanged,
+    GroupRecord,
+    GroupTombstone,
+    encode_group_record,
+    group_bytes_estimate,
+)
+from oncelog_coordinator.core.group_state import Group, GroupState, Member
+
+_RECORD_OVERHEAD = 64
+"""At most, around a key and a value in a batch."""
+
+
+def fits_one_batch(records: Iterable[GroupRecord], config: GroupConfig) -> bool:
+    """Half of a migration would be a group that lacks members."""
+    size = 0
+    for record in records:
+        key, value = encode_group_record(record)
+        size += _RECORD_OVERHEAD + len(key) + len(value or b"")
+    return size <= config.record_bytes_max
+
+
+# ------------------------------------------------------------------------------------------------ upgrade
+
+
+def upgrade(change: Change, classic: Group, shapes: Topics) -> None:
+    """`change` begins with an empty group, and has the members of `classic` afterwards. Raises Refused."""
+    _check_upgrade(classic, change.config)
+    group_id, generation = classic.group_id, classic.generation
+    # Who has not had an answer yet may not know its id: it has nothing, and joins again as a new member.
+    members = {id_: member for id_, member in classic.members.items() if not member.is_new}
+    subscriptions = {id_: _subscription(classic, member) for id_, member in members.items()}
+    held = _held(classic, members, subscriptions, shapes)
+    change.records.append(GroupTombstone(group_id))
+    for member_id, member in members.items():
+        said = _said(member, subscriptions[member_id])
+        change.write(MemberSubscribed(group_id, member_id, said))
+    found = topics_hash(change.group.subscribed, shapes)
+    change.write(GroupEpoch(group_id, generation, found))
+    for member_id, slots in held.items():
+        change.write(TargetAssigned(group_id, member_id, slots))
+    change.write(TargetEpoch(group_id, generation))
+    for member_id, slots in held.items():
+        current = Current(generation, generation, MemberState.STABLE, slots)
+        change.write(MemberAssigned(group_id, member_id, current))
+    _end_rebalance(change, classic)
+
+
+def _check_upgrade(classic: Group, config: GroupConfig) -> None:
+    name = f"group {classic.group_id!r} speaks the classic protocol"
+    reason = None
+    if not config.migration_policy.upgrades:
+        reason = f"and group.consumer.migration.policy is {config.migration_policy.value}"
+    elif classic.protocol_type != PROTOCOL_TYPE:
+        reason = f"and its members are of type {classic.protocol_type!r}, no consumers"
+    elif len(classic.members) > config.group_members_max:
+        reason = f"and has {len(classic.members)} members, more than {config.group_members_max}"
+    if reason is not None:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"{name}, {reason}")
+
+
+def _subscription(classic: Group, member: Member) -> EmbeddedSubscription:
+    """A group that has never been stable has no protocol yet; every protocol of a member says the same here."""
+    data = member.metadata(classic.protocol) if classic.protocol else member.protocols[0][1]
+    try:
+        return read_subscription(data)
+    except Unreadable as unreadable:
+        message = f"classic group {classic.group_id!r} cannot become a consumer group: {unreadable}"
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message) from None
+
+
+def _held(
+    classic: Group,
+    members: dict[str, Member],
+    subscriptions: dict[str, EmbeddedSubscription],
+    shapes: Topics,
+) -> dict[str, Slots]:
+    """What each member reads: as it was assigned, or else, amid a rebalance, as it said when it joined.
+
+    Some assignors give a partition to several members; here the first one has it, and the others give it up."""
+    held: dict[str, Slots] = {}
+    taken: set[Slot] = set()
+    for member in sorted(members.values(), key=lambda member: not member.assignment):
+        slots = _assigned(classic, member, shapes) if member.assignment else None
+        if slots is None:
+            slots = slots_of(subscriptions[member.member_id].owned, shapes)
+        held[member.member_id] = slots - taken
+        taken |= slots
+    return {member_id: held[member_id] for member_id in members}
+
+
+def _assigned(classic: Group, member: Member, shapes: Topics) -> Slots:
+    name = f"classic group {classic.group_id!r} cannot become a consumer group"
+    try:
+        assignment = read_assignment(member.assignment)
+    except Unreadable as unreadable:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"{name}: {unreadable}") from None
+    if assignment.user_data:
+        message = f"{name}: its assignor {classic.protocol!r} sends data of its own to members, which would be lost"
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message)
+    return slots_of(assignment.partitions, shapes)
+
+
+def _said(member: Member, subscription: EmbeddedSubscription) -> Subscription:
+    return Subscription(
+        member.instance_id,
+        subscription.rack_id,
+        member.client_id,
+        member.client_host,
+        tuple(sorted(set(subscription.topics))),
+        member.rebalance_timeout_ms,
+        classic=ClassicMember(member.session_timeout_ms, member.protocols),
+    )
+
+
+def _end_rebalance(change: Change, classic: Group) -> None:
+    """Whoever waits joins again, now in the consumer group."""
+    group_id = classic.group_id
+    for member_id, member in classic.members.items():
+        if member.joining is not None:
+            answer = JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member_id)
+            change.effects.append(Reply(member.joining, answer))
+        if member.syncing is not None:
+            waits = SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
+            change.effects.append(Reply(member.syncing, waits))
+    for member_id in change.group.members:
+        change.watch(member_id)
+    for member_id in (*classic.members, *classic.pending):
+        if member_id not in change.group.members:
+            timer = group_rebalance.session_timer(group_id, member_id)
+            change.effects.append(CancelTimer(timer))
+    change.effects.append(CancelTimer(group_rebalance.join_timer(group_id)))
+    change.effects.append(CancelTimer(group_rebalance.sync_timer(group_id)))
+
+
+# ------------------------------------------------------------------------------------------------ downgrade
+
+
+def may_downgrade(group: ConsumerGroup, config: GroupConfig) -> bool:
+    """Nobody is left who speaks the consumer protocol."""
+    classic = group.classic_members
+    return (
+        bool(classic)
+        and len(classic) == len(group.members) <= config.group_members_max
+        and config.migration_policy.downgrades
+        and group.supports(classic[0].protocols)
+    )
+
+
+def downgrade(
+    change: Change, shapes: Topics, label: str, *, joining: tuple[str, int] | None = None
+) -> Decision[GroupRecord] | None:
+    """The classic group begins with a rebalance; `joining` are the member and the request that wait for it already.
+
+    None: the classic group does not fit into a record."""
+    group = _classic_group(change.group, shapes, change.now)
+    # Without a leader: should this coordinator die now, the next one knows that it is to be rebalanced.
+    group = replace(group, state=GroupState.PREPARING_REBALANCE, leader=None)
+    return _downgraded(change, group, label, joining)
+
+
+def downgrade_as_it_is(
+    change: Change, shapes: Topics, label: str
+) -> tuple[Decision[GroupRecord], Group] | None:
+    """Without a rebalance: everybody has the target, and the classic group is stable with it."""
+    group = _classic_group(change.group, shapes, change.now)
+    decision = _downgraded(change, group, label)
+    return None if decision is None else (decision, group)
+
+
+def _classic_group(group: ConsumerGroup, shapes: Topics, now: Millis) -> Group:
+    members = {member_id: _classic_member(member) for member_id, member in group.members.items()}
+    leader = next(iter(members))
+    state = GroupState.STABLE
+    # An epoch that has no target yet is no member's: those of the newest target commit on, and are told to rejoin.
+    generation = group.target_epoch
+    classic = Group(group.group_id, state, generation, PROTOCOL_TYPE, None, leader, now, members)
+    protocol = classic.selected_protocol()
+    for member_id, member in members.items():
+        # What it has, not what it was to get: amid a rebalance it may still read more than that.
+        current = group.members[member_id].current
+        version = version_of(member.metadata(protocol))
+        data = write_assignment(current.assigned | current.revoking, shapes, version)
+        members[member_id] = replace(member, assignment=data)
+    return replace(classic, protocol=protocol)
+
+
+def _classic_member(member: ConsumerMember) -> Member:
+    said = member.subscription
+    assert said.classic is not None, member
+    return Member(
+        member.member_id,
+        said.instance_id,
+        said.client_id,
+        said.client_host,
+        said.classic.session_timeout_ms,
+        said.rebalance_timeout_ms,
+        said.classic.protocols,
+    )
+
+
+def _downgraded(
+    change: Change, group: Group, label: str, joining: tuple[str, int] | None = None
+) -> Decision[GroupRecord] | None:
+    records = (*change.records, *tombstones(change.group), GroupChanged(group))
+    if group_bytes_estimate(group) > change.config.record_bytes_max or not fits_one_batch(
+        records, change.config
+    ):
+        return None
+    rebalance = group_rebalance.Change(group, change.config, change.now)
+    for member_id, member in group.members.items():
+        rebalance.effect(CancelTimer(revoke_timer(group.group_id, member_id)))
+        rebalance.effect(CancelTimer(rejoin_timer(group.group_id, member_id)))
+        rebalance.watch(member_id, member.session_timeout_ms)
+    if joining is not None:
+        member_id, request_id = joining
+        rebalance.put(replace(group.members[member_id], joining=request_id))
+    if group.is_in(GroupState.PREPARING_REBALANCE):
+        rebalance.prepare()
+    begun = rebalance.decision(label)
+    effects = (*change.effects, *begun.effects)
+    return Decision(records, effects, label, (*change.heard, *begun.volatile))
