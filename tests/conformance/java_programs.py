@@ -87,6 +87,11 @@ class Program:
         for line in self._process.stdout:
             self.lines.append(line.rstrip())
 
+    def tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
     def count(self, start: str) -> int:
         return sum(line.startswith(start) for line in self.lines)
 
