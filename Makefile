@@ -189,13 +189,17 @@ bench: setup java ## measure; writes bench/results/ and docs/performance.md
 
 # ---------------------------------------------------------------------------------------------- housekeeping
 
+COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+	--custom-compile-command "make lock"
+
 .PHONY: lock
 lock: ## pin dependencies again (names, versions and hashes; no addresses)
-	@for lock in base: server:server spark:spark dev:server,spark,dev; do \
-	  extras=$$(echo "$${lock#*:}" | tr ',' '\n' | sed '/^$$/d; s/^/--extra /' | tr '\n' ' '); \
-	  $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
-	    --custom-compile-command "make lock" $$extras pyproject.toml -o requirements/$${lock%%:*}.lock || exit 1; \
+	@for lock in dev:server,spark,chaos,dev base: roles:roles tools:roles,chaos server:server spark:spark; do \
+	  name=$${lock%%:*} && also=$$([ $$name = dev ] || echo "--constraint requirements/dev.lock") && \
+	  extras=$$(echo "$${lock#*:}" | tr ',' '\n' | sed '/^$$/d; s/^/--extra /' | tr '\n' ' ') && \
+	  $(COMPILE) $$also $$extras pyproject.toml -o requirements/$$name.lock || exit 1; \
 	done
+	@$(COMPILE) --group images -o requirements/images.lock
 
 .PHONY: clean
 clean: ## remove what can be made again

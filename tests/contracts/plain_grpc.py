@@ -14,6 +14,7 @@ from tests.integration.rpc.scripted_controller import Served
 
 from oncelog.api.v1 import coordinator_pb2, coordinator_pb2_grpc, storage_pb2_grpc
 from oncelog.rpc.contract import STORAGE
+from oncelog.rpc.server import LIVENESS
 
 
 @asynccontextmanager
@@ -84,6 +85,18 @@ class PlainGrpcContract:
                 if is_ready is not None:
                     await served.server.set_ready(is_ready)
                 assert (await stub.Check(health_pb2.HealthCheckRequest())).status == status
+
+        self.in_world(scenario)
+
+    def test_liveness_holds_whether_the_process_is_ready_or_not(self):
+        async def scenario(channel, served, servicer):
+            stub = health_pb2_grpc.HealthStub(channel)
+            lives = health_pb2.HealthCheckRequest(service=LIVENESS)
+            for is_ready in (None, True, False):
+                if is_ready is not None:
+                    await served.server.set_ready(is_ready)
+                serving = health_pb2.HealthCheckResponse.SERVING
+                assert (await stub.Check(lives)).status == serving
 
         self.in_world(scenario)
 

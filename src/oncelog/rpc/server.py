@@ -28,6 +28,10 @@ DRAIN_TIMEOUT_S = 5.0
 PLAIN_CALLS_MAX = 10_000
 """Sessions, metadata streams and plain calls at a time, of all callers together; more are RESOURCE_EXHAUSTED."""
 
+LIVENESS = "liveness"
+"""The name under which the health service says that the process lives: SERVING from its start to its stop. The answer
+comes from the event loop, so a process that is stuck gives none. The empty name says whether it is ready."""
+
 _SESSION_PATH = SERVICES[PEER].methods["Session"].path
 
 
@@ -54,7 +58,8 @@ class RpcServer:
         server = grpc.aio.server(
             options=server_options(self._limits), maximum_concurrent_rpcs=PLAIN_CALLS_MAX
         )
-        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        await self.set_ready(False)
+        await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
         server.add_generic_rpc_handlers((_ContractHandler(self.served, self._peer),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = [service.full_name for service in SERVICES.values()]
@@ -77,17 +82,14 @@ class RpcServer:
         server, self._server = self._server, None
         if server is None:
             return
-        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        await self.set_ready(False)
         await self._peer.drain(timeout_s)
         await server.stop(0)
 
     async def set_ready(self, is_ready: bool) -> None:
         """What the health service says of the whole process; probes and load balancers ask it."""
         status = health_pb2.HealthCheckResponse
-        await self._set_health(status.SERVING if is_ready else status.NOT_SERVING)
-
-    async def _set_health(self, status: Any) -> None:
-        await self._health.set("", status)
+        await self._health.set("", status.SERVING if is_ready else status.NOT_SERVING)
 
 
 class _ContractHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
