@@ -1,15 +1,15 @@
-"""`python -m oncelog.rpc.probe [HOST:PORT] [--service NAME]`: asks one process of a cluster how it is, over gRPC's health service.
+"""`python -m oncelog.rpc.probe [HOST:PORT] [--service NAME]`: asks a process's health service how it is.
 
 Its exit code is what a container's health check wants: 0 it serves, 1 it does not or cannot be asked, 2 used wrongly.
-Without a service it asks whether the process is ready, with `--service liveness` whether it lives. Without an address it
-asks this machine, at the port that `ONCELOG_NODE_PORT` gives the process.
+Without a service it asks whether the process is ready, with `--service liveness` whether it lives. Without an address
+it asks this machine, at the port that `ONCELOG_NODE_PORT` gives the process.
 """
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 TIMEOUT_S: Final = 3.0
 _PORT_VARIABLE: Final = "ONCELOG_NODE_PORT"
@@ -47,14 +47,18 @@ def check(address: str, service: str, timeout_s: float) -> tuple[bool, str]:
     return answer.status == health_pb2.HealthCheckResponse.SERVING, status
 
 
-def _why(error: "grpc.RpcError", service: str, timeout_s: float) -> str:
+def _why(error: Any, service: str, timeout_s: float) -> str:
     import grpc
 
     code = error.code()
     if code is grpc.StatusCode.NOT_FOUND:
-        return f"the process knows no health service {service!r}; there are '' (ready) and 'liveness'"
+        return (
+            f"the process knows no health service {service!r}; there are '' (ready) and 'liveness'"
+        )
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return f"no answer within {timeout_s:g} s: the process hangs, or nothing lets the call through"
+        return (
+            f"no answer within {timeout_s:g} s: the process hangs, or nothing lets the call through"
+        )
     details = " ".join(str(error.details()).split())
     return f"cannot be asked: {code.name} {details}"
 
