@@ -79,7 +79,7 @@ def replica_moves_router(moves: ReplicaMoves, operators: Operators) -> APIRouter
     router = APIRouter(prefix="/v1", tags=["nodes"])
 
     @router.post(
-        "/nodes/evacuate",
+        "/storage/evacuate",
         summary="Move all replicas off storage nodes",
         responses=documented(400, 403, 404, 409, 413),
     )
@@ -91,7 +91,7 @@ def replica_moves_router(moves: ReplicaMoves, operators: Operators) -> APIRouter
         return await moves.evacuate(operators.of(request), body)
 
     @router.post(
-        "/nodes/balance",
+        "/storage/balance",
         summary="Even out replicas and preferred leaders",
         responses=documented(400, 403, 404, 409, 413),
     )

@@ -77,7 +77,7 @@ class MoveCommand:
         self, rest: "Rest", verb: str, body: Mapping[str, Any], title: str, output: Output | None
     ) -> None:
         self._rest = rest
-        self._path = f"/v1/nodes/{verb}"
+        self._path = f"/v1/storage/{verb}"
         self._body = body
         self._title = title
         self._output = output

@@ -1,11 +1,14 @@
 """Storage nodes join and leave while clients write: nothing is lost, nothing doubled, no transaction fails."""
 
+import signal
+import subprocess
+import sys
 from contextlib import ExitStack
 from itertools import pairwise
 
 import pytest
 from tests.integration.failover.traffic import Traffic
-from tests.integration.processes.deadlines import eventually
+from tests.integration.processes.deadlines import PATIENCE_S, eventually
 from tests.targets import cluster_folder
 
 from oncelog_server.cli import run
@@ -37,6 +40,16 @@ def ran(cluster, *arguments):
     return run(["nodes", *map(str, arguments), "--gateway", cluster.gateway])
 
 
+def interrupted(cluster, *arguments):
+    """The command, cut off by Ctrl-C when it has begun to move something; its exit code."""
+    command = [sys.executable, "-m", "oncelog_server", "nodes", *map(str, arguments)]
+    process = subprocess.Popen([*command, "--gateway", cluster.gateway])
+    rest = Rest(cluster.gateway)
+    eventually(lambda: rest.get("/v1/reassignments")["total"] > 0)
+    process.send_signal(signal.SIGINT)
+    return process.wait(PATIENCE_S)
+
+
 def longest_pause_s(traffic):
     ends = [one.acknowledged_at for one in traffic.commits]
     return max(after - before for before, after in pairwise(ends))
@@ -65,7 +78,10 @@ def test_storage_nodes_join_and_leave_under_transactions(cluster, capsys):
         assert ran(cluster, "evacuate", 11, 12, 13) == 1, "two nodes cannot take three replicas"
         assert not any(one["draining"] for one in nodes(cluster).values())
 
-        assert ran(cluster, "evacuate", "--role", "storage", "--from-id", JOINING[0]) == 0
+        evacuation = ("evacuate", "--role", "storage", "--from-id", JOINING[0], "--in-motion", 5)
+        assert interrupted(cluster, *evacuation) == 130
+        assert any(one["replica_count"] for one in nodes(cluster).values() if one["draining"])
+        assert ran(cluster, *evacuation) == 0
         left = nodes(cluster)
         assert [left[one]["replica_count"] for one in JOINING] == [0, 0]
         assert all(left[one]["draining"] for one in JOINING)

@@ -199,7 +199,7 @@ def test_without_a_controller_nodes_are_shown_and_changes_are_unknown(tmp_path):
 
 
 async def moves(cluster, verb, **body):
-    answer = await cluster.post(f"/v1/nodes/{verb}", body)
+    answer = await cluster.post(f"/v1/storage/{verb}", body)
     assert answer.status == 200, answer.json
     return answer.json
 
@@ -241,12 +241,12 @@ def test_an_evacuation_that_cannot_be_is_refused_and_changes_nothing(tmp_path):
     async def scenario(cluster):
         await cluster.create_topic("orders", 1)
         body = {"node_ids": [1], "dry_run": False}
-        answer = await cluster.post("/v1/nodes/evacuate", body)
+        answer = await cluster.post("/v1/storage/evacuate", body)
         assert (answer.status, answer.json["kafka_error_name"]) == (409, "POLICY_VIOLATION")
         assert "too few storage nodes live and are not draining (none)" in answer.json["detail"]
         assert not (await node(cluster, 1))["draining"]
         assert cluster.audit()[1]["outcome"] == "refused"
-        answer = await cluster.post("/v1/nodes/evacuate", {"node_ids": [7]})
+        answer = await cluster.post("/v1/storage/evacuate", {"node_ids": [7]})
         assert answer.status == 404
         assert "there is no storage node 7; the storage nodes are 1" in answer.json["detail"]
         for wrong in (
@@ -254,7 +254,7 @@ def test_an_evacuation_that_cannot_be_is_refused_and_changes_nothing(tmp_path):
             {"node_ids": [1, 1]},
             {"node_ids": [1], "in_motion_max": 0},
         ):
-            assert (await cluster.post("/v1/nodes/evacuate", wrong)).status == 422
+            assert (await cluster.post("/v1/storage/evacuate", wrong)).status == 422
 
     run(tmp_path, scenario)
 
