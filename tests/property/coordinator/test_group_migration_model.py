@@ -28,12 +28,23 @@ POLICIES = st.sampled_from(
 
 
 class MigratingGroups(RuleBasedStateMachine):
-    @initialize(policy=POLICIES, protocol=st.sampled_from([EAGER, COOPERATIVE]))
-    def begin(self, policy, protocol):
+    @initialize(
+        policy=POLICIES,
+        protocol=st.sampled_from([EAGER, COOPERATIVE]),
+        classics=st.integers(0, 3),
+        consumers=st.integers(0, 1),
+    )
+    def begin(self, policy, protocol, classics, consumers):
         self.world = MigrationWorld(group_members_max=4, migration_policy=policy)
         self.protocol = protocol
         self.number = 0
         self.active = []
+        for _ in range(classics):
+            self.start_classic(("orders",), None)
+            self._quiesce(6)
+        for _ in range(consumers):
+            self.start_consumer(("orders",), None)
+            self._quiesce(6)
 
     # What clients do.
 
@@ -50,6 +61,8 @@ class MigratingGroups(RuleBasedStateMachine):
         self.number += 1
         client = self.world.client(f"m{self.number}", topics, instance_id=instance_id)
         if client.beat() == 0:
+            # It uses at once what it is told: so nobody else may use that any more.
+            client.settle()
             self.active.append(client)
 
     def _stop_instance(self, instance_id, topics):
@@ -68,10 +81,16 @@ class MigratingGroups(RuleBasedStateMachine):
             self._step(client)
 
     @precondition(lambda self: self.active)
-    @rule()
-    def everybody_goes_on(self):
-        for client in self.active:
-            self._step(client)
+    @rule(slow=st.integers(0, 4), rounds=st.integers(1, 4))
+    def everybody_goes_on(self, slow, rounds):
+        """All but one."""
+        for _ in range(rounds):
+            for number, client in enumerate(self.active):
+                if number != slow:
+                    self._step(client)
+                    self.world.advance(0)
+                    if isinstance(client, Client):
+                        client.settle()
 
     @precondition(lambda self: self.active)
     @rule(data=st.data())
