@@ -34,7 +34,7 @@ def selected(
     roles: Sequence[str],
     output: Output | None,
 ) -> list[int]:
-    """The nodes that were named, or those of a role from an id on. When there are none of those, it is said."""
+    """The nodes that were named, or those of a role from an id on but no given ids. When there are none, it is said."""
     if bool(node_ids) == (role is not None):
         raise typer.BadParameter("name node ids, or give --role and --from-id")
     if node_ids:
@@ -45,8 +45,10 @@ def selected(
         raise typer.BadParameter(f"--role {role!r} is not one of {', '.join(roles)}")
     if from_id is None:
         raise typer.BadParameter("--role needs --from-id: all nodes of a role is never meant")
+    # One with a given id is no successor of the last named one, and the cluster forgets it by itself.
     nodes = rest.get("/v1/nodes", {"limit": 10_000})["nodes"]
-    chosen = [one["node_id"] for one in nodes if role in one["roles"] and one["node_id"] >= from_id]
+    named = [one for one in nodes if role in one["roles"] and not one.get("given")]
+    chosen = [one["node_id"] for one in named if one["node_id"] >= from_id]
     if not chosen:
         _say(f"no {role} node has an id of {from_id} or more; nothing to do", output)
     return sorted(chosen)

@@ -171,6 +171,13 @@ def test_the_real_id_is_in_logs_metrics_and_lists(start, capsys):
     assert "fenced" not in capsys.readouterr().out
 
 
+def test_a_selection_of_nodes_by_id_leaves_given_ids_out(start, capsys):
+    gateway = start("gateway")
+    removal = ("nodes", "remove", "--role", "gateway", "--from-id", "52", "--yes")
+    assert run([*removal, "--gateway", gateway.url]) == 0
+    assert "no gateway node has an id of 52 or more; nothing to do" in capsys.readouterr().out
+
+
 def test_a_listener_with_a_given_id_serves_clients(cluster, start, tmp_path):
     port = FreePorts().take()
     environment = os.environ
