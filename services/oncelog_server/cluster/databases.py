@@ -99,7 +99,7 @@ def redis_command() -> str | None:
 _REDIS_SOCKET: Final = "redis.sock"
 _SOCKET_PATH_MAX: Final = 100
 """The system takes some bytes more; redis-py and Redis agree on the path, so neither may cut it."""
-_NO_COMMANDS: Final = (
+COMMANDS_OFF: Final = (
     *("CONFIG", "SAVE", "BGSAVE", "BGREWRITEAOF", "DEBUG", "MODULE", "MIGRATE", "RESTORE"),
     *("REPLICAOF", "SLAVEOF", "SYNC", "PSYNC", "MONITOR", "EVAL", "EVALSHA", "SCRIPT", "FLUSHALL"),
     *("FLUSHDB", "KEYS", "SHUTDOWN"),
@@ -131,7 +131,7 @@ def start_redis_server(command: str, folder: Path, log: Path) -> ProcessRef:
         f"dir {json.dumps(str(own), ensure_ascii=False)}",
         'save ""',
         "appendonly no",
-        *(f'rename-command {name} ""' for name in _NO_COMMANDS),
+        *(f'rename-command {name} ""' for name in COMMANDS_OFF),
     ]
     try:
         _make_ours(own)

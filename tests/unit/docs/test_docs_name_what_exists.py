@@ -24,7 +24,17 @@ PAGES = sorted(
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
-FOLDERS = ("src/", "services/", "robustness/", "tests/", "proto/", "docs/", "bench/", "scripts/")
+FOLDERS = (
+    "src/",
+    "services/",
+    "robustness/",
+    "tests/",
+    "proto/",
+    "docs/",
+    "bench/",
+    "scripts/",
+    "docker/",
+)
 NO_COMMANDS = {"is", "…"}
 """What `oncelog is ready` and `oncelog …` go on with."""
 

