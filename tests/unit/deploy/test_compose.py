@@ -76,7 +76,9 @@ def settings_of(monkeypatch):
         program = importlib.import_module(f"{role_of(name).module}.__main__").PROGRAM
         program = program.program if isinstance(program, RoleProgram) else program
         kinds = [*program.settings, ProcessSettings]
-        return Knobs(program.module, program.summary, kinds, program.derived).read([])
+        found = Knobs(program.module, program.summary, kinds, program.derived).read([])
+        (node,) = (one for kind, one in found.items() if issubclass(kind, NodeSettings))
+        return {**found, NodeSettings: node}
 
     return read
 
@@ -141,17 +143,20 @@ def test_nothing_is_open_to_the_network_before_somebody_says_so(name):
         assert port.startswith("127.0.0.1:")
 
 
-def test_every_listener_tells_clients_the_port_of_the_machine(settings_of):
-    told = []
+def test_every_listener_tells_clients_what_they_reach(settings_of):
+    published = {}
     for name in PROCESSES:
         if role_of(name).role != "listener":
             continue
-        listener = settings_of(name)[ListenerSettings]
-        (published,) = SERVICES[name]["ports"]
-        assert published == f"127.0.0.1:{listener.advertised_port}:{listener.port}"
-        assert listener.advertised_host == "localhost"
-        told.append(listener.advertised_port)
-    assert told == [9092, 9093]
+        read = settings_of(name)
+        listener = read[ListenerSettings]
+        assert (listener.advertised_host, listener.port) == (name, 9092)
+        (port,) = SERVICES[name]["ports"]
+        address, on_machine, inside = port.split(":")
+        assert (address, int(inside)) == ("127.0.0.1", listener.external_port)
+        published[read[NodeSettings].node_id] = ("localhost", int(on_machine))
+    assert dict(listener.external_addresses) == published
+    assert [port for _, port in published.values()] == [9092, 9093]
 
 
 def test_what_lasts_is_on_volumes(settings_of):

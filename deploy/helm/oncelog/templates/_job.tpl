@@ -1,5 +1,6 @@
 {{/*
-A hook Job. Arguments: root, name, hook (for example pre-upgrade), weight, container (text of its own fields: args, env).
+A hook Job. Arguments: root, name, hook (for example pre-upgrade), weight, container (text of its own fields: args, env),
+image (default: tools).
 The jobs of one release may run again at any time: each does nothing where nothing is to be done.
 */}}
 {{- define "oncelog.hookJob" -}}
@@ -27,7 +28,7 @@ spec:
       {{- include "oncelog.toolsPod" $root | nindent 6 }}
       containers:
         - name: {{ .name }}
-          {{- include "oncelog.toolsContainer" $root | nindent 10 }}
+          {{- include "oncelog.jobContainer" (dict "root" $root "image" (.image | default "tools")) | nindent 10 }}
           {{- .container | nindent 10 }}
           resources:
             {{- toYaml $root.Values.jobs.resources | nindent 12 }}
@@ -48,10 +49,15 @@ securityContext:
 {{- end -}}
 
 {{- define "oncelog.toolsContainer" -}}
-image: {{ include "oncelog.image" (dict "root" . "role" "tools") | quote }}
-imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- include "oncelog.jobContainer" (dict "root" . "image" "tools") -}}
+{{- end -}}
+
+{{/* Arguments: root, image. */}}
+{{- define "oncelog.jobContainer" -}}
+image: {{ include "oncelog.image" (dict "root" .root "role" .image) | quote }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 securityContext:
-  {{- include "oncelog.containerSecurity" . | nindent 2 }}
+  {{- include "oncelog.containerSecurity" .root | nindent 2 }}
 volumeMounts:
   - {name: tmp, mountPath: /tmp}
 {{- end -}}
