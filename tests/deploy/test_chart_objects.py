@@ -212,6 +212,23 @@ def test_a_listener_for_each_door_of_clients_outside():
     assert [one["loadBalancerIP"] for one in doors] == ["192.0.2.1", "192.0.2.2"]
 
 
+def test_a_job_runs_in_the_image_that_has_its_command():
+    """The tools have the command and no database driver; the images of roles have no command."""
+    made = helm(4, "template", "log", str(CHART), "--is-upgrade").stdout
+    seen = {}
+    for one in yaml.safe_load_all(made):
+        if one and (one["kind"] == "Job" or one["metadata"]["name"].endswith("-test")):
+            pod = one["spec"]["template"]["spec"] if one["kind"] == "Job" else one["spec"]
+            for container in pod["containers"]:
+                image = container["image"].rpartition("/")[2].partition(":")[0]
+                seen[container["name"]] = (image, " ".join(container["command"])[:28])
+    assert seen.pop("migrate") == ("controller", "python -m oncelog_controller")
+    assert seen
+    for image, command in seen.values():
+        assert image == "tools"
+        assert command.startswith(("oncelog ", "sh "))
+
+
 def test_settings_of_a_role_restart_that_role_alone():
     changed = helm(
         4, "template", "log", str(CHART), "--namespace", "prod",
