@@ -11,6 +11,7 @@ from oncelog.process.role_program import KafkaAddress, RoleProgram
 from oncelog.rpc.node import Node
 from oncelog.rpc.node_settings import EVERY_HOST, NodeSettings
 from oncelog.rpc.role import Role
+from oncelog_listener import external
 from oncelog_listener.settings import ListenerSettings
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ def _kafka_address(settings: ListenerSettings, node: NodeSettings) -> KafkaAddre
             "--listener-port 0 leaves other listeners without an address to tell clients; choose a port"
         )
     host = node.host if settings.host in EVERY_HOST else settings.host
-    return KafkaAddress(settings.advertised_host or host, port)
+    host = settings.advertised_host or host
+    outside = settings.external_addresses.get(node.node_id)
+    return KafkaAddress(host, port, external.told((host, port), outside) if outside else {})
 
 
 def _figures(role: "ListenerRole") -> Iterable[Figure]:

@@ -6,12 +6,13 @@ Any other client that reached this listener by another address than the register
 (a port-forward, a tunnel) would not reach the others by theirs: it is told of this one only.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from zlib import crc32
 
 from oncelog.api.v1 import controller_pb2
 from oncelog.rpc.metadata import MetadataImage
+from oncelog_listener import external
 from oncelog_listener.call import Call
 
 
@@ -71,8 +72,7 @@ def brokers_for(call: Call) -> Brokers:
         Broker(*one) for node_id, one in cluster.departed.items() if node_id not in there
     )
     if is_external:
-        addresses = cluster.settings.external_addresses
-        others, departed = _outside(others, addresses), _outside(departed, addresses)
+        others, departed = _outside(others, image), _outside(departed, image)
     if not others:
         return Brokers((itself,), departed)
     if node.draining or cluster.ending.is_set():
@@ -80,15 +80,15 @@ def brokers_for(call: Call) -> Brokers:
     return Brokers(tuple(sorted((itself, *others))), departed)
 
 
-def _outside(
-    brokers: tuple[Broker, ...], addresses: Mapping[int, tuple[str, int]]
-) -> tuple[Broker, ...]:
+def _outside(brokers: tuple[Broker, ...], image: MetadataImage) -> tuple[Broker, ...]:
     """Where clients of another network find them; one without such an address is not for them."""
-    return tuple(
-        Broker(one.node_id, *addresses[one.node_id], one.rack)
-        for one in brokers
-        if one.node_id in addresses
-    )
+    found = []
+    for one in brokers:
+        node = image.nodes.get(one.node_id)
+        address = external.read(node.configs) if node is not None else None
+        if address is not None:
+            found.append(Broker(one.node_id, *address, one.rack))
+    return tuple(found)
 
 
 def live_listeners(image: MetadataImage, but: int) -> tuple[Broker, ...]:

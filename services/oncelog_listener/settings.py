@@ -29,7 +29,8 @@ class ListenerSettings(BaseSettings):
     )
     external_advertised: str = Field(
         "",
-        description="what clients of that port are told: NODE_ID=HOST:PORT of every listener, separated by commas",
+        description="what clients of that port are told: NODE_ID=HOST:PORT of this listener; those of others, "
+        "separated by commas, are left alone",
     )
 
     auto_create_topics: bool = Field(

@@ -4,9 +4,9 @@ Ready means ready: the node has registered, its image is followed, the role has 
 recovered). Only then does the health service say SERVING. At the end it says NOT_SERVING before anything else happens.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from pydantic_settings import BaseSettings
@@ -29,6 +29,8 @@ class KafkaAddress:
 
     host: str
     port: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+    """What the registration says besides, under Kafka's names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,12 @@ class RoleProgram(Generic[RoleSettingsT]):
     async def _open(self, settings: Settings) -> AsyncIterator["RunningRole"]:
         own = settings[self.settings]
         node = Node(settings[self.node], [self.role])
+        configs = published(pb.Role.Name(self.role).removeprefix("ROLE_").lower(), own)
         if self.kafka_address is not None:
             address = self.kafka_address(own, settings[self.node])
             node.advertise_kafka(address.host, address.port)
-        node.configs = published(pb.Role.Name(self.role).removeprefix("ROLE_").lower(), own)
+            configs = {**configs, **address.configs}
+        node.configs = configs
         async with AsyncExitStack() as stack:
             stack.push_async_callback(node.stop)
             await node.claim()

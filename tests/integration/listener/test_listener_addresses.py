@@ -11,6 +11,7 @@ from tests.unit.listener.wire_client import WireClient
 
 from oncelog.api.v1 import controller_pb2
 from oncelog.errors import OncelogError
+from oncelog_listener import external
 from oncelog_listener.settings import ListenerSettings
 from oncelog_listener.wiring import build_listener
 
@@ -87,8 +88,10 @@ def free_port():
         return taken.getsockname()[1]
 
 
-def _node(node_id, port):
+def _node(node_id, port, outside=None):
+    configs = external.told(("127.0.0.1", port), outside) if outside else {}
     return controller_pb2.Node(
+        configs=configs,
         node_id=node_id,
         roles=[controller_pb2.ROLE_LISTENER],
         kafka_host="127.0.0.1",
@@ -99,13 +102,13 @@ def _node(node_id, port):
 
 def test_clients_of_the_external_port_are_told_external_addresses_of_every_listener():
     outside, inside = free_port(), free_port()
-    addresses = "1=a.example.org:30094,2=[2001:db8::2]:30095,9=gone.example.org:1"
+    addresses = "1=a.example.org:30094,2=not.what.node.2.says:1"
 
     async def scenario():
         settings = {"external_port": outside, "external_advertised": addresses, "port": inside}
         world = World(topic("orders", 1), **settings)
         world.metadata.image.nodes[1] = _node(1, inside)
-        world.metadata.image.nodes[2] = _node(2, inside + 1)
+        world.metadata.image.nodes[2] = _node(2, inside + 1, ("2001:db8::2", 30_095))
         world.metadata.image.nodes[3] = _node(3, inside + 2)
         async with world.listening():
             client = await WireClient.connect(outside)
