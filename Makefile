@@ -183,6 +183,10 @@ robustness: setup ## every workload, evidence and a short chaos, against a runni
 chaos: setup ## ten minutes of kills, freezes and cuts on real processes, judged; ARGS="--minutes 2 --seed 7"
 	$(BIN)/python -m robustness.chaos $(ARGS)
 
+.PHONY: chaos-kind
+chaos-kind: setup ## the same on the pods of the current kubectl context and namespace; ARGS="--release oncelog --minutes 2"
+	$(BIN)/python -m robustness.chaos --kubernetes $(ARGS)
+
 .PHONY: bench
 bench: setup java ## measure; writes bench/results/ and docs/performance.md
 	$(BIN)/python -m bench $(ARGS)

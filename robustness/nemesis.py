@@ -33,6 +33,8 @@ class FaultKind(StrEnum):
     DATABASE_OUTAGE = "database-outage"
     REDIS_OUTAGE = "redis-outage"
     CLIENT_KILL = "client-kill"
+    MACHINE_DRAIN = "machine-drain"  # cordoned, its pods evicted; taken back after `lasts_ms`
+    MACHINE_LOST = "machine-lost"  # cordoned, its pods all gone at once
     MOVE = "move"  # an operator gives a partition other replicas
     OPERATE = (
         "operate"  # an operator ends a transaction, drains or removes a node, or changes a feature
@@ -65,11 +67,13 @@ FAMILIES: Final[Mapping[str, tuple[FaultKind, ...]]] = {
         FaultKind.CLOCK_SKEW,
         FaultKind.CLOCK_JUMP,
     ),
+    "machines": (FaultKind.MACHINE_DRAIN, FaultKind.MACHINE_LOST),
     "database": (FaultKind.DATABASE_OUTAGE, FaultKind.REDIS_OUTAGE),
 }
-"""What a kind takes away: processes, time, the network, files and clocks, or what the cluster stands on."""
+"""What a kind takes away: processes, time, the network, files and clocks, machines, or what the cluster stands on."""
 
 NETWORK: Final = FAMILIES["network"]
+OF_MACHINES: Final = FAMILIES["machines"]
 
 ANY: Final = "any"
 """The target of a fault that finds whom it strikes by itself."""
@@ -85,7 +89,7 @@ def storm_targets(kind: FaultKind, roles: Sequence[str], names: Sequence[str]) -
 
     Storms are of the simulator: nothing for what is not there. Chaos plans its own.
     """
-    if kind is FaultKind.REDIS_OUTAGE:
+    if kind is FaultKind.REDIS_OUTAGE or kind in OF_MACHINES:
         return ()
     if kind in _FIND_THEIR_OWN:
         return (ANY,)

@@ -210,7 +210,7 @@ def _wrong_targets(
         where = f"{prefix}{kind.value}"
         there = storm_targets(kind, ROLES, names)
         if not there:
-            yield f"{where}: no storm has it, for the simulator has no Redis; make chaos plans its own"
+            yield f"{where}: no storm has it, for the simulator has no Redis and no machines; make chaos plans its own"
             continue
         wrong = [_wrong_target(target, kind, there) for target in faults.targets]
         found = [text for text in wrong if text is not None]

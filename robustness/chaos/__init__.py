@@ -2,6 +2,7 @@
 
     python -m robustness.chaos --minutes 10 --seed 7            a cluster of its own, every role struck by a seeded plan
     python -m robustness.chaos --bootstrap localhost:9092       any Kafka; only our own clients are killed
+    python -m robustness.chaos --kubernetes                     the pods of a release of the chart (`pods/`)
 
 Four kinds of process: the runner (faults, verdicts, report), the cluster's own, the proxy between all of them, and the
 lab, which forks a process for each client so that SIGKILL is what it says. The folder keeps everything: logs, data,

@@ -1,16 +1,24 @@
-"""`python -m robustness.chaos --minutes 10 --seed 7`: break a cluster, or watch any Kafka, and judge it."""
+"""`oncelog chaos`, `python -m robustness.chaos`: break a cluster of processes or of pods, or watch any Kafka; judge it.
+
+    python -m robustness.chaos --minutes 10 --seed 7
+    oncelog chaos --kubernetes --namespace shop --release oncelog
+
+A cluster of processes needs the extra `server`, one of pods the extra `chaos`.
+"""
 
 import asyncio
 import contextlib
 import os
 import secrets
 import signal
+import socket
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 from rich.console import Console
@@ -19,13 +27,39 @@ from rich.table import Table
 
 from oncelog.errors import OncelogError
 from oncelog_server.cluster.plan import ClusterShape
-from robustness.arguments import SEED_MAX
+from robustness.chaos.address import AddressTarget
+from robustness.chaos.contract import Target
+from robustness.chaos.options import (
+    KEEP_MOST,
+    MINUTES_LEAST,
+    MINUTES_MOST,
+    PACE_DEFAULT,
+    PACE_LEAST,
+    PACE_MOST,
+    RECOVERY_BAR_MOST,
+    Bootstrap,
+    Context,
+    Folder,
+    Keep,
+    Library,
+    Minutes,
+    Namespace,
+    OnKubernetes,
+    Pace,
+    RecoveryBar,
+    Release,
+    ScenarioName,
+    Seed,
+    ToolsImage,
+    libraries_of,
+    number_of,
+    seed_of,
+)
 from robustness.chaos.progress import Progress
 from robustness.chaos.report import write_report
 from robustness.chaos.run import ChaosRun, RunOptions, RunResult
 from robustness.chaos.steady import KIND as STEADY
 from robustness.chaos.steady import SteadyParameters
-from robustness.chaos.target import AddressTarget, ClusterTarget, Target
 from robustness.checkers.verdict import Answer
 from robustness.clients.libraries import LIBRARIES
 from robustness.scenario import Scenario, load_scenario
@@ -34,7 +68,6 @@ from robustness.workloads.catalog import KINDS
 DEFAULT_SCENARIO: Final = Path(__file__).parent / "default.toml"
 COLOURS: Final = {Answer.OK: "green", Answer.BROKEN: "bold red", Answer.UNKNOWN: "yellow"}
 PROOFS_SHOWN: Final = 3
-MINUTES_LEAST, MINUTES_MOST = 0.1, 1440.0
 
 app = typer.Typer(
     add_completion=False,
@@ -45,33 +78,20 @@ app = typer.Typer(
 
 @app.command()
 def main(
-    minutes: Annotated[
-        str,
-        typer.Option(metavar="FLOAT", help=f"of faults, {MINUTES_LEAST:g} to {MINUTES_MOST:g}"),
-    ] = "10",
-    seed: Annotated[
-        str, typer.Option(metavar="INTEGER", help="of the plan and the workloads; 0 draws one")
-    ] = "0",
-    bootstrap: Annotated[
-        str, typer.Option(help="host:port[,…] of any Kafka; then only our own clients are broken")
-    ] = "",
-    scenario: Annotated[
-        str,
-        typer.Option(
-            help="which workloads: a name, or a .toml file; its storm is not used; "
-            "default: default.toml in robustness/chaos",
-            show_default=False,
-        ),
-    ] = str(DEFAULT_SCENARIO),
-    folder: Annotated[
-        Path | None, typer.Option(help="for logs, data and the report; default: a new one")
-    ] = None,
-    library: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"client library: {', '.join(LIBRARIES)}; repeatable; default: every one"
-        ),
-    ] = None,
+    minutes: Minutes = "10",
+    seed: Seed = "0",
+    bootstrap: Bootstrap = "",
+    scenario: ScenarioName = str(DEFAULT_SCENARIO),
+    folder: Folder = None,
+    library: Library = None,
+    kubernetes: OnKubernetes = False,
+    namespace: Namespace = "",
+    release: Release = "oncelog",
+    context: Context = "",
+    tools_image: ToolsImage = "",
+    pace: Pace = PACE_DEFAULT,
+    recovery_bar: RecoveryBar = "0",
+    keep: Keep = "0",
 ) -> None:
     """Workloads under a seeded plan of faults, judged by the checkers of the simulator.
 
@@ -84,28 +104,40 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     with contextlib.ExitStack() as stack:
         try:
-            given_minutes = _minutes(minutes)
-            chosen_seed = _seed(seed) or secrets.randbelow(1_000_000) + 1
-            libraries = _libraries(library)
+            given_minutes = number_of("--minutes", minutes, MINUTES_LEAST, MINUTES_MOST)
+            chosen_seed = seed_of(seed) or secrets.randbelow(1_000_000) + 1
+            hits_per_minute = number_of("--pace", pace, PACE_LEAST, PACE_MOST)
+            bar_s = number_of("--recovery-bar", recovery_bar, 0, RECOVERY_BAR_MOST)
+            keep_s = number_of("--keep", keep, 0, KEEP_MOST)
+            libraries = libraries_of(library)
             chosen = _scenario(scenario)
-            made = stack.enter_context(_made(folder, chosen_seed))
+            made = stack.enter_context(_made(folder, chosen_seed)).absolute()
+            if kubernetes:
+                place = Place(namespace, release, context, bootstrap, tools_image)
+                target, arguments = place.target(), place.arguments
+            else:
+                target = _target(made, bootstrap, chosen)
+                arguments = f" --bootstrap {bootstrap}" if bootstrap else ""
         except OncelogError as error:
             _say(console, "cannot begin", error)
             raise typer.Exit(2) from error
         options = RunOptions(
-            folder=made.absolute(),
+            folder=made,
             seed=chosen_seed,
             duration_ms=int(given_minutes * 60_000),
             scenario=chosen,
             libraries=libraries,
-            replay=_replay(given_minutes, chosen_seed, bootstrap, scenario),
-            suffix=f"-{int(time.time())}" if bootstrap else "",
+            replay=_replay(given_minutes, chosen_seed, arguments, scenario, pace),
+            hits_per_minute=hits_per_minute,
+            recovery_bar_ms=int(bar_s * 1000),
+            suffix=f"-{int(time.time())}" if bootstrap or kubernetes else "",
         )
-        result = _run(options, _target(options.folder, bootstrap, chosen), console)
+        result = _run(options, target, console)
     if result is None:
         raise typer.Exit(2)
     page = write_report(result)
     tell(Console(), result, page)
+    _stay(keep_s, made)
     raise typer.Exit(0 if result.is_sound else 1)
 
 
@@ -122,35 +154,19 @@ def _run(options: RunOptions, target: Target, console: Console) -> RunResult | N
     return None
 
 
+def _stay(seconds: float, folder: Path) -> None:
+    """Of a pod's file system only what runs can be asked."""
+    if seconds:
+        told = f"{folder} stays for {seconds:g} s: kubectl cp {socket.gethostname()}:{folder} chaos"
+        print(told, flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            time.sleep(seconds)
+
+
 def _say(console: Console, what: str, error: OncelogError) -> None:
     # What stands in brackets in it is a table of a file or a list, not a colour.
     text = f"[bold red]{what}:[/] {escape(str(error))}"
     console.print(text, highlight=False, soft_wrap=True)
-
-
-def _minutes(text: str) -> float:
-    """Raises OncelogError, as the next one does: typer's own words would not name the value."""
-    try:
-        minutes = float(text)
-    except ValueError:
-        minutes = 0.0
-    if not MINUTES_LEAST <= minutes <= MINUTES_MOST:
-        raise OncelogError(
-            f"--minutes {text!r} is no number from {MINUTES_LEAST:g} to {MINUTES_MOST:g}"
-        )
-    return minutes
-
-
-def _seed(text: str) -> int:
-    try:
-        seed = int(text)
-    except ValueError:
-        seed = -1
-    if not 0 <= seed <= SEED_MAX:
-        raise OncelogError(
-            f"--seed {text!r} is no whole number from 1 to {SEED_MAX}, nor 0, which draws one"
-        )
-    return seed
 
 
 def _scenario(name_or_path: str) -> Scenario:
@@ -191,16 +207,53 @@ def _made(folder: Path | None, seed: int) -> Iterator[Path]:
                 folder.rmdir()
 
 
-def _libraries(wanted: list[str] | None) -> tuple[str, ...]:
-    for name in wanted or ():
-        if name not in LIBRARIES:
-            raise OncelogError(f"no client library {name!r}; there are {', '.join(LIBRARIES)}")
-    return tuple(wanted or LIBRARIES)
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the pods are, as the options say it."""
+
+    namespace: str
+    release: str
+    context: str
+    bootstrap: str
+    tools_image: str
+
+    def target(self) -> Target:
+        """Raises OncelogError when there is no Kubernetes, or no client for it."""
+        try:
+            from robustness.chaos.pods.api import Kubernetes
+        except ModuleNotFoundError as error:
+            raise OncelogError(
+                f"--kubernetes needs {error.name}, which is not installed: pip install 'oncelog[chaos]'"
+            ) from error
+        from robustness.chaos.pods.target import PodTarget
+
+        kubernetes = Kubernetes(self.namespace, self.release, self.context)
+        return PodTarget(kubernetes, self.bootstrap, self.tools_image)
+
+    @property
+    def arguments(self) -> str:
+        given = {
+            "--namespace": self.namespace,
+            "--release": self.release,
+            "--context": self.context,
+            "--bootstrap": self.bootstrap,
+            "--tools-image": self.tools_image,
+        }
+        told = "".join(f" {option} {value}" for option, value in given.items() if value)
+        return f" --kubernetes{told}"
 
 
 def _target(folder: Path, bootstrap: str, scenario: Scenario) -> Target:
+    """Raises OncelogError when what a cluster of processes needs is not installed."""
     if bootstrap:
         return AddressTarget(bootstrap)
+    try:
+        from robustness.chaos.target import ClusterTarget
+    except ModuleNotFoundError as error:
+        raise OncelogError(
+            f"a cluster of its own needs {error.name}, which is not installed: pip install "
+            "'oncelog[server]'; or give --kubernetes"
+        ) from error
     shape = scenario.shape
     counts = ClusterShape(
         controllers=shape.controllers,
@@ -212,13 +265,17 @@ def _target(folder: Path, bootstrap: str, scenario: Scenario) -> Target:
     return ClusterTarget(folder, counts, scenario.settings)
 
 
-def _replay(minutes: float, seed: int, bootstrap: str, scenario: str) -> str:
-    arguments = f"--minutes {minutes:g} --seed {seed}"
-    if bootstrap:
-        arguments += f" --bootstrap {bootstrap}"
+def _replay(minutes: float, seed: int, where: str, scenario: str, pace: str) -> str:
+    arguments = f"--minutes {minutes:g} --seed {seed}{where}"
     if scenario != str(DEFAULT_SCENARIO):
         arguments += f" --scenario {scenario}"
-    return f'make chaos ARGS="{arguments}"'
+    if pace != PACE_DEFAULT:
+        arguments += f" --pace {pace}"
+    return (
+        f"oncelog chaos {arguments}"
+        if "--kubernetes" in where
+        else f'make chaos ARGS="{arguments}"'
+    )
 
 
 def tell(console: Console, result: RunResult, page: Path) -> None:
@@ -235,10 +292,12 @@ def tell(console: Console, result: RunResult, page: Path) -> None:
         )
     console.print(table)
     roles = Table(box=None, padding=(0, 2))
-    for title in ("role", "hits", "next commit after: p50", "max"):
+    for title in ("role", "hits", "next commit after: p50", "p99", "max", "kills", "their p99"):
         roles.add_column(title)
     for one in result.measures.roles:
-        roles.add_row(one.role, str(one.hits), _seconds(one.p50_ms), _seconds(one.max_ms))
+        times = [_seconds(ms) for ms in (one.p50_ms, one.p99_ms, one.max_ms)]
+        kills = (str(one.kills), _seconds(one.kills_p99_ms))
+        roles.add_row(one.role, str(one.hits), *times, *kills)
     console.print(roles)
     measures = result.measures
     console.print(

@@ -25,11 +25,11 @@ import psutil
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
 from oncelog_server.cluster.cluster import Cluster
-from oncelog_server.cluster.databases import POSTGRES, REDIS
+from oncelog_server.cluster.plan import POSTGRES, REDIS
 from robustness.chaos.links import ANYBODY, CLIENTS, AfterHold, Effect, Rule, both_ways
 from robustness.chaos.network import ProxyProcess
-from robustness.chaos.plan import role_of
-from robustness.nemesis import NETWORK, FaultKind, PlannedFault
+from robustness.chaos.plan import name_of, role_of
+from robustness.nemesis import NETWORK, OF_MACHINES, FaultKind, PlannedFault
 
 START_TIMEOUT_S: Final = 60.0
 HEAL_TIMEOUT_S: Final = 120.0
@@ -116,7 +116,7 @@ class ProcessHands:
             return self._clocks is not None
         if kind is FaultKind.REDIS_OUTAGE:
             return self._cluster.process(REDIS) is not None
-        return kind not in OF_THE_SIMULATOR
+        return kind not in OF_THE_SIMULATOR and kind not in OF_MACHINES
 
     async def begin(self, fault: PlannedFault) -> None:
         self._under_way[name_of(fault)] = fault
@@ -277,11 +277,6 @@ class ProcessHands:
             self._cluster.start_dead(HEAL_TIMEOUT_S)
         except OncelogError as error:
             self.findings.append(f"the cluster does not heal: {error}")
-
-
-def name_of(fault: PlannedFault) -> str:
-    """Unique in a plan."""
-    return f"{fault.kind} {fault.target} at {fault.at_ms}"
 
 
 def network_rules(fault: PlannedFault) -> tuple[Rule, ...]:

@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, Self
 
 from oncelog.errors import OncelogError
-from oncelog_server.cluster.os_process import tail_of
+from oncelog_server.cluster.tail import tail_of
 from robustness.chaos.lab import LabOrder
 from robustness.chaos.part import end_part, start_part
 

@@ -10,10 +10,12 @@ from typing import Final
 
 from robustness.chaos.plan import role_of
 from robustness.history import Ending, Fault, History, Outcome, Transaction
+from robustness.nemesis import FaultKind
 
 NEMESIS: Final = "nemesis"
 """The client whose faults are the plan's; workloads kill their own clients beside it."""
 GAP_MS_MIN: Final = 1_000
+KILLS: Final = frozenset((FaultKind.KILL, FaultKind.KILL_ALL))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,11 @@ class RoleSummary:
     hits: int
     recoveries: int
     p50_ms: int | None
+    p99_ms: int | None
     max_ms: int | None
+    kills: int
+    """How many of the recoveries were from a kill."""
+    kills_p99_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +146,16 @@ def _gaps(commits: Sequence[Commit], from_ms: int, until_ms: int) -> tuple[tuple
 def _summary(role: str, recoveries: Sequence[Recovery]) -> RoleSummary:
     own = [one for one in recoveries if one.role == role]
     known = [one.ms for one in own if one.ms is not None]
+    kills = [one.ms for one in own if one.ms is not None and one.fault.kind in KILLS]
     return RoleSummary(
         role=role,
         hits=len(own),
         recoveries=len(known),
         p50_ms=percentile(known, 0.5),
+        p99_ms=percentile(known, 0.99),
         max_ms=max(known, default=None),
+        kills=len(kills),
+        kills_p99_ms=percentile(kills, 0.99),
     )
 
 

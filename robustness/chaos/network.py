@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from oncelog.errors import OncelogError
-from oncelog_server.cluster.databases import POSTGRES, REDIS, redis_socket
+from oncelog_server.cluster.databases import redis_socket
 from oncelog_server.cluster.plan import (
     CONTROLLER,
     COORDINATOR,
     GATEWAY,
     HOST,
     LISTENER,
+    POSTGRES,
+    REDIS,
     STORAGE,
     FreePorts,
     Member,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 HOME: Final = Path(__file__).parents[2]
-"""From where `robustness` is found: it is never installed."""
+"""From where `robustness` is found, also where it is not installed."""
 
 END_TIMEOUT_S: Final = 5.0
 

@@ -11,13 +11,15 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from oncelog_server.cluster.databases import POSTGRES, REDIS
 from oncelog_server.cluster.plan import (
     CONTROLLER,
     COORDINATOR,
     GATEWAY,
     LISTENER,
     MARKER_SENDER,
+    POSTGRES,
+    REDIS,
+    ROLES,
     STORAGE,
 )
 from robustness.chaos.links import CLIENTS
@@ -27,6 +29,12 @@ CardT = TypeVar("CardT")
 
 HITS_PER_MINUTE: Final = 2.2
 """Of each role: twenty in ten minutes, with some to spare for what cannot be carried out."""
+REPLICAS: Final = 3
+"""Of what a run writes, where there are so many nodes."""
+MACHINES: Final = "machines"
+"""The role of what processes run on, where chaos can take that away."""
+MACHINE_SHARE: Final = 0.2
+"""A machine takes processes of every role with it, so it is struck more seldom than a role."""
 SLOT_SHARE_MAX: Final = 0.6
 """The rest of a slot is for coming back."""
 
@@ -56,6 +64,28 @@ DECKS: Final[Mapping[str, Mapping[FaultKind, int]]] = {
     CLIENTS: {FaultKind.CLIENT_KILL: 4, FaultKind.RESET: 1, FaultKind.DELAY: 1},
 }
 """How many cards of each kind a role's deck has."""
+_OF_MACHINES: Final = {FaultKind.MACHINE_DRAIN: 1, FaultKind.MACHINE_LOST: 1}
+_OF_PODS: Final = {
+    FaultKind.KILL: 6,
+    FaultKind.PAUSE: 2,
+    FaultKind.RESTART: 1,
+    FaultKind.PARTITION: 1,
+    FaultKind.PARTITION_ONE_WAY: 1,
+    FaultKind.PARTITION_PAIR: 1,
+    FaultKind.DELAY: 1,
+    FaultKind.RESET: 1,
+    FaultKind.KILL_ALL: 1,
+    FaultKind.ROLLING_RESTART: 1,
+}
+POD_DECKS: Final[Mapping[str, Mapping[FaultKind, int]]] = {
+    **dict.fromkeys((role.role for role in ROLES), _OF_PODS),
+    STORAGE.role: {**_OF_PODS, FaultKind.DISK_FULL: 1},
+    POSTGRES: {FaultKind.DATABASE_OUTAGE: 1},
+    REDIS: {FaultKind.REDIS_OUTAGE: 1},
+    CLIENTS: {FaultKind.CLIENT_KILL: 1},
+    MACHINES: _OF_MACHINES,
+}
+"""In a cluster of pods: mostly kills, for those are what a machine's owner fears."""
 
 LASTS_MS: Final[Mapping[FaultKind, tuple[int, int]]] = {
     FaultKind.KILL: (200, 4_000),
@@ -75,6 +105,8 @@ LASTS_MS: Final[Mapping[FaultKind, tuple[int, int]]] = {
     FaultKind.DATABASE_OUTAGE: (500, 8_000),
     FaultKind.REDIS_OUTAGE: (500, 4_000),
     FaultKind.CLIENT_KILL: (0, 0),
+    FaultKind.MACHINE_DRAIN: (2_000, 15_000),
+    FaultKind.MACHINE_LOST: (2_000, 15_000),
 }
 _NODES: Final = (CONTROLLER.role, STORAGE.role, COORDINATOR.role, MARKER_SENDER.role)
 _TALKS_TO: Final[Mapping[str, frozenset[str]]] = {
@@ -89,9 +121,15 @@ _TALKS_TO: Final[Mapping[str, frozenset[str]]] = {
 _WHOLE_ROLE: Final = frozenset((FaultKind.KILL_ALL, FaultKind.ROLLING_RESTART))
 
 
-def hits_for(duration_ms: int) -> int:
-    """How often a run of this length hits each role."""
-    return max(1, math.ceil(HITS_PER_MINUTE * duration_ms / 60_000))
+def hits_for(duration_ms: int, role: str, hits_per_minute: float = HITS_PER_MINUTE) -> int:
+    """How often a run of this length hits this role."""
+    rate = hits_per_minute * (MACHINE_SHARE if role == MACHINES else 1)
+    return max(1, math.ceil(rate * duration_ms / 60_000))
+
+
+def name_of(fault: PlannedFault) -> str:
+    """Unique in a plan."""
+    return f"{fault.kind} {fault.target} at {fault.at_ms}"
 
 
 def role_of(target: str) -> str:
@@ -106,16 +144,19 @@ def plan_chaos(
     duration_ms: int,
     can: Callable[[FaultKind], bool],
     draw: random.Random,
+    *,
+    decks: Mapping[str, Mapping[FaultKind, int]] = DECKS,
+    hits_per_minute: float = HITS_PER_MINUTE,
 ) -> list[PlannedFault]:
     """`members` are the processes of each role, itself for a role that is one thing. In order of their beginnings."""
     faults: list[PlannedFault] = []
-    hits = hits_for(duration_ms)
-    # One slot is left for the roles' slots to begin one after the other, or all would be struck at once.
-    slot_ms = duration_ms / (hits + 1)
     everybody = [name for names in members.values() for name in names]
     for number, (role, names) in enumerate(members.items()):
+        hits = hits_for(duration_ms, role, hits_per_minute)
+        # One slot is left for the roles' slots to begin one after the other, or all would be struck at once.
+        slot_ms = duration_ms / (hits + 1)
         phase_ms = slot_ms * number / len(members)
-        deck = [kind for kind, cards in DECKS[role].items() if can(kind) for _ in range(cards)]
+        deck = [kind for kind, cards in decks[role].items() if can(kind) for _ in range(cards)]
         if not deck:
             continue
         kinds = _dealt(deck, hits, draw)

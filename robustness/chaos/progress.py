@@ -49,6 +49,11 @@ class Progress:
             self._console.print(f"[bold]{name}[/]", highlight=False)
         self.refresh()
 
+    def tell(self, sentences: Sequence[str]) -> None:
+        """What stays on the screen."""
+        for one in sentences:
+            self._console.print(one, style="dim", markup=False, highlight=False, soft_wrap=True)
+
     def process(self, name: str, state: str) -> None:
         self._starting = [*self._starting, f"{name} {state}"][-STARTS_SHOWN:]
 

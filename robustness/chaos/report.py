@@ -57,7 +57,15 @@ def report_content(result: RunResult) -> dict[str, Any]:
         ],
         "faults": _faults(history.all(Fault)),
         "roles": [
-            {"role": one.role, "hits": one.hits, "p50_ms": one.p50_ms, "max_ms": one.max_ms}
+            {
+                "role": one.role,
+                "hits": one.hits,
+                "p50_ms": one.p50_ms,
+                "p99_ms": one.p99_ms,
+                "max_ms": one.max_ms,
+                "kills": one.kills,
+                "kills_p99_ms": one.kills_p99_ms,
+            }
             for one in measures.roles
         ],
         "operations": dict(
@@ -78,6 +86,7 @@ def report_content(result: RunResult) -> dict[str, Any]:
         },
         "lso_lag_max": max((lag.records for lag in measures.lags), default=None),
         "never_reached": never_reached(result),
+        "limits": list(result.limits),
     }
 
 
@@ -122,9 +131,11 @@ def report_lines(content: dict[str, Any]) -> Iterator[str]:
         yield f"| {one['checker']} | {one['answer']} | {one['judged']} | {proof} |"
     yield from ("", "## Faults and recovery", "")
     yield "From the begin of a fault to the next commit of a transaction begun after it."
-    yield from ("", "| role | hits | p50 | max |", "| --- | --- | --- | --- |")
+    yield from ("", "| role | hits | p50 | p99 | max | kills | their p99 |", f"|{' --- |' * 7}")
     for one in content["roles"]:
-        yield f"| {one['role']} | {one['hits']} | {_s(one['p50_ms'])} | {_s(one['max_ms'])} |"
+        times = " | ".join(_s(one[key]) for key in ("p50_ms", "p99_ms", "max_ms"))
+        kills = f"{one['kills']} | {_s(one['kills_p99_ms'])}"
+        yield f"| {one['role']} | {one['hits']} | {times} | {kills} |"
     yield ""
     faults = content["faults"]
     kinds = ", ".join(f"{kind} {count}" for kind, count in faults["by_kind"].items())
@@ -149,6 +160,8 @@ def report_lines(content: dict[str, Any]) -> Iterator[str]:
     yield from ("", "## Never reached", "")
     for what, names in content["never_reached"].items():
         yield from _wrapped(f"- {what}: {', '.join(names) or 'none'}", indent="  ")
+    for told in content["limits"]:
+        yield from _wrapped(f"- {told}", indent="  ")
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:

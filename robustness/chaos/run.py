@@ -18,16 +18,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from oncelog.errors import OncelogError
-from robustness.chaos.hands import name_of
+from robustness.chaos.contract import ChaosHands, Target
 from robustness.chaos.lab import HISTORY, LabOrder
 from robustness.chaos.lab_process import LabProcess
 from robustness.chaos.links import CLIENTS
 from robustness.chaos.measures import NEMESIS, Lag, Measures, measure
 from robustness.chaos.part import end_part, start_part
-from robustness.chaos.plan import hits_for, plan_chaos, role_of
+from robustness.chaos.plan import HITS_PER_MINUTE, hits_for, name_of, plan_chaos, role_of
 from robustness.chaos.progress import Progress
 from robustness.chaos.steady import KIND as STEADY
-from robustness.chaos.target import ChaosHands, Target
 from robustness.checkers.all import judge
 from robustness.checkers.verdict import Answer, Verdict
 from robustness.history import Fault, History
@@ -54,6 +53,9 @@ class RunOptions:
     libraries: tuple[str, ...]
     replay: str
     """The command that does this again."""
+    hits_per_minute: float = HITS_PER_MINUTE
+    recovery_bar_ms: int = 0
+    """Within it the 99th percentile of recoveries from kills must stay; 0: nobody judges it."""
     suffix: str = ""
     """For the names of topics, where earlier runs may have left theirs."""
 
@@ -67,6 +69,8 @@ class RunResult:
     verdicts: tuple[Verdict, ...]
     measures: Measures
     wall_s: float
+    limits: tuple[str, ...] = ()
+    """What could not be done or seen."""
 
     @property
     def is_sound(self) -> bool:
@@ -94,6 +98,7 @@ class ChaosRun:
         progress.phase("starting")
         try:
             await self._started()
+            progress.tell(self._target.limits)
             with LabProcess(self._order(), options.folder / "lab.log") as lab:
                 hands = self._target.hands(lab.kill_client)
                 try:
@@ -110,13 +115,19 @@ class ChaosRun:
         roles = self._target.roles
         measures = measure(history, self._pulse(), from_ms, until_ms, roles, self._read_lags())
         struck = sum(role_of(fault.target) != CLIENTS for fault in plan)
-        own = [came_back(hands.findings, struck), roles_hit(measures, options.duration_ms)]
+        own = [
+            came_back(hands.findings, struck),
+            roles_hit(measures, options.duration_ms, options.hits_per_minute),
+        ]
+        if options.recovery_bar_ms:
+            own.append(recovers_in(measures, options.recovery_bar_ms))
         return RunResult(
             options=options,
             target=self._target.name,
+            limits=tuple(self._target.limits),
             history=history,
             plan=tuple(plan),
-            verdicts=(*judged, *own),
+            verdicts=(*judged, *self._target.verdicts(), *own),
             measures=measures,
             wall_s=time.monotonic() - self._began_s,
         )
@@ -142,7 +153,14 @@ class ChaosRun:
         await lab.event("ready")
         from_ms = self.now_ms()
         draw = random.Random(f"chaos/{options.seed}/faults")
-        plan = plan_chaos(self._target.members, options.duration_ms, hands.can, draw)
+        plan = plan_chaos(
+            self._target.members,
+            options.duration_ms,
+            hands.can,
+            draw,
+            decks=self._target.decks,
+            hits_per_minute=options.hits_per_minute,
+        )
         progress.storm_begins()
         progress.phase("storm")
         with self._sampler():
@@ -308,13 +326,33 @@ def came_back(findings: Sequence[str], judged: int) -> Verdict:
     return Verdict("process-lost", Answer.OK, judged)
 
 
-def roles_hit(measures: Measures, duration_ms: int) -> Verdict:
+def roles_hit(
+    measures: Measures, duration_ms: int, hits_per_minute: float = HITS_PER_MINUTE
+) -> Verdict:
     """A run that did not break what it was to break shows nothing."""
-    wanted = int(hits_for(duration_ms) * 0.9)
-    missed = tuple(
-        f"{one.role} was hit {one.hits} times, {wanted} were wanted"
+    wanted = {
+        one.role: int(hits_for(duration_ms, one.role, hits_per_minute) * 0.9)
         for one in measures.roles
-        if one.hits < wanted
+    }
+    missed = tuple(
+        f"{one.role} was hit {one.hits} times, {wanted[one.role]} were wanted"
+        for one in measures.roles
+        if one.hits < wanted[one.role]
     )
     answer = Answer.UNKNOWN if missed else Answer.OK
     return Verdict("role-spared", answer, sum(one.hits for one in measures.roles), missed)
+
+
+def recovers_in(measures: Measures, bar_ms: int) -> Verdict:
+    """Of kills alone: who is frozen or cut off stays away for as long as the plan says."""
+    judged = sum(one.kills for one in measures.roles)
+    late = tuple(
+        f"{one.role}: p99 of {one.kills} kills is {one.kills_p99_ms} ms, the bar is {bar_ms} ms"
+        for one in measures.roles
+        if one.kills_p99_ms is not None and one.kills_p99_ms > bar_ms
+    )
+    if late:
+        return Verdict("slow-recovery", Answer.BROKEN, judged, late)
+    if not judged:
+        return Verdict("slow-recovery", Answer.UNKNOWN, 0, ("nothing was killed",))
+    return Verdict("slow-recovery", Answer.OK, judged)

@@ -16,15 +16,20 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar
 
-import greenlet
-
 from oncelog.client import cluster, connection, produce_pipeline
+from oncelog.errors import OncelogError
+
+try:
+    import greenlet
+except ModuleNotFoundError:
+    # Only who writes through the sink needs it, and an installation without the extra `dev` has it not.
+    greenlet = None
 
 ResultT = TypeVar("ResultT")
 ArgumentsP = ParamSpec("ArgumentsP")
 
 
-class _Call(greenlet.greenlet):  # type: ignore[misc]
+class _Call(greenlet.greenlet if greenlet else object):  # type: ignore[misc]
     """A blocking call under way. Its parent is whoever runs the loop."""
 
 
@@ -32,6 +37,10 @@ async def blocking(
     call: Callable[ArgumentsP, ResultT], *args: ArgumentsP.args, **kwargs: ArgumentsP.kwargs
 ) -> ResultT:
     """What `call` returns or raises. Cancelling it raises CancelledError where it waits."""
+    if greenlet is None:
+        raise OncelogError(
+            "a workload that writes through the sink needs greenlet: pip install greenlet"
+        )
     _install()
     under_way = _Call(call)
     under_way.gr_context = contextvars.copy_context()

@@ -107,8 +107,8 @@ class SimHands:
                 return self._harm_clock(fault)
             case FaultKind.DATABASE_OUTAGE:
                 return self._harm_database(fault)
-            case FaultKind.REDIS_OUTAGE:
-                raise AssertionError("there is no Redis under simulation")
+            case FaultKind.REDIS_OUTAGE | FaultKind.MACHINE_DRAIN | FaultKind.MACHINE_LOST:
+                raise AssertionError(f"under simulation nothing has a {fault.kind}")
             case _:
                 return self._harm_network(fault)
 

@@ -224,6 +224,17 @@ def values_schema() -> Schema:
             timeoutSeconds={"type": "integer", "minimum": 1},
             resources=_OBJECT,
         ),
+        "chaos": _closed(
+            enabled=_FLAG,
+            machines=_FLAG,
+            job=_closed(
+                enabled=_FLAG,
+                minutes={"type": "integer", "minimum": 1, "maximum": 1440},
+                seed={"type": "integer", "minimum": 0, "maximum": 2**53 - 1},
+                keepSeconds={"type": "integer", "minimum": 0},
+                resources=_OBJECT,
+            ),
+        ),
         "metrics": _closed(
             serviceMonitor=_closed(enabled=_FLAG, interval=_NAME, labels=_LABELS),
             prometheusRule=_closed(enabled=_FLAG, labels=_LABELS),

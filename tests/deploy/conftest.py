@@ -49,6 +49,18 @@ PROFILES = {
         "--set", "storage.persistence.storageClass=-",
         "--set", "commonLabels.team=payments",
     ],
+    "chaos": [
+        "--set", "chaos.enabled=true",
+        "--set", "chaos.job.enabled=true",
+        "--set", "chaos.job.minutes=3",
+        "--set", "chaos.job.seed=7",
+        "--set", "chaos.job.keepSeconds=60",
+    ],
+    "chaos-machines": [
+        "--set", "chaos.enabled=true",
+        "--set", "chaos.machines=true",
+        "--set", "chaos.job.enabled=true",
+    ],
 }  # fmt: skip
 """Values as people have them, by name."""
 

@@ -172,14 +172,22 @@ def _rest(content: dict[str, Any]) -> Iterator[str]:
             tag("td", escape(one["role"])),
             tag("td", str(one["hits"]), class_="n"),
             tag("td", _ms(one["p50_ms"]), class_="n"),
+            tag("td", _ms(one["p99_ms"]), class_="n"),
             tag("td", _ms(one["max_ms"]), class_="n"),
+            tag("td", str(one["kills"]), class_="n"),
+            tag("td", _ms(one["kills_p99_ms"]), class_="n"),
         )
         for one in content["roles"]
     ]
-    yield _card("Roles", "", _table(("role", "hits", "p50", "max"), roles))
+    yield _card(
+        "Roles", "", _table(("role", "hits", "p50", "p99", "max", "kills", "their p99"), roles)
+    )
     missed = [
         (tag("td", escape(what)), tag("td", escape(", ".join(names) or "none"), class_="proof"))
         for what, names in content["never_reached"].items()
+    ]
+    missed += [
+        (tag("td", "limits"), tag("td", escape(one), class_="proof")) for one in content["limits"]
     ]
     yield "</div>"
     yield _card("Never reached", "What this run shows nothing about.", _table(("", ""), missed))
@@ -192,7 +200,7 @@ def _counts(what: str, counted: Iterable[tuple[str, int]]) -> str:
     return _table((what, "count"), rows)
 
 
-_NUMBERS: Final = frozenset(("judged", "count", "hits", "p50", "max"))
+_NUMBERS: Final = frozenset(("judged", "count", "hits", "p50", "p99", "max", "kills", "their p99"))
 
 
 def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

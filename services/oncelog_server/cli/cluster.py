@@ -143,7 +143,7 @@ def logs(
 ) -> None:
     """The end of a process's log."""
     cluster = _opened(folder)
-    from oncelog_server.cluster.os_process import tail_of
+    from oncelog_server.cluster.tail import tail_of
 
     cluster.process(name)
     log = cluster.log_of(name)

@@ -17,8 +17,6 @@ from typing import Final, Self
 
 from oncelog.errors import OncelogError
 from oncelog_server.cluster.databases import (
-    POSTGRES,
-    REDIS,
     kill_tree,
     redis_command,
     redis_url,
@@ -33,7 +31,6 @@ from oncelog_server.cluster.os_process import (
     ProcessRef,
     end_process,
     start_process,
-    tail_of,
 )
 from oncelog_server.cluster.plan import (
     CONTROLLER,
@@ -41,6 +38,8 @@ from oncelog_server.cluster.plan import (
     GATEWAY,
     LISTENER,
     MARKER_SENDER,
+    POSTGRES,
+    REDIS,
     STORAGE,
     ClusterShape,
     FreePorts,
@@ -52,6 +51,7 @@ from oncelog_server.cluster.plan import (
 )
 from oncelog_server.cluster.probe import HealthProbe
 from oncelog_server.cluster.state_file import ClusterState, read_state
+from oncelog_server.cluster.tail import tail_of
 from oncelog_server.cluster.view import is_active, read_image, what_is_missing
 from oncelog_server.data_folder import make_private
 

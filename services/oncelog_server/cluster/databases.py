@@ -28,10 +28,9 @@ from oncelog_server.cluster.os_process import (
     ref_of,
     start_process,
 )
+from oncelog_server.cluster.plan import REDIS
 from oncelog_server.data_folder import PRIVATE_FOLDER, make_private
 
-POSTGRES: Final = "postgres"
-REDIS: Final = "redis"
 STOP_TIMEOUT_S: Final = 5.0
 
 

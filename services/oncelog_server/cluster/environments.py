@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from oncelog_server.cluster.databases import REDIS, redis_url
+from oncelog_server.cluster.databases import redis_url
 from oncelog_server.cluster.plan import (
     CONTROLLER,
     COORDINATOR,
     GATEWAY,
     HOST,
     LISTENER,
+    REDIS,
     STORAGE,
     Member,
 )

@@ -19,7 +19,6 @@ import psutil
 
 from oncelog_server.data_folder import open_privately
 
-LOG_TAIL_LINES: Final = 15
 POLL_S: Final = 0.01
 
 
@@ -143,11 +142,3 @@ def end_process(ref: ProcessRef, number: int, timeout_s: float) -> bool:
     ref.signal_tree(signal.SIGKILL)
     ref.wait(timeout_s)
     return False
-
-
-def tail_of(log: Path, lines: int = LOG_TAIL_LINES) -> str:
-    """The last lines of a log; empty when there is none."""
-    try:
-        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
-    except OSError:
-        return ""

@@ -14,6 +14,9 @@ from typing import Final
 from oncelog.errors import OncelogError
 
 HOST: Final = "127.0.0.1"
+POSTGRES: Final = "postgres"
+REDIS: Final = "redis"
+"""What processes stand on; named as processes are."""
 _FREE_PORTS: Final = range(20_000, 32_000)
 _TRIES_MAX: Final = 1_000
 

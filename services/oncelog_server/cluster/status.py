@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
 from oncelog_server.cluster.cluster import Cluster
-from oncelog_server.cluster.databases import POSTGRES, REDIS, redis_command
+from oncelog_server.cluster.databases import redis_command
 from oncelog_server.cluster.plan import (
     CONTROLLER,
     COORDINATOR,
     GATEWAY,
     LISTENER,
+    POSTGRES,
+    REDIS,
     STORAGE,
     Member,
 )

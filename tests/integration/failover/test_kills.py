@@ -15,8 +15,14 @@ from tests.integration.failover.traffic import Traffic
 from oncelog.ids import shard_of
 from oncelog.rpc.metadata import TRANSACTION
 from oncelog_server.cluster.cluster import Cluster
-from oncelog_server.cluster.databases import POSTGRES, REDIS
-from oncelog_server.cluster.plan import CONTROLLER, COORDINATOR, LISTENER, MARKER_SENDER
+from oncelog_server.cluster.plan import (
+    CONTROLLER,
+    COORDINATOR,
+    LISTENER,
+    MARKER_SENDER,
+    POSTGRES,
+    REDIS,
+)
 from oncelog_server.cluster.view import is_active, read_image
 
 IS_FULL = "ONCELOG_FAILOVER_FULL" in os.environ

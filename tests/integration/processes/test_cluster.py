@@ -17,7 +17,6 @@ from oncelog_server.cli import run
 from oncelog_server.cli.rest import Rest
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.environments import environment_of
-from oncelog_server.cluster.os_process import tail_of
 from oncelog_server.cluster.plan import (
     CONTROLLER,
     COORDINATOR,
@@ -28,6 +27,7 @@ from oncelog_server.cluster.plan import (
 )
 from oncelog_server.cluster.probe import is_serving
 from oncelog_server.cluster.status import cluster_status
+from oncelog_server.cluster.tail import tail_of
 
 PATIENCE_S = 60
 

@@ -13,8 +13,9 @@ from tests.targets import cluster_folder
 from oncelog.errors import OncelogError
 from oncelog_server.cluster import plan
 from oncelog_server.cluster.cluster import Cluster
-from oncelog_server.cluster.databases import POSTGRES, REDIS
 from oncelog_server.cluster.plan import (
+    POSTGRES,
+    REDIS,
     ClusterShape,
     FreePorts,
     plan_members,

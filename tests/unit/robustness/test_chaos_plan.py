@@ -5,12 +5,21 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from robustness.chaos.hands import OF_THE_SIMULATOR, name_of, network_rules
+from robustness.chaos.hands import OF_THE_SIMULATOR, network_rules
 from robustness.chaos.links import CLIENTS, AfterHold, Effect, Rules, rule_from
-from robustness.chaos.plan import DECKS, LASTS_MS, hits_for, plan_chaos, role_of
-from robustness.nemesis import FaultKind, PlannedFault
+from robustness.chaos.plan import (
+    DECKS,
+    LASTS_MS,
+    MACHINES,
+    POD_DECKS,
+    hits_for,
+    name_of,
+    plan_chaos,
+    role_of,
+)
+from robustness.nemesis import OF_MACHINES, FaultKind, PlannedFault
 
-from oncelog_server.cluster.databases import POSTGRES, REDIS
+from oncelog_server.cluster.plan import POSTGRES, REDIS
 
 MEMBERS = {
     **{
@@ -83,7 +92,7 @@ def test_the_seed_is_the_plan():
 def test_what_hands_cannot_do_is_not_planned_and_the_role_is_hit_all_the_same():
     plan = planned(5, can=lambda kind: kind is not FaultKind.CLOCK_SKEW)
     assert all(fault.kind is not FaultKind.CLOCK_SKEW for fault in plan)
-    assert len(plan) == hits_for(TEN_MINUTES) * len(DECKS)
+    assert len(plan) == sum(hits_for(TEN_MINUTES, role) for role in DECKS)
     only_kills = planned(5, can=lambda kind: kind is FaultKind.CLIENT_KILL)
     assert {role_of(fault.target) for fault in only_kills} == {CLIENTS}
 
@@ -91,7 +100,7 @@ def test_what_hands_cannot_do_is_not_planned_and_the_role_is_hit_all_the_same():
 def test_each_kind_is_in_a_deck_or_the_simulators_alone():
     dealt = {kind for deck in DECKS.values() for kind in deck}
     assert dealt.isdisjoint(OF_THE_SIMULATOR)
-    assert dealt | OF_THE_SIMULATOR == set(FaultKind)
+    assert dealt | OF_THE_SIMULATOR | set(OF_MACHINES) == set(FaultKind)
 
 
 def test_names_of_faults_are_unique():
@@ -100,7 +109,8 @@ def test_names_of_faults_are_unique():
 
 
 def test_every_kind_of_a_deck_has_a_length():
-    assert {kind for deck in DECKS.values() for kind in deck} == set(LASTS_MS)
+    decks = [*DECKS.values(), *POD_DECKS.values()]
+    assert {kind for deck in decks for kind in deck} == set(LASTS_MS)
 
 
 def fault(kind, target="storage-1", strength=0.5):
@@ -182,3 +192,48 @@ def test_rules_survive_json():
 )
 def test_role_of_a_target(target, role):
     assert role_of(target) == role
+
+
+ON_PODS = {
+    **{role: names for role, names in MEMBERS.items() if role not in ("storage", "controller")},
+    "storage": ["storage-101", "storage-102", "storage-103"],
+    "controller": ["controller-1"],
+    MACHINES: ["machines-1", "machines-2", "machines-3"],
+}
+
+
+def planned_on_pods(seed, **more):
+    return plan_chaos(
+        ON_PODS, TEN_MINUTES, lambda kind: True, random.Random(seed), decks=POD_DECKS, **more
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_ten_minutes_on_pods_hit_every_role_twenty_times_and_machines_now_and_then(seed):
+    hits = Counter(role_of(fault.target) for fault in planned_on_pods(seed))
+    assert set(hits) == set(POD_DECKS)
+    assert hits.pop(MACHINES) == hits_for(TEN_MINUTES, MACHINES) == 5
+    assert min(hits.values()) >= 20
+
+
+def test_a_machine_is_struck_by_its_name_in_the_plan_and_by_nothing_but_its_own_faults():
+    own = [fault for fault in planned_on_pods(3) if role_of(fault.target) == MACHINES]
+    assert {fault.kind for fault in own} == set(OF_MACHINES)
+    assert {fault.target for fault in own} <= set(ON_PODS[MACHINES])
+    others = [fault for fault in planned_on_pods(3) if role_of(fault.target) != MACHINES]
+    assert not any(fault.kind in OF_MACHINES or MACHINES in fault.target for fault in others)
+
+
+def test_most_faults_of_a_pod_are_kills():
+    plan = [fault for fault in planned_on_pods(4) if role_of(fault.target) == "storage"]
+    kinds = Counter(fault.kind for fault in plan)
+    assert kinds.most_common(1)[0][0] is FaultKind.KILL
+    assert FaultKind.CLOCK_SKEW not in kinds
+
+
+def test_a_slower_pace_gives_fewer_faults_over_the_same_time():
+    plan = planned_on_pods(5, hits_per_minute=0.5)
+    hits = Counter(role_of(fault.target) for fault in plan)
+    assert {hits[role] for role in POD_DECKS if role != MACHINES} == {5}
+    assert hits[MACHINES] == 1
+    assert max(fault.at_ms for fault in plan) > TEN_MINUTES / 2

@@ -11,7 +11,7 @@ from robustness.chaos.measures import NEMESIS, Lag, measure, percentile
 from robustness.chaos.page.build import build_page
 from robustness.chaos.page.svg import SECONDS, Scale, nice_step, tag
 from robustness.chaos.report import report_content, report_lines, write_report
-from robustness.chaos.run import RunOptions, RunResult, came_back, roles_hit
+from robustness.chaos.run import RunOptions, RunResult, came_back, recovers_in, roles_hit
 from robustness.checkers.verdict import Answer, Verdict
 from robustness.history import Ending, Fault, History, Outcome, Send, Transaction
 from robustness.scenario import Scenario
@@ -115,6 +115,27 @@ def test_a_spared_role_is_not_shown_as_tested(measures):
     assert roles_hit(measures, 600_000).proof[0].startswith("storage was hit 2 times, 19")
 
 
+def test_recoveries_from_kills_are_held_against_a_bar(measures):
+    storage, listener, _ = measures.roles
+    assert (storage.kills, storage.kills_p99_ms, storage.p99_ms) == (1, 10_025, 10_025)
+    assert (listener.kills, listener.kills_p99_ms, listener.p99_ms) == (0, None, 65)
+    late = recovers_in(measures, 5_000)
+    assert late.answer is Answer.BROKEN
+    assert late.proof == ("storage: p99 of 1 kills is 10025 ms, the bar is 5000 ms",)
+    assert recovers_in(measures, 11_000).answer is Answer.OK
+    nothing = measure(History(), "pulse", 0, 0, ROLES, [])
+    assert recovers_in(nothing, 5_000).answer is Answer.UNKNOWN
+
+
+def test_what_could_not_be_done_is_told_in_all_three_reports(result):
+    limits = ("no disk-full here: <b>the volume</b> is too large",)
+    limited = RunResult(**{**fields(result), "limits": limits})
+    content = report_content(limited)
+    assert content["limits"] == list(limits)
+    assert f"- {limits[0]}" in list(report_lines(content))
+    assert "no disk-full here: &lt;b&gt;the volume" in build_page(content, limited.measures)
+
+
 def test_a_process_that_did_not_come_back_is_broken():
     assert came_back([], 9).answer is Answer.OK
     assert came_back([], 0).answer is Answer.UNKNOWN
@@ -143,7 +164,7 @@ def test_json_tells_all(result):
 def test_markdown_names_what_is_broken_first(result):
     lines = list(report_lines(report_content(result)))
     assert lines[0] == "# Chaos: broken: lost-write"
-    assert "| storage | 2 | 10.03 s | 10.03 s |" in lines
+    assert "| storage | 2 | 10.03 s | 10.03 s | 10.03 s | 1 | 10.03 s |" in lines
     rows = [line for line in lines if line.startswith("| lost-write")]
     assert rows[0].count("x\\|y") == 20
 

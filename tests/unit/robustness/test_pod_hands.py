@@ -1,0 +1,197 @@
+"""Hands on pods on paper: what they ask the API for, what they wait for, and what they make of what they see."""
+
+import asyncio
+
+import pytest
+from robustness.chaos.plan import POD_DECKS, name_of
+from robustness.chaos.pods import hands as module
+from robustness.chaos.pods.hands import PodHands
+from robustness.chaos.pods.machines import Machines
+from robustness.chaos.pods.network import HELPER
+from robustness.nemesis import FaultKind, PlannedFault
+from tests.unit.robustness.pods_on_paper import Paper, pod
+
+EVERYTHING = frozenset(kind for deck in POD_DECKS.values() for kind in deck)
+
+
+def cluster(**more):
+    return Paper(
+        pod("storage", "log-oncelog-storage-101", machine="m1"),
+        pod("storage", "log-oncelog-storage-102", machine="m2"),
+        pod("gateway", "log-oncelog-gateway-77cc-aaaaa", machine="m2"),
+        pod("postgres", "log-oncelog-postgres-0", machine="m1"),
+        **more,
+    )
+
+
+def hands_on(paper, kinds=EVERYTHING):
+    counts = {"storage": 2, "gateway": 1, "postgres": 1}
+    machines = Machines(paper, ["m1", "m2"], tuple(counts))
+    return PodHands(paper, machines, kinds, counts, "oncelog/tools:0.1.0", lambda strength: "c#1")
+
+
+def fault(kind, target="storage-101", strength=0.9):
+    return PlannedFault(0, 0, kind, target, strength)
+
+
+def carried_out(hands, *faults):
+    async def run():
+        for one in faults:
+            await hands.begin(one)
+            await hands.look_for_dead()
+            await hands.end(one)
+        await hands.look_for_dead()
+        await hands.heal()
+
+    asyncio.run(run())
+    hands.close()
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch):
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    monkeypatch.setattr(module, "RESET_S", 0.01)
+
+
+def test_a_kill_deletes_without_grace_and_waits_for_the_next_one():
+    paper = cluster()
+    hands = hands_on(paper)
+    kill = fault(FaultKind.KILL)
+    carried_out(hands, kill)
+    assert paper.calls == [("delete", "log-oncelog-storage-101", 0)]
+    assert hands.findings == []
+    assert "deleted; Ready" in hands.facts[name_of(kill)]
+
+
+def test_a_kill_from_within_is_given_to_a_pod_once():
+    paper = cluster()
+    hands = hands_on(paper)
+    first, second = fault(FaultKind.KILL, strength=0.1), fault(FaultKind.KILL, strength=0.2)
+    carried_out(hands, first, second)
+    assert [call[0] for call in paper.calls] == ["execute", "delete"]
+    assert paper.calls[0][3] == "kill -KILL -1"
+    assert hands.findings == []
+
+
+def test_a_restart_leaves_the_pod_its_grace():
+    paper = cluster()
+    carried_out(hands_on(paper), fault(FaultKind.RESTART))
+    assert paper.calls == [("delete", "log-oncelog-storage-101", None)]
+
+
+def test_a_paused_pod_goes_on():
+    paper = cluster()
+    hands = hands_on(paper)
+    carried_out(
+        hands, fault(FaultKind.PAUSE, "gateway-1"), fault(FaultKind.DATABASE_OUTAGE, "postgres")
+    )
+    assert [call[3] for call in paper.calls] == ["kill -STOP -1", "kill -CONT -1"] * 2
+    assert hands.findings == []
+
+
+def test_all_of_a_role_are_deleted_at_once():
+    paper = cluster()
+    carried_out(hands_on(paper), fault(FaultKind.KILL_ALL, "storage"))
+    assert {call[1] for call in paper.calls} == {
+        "log-oncelog-storage-101",
+        "log-oncelog-storage-102",
+    }
+
+
+def test_a_cut_is_made_and_healed_in_a_container_of_ours():
+    paper = cluster()
+    hands = hands_on(paper)
+    pair = fault(FaultKind.PARTITION_PAIR, "storage-101+storage-102")
+    carried_out(hands, pair, fault(FaultKind.PARTITION))
+    kinds = [call[0] for call in paper.calls]
+    # The second cut finds the container of the first.
+    assert kinds == ["add", "execute", "execute", "execute", "execute"]
+    assert {call[2] for call in paper.calls[1:]} == {HELPER}
+    peer = next(one.ip for one in paper.pods() if one.name.endswith("storage-102"))
+    assert f"-s {peer} -j DROP" in paper.calls[1][3]
+    assert "-X ONCELOG-CHAOS-IN" in paper.calls[2][3]
+    assert hands.findings == []
+
+
+def test_who_ended_by_itself_tells_its_last_words_once():
+    paper = cluster()
+    hands = hands_on(paper)
+
+    async def run():
+        await hands.look_for_dead()
+        paper.restart("log-oncelog-storage-102", "Error", 1)
+        await hands.look_for_dead()
+        await hands.look_for_dead()
+
+    asyncio.run(run())
+    hands.close()
+    (finding,) = hands.findings
+    assert "log-oncelog-storage-102 on m2 ended by itself: Error, exit code 1" in finding
+    assert finding.endswith("it was too much")
+
+
+def test_what_a_fault_did_is_no_finding_after_it():
+    paper = cluster()
+    hands = hands_on(paper)
+    carried_out(hands, fault(FaultKind.KILL, strength=0.1), fault(FaultKind.KILL_ALL, "storage"))
+    assert hands.findings == []
+
+
+def test_a_pod_that_does_not_come_back_is_a_finding(monkeypatch):
+    monkeypatch.setattr(module, "COME_BACK_S", 0.1)
+    paper = cluster()
+    paper.brings_back = False
+    hands = hands_on(paper)
+    carried_out(hands, fault(FaultKind.KILL))
+    assert any("1 of 2 pods of storage are Ready" in one for one in hands.findings)
+
+
+def test_a_lost_machine_loses_its_pods_and_is_taken_back():
+    paper = cluster()
+    hands = hands_on(paper)
+    lost = fault(FaultKind.MACHINE_LOST, "machines-1")
+    carried_out(hands, lost)
+    assert paper.calls == [
+        ("cordon", "m1"),
+        ("delete", "log-oncelog-storage-101", 0),
+        ("delete", "log-oncelog-postgres-0", 0),
+        ("uncordon", "m1"),
+    ]
+    assert hands.facts[name_of(lost)] == "m1 with 2 pods"
+    assert hands.findings == []
+
+
+def test_a_drain_waits_for_budgets(monkeypatch):
+    monkeypatch.setattr("robustness.chaos.pods.machines.RETRY_S", 0.01)
+    paper = cluster(budget=3)
+    carried_out(hands_on(paper), fault(FaultKind.MACHINE_DRAIN, "machines-2"))
+    assert [call[0] for call in paper.calls] == ["cordon", "evict", "evict", "uncordon"]
+
+
+def test_a_machine_that_somebody_else_has_cordoned_is_left_alone():
+    paper = cluster()
+    paper.cordoned = {"m1"}
+    hands = hands_on(paper)
+    drain = fault(FaultKind.MACHINE_DRAIN, "machines-1")
+    carried_out(hands, drain)
+    assert paper.calls == []
+    assert paper.cordoned == {"m1"}
+    assert name_of(drain) in hands.missed
+    assert "m1 is cordoned already" in hands.findings[0]
+
+
+def test_a_run_that_is_given_up_takes_its_machines_back():
+    paper = cluster()
+    hands = hands_on(paper)
+    asyncio.run(hands.begin(fault(FaultKind.MACHINE_LOST, "machines-1")))
+    assert paper.cordoned == {"m1"}
+    hands.close()
+    assert paper.cordoned == set()
+
+
+def test_what_cannot_be_had_here_is_not_planned():
+    paper = cluster()
+    hands = hands_on(paper, frozenset((FaultKind.KILL,)))
+    assert hands.can(FaultKind.KILL)
+    assert not hands.can(FaultKind.PAUSE)
+    hands.close()
