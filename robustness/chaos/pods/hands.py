@@ -80,7 +80,7 @@ class PodHands:
         self._under_way: dict[str, PlannedFault] = {}
         self._struck: dict[str, list[Pod]] = {}
         self._looking = threading.Lock()
-        self._known = {pod.uid: pod for pod in kubernetes.pods()}
+        self._known = self._struck_pods()
         self._told: set[tuple[str, str, int]] = set()
         self.findings: list[str] = []
         self.facts: dict[str, str] = {}
@@ -342,6 +342,10 @@ class PodHands:
     def _by_uid(self, pod: Pod) -> Pod | None:
         return next((one for one in self._kubernetes.pods() if one.uid == pod.uid), None)
 
+    def _struck_pods(self) -> dict[str, Pod]:
+        """By uid. Pods of Jobs and tests come and go by themselves."""
+        return {one.uid: one for one in self._kubernetes.pods() if one.role in self._counts}
+
     def _roles_struck(self) -> set[str]:
         faults = list(self._under_way.values())
         if any(one.kind in OF_MACHINES for one in faults):
@@ -352,7 +356,7 @@ class PodHands:
         with self._looking:
             # Before and after: a fault may begin while the API is asked.
             struck = self._roles_struck()
-            now = {one.uid: one for one in self._kubernetes.pods() if one.role in self._counts}
+            now = self._struck_pods()
             struck |= self._roles_struck()
             found = list(losses(self._known, now, struck))
             self._known = now
@@ -374,7 +378,7 @@ class PodHands:
     def _rebase(self, roles: set[str]) -> None:
         """What these pods are like now is no finding: a fault made them so."""
         with self._looking:
-            now = {one.uid: one for one in self._kubernetes.pods() if one.role in self._counts}
+            now = self._struck_pods()
             kept = {uid: one for uid, one in self._known.items() if one.role not in roles}
             self._known = kept | {uid: one for uid, one in now.items() if one.role in roles}
 

@@ -38,6 +38,8 @@ class Pod:
     reason: str
     """Of its end, such as Evicted."""
     shares_processes: bool
+    keeps_data: bool
+    """Has a volume that outlives it."""
     image: str
     """Of its first container."""
     containers: tuple[Container, ...]
@@ -89,6 +91,7 @@ def pod_from(content: Mapping[str, Any]) -> Pod:
         is_leaving="deletionTimestamp" in metadata,
         reason=status.get("reason", ""),
         shares_processes=bool(spec.get("shareProcessNamespace")),
+        keeps_data=any("persistentVolumeClaim" in one for one in spec.get("volumes", [])),
         image=spec["containers"][0].get("image", ""),
         containers=tuple(
             _container(one["name"], known.get(one["name"], {})) for one in spec["containers"]

@@ -32,6 +32,8 @@ VOLUME_BYTES_MAX: Final = 4 * 1024**3
 """A larger file system is not filled: it may be the machine's own, and filling it would take minutes."""
 KAFKA_PORT: Final = 9092
 ADVERTISED: Final = "ONCELOG_LISTENER_EXTERNAL_ADVERTISED"
+KEEP: Final = (STORAGE.role, POSTGRES)
+"""Roles with data that no other pod of theirs has in any case."""
 STRUCK: Final = (*(role.role for role in ROLES), POSTGRES, REDIS)
 
 
@@ -64,6 +66,12 @@ class PodTarget:
                 f"this account may not {listed_verbs(refused)}; see docs/kubernetes.md"
             )
         pods = self._await_well()
+        forgetful = sorted(one.role for one in pods if one.role in KEEP and not one.keeps_data)
+        if forgetful:
+            raise OncelogError(
+                f"pods of {forgetful[0]} lose their data when they are deleted, and a run would only show that; "
+                "install with volumes (persistence.enabled=true)"
+            )
         self._take_in(pods)
         self._bootstrap = self._bootstrap or bootstrap_of(pods, self._kubernetes)
         cluster = ask_gateway(self._kubernetes, "/v1/cluster")

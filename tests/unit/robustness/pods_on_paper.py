@@ -40,6 +40,7 @@ def pod(role, name, *, machine="m1", restarts=0, ready=True, ended=None, **more)
     spec = {
         "nodeName": machine,
         "shareProcessNamespace": True,
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
         "containers": [{"name": role, "image": f"oncelog/{role}:0.1.0"}],
     }
     return {"metadata": metadata, "spec": spec | more.pop("spec", {}), "status": status | more}

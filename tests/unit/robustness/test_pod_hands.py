@@ -195,3 +195,13 @@ def test_what_cannot_be_had_here_is_not_planned():
     assert hands.can(FaultKind.KILL)
     assert not hands.can(FaultKind.PAUSE)
     hands.close()
+
+
+def test_pods_of_jobs_come_and_go_without_a_finding():
+    paper = cluster()
+    paper.contents.append(pod("chaos", "log-oncelog-chaos-1-x"))
+    hands = hands_on(paper)
+    paper.contents.pop()
+    asyncio.run(hands.look_for_dead())
+    hands.close()
+    assert hands.findings == []
