@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from oncelog_server.cluster.os_process import ProcessRef
 from oncelog_server.cluster.state_file import STATE_FILE, ClusterState
@@ -39,8 +39,12 @@ def test_a_data_folder_of_up_is_its_users_alone(tmp_path):
         )
         producer.init_transactions(DEADLINE_S)
         producer.begin_transaction()
-        producer.produce("orders", b"secret")
-        producer.commit_transaction(DEADLINE_S)
+        failed = []
+        producer.produce("orders", b"secret", on_delivery=lambda error, _: failed.append(error))
+        try:
+            producer.commit_transaction(DEADLINE_S)
+        except KafkaException as error:
+            raise AssertionError(f"{error}: {[str(one) for one in failed]}") from error
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE_S) == 0
