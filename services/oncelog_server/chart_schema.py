@@ -232,6 +232,7 @@ def values_schema() -> Schema:
                 minutes={"type": "integer", "minimum": 1, "maximum": 1440},
                 seed={"type": "integer", "minimum": 0, "maximum": 2**53 - 1},
                 keepSeconds={"type": "integer", "minimum": 0},
+                extraArgs=_TEXTS,
                 resources=_OBJECT,
             ),
         ),

@@ -55,6 +55,7 @@ PROFILES = {
         "--set", "chaos.job.minutes=3",
         "--set", "chaos.job.seed=7",
         "--set", "chaos.job.keepSeconds=60",
+        "--set-string", "chaos.job.extraArgs={--pace,1}",
     ],
     "chaos-machines": [
         "--set", "chaos.enabled=true",

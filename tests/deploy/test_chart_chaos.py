@@ -77,6 +77,7 @@ def test_the_job_runs_a_command_that_there_is():
     assert given["namespace"] == "prod"
     assert given["release"] == "log"
     assert (given["minutes"], given["seed"], given["keep"]) == ("3", "7", "60")
+    assert given["pace"] == "1"
     assert str(given["folder"]).startswith("/tmp/")
 
 
