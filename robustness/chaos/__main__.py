@@ -45,6 +45,7 @@ from robustness.chaos.options import (
     Minutes,
     Namespace,
     OnKubernetes,
+    OnMachines,
     Pace,
     RecoveryBar,
     Release,
@@ -85,6 +86,7 @@ def main(
     folder: Folder = None,
     library: Library = None,
     kubernetes: OnKubernetes = False,
+    machines: OnMachines = False,
     namespace: Namespace = "",
     release: Release = "oncelog",
     context: Context = "",
@@ -113,7 +115,7 @@ def main(
             chosen = _scenario(scenario)
             made = stack.enter_context(_made(folder, chosen_seed)).absolute()
             if kubernetes:
-                place = Place(namespace, release, context, bootstrap, tools_image)
+                place = Place(namespace, release, context, bootstrap, tools_image, machines)
                 target, arguments = place.target(), place.arguments
             else:
                 target = _target(made, bootstrap, chosen)
@@ -216,6 +218,7 @@ class Place:
     context: str
     bootstrap: str
     tools_image: str
+    on_machines: bool
 
     def target(self) -> Target:
         """Raises OncelogError when there is no Kubernetes, or no client for it."""
@@ -228,7 +231,7 @@ class Place:
         from robustness.chaos.pods.target import PodTarget
 
         kubernetes = Kubernetes(self.namespace, self.release, self.context)
-        return PodTarget(kubernetes, self.bootstrap, self.tools_image)
+        return PodTarget(kubernetes, self.bootstrap, self.tools_image, on_machines=self.on_machines)
 
     @property
     def arguments(self) -> str:
@@ -240,7 +243,7 @@ class Place:
             "--tools-image": self.tools_image,
         }
         told = "".join(f" {option} {value}" for option, value in given.items() if value)
-        return f" --kubernetes{told}"
+        return f" --kubernetes{' --machines' if self.on_machines else ''}{told}"
 
 
 def _target(folder: Path, bootstrap: str, scenario: Scenario) -> Target:

@@ -47,6 +47,10 @@ Library = Annotated[
 OnKubernetes = Annotated[
     bool, typer.Option("--kubernetes", help="break the pods of a release of the chart")
 ]
+OnMachines = Annotated[
+    bool,
+    typer.Option("--machines", help="drain machines too, and take all pods of one away"),
+]
 Namespace = Annotated[
     str, typer.Option(help="of the release; default: that of the pod or of the context")
 ]

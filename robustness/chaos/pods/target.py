@@ -43,7 +43,12 @@ class PodTarget:
     decks = POD_DECKS
 
     def __init__(
-        self, kubernetes: "Kubernetes", bootstrap: str = "", tools_image: str = ""
+        self,
+        kubernetes: "Kubernetes",
+        bootstrap: str = "",
+        tools_image: str = "",
+        *,
+        on_machines: bool = False,
     ) -> None:
         self.name = f"release {kubernetes.release} in namespace {kubernetes.namespace}"
         self.limits: Sequence[str] = ()
@@ -51,6 +56,7 @@ class PodTarget:
         self._kubernetes = kubernetes
         self._bootstrap = bootstrap
         self._tools_image = tools_image
+        self._on_machines = on_machines
         self._kinds: frozenset[FaultKind] = frozenset()
         self._members: dict[str, Sequence[str]] = {}
         self._machines: list[str] = []
@@ -145,6 +151,9 @@ class PodTarget:
             reasons[FaultKind.DELAY] = f"no netem: {reason}"
         if reason := self._cannot_fill(pods):
             reasons.setdefault(FaultKind.DISK_FULL, reason)
+        if not self._on_machines:
+            # Others may have their pods there.
+            reasons.update(dict.fromkeys(OF_MACHINES, "machines are struck with --machines"))
         if len(self._machines) < 2:
             alone = "there is one machine, and nowhere else to go"
             reasons.update({kind: reasons.get(kind, alone) for kind in OF_MACHINES})

@@ -53,8 +53,8 @@ def pods():
     ]
 
 
-def started(paper):
-    target = PodTarget(paper)
+def started(paper, on_machines=True):
+    target = PodTarget(paper, on_machines=on_machines)
     target.start(lambda name, state: None)
     return target
 
@@ -92,6 +92,12 @@ def test_without_rights_for_nodes_there_are_no_machines():
     assert "machines" not in target.members
     assert "machines" not in target.roles
     assert "no machine-drain here: this account may not get, list, patch nodes" in told
+
+
+def test_machines_are_left_alone_unless_that_is_asked_for():
+    target = started(Asked(*pods()), on_machines=False)
+    assert "machines" not in target.members
+    assert "no machine-lost here: machines are struck with --machines" in target.limits
 
 
 def test_without_shared_processes_nothing_is_paused_and_kills_are_deletions():
