@@ -100,6 +100,11 @@ proto-check: setup
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=$$out --pyi_out=$$out --grpc_python_out=$$out proto/oncelog/api/v1/*.proto && \
 	diff -r -x __init__.py -x __pycache__ $$out/oncelog/api src/oncelog/api || { echo "src/oncelog/api is not what proto/ generates: run make proto"; exit 1; }
 
+.PHONY: golden
+golden: setup ## keep the contracts of the version that is released (docs/upgrades.md)
+	@version=$$($(BIN)/python -c 'from importlib.metadata import version; print(version("oncelog"))') && mkdir -p tests/golden/$$version && \
+	$(BIN)/python -m grpc_tools.protoc -I proto --descriptor_set_out=tests/golden/$$version/contracts.binpb proto/oncelog/api/v1/*.proto
+
 .PHONY: chart-schema
 chart-schema: setup ## write the chart's values.schema.json from the settings classes
 	$(BIN)/python -m oncelog_server.chart_schema > deploy/helm/oncelog/values.schema.json.partial && mv deploy/helm/oncelog/values.schema.json.partial deploy/helm/oncelog/values.schema.json

@@ -35,6 +35,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlche
 from oncelog.errors import OncelogError
 from oncelog_controller.schema import (
     INITIAL_STATE,
+    NEXT_REVISION,
     SCHEMA_REVISION,
     alembic_version,
     controller_state,
@@ -260,7 +261,8 @@ def _take_turn(connection: Connection, shown_url: str, is_closing: threading.Eve
 
 
 def _is_current(connection: Connection) -> bool:
+    """This code can run on it as it is."""
     if not inspect(connection).has_table("alembic_version"):
         return False
     stored = connection.execute(select(alembic_version.c.version_num)).scalars().all()
-    return list(stored) == [SCHEMA_REVISION]
+    return list(stored) in ([SCHEMA_REVISION], [NEXT_REVISION])

@@ -8,6 +8,9 @@ from typing import Final
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, Text
 
 SCHEMA_REVISION: Final = "0002"
+NEXT_REVISION: Final = f"{int(SCHEMA_REVISION) + 1:04}"
+"""This code runs on it as well: a revision only adds what the version before it can leave alone (docs/upgrades.md). So
+old controllers run beside a migrated schema while a cluster is upgraded, and after a rollback."""
 
 metadata = MetaData()
 

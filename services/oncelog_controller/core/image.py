@@ -29,6 +29,7 @@ from oncelog_controller.core.records import (
     TopicConfigsChanged,
     TopicCreated,
     TopicDeleted,
+    readable,
 )
 
 STORAGE: Final = "storage"
@@ -341,18 +342,18 @@ class ClusterImage:
 
     def _restore(self, record: Snapshot) -> None:
         state = dict(record.state)
-        self.nodes = {node["node_id"]: Node(**node) for node in state.pop("nodes")}
+        self.nodes = {node["node_id"]: Node(**readable(Node, node)) for node in state.pop("nodes")}
         self.topics = {}
         for body in state.pop("topics"):
-            partitions = tuple(Partition(**partition) for partition in body["partitions"])
-            self.topics[body["name"]] = Topic(**{**body, "partitions": partitions})
-        shards = (Shard(**shard) for shard in state.pop("shards"))
+            partitions = tuple(Partition(**readable(Partition, one)) for one in body["partitions"])
+            self.topics[body["name"]] = Topic(**{**readable(Topic, body), "partitions": partitions})
+        shards = (Shard(**readable(Shard, shard)) for shard in state.pop("shards"))
         self.shards = {(shard.kind, shard.shard): shard for shard in shards}
         # A snapshot of a version that had no such configs has no such field.
         self.configs = {(kind, name): found for kind, name, found in state.pop("configs", ())}
         self.topic_names = {topic.topic_id: name for name, topic in self.topics.items()}
         self.partition_count = sum(len(topic.partitions) for topic in self.topics.values())
-        for name, value in state.items():
+        for name, value in readable(ClusterImage, state).items():
             setattr(self, name, value)
 
     def copy(self) -> "ClusterImage":

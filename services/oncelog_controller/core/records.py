@@ -232,15 +232,29 @@ def decode_record(record_type: str, body: str) -> MetadataRecord:
             f"metadata record type {record_type!r} is unknown: a newer oncelog wrote it; start that one"
         )
     try:
-        record: MetadataRecord = found(
-            **{name: _frozen(value) for name, value in json.loads(body).items()}
-        )
+        values = {name: _frozen(value) for name, value in json.loads(body).items()}
+        record: MetadataRecord = found(**readable(found, values))
     except (TypeError, ValueError, AttributeError) as error:
         raise OncelogError(
             f"metadata record {record_type} {body[:120]!r} cannot be read ({error}): "
             "a newer oncelog wrote it, or it is damaged"
         ) from error
     return record
+
+
+def readable(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that this version of `kind` has (docs/upgrades.md).
+
+    A field of a newer version is left out where it says nothing: false, 0, empty. So a controller can take over from a
+    newer one until somebody uses what is new. Raises OncelogError for a field that does say something.
+    """
+    known = {one.name for one in fields(kind)}
+    for name, value in values.items():
+        if name not in known and value:
+            raise OncelogError(
+                f"{kind.__name__}.{name}={value!r} is unknown: a newer oncelog wrote it; start that one"
+            )
+    return {name: value for name, value in values.items() if name in known}
 
 
 def _frozen(value: Any) -> Any:

@@ -17,7 +17,7 @@ from tests.integration.controller.controller_at import allocate, controller_at, 
 import oncelog_controller
 from oncelog.errors import OncelogError
 from oncelog_controller.database import Database
-from oncelog_controller.schema import SCHEMA_REVISION, metadata
+from oncelog_controller.schema import NEXT_REVISION, SCHEMA_REVISION, metadata
 
 MIGRATIONS = Path(oncelog_controller.__file__).parent / "migrations"
 
@@ -137,6 +137,23 @@ def test_two_controllers_may_open_a_new_database_at_once(database_url):
         await asyncio.gather(*(opened(database_url) for _ in range(4)))
         async with controller_at(database_url) as stub:
             assert (await register(stub)).status.error_code == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_database_that_is_one_revision_newer_is_used_and_left_as_it_is(database_url):
+    async def scenario():
+        await opened(database_url)
+        engine = create_engine(database_url)
+        with engine.begin() as connection:
+            connection.execute(text("ALTER TABLE controller_state ADD COLUMN remark VARCHAR(10)"))
+            connection.execute(text(f"UPDATE alembic_version SET version_num = '{NEXT_REVISION}'"))
+        async with controller_at(database_url) as stub:
+            assert (await register(stub)).status.error_code == 0
+        with engine.begin() as connection:
+            stored = connection.execute(text("SELECT version_num FROM alembic_version")).scalars()
+            assert list(stored) == [NEXT_REVISION]
+        engine.dispose()
 
     asyncio.run(scenario())
 
