@@ -19,6 +19,7 @@ from typing import Final
 
 from oncelog.config_key import DAY_MS, ConfigKey, ConfigType, known_key
 from oncelog.errors import ErrorCode, KafkaError
+from oncelog.idle_broker_config import IDLE, IDLE_FOR_ONE, REFUSED, STATIC_NAMES
 from oncelog.topic_config import TOPIC_CONFIGS, broker_synonyms, check_together
 
 PRODUCER_ID_EXPIRATION: Final = "producer.id.expiration.ms"
@@ -36,6 +37,8 @@ class BrokerKey:
     is_dynamic: bool = False
     is_for_all_only: bool = False
     """Its value for all nodes can be changed, and none for one node."""
+    is_for_one_only: bool = False
+    """It is changed for one node at a time, as in Kafka."""
 
     @property
     def role(self) -> str:
@@ -419,6 +422,8 @@ BROKER_CONFIGS: Final[Mapping[str, BrokerKey]] = {
         *_COORDINATOR,
         *_STORAGE,
         *(_topic_default(*names) for names in TOPIC_DEFAULTS.items()),
+        *(BrokerKey(key, is_dynamic=True) for key in (*IDLE, *REFUSED)),
+        *(BrokerKey(key, is_dynamic=True, is_for_one_only=True) for key in IDLE_FOR_ONE),
     )
 }
 
@@ -451,6 +456,7 @@ def checked_broker_configs(configs: Mapping[str, str], *, for_all: bool) -> dict
     keys = {name: row.key for name, row in BROKER_CONFIGS.items()}
     checked = {}
     for name, value in configs.items():
+        check_not_static(name)
         checked[name] = known_key(keys, "broker", name).check(value)
         row = BROKER_CONFIGS[name]
         if not row.is_dynamic:
@@ -463,8 +469,22 @@ def checked_broker_configs(configs: Mapping[str, str], *, for_all: bool) -> dict
                 ErrorCode.INVALID_REQUEST,
                 f"broker config {name!r} can be set for all brokers only: leave the broker's name empty",
             )
+        if row.is_for_one_only and for_all:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"broker config {name!r} is set for one broker at a time: give the broker's id",
+            )
     check_together(topic_defaults(checked))
     return checked
+
+
+def check_not_static(name: str) -> None:
+    """Raises KafkaError(INVALID_REQUEST) for a config of Kafka that no broker changes while it runs."""
+    if name in STATIC_NAMES:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker config {name!r} cannot be changed while brokers run, in Kafka neither; oncelog has none such",
+        )
 
 
 def topic_defaults(configs_of_all: Mapping[str, str]) -> dict[str, str]:

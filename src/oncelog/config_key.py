@@ -5,6 +5,7 @@ Names, types and bounds are Kafka's. Tables of keys: `oncelog.topic_config`, `on
 """
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -15,6 +16,11 @@ ConfigType = Literal["int", "long", "double", "boolean", "string", "list"]
 
 DAY_MS: Final = 86_400_000
 NEVER_MS: Final = 2**63 - 1
+
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,40}")
+_DECIMAL: Final = re.compile(
+    r"[+-]?([0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})([eE][+-]?[0-9]{1,4})?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,8 @@ class ConfigKey:
     """A list without a name in it is a value too."""
     unsupported: str = ""
     """Why no value but the default can be set: the key is taken because the default is what oncelog does."""
+    is_secret: bool = False
+    """No message repeats a value that somebody sent for it."""
 
     def check(self, value: str) -> str:
         """The value as stored. Raises KafkaError(INVALID_CONFIG) that names the key, the value and what is allowed."""
@@ -41,10 +49,10 @@ class ConfigKey:
     def _checked(self, value: str) -> str:
         match self.kind:
             case "int" | "long":
-                try:
-                    number = int(value)
-                except ValueError:
-                    raise self._refuse(value, "is not a whole number") from None
+                # Python's int() takes 1_000 and digits of other scripts too.
+                if not _WHOLE_NUMBER.fullmatch(value):
+                    raise self._refuse(value, "is not a whole number")
+                number = int(value)
                 if self.minimum is not None and number < self.minimum:
                     raise self._refuse(value, f"is below {self.minimum}")
                 largest = self.maximum or (2**31 - 1 if self.kind == "int" else 2**63 - 1)
@@ -75,17 +83,18 @@ class ConfigKey:
         return ",".join(dict.fromkeys(parts))
 
     def _check_share(self, value: str) -> str:
-        """A number from 0 to 1, as Kafka's only topic config of this type is."""
-        try:
-            share = float(value)
-        except ValueError:
-            raise self._refuse(value, "is not a number") from None
-        if not 0 <= share <= 1:
-            raise self._refuse(value, "is not between 0 and 1")
+        """A number from 0 to 1, as most of Kafka's configs of this type are, or to the key's maximum."""
+        largest = self.maximum or 1
+        if not _DECIMAL.fullmatch(value):
+            raise self._refuse(value, "is not a number")
+        share = float(value)
+        if not 0 <= share <= largest:
+            raise self._refuse(value, f"is not between 0 and {largest:g}")
         return str(share)
 
     def _refuse(self, value: str, reason: str) -> KafkaError:
-        return KafkaError(ErrorCode.INVALID_CONFIG, f"{self.name}={value!r} {reason}")
+        shown = self.name if self.is_secret else f"{self.name}={value!r}"
+        return KafkaError(ErrorCode.INVALID_CONFIG, f"{shown} {reason}")
 
 
 def table_of(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:

@@ -1,5 +1,6 @@
 """Configs of brokers and groups that change while the cluster runs (Kafka's BROKER and GROUP resources)."""
 
+import re
 from collections.abc import Mapping
 
 from oncelog.broker_config import BROKER_CONFIGS, checked_broker_configs
@@ -48,7 +49,7 @@ def _check_broker(image: ClusterImage, event: AlterConfigs) -> None:
     if event.name == ALL_BROKERS:
         return
     # "01" or a superscript would be kept under a name that no node asks for.
-    if not event.name.isdecimal() or str(int(event.name)) != event.name:
+    if not re.fullmatch("0|[1-9][0-9]{0,9}", event.name):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"a node id is wanted, not {event.name!r}")
     node = image.nodes.get(int(event.name))
     if node is None:

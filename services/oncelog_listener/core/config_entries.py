@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from oncelog.broker_config import BROKER_CONFIGS
+from oncelog.broker_config import BROKER_CONFIGS, check_not_static
 from oncelog.config_key import ConfigKey, known_key
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.group_config import GROUP_CONFIGS, GROUP_SYNONYMS
@@ -206,6 +206,8 @@ def altered(
             if name in table:
                 to_remove.append(name)
             continue
+        if kind == "broker":
+            check_not_static(name)
         key = known_key(table, kind, name)
         if value is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"config {name!r} has no value")

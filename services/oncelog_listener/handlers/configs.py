@@ -82,7 +82,8 @@ def _entries(call: Call, resource: Any) -> tuple[ConfigEntry, ...] | Unanswered:
         case ResourceType.BROKER if name == ALL_BROKERS:
             return entries_of_all_brokers(image.broker_configs(ALL_BROKERS), names)
         case ResourceType.BROKER:
-            node = image.nodes.get(int(name)) if name.isdecimal() else None
+            # As text: "01" and digits of other scripts name no broker, and AlterConfigs refuses them too.
+            node = {str(node_id): one for node_id, one in image.nodes.items()}.get(name)
             if node is None:
                 return Unanswered(
                     ErrorCode.INVALID_REQUEST,

@@ -9,6 +9,7 @@ literal address, and names only from its setting.
 """
 
 import ipaddress
+import re
 from typing import Final
 
 _EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")
@@ -29,6 +30,9 @@ class AllowedHosts:
         if name in self._names:
             return True
         address = _address(name)
+        mapped = getattr(address, "ipv4_mapped", None)
+        if mapped is not None:
+            return str(mapped) in self._names or self._takes_any_address or mapped.is_loopback
         return address is not None and (self._takes_any_address or address.is_loopback)
 
 
@@ -41,7 +45,8 @@ def host_of(header: str) -> str:
     else:
         name, colon, rest = header.partition(":")
         rest = colon + rest
-    if rest and not (rest[0] == ":" and rest[1:].isdecimal()):
+    # RFC 3986: the port may be empty, as in "localhost:".
+    if rest and not re.fullmatch(":[0-9]*", rest):
         return ""
     return name.lower().removesuffix(".")
 

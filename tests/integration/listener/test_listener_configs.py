@@ -75,6 +75,19 @@ async def set_for_all(bootstrap, configs):
     return {one.name: one.value for one in answer.results[0].configs}
 
 
+async def error_of_describing(bootstrap, broker):
+    """librdkafka asks for no broker whose name is no number."""
+    client = await WireClient.connect(int(bootstrap.rpartition(":")[2]))
+    resource = schema_of(32, 4).request_types.DescribeConfigsResource(
+        resource_type=4, resource_name=broker, configuration_keys=None
+    )
+    answer = await client.call(
+        32, 4, resources=(resource,), include_synonyms=False, include_documentation=False
+    )
+    client.close()
+    return answer.results[0].error_code
+
+
 async def told_interval_ms(bootstrap):
     """What a new member of the group is told."""
     client = await WireClient.connect(int(bootstrap.rpartition(":")[2]))
@@ -145,6 +158,10 @@ def test_changes_count_in_order_of_precedence_and_survive_a_restart(tmp_path):
         future.result(10)
         assert refusal(admin, BROKER, "1", "log.dirs", "/tmp") == "INVALID_REQUEST"
         assert refusal(admin, BROKER, "1", "nonsense", "1") == "INVALID_CONFIG"
+        assert refusal(admin, BROKER, "1", "socket.send.buffer.bytes", "1") == "INVALID_REQUEST"
+        # 42 is INVALID_REQUEST.
+        for stranger in ("01", "\u0661", "9" * 5000):
+            assert asyncio.run(error_of_describing(bootstrap, stranger)) == 42
 
     def second(bootstrap):
         admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -188,6 +205,28 @@ def test_alter_configs_replaces_all_that_was_set(tmp_path):
         configs = described(admin, TOPIC, "orders")
         assert configs["segment.ms"].value == "3000"
         assert configs["retention.ms"].value == "604800000"
+
+    against_oncelog(tmp_path, client)
+
+
+def test_configs_without_effect_are_kept_and_told_by_both_ways_of_altering(tmp_path):
+    """librdkafka's suite sets this key, which Kafka's brokers take though nobody logs in."""
+    relogin = "sasl.kerberos.min.time.before.relogin"
+
+    def client(bootstrap):
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        change(admin, BROKER, "1", relogin, "58000")
+        assert described(admin, BROKER, "1")[relogin].value == "58000"
+        resource = ConfigResource(BROKER, "1", set_config={relogin: "59000"})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            (future,) = admin.alter_configs([resource]).values()
+            future.result(10)
+        entry = described(admin, BROKER, "1")[relogin]
+        assert (entry.value, entry.source) == ("59000", ConfigSource.DYNAMIC_BROKER_CONFIG.value)
+        assert refusal(admin, BROKER, "1", "ssl.client.auth", "required") == "INVALID_CONFIG"
+        change(admin, BROKER, "1", relogin, None, AlterConfigOpType.DELETE)
+        assert described(admin, BROKER, "1")[relogin].value == "60000"
 
     against_oncelog(tmp_path, client)
 

@@ -52,6 +52,24 @@ def alter(bench, kind, name, to_set=(), remove=(), validate_only=False):
         ("broker", "x", {"max.connections": "5"}, ErrorCode.INVALID_REQUEST),
         ("broker", "01", {"max.connections": "5"}, ErrorCode.INVALID_REQUEST),
         ("broker", "\u00b2", {"max.connections": "5"}, ErrorCode.INVALID_REQUEST),
+        ("broker", "\u0661", {"max.connections": "5"}, ErrorCode.INVALID_REQUEST),
+        ("broker", "9" * 5000, {"max.connections": "5"}, ErrorCode.INVALID_REQUEST),
+        ("broker", "1", {"max.connections": "1_000"}, ErrorCode.INVALID_CONFIG),
+        ("broker", "1", {"max.connections": "\u0661"}, ErrorCode.INVALID_CONFIG),
+        # Keys of parts that oncelog does not have: kept where nobody relies on them.
+        ("broker", "1", {"sasl.kerberos.min.time.before.relogin": "58000"}, ErrorCode.NONE),
+        ("broker", "2", {"sasl.kerberos.min.time.before.relogin": "58000"}, ErrorCode.NONE),
+        ("broker", "", {"sasl.kerberos.min.time.before.relogin": "5"}, ErrorCode.INVALID_REQUEST),
+        ("broker", "1", {"sasl.kerberos.min.time.before.relogin": "x"}, ErrorCode.INVALID_CONFIG),
+        ("broker", "", {"num.io.threads": "16"}, ErrorCode.NONE),
+        ("broker", "1", {"num.io.threads": "0"}, ErrorCode.INVALID_CONFIG),
+        ("broker", "", {"sasl.enabled.mechanisms": "PLAIN"}, ErrorCode.INVALID_CONFIG),
+        ("broker", "", {"sasl.enabled.mechanisms": ""}, ErrorCode.NONE),
+        ("broker", "1", {"ssl.client.auth": "required"}, ErrorCode.INVALID_CONFIG),
+        ("broker", "1", {"ssl.keystore.password": "hush"}, ErrorCode.INVALID_CONFIG),
+        ("broker", "", {"leader.replication.throttled.rate": "1000"}, ErrorCode.INVALID_CONFIG),
+        ("broker", "", {"max.connections.per.ip": "3"}, ErrorCode.INVALID_CONFIG),
+        ("broker", "", {"socket.send.buffer.bytes": "3"}, ErrorCode.INVALID_REQUEST),
         ("broker", "", {"no.such.key": "5"}, ErrorCode.INVALID_CONFIG),
         ("broker", "", {"transaction.max.timeout.ms": "5"}, ErrorCode.INVALID_REQUEST),
         ("broker", "", {"producer.id.expiration.ms": "soon"}, ErrorCode.INVALID_CONFIG),
@@ -88,6 +106,7 @@ def test_what_can_be_set_while_the_cluster_runs(kind, name, to_set, error_code):
         assert dict(bench.image.configs[kind, name]) == found
     else:
         assert answer.message
+        assert "hush" not in answer.message
         assert not bench.image.configs
 
 

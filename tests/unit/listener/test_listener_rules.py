@@ -1,6 +1,8 @@
 import pytest
 
+from oncelog.broker_config import BROKER_CONFIGS, checked_broker_configs
 from oncelog.errors import ErrorCode, KafkaError
+from oncelog.idle_broker_config import STATIC_NAMES
 from oncelog.record.batch import HEADER, HEADER_BYTES
 from oncelog.topic_config import TOPIC_CONFIGS, TopicConfig, checked_overrides
 from oncelog_listener.core.config_entries import (
@@ -124,6 +126,64 @@ def test_every_config_of_a_topic_can_be_set_to_its_default():
     assert checked_overrides(told) == told
 
 
+def test_every_changeable_config_of_a_broker_can_be_set_to_its_default():
+    for for_all in (True, False):
+        told = {
+            name: row.key.default
+            for name, row in BROKER_CONFIGS.items()
+            if row.is_dynamic
+            and not (row.is_for_all_only and not for_all)
+            and not (row.is_for_one_only and for_all)
+        }
+        assert checked_broker_configs(told, for_all=for_all) == told
+
+
+def test_a_config_without_effect_says_so():
+    """Kept and told where nobody relies on it (librdkafka's suite sets this one)."""
+    name = "sasl.kerberos.min.time.before.relogin"
+    to_set, _ = altered({}, [(name, ConfigOperation.SET, "58000")], ResourceType.BROKER)
+    (entry,) = broker_entries(BrokerValues(to_set, {}, {}), [name])
+    assert (entry.value, entry.source) == ("58000", ConfigSource.DYNAMIC_BROKER)
+    assert not entry.is_read_only
+    assert "without effect" in entry.documentation
+
+
+def test_what_kafka_reads_at_its_start_is_not_taken_for_a_typing_error():
+    assert not STATIC_NAMES & BROKER_CONFIGS.keys()
+    with pytest.raises(KafkaError, match="cannot be changed while brokers run") as told:
+        altered({}, [("log.dir", ConfigOperation.SET, "/tmp")], ResourceType.BROKER)
+    assert told.value.error_code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.ms", "1_000"),
+        ("retention.ms", "\u0663"),
+        ("retention.ms", "9" * 5000),
+        ("retention.ms", "1e3"),
+        ("retention.ms", ""),
+        ("min.cleanable.dirty.ratio", "0.1_0"),
+        ("min.cleanable.dirty.ratio", "0.\u0663"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("min.cleanable.dirty.ratio", "1.5"),
+    ],
+)
+def test_a_number_is_written_with_plain_digits(name, value):
+    with pytest.raises(KafkaError) as told:
+        checked_overrides({name: value})
+    assert told.value.error_code is ErrorCode.INVALID_CONFIG
+
+
+def test_numbers_are_told_as_kafka_tells_them():
+    given = {"retention.ms": " +0010 ", "min.cleanable.dirty.ratio": ".5e0", "flush.ms": "7"}
+    assert checked_overrides(given) == {
+        "retention.ms": "10",
+        "min.cleanable.dirty.ratio": "0.5",
+        "flush.ms": "7",
+    }
+
+
 def test_synonyms_are_kafkas_names():
     """ServerTopicConfigSynonyms; four have no default under their strongest name, and Kafka tells none then."""
     told = {
@@ -164,9 +224,16 @@ def test_incremental_changes_become_values_to_set_and_names_to_remove():
 
 @pytest.mark.parametrize("resource_type", [ResourceType.TOPIC, ResourceType.BROKER])
 def test_a_name_that_is_not_known_can_be_removed_as_in_kafka(resource_type):
-    """kafka-reassign-partitions clears throttles of brokers that nobody set."""
-    operations = [("leader.replication.throttled.rate", ConfigOperation.DELETE, None)]
+    operations = [("a.plugin.of.kafka", ConfigOperation.DELETE, None)]
     assert altered({}, operations, resource_type) == ({}, [])
+
+
+def test_a_throttle_that_nobody_set_can_be_removed():
+    """kafka-reassign-partitions clears those of topics and brokers."""
+    rate = "leader.replication.throttled.rate"
+    operations = [(rate, ConfigOperation.DELETE, None)]
+    assert altered({}, operations, ResourceType.TOPIC) == ({}, [])
+    assert altered({}, operations, ResourceType.BROKER) == ({}, [rate])
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,11 @@ from oncelog.process.host_header import AllowedHosts, configured_names, host_of
     [
         "localhost",
         "LOCALHOST:8080",
+        "localhost:",
+        "[::1]:",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:127.8.9.10]:8080",
+        "[::ffff:192.0.2.7]:8080",
         "localhost.:80",
         "127.0.0.1",
         "127.8.9.10:1",
@@ -39,6 +44,8 @@ def test_loopback_bound_and_configured_hosts_are_allowed(header):
         "[::1].evil.example",
         "::1",
         "192.0.2.8",
+        "[::ffff:192.0.2.8]",
+        "localhost:٣",
         "127.0.0.1, evil.example",
     ],
 )
