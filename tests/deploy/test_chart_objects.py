@@ -1,5 +1,6 @@
 """What the chart makes: objects that fit together, pods that are locked down, stops that have the time they need."""
 
+import json
 import math
 
 import kubernetes_validate
@@ -50,12 +51,17 @@ def test_both_majors_of_helm_render_the_same(profile):
 
 
 @pytest.mark.parametrize("version", ["1.31", "1.36"])
-@pytest.mark.parametrize("profile", PROFILES)
-def test_objects_have_the_shape_of_the_oldest_and_the_newest_kubernetes(profile, version):
-    for one in rendered(profile):
-        if one["apiVersion"].startswith("monitoring.coreos.com/"):
-            continue
-        kubernetes_validate.validate(one, version, strict=True)
+def test_objects_have_the_shape_of_the_oldest_and_the_newest_kubernetes(version):
+    # Profiles share most of their objects, and looking at one takes a tenth of a second.
+    different = {
+        json.dumps(one, sort_keys=True): one for profile in PROFILES for one in rendered(profile)
+    }
+    judged = 0
+    for one in different.values():
+        if not one["apiVersion"].startswith("monitoring.coreos.com/"):
+            kubernetes_validate.validate(one, version, strict=True)
+            judged += 1
+    assert judged > len(rendered("default"))
 
 
 @pytest.mark.parametrize("profile", PROFILES)
