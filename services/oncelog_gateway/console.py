@@ -50,7 +50,9 @@ def console_router(
             (one for one in listed if one.age_ms is not None), key=lambda one: -(one.age_ms or 0)
         )
         rows = await partitions.statuses(visible[:PARTITIONS_READ_MAX])
-        rows.sort(key=lambda row: (-(row.lso_lag or 0), not row.under_replicated))
+        rows.sort(
+            key=lambda row: (row.failure is None, -(row.lso_lag or 0), not row.under_replicated)
+        )
         known_groups, group_failures = await groups.known(ROWS_MAX)
         duties = Duties(image)
         page = templates.get_template("index.html").render(

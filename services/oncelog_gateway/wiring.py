@@ -152,7 +152,8 @@ def _bound(host: str, port: int) -> socket.socket:
             "is in use" if error.errno == errno.EADDRINUSE else f"cannot be bound: {error.strerror}"
         )
         raise OncelogError(
-            f"the gateway's port {port} on {host} {reason}; choose another with --gateway-port, 0 takes a free one"
+            f"the gateway's port {port} on {host} {reason}; choose another with --gateway-port or "
+            "ONCELOG_GATEWAY_PORT (0 lets the system choose)"
         ) from error
     listening.setblocking(False)
     return listening

@@ -6,14 +6,18 @@ whatever way, and that nobody is left who would stop this process.
 
 import os
 import signal
-import sys
 import threading
+from typing import Final
 
 from oncelog_server.cli import main
 
+STDIN: Final = 0
+
 
 def _end_with_the_parent() -> None:
-    sys.stdin.buffer.read()
+    # Not sys.stdin: its lock would be held while the interpreter ends, which then aborts.
+    while os.read(STDIN, 1):
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 

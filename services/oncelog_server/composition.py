@@ -8,6 +8,7 @@ listener, and the gateway behind it, which nobody waits for. Stopping goes the o
 import asyncio
 import contextlib
 import os
+import socket
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -249,8 +250,21 @@ async def _start_listener(
         advertised_port=settings.advertised_port,
     )
     listener = build_listener(listener_settings, NODE_ID, follower, directory)
-    await _start(stack, listener)
+    try:
+        await _start(stack, listener)
+    except OncelogError as error:
+        raise OncelogError(f"{error}{_gateway_port_too(settings)}") from error
     return listener
+
+
+def _gateway_port_too(settings: EmbeddedSettings) -> str:
+    """So that who chooses another port for Kafka is not refused again for the other one."""
+    try:
+        with socket.create_connection((settings.host, settings.gateway_port), 1.0):
+            pass
+    except OSError:
+        return ""
+    return f"; the gateway's port {settings.gateway_port} is in use too: --gateway-port or ONCELOG_GATEWAY_PORT"
 
 
 async def _start_gateway(

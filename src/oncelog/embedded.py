@@ -51,8 +51,8 @@ def running(
     """A log that runs while the block does. Raises OncelogError, with the end of its log, when it does not start.
 
     `data` is a folder to keep; without it the data is removed at the end. Port 0 takes a free one. `environment` holds
-    settings, `{"ONCELOG_LISTENER_NUM_PARTITIONS": "4"}`; docs/settings.md lists them. `ONCELOG_*` variables of the
-    caller do not count: a test means the same on every machine.
+    settings, `{"ONCELOG_LISTENER_NUM_PARTITIONS": "4"}`; settings.md of the documentation lists them. `ONCELOG_*`
+    variables of the caller do not count: a test means the same on every machine.
     """
     with tempfile.TemporaryDirectory(prefix="oncelog-running-") as made:
         own = Path(made)
@@ -98,7 +98,7 @@ def _await_ready(
             what = (
                 f"ended with code {ended}"
                 if ended is not None
-                else f"was not ready in {timeout_s:.0f} s"
+                else f"was not ready in {timeout_s:g} s"
             )
             said = log.read_text(errors="replace")[-_LOG_CHARS_MAX:].strip()
             raise OncelogError(f"oncelog {what}: {said}")

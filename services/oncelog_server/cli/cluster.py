@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.errors import OncelogError
+from oncelog_server.cli.lazy import HelpfulGroup
 from oncelog_server.cli.options import AsOutput, Output
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Start, watch and break a whole cluster on this machine.",
+    cls=HelpfulGroup,
     no_args_is_help=True,
     add_completion=False,
 )

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 POLL_S: Final = 0.5
+LOOK_AFTER_S: Final = 3.0
+"""Of silence: the client library asks an offline partition again and again, and says nothing of it."""
+LOOKED_AT_MAX: Final = 100
 SILENCE_MAX_S: Final = 30.0
 
 
@@ -177,15 +180,19 @@ class Reader:
 
         count = 0
         silent_s = 0.0
+        has_looked = False
         while self._max_messages is None or count < self._max_messages:
             message = self._client.poll(POLL_S)
             if message is None:
                 show.flush()
                 silent_s += POLL_S
+                if not has_looked and silent_s >= LOOK_AFTER_S:
+                    has_looked = True
+                    self._tell_what_is_offline()
                 if silent_s >= SILENCE_MAX_S and not self._follow:
                     raise OncelogError(
                         f"the log answered nothing for {SILENCE_MAX_S:.0f} s, "
-                        f"with {counted(count, 'record')} read; try again"
+                        f"with {counted(count, 'record')} read; see: oncelog health"
                     )
                 continue
             silent_s = 0.0
@@ -205,6 +212,24 @@ class Reader:
             elif not error.retriable():
                 raise OncelogError(f"reading failed: {words(error)}")
         show.flush()
+
+    def _tell_what_is_offline(self) -> None:
+        from confluent_kafka import KafkaError, KafkaException
+
+        from oncelog_server.cli.kafka_clients import CONNECT_TIMEOUT_S
+        from oncelog_server.cli.tables import warn
+
+        for one in self._client.assignment()[:LOOKED_AT_MAX]:
+            if one.partition in self.ends:
+                continue
+            try:
+                self._client.get_watermark_offsets(one, timeout=CONNECT_TIMEOUT_S)
+            except KafkaException as error:
+                failure = error.args[0]
+                if failure.code() == KafkaError.KAFKA_STORAGE_ERROR:
+                    warn(f"{one.topic}-{one.partition} is offline; see: oncelog health")
+                    continue
+                return
 
 
 class Printer:

@@ -4,11 +4,13 @@ from typing import Annotated, Any
 
 import typer
 
+from oncelog_server.cli.lazy import HelpfulGroup
 from oncelog_server.cli.options import AsOutput, Gateway, Output
 
 app = typer.Typer(
     add_completion=False,
     help="See and change the levels of protocol features: transaction.version, group.version.",
+    cls=HelpfulGroup,
     no_args_is_help=True,
 )
 

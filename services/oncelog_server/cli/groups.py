@@ -8,6 +8,7 @@ import typer
 
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
+from oncelog_server.cli.lazy import HelpfulGroup
 from oncelog_server.cli.options import (
     AsOutput,
     Bootstrap,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     help="See consumer groups, their lag and offsets; move or delete them.",
+    cls=HelpfulGroup,
     no_args_is_help=True,
 )
 PAGE: Final = 10_000

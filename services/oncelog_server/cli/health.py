@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from oncelog.errors import OncelogError
+from oncelog.ids import INTERNAL_TOPICS
 from oncelog.wording import counted
+from oncelog_server.cli.offline import is_offline, way_out
 from oncelog_server.cli.options import AsOutput, Bootstrap, Gateway, Output
 
 if TYPE_CHECKING:
@@ -62,35 +64,36 @@ def _checked(name: str, ask: Callable[[], tuple[bool, str]]) -> Check:
 def _clients(bootstrap: str) -> tuple[bool, str]:
     from oncelog_server.cli.kafka_clients import admin, topics
 
-    return True, f"{counted(len(topics(admin(bootstrap))), 'topic')} at {bootstrap}"
+    found = [name for name in topics(admin(bootstrap)) if name not in INTERNAL_TOPICS]
+    return True, f"{counted(len(found), 'topic')} at {bootstrap}"
 
 
 def _nodes_and_shards(rest: "Rest") -> list[Check]:
     try:
         found = rest.get("/v1/cluster")
     except OncelogError as error:
-        return [Check("gateway", False, str(error))]
+        return [Check("gateway", False, f"{error}; then: oncelog health --gateway URL")]
     fenced = [str(one["node_id"]) for one in found["nodes"] if one["fenced"]]
     unowned, leaderless = found["unowned_shard_count"], found["leaderless_partition_count"]
     return [
         Check(
             "nodes",
             not fenced,
-            f"out of service: {', '.join(fenced)}"
+            f"out of service: {', '.join(fenced)}; see: oncelog nodes list"
             if fenced
             else counted(len(found["nodes"]), "node"),
         ),
         Check(
             "coordinators",
             not unowned,
-            f"{counted(unowned, 'shard')} without a coordinator"
+            f"{counted(unowned, 'shard')} without a coordinator; see: oncelog nodes list"
             if unowned
             else "every shard has one",
         ),
         Check(
             "leaders",
             not leaderless,
-            f"{counted(leaderless, 'partition')} without a leader"
+            f"{counted(leaderless, 'partition')} without a leader; see: oncelog partitions"
             if leaderless
             else "every partition has one",
         ),
@@ -100,15 +103,21 @@ def _nodes_and_shards(rest: "Rest") -> list[Check]:
 def _partitions(rest: "Rest") -> tuple[bool, str]:
     """An open transaction holds readers back, and is no trouble; a replica out of sync or a silent leader is."""
     rows: list[dict[str, Any]] = rest.get("/v1/partitions", {"troubled": "true"})["partitions"]
-    silent = [row for row in rows if row["failure"]]
+    offline = [row for row in rows if is_offline(row)]
+    silent = [row for row in rows if row["failure"] and not is_offline(row)]
     behind = [row for row in rows if not row["failure"] and row["under_replicated"]]
     parts = [
         f"{counted(len(found), 'partition')} {what}, {found[0]['topic']}-{found[0]['partition']} first"
-        for found, what in ((silent, "without an answer"), (behind, "under-replicated"))
+        for found, what in (
+            (offline, "offline"),
+            (silent, "without an answer"),
+            (behind, "under-replicated"),
+        )
         if found
     ]
     if parts:
-        return False, f"{'; '.join(parts)}; see: oncelog partitions"
+        way = f"; {way_out(offline)}" if offline else ""
+        return False, f"{'; '.join(parts)}; see: oncelog partitions{way}"
     return True, "every replica is in sync"
 
 
@@ -119,5 +128,9 @@ def _transactions(rest: "Rest") -> tuple[bool, str]:
             f"{counted(len(found['hanging']), 'hanging transaction')}; see: oncelog transactions find-hanging"
         )
     if found["incomplete"]:
-        return False, f"not complete: {found['incomplete'][0]['detail']}"
+        failure = found["incomplete"][0]
+        return False, (
+            f"not complete: {failure['kafka_error_name']}, {failure['detail']}; "
+            "see: oncelog transactions find-hanging, oncelog partitions"
+        )
     return True, f"{counted(found['open_transactions'], 'open transaction')}, none hangs"

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-import typer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, TopicMetadata
 
 from oncelog.errors import OncelogError
+from oncelog_server.cli.addresses import checked_bootstrap
+from oncelog_server.cli.options import named
 
 CONNECT_TIMEOUT_S: Final = 3.0
 CALL_TIMEOUT_S: Final = 10.0
@@ -117,12 +118,8 @@ def _ignored(_error: KafkaError) -> None:
 
 def _try_addresses(bootstrap: str) -> None:
     reasons = []
-    for address in bootstrap.split(","):
+    for address in checked_bootstrap(bootstrap).split(","):
         host, _, port = address.strip().rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise typer.BadParameter(
-                f"--bootstrap {address.strip()!r} is not an address; give host:port, like localhost:9092"
-            )
         try:
             socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
         except OSError as error:
@@ -130,5 +127,5 @@ def _try_addresses(bootstrap: str) -> None:
         else:
             return
     raise OncelogError(
-        f"cannot reach oncelog at {bootstrap} ({reasons[0]}); is `oncelog up` running? give --bootstrap"
+        f"cannot reach oncelog at {named(bootstrap)} ({reasons[0]}); is `oncelog up` running? give --bootstrap"
     )

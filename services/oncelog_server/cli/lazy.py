@@ -37,7 +37,17 @@ COMMANDS: Final = {
 }
 
 
-class LazyGroup(TyperGroup):
+class HelpfulGroup(TyperGroup):
+    """Without a command it shows its help, and nothing has failed."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args and self.no_args_is_help and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help())
+            ctx.exit(0)
+        return super().parse_args(ctx, args)
+
+
+class LazyGroup(HelpfulGroup):
     """The root of the command tree."""
 
     def list_commands(self, ctx: Any) -> list[str]:

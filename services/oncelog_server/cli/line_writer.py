@@ -48,6 +48,12 @@ class LineWriter:
         """Acknowledged, and committed where there are transactions."""
         self.transactions_committed = 0
 
+    @property
+    def is_unanswered(self) -> bool:
+        """Something was sent that the log did not take, or could not: the log has the trouble, not the lines."""
+        codes = {error.code() for error in self._refused.values()}
+        return bool(self._open) or KafkaError.KAFKA_STORAGE_ERROR in codes
+
     def write(self, lines: Iterable[Line]) -> None:
         """Every line for itself. Raises OncelogError at the first that is refused, and says what was written."""
         try:

@@ -8,6 +8,7 @@ import typer
 
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
+from oncelog_server.cli.lazy import HelpfulGroup
 from oncelog_server.cli.options import AsOutput, Gateway, Output, Yes, confirmed
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     help="See nodes; drain one before it stops, empty storage nodes or even them out, remove what will not come back.",
+    cls=HelpfulGroup,
     no_args_is_help=True,
 )
 POLL_S: Final = 0.2
@@ -120,7 +122,7 @@ def undrain_node(node_id: NodeId, gateway: Gateway = "", output: AsOutput = None
     if output == Output.JSON:
         show_json(node)
     else:
-        say(f"node {node_id} is not draining; leaders and shards come back to it")
+        say(f"node {node_id} is in service again; leaders and shards come back to it")
 
 
 @app.command("evacuate")

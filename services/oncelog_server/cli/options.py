@@ -5,12 +5,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
 import typer
 
 BOOTSTRAP_DEFAULT: Final = "localhost:9092"
 GATEWAY_DEFAULT: Final = "http://localhost:8080"
+ADDRESS_VARIABLES: Final = ("ONCELOG_BOOTSTRAP", "ONCELOG_GATEWAY", "ONCELOG_PROFILE")
 INT64_MAX: Final = 2**63 - 1
 
 
@@ -45,7 +46,25 @@ class Globals:
 
         profiles = Profiles.read()
         name = name or profiles.current
-        return None if name is None else profiles.named(name).get(key)
+        address = None if name is None else profiles.named(name).get(key)
+        return address and OfProfile(address, name or "")
+
+
+class OfProfile(str):
+    """An address that knows which profile it is from, for the error when nobody answers there."""
+
+    __slots__ = ("profile",)
+    profile: str
+
+    def __new__(cls, address: str, profile: str) -> Self:
+        found = super().__new__(cls, address)
+        found.profile = profile
+        return found
+
+
+def named(address: str) -> str:
+    """The address, with its profile where it has one."""
+    return f"{address} of profile {address.profile}" if isinstance(address, OfProfile) else address
 
 
 def _globals(ctx: typer.Context) -> Globals:
@@ -56,13 +75,25 @@ def _globals(ctx: typer.Context) -> Globals:
 def _bootstrap(ctx: typer.Context, value: str) -> str:
     if ctx.resilient_parsing:
         return value
+    _refuse_unknown_variables()
     return value or _globals(ctx).address("bootstrap", "ONCELOG_BOOTSTRAP", BOOTSTRAP_DEFAULT)
 
 
 def _gateway(ctx: typer.Context, value: str) -> str:
     if ctx.resilient_parsing:
         return value
+    _refuse_unknown_variables()
     return value or _globals(ctx).address("gateway", "ONCELOG_GATEWAY", GATEWAY_DEFAULT)
+
+
+def _refuse_unknown_variables() -> None:
+    """As the servers do: with a misspelled ONCELOG_BOOTSTRAP a command would go to another log than was meant."""
+    if any(
+        name.upper().startswith("ONCELOG_") and name not in ADDRESS_VARIABLES for name in os.environ
+    ):
+        from oncelog.process.variables import refuse_unknown_variables
+
+        refuse_unknown_variables((), os.environ)
 
 
 def _output(ctx: typer.Context, value: str) -> str:
@@ -108,11 +139,14 @@ def confirmed(question: str, *, yes: bool) -> None:
     if yes:
         return
     try:
-        typer.confirm(question, abort=True, err=True)
+        if typer.confirm(question, err=True):
+            return
     except typer.Abort:
+        typer.echo(err=True)
         if not sys.stdin.isatty():
-            typer.echo("\nnobody is there to answer; --yes does it without asking", err=True)
-        raise
+            typer.echo("nobody is there to answer; --yes does it without asking", err=True)
+    typer.echo("Nothing was changed.", err=True)
+    raise typer.Exit(1)
 
 
 def not_empty(value: str | None) -> str | None:

@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from oncelog.errors import OncelogError
+from oncelog_server.cli.offline import is_offline, way_out
 from oncelog_server.cli.options import AsOutput, Gateway, Output
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ def partitions(
         ],
         empty="No partition is held back, and every replica is in sync",
     )
+    if offline := [row for row in found if is_offline(row)]:
+        names = [f"{row['topic']}-{row['partition']}" for row in offline]
+        say(f"{shortened(names)} {'is' if len(names) == 1 else 'are'} offline; {way_out(offline)}")
     for advice, names in _advice(found).items():
         say(f"{shortened(names)}: {advice}")
 

@@ -116,11 +116,16 @@ def produce(
             f"there is no partition {partition} of topic {topic!r}; its partitions are 0 to {len(known.partitions) - 1}"
         )
     writer = LineWriter(client, topic, partition, headers)
-    with _opened(file) as lines, kafka_clients.kafka_errors():
-        if transactional_id is None:
-            writer.write(form.read(lines))
-        else:
-            writer.write_in_transactions(form.read(lines), batch)
+    try:
+        with _opened(file) as lines, kafka_clients.kafka_errors():
+            if transactional_id is None:
+                writer.write(form.read(lines))
+            else:
+                writer.write_in_transactions(form.read(lines), batch)
+    except OncelogError as error:
+        raise (
+            OncelogError(f"{error}; see: oncelog health") if writer.is_unanswered else error
+        ) from None
     committed = writer.transactions_committed if transactional_id is not None else None
     _show(topic, writer.written, committed, output)
 

@@ -16,7 +16,10 @@ from typing import Annotated, Any, Final, Self
 import typer
 
 from oncelog.errors import OncelogError
+from oncelog.process.config_file import not_toml
 from oncelog.process.variables import meant
+from oncelog_server.cli.addresses import checked_bootstrap, checked_gateway
+from oncelog_server.cli.lazy import HelpfulGroup
 from oncelog_server.cli.options import AsOutput, Output, not_empty
 
 FILE_VARIABLE: Final = "ONCELOG_PROFILES"
@@ -25,6 +28,7 @@ KEYS: Final = ("bootstrap", "gateway")
 app = typer.Typer(
     add_completion=False,
     help="Keep the addresses of the logs that you work with, by name.",
+    cls=HelpfulGroup,
     no_args_is_help=True,
 )
 Name = Annotated[str, typer.Argument(callback=not_empty, help="the profile")]
@@ -48,15 +52,16 @@ class Profiles:
     @classmethod
     def read(cls) -> Self:
         """None of them where there is no file. Raises OncelogError for a file that says something else."""
-        path = profiles_path()
+        path, text = profiles_path(), ""
         try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            content = tomllib.loads(text)
         except FileNotFoundError:
             return cls()
         except OSError as error:
             raise OncelogError(f"cannot read the profiles in {path}: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise OncelogError(f"{path} is not TOML: {error}") from error
+            raise OncelogError(not_toml(path, text, error)) from error
         _refuse_unknown(path, "", content, ("profile", "profiles"))
         current, profiles = content.get("profile"), content.get("profiles", {})
         if not isinstance(profiles, dict) or not (current is None or isinstance(current, str)):
@@ -134,11 +139,13 @@ def set_profile(
 
     if bootstrap is None and gateway is None:
         raise typer.BadParameter("give --bootstrap, --gateway or both")
+    given = {
+        "bootstrap": bootstrap and checked_bootstrap(bootstrap),
+        "gateway": gateway and checked_gateway(gateway),
+    }
     found = Profiles.read()
     values = found.by_name.setdefault(name, {})
-    values.update(
-        {key: one for key, one in (("bootstrap", bootstrap), ("gateway", gateway)) if one}
-    )
+    values.update({key: one for key, one in given.items() if one})
     found.current = found.current or name
     found.write()
     say(f"profile {name} is written to {profiles_path()}")

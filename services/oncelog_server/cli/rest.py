@@ -12,6 +12,8 @@ from typing import Any, Final
 import typer
 
 from oncelog.errors import OncelogError
+from oncelog_server.cli.addresses import checked_gateway
+from oncelog_server.cli.options import named
 
 TIMEOUT_S: Final = 30.0
 COMMAND_OF: Final = (
@@ -33,11 +35,8 @@ class Rest:
     """
 
     def __init__(self, gateway: str) -> None:
-        parts = urllib.parse.urlsplit(gateway)
-        if parts.scheme not in ("http", "https") or not parts.hostname or not _has_port(parts):
-            raise typer.BadParameter(
-                f"--gateway {gateway!r} is not a URL; give one like http://localhost:8080"
-            )
+        parts = urllib.parse.urlsplit(checked_gateway(gateway))
+        self._named = named(gateway)
         self._base = gateway.rstrip("/")
         # A proxy for the internet does not know this machine's loopback address.
         proxies = [urllib.request.ProxyHandler({})] if parts.hostname in _LOOPBACK else []
@@ -77,7 +76,7 @@ class Rest:
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise OncelogError(
-                f"cannot reach oncelog's gateway at {self._base} ({_words(reason)}); "
+                f"cannot reach oncelog's gateway at {self._named} ({_words(reason)}); "
                 "is `oncelog up` running? give --gateway"
             ) from None
         except ValueError:
@@ -89,13 +88,6 @@ class Rest:
 def quoted(name: str) -> str:
     """As one segment of a path, slashes included."""
     return urllib.parse.quote(name, safe="")
-
-
-def _has_port(parts: urllib.parse.SplitResult) -> bool:
-    try:
-        return parts.port != 0
-    except ValueError:
-        return False
 
 
 def wrong_values(content: bytes) -> str:

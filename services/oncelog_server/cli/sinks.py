@@ -5,11 +5,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from oncelog_server.cli.lazy import HelpfulGroup
 from oncelog_server.cli.options import AsOutput, Gateway, Output, Yes, confirmed, not_empty
 
 app = typer.Typer(
     add_completion=False,
     help="See Spark's sinks and what they committed; delete those that are not used any more.",
+    cls=HelpfulGroup,
     no_args_is_help=True,
 )
 PAGE: Final = 10_000

@@ -7,6 +7,7 @@ import typer
 
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
+from oncelog_server.cli.lazy import HelpfulGroup
 from oncelog_server.cli.options import AsOutput, Output, Yes, confirmed
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     help="Look after the data folder of a node that is stopped.",
+    cls=HelpfulGroup,
     no_args_is_help=True,
 )
 

@@ -8,13 +8,17 @@ import typer
 from oncelog.errors import OncelogError
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.wording import counted
+from oncelog_server.cli.lazy import HelpfulGroup
 from oncelog_server.cli.options import AsOutput, Bootstrap, Output, Yes, confirmed
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 app = typer.Typer(
-    add_completion=False, help="List, make, change and delete topics.", no_args_is_help=True
+    add_completion=False,
+    help="List, make, change and delete topics.",
+    cls=HelpfulGroup,
+    no_args_is_help=True,
 )
 Name = Annotated[str, typer.Argument(help="the topic")]
 

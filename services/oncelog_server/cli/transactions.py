@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, get_args
 import typer
 
 from oncelog.wording import counted
+from oncelog_server.cli.lazy import HelpfulGroup
 from oncelog_server.cli.options import (
     INT64_MAX,
     AsOutput,
@@ -19,6 +20,7 @@ from oncelog_server.cli.options import (
 app = typer.Typer(
     add_completion=False,
     help="See transactions, find hanging ones, end them.",
+    cls=HelpfulGroup,
     no_args_is_help=True,
 )
 PAGE: Final = 500

@@ -79,7 +79,7 @@ def up(
     """Start oncelog in this process: every role, one data folder. Ctrl-C stops it.
 
     Each option can also come from the environment: ONCELOG_PORT, ONCELOG_DATA and so on; or from the table
-    up of a file, --config. docs/settings.md lists these and the settings of every role.
+    up of a file, --config. settings.md of the documentation lists these and the settings of every role.
     """
     from oncelog.process.names import flag_of, variable_of
     from oncelog.process.sources import Flag

@@ -14,6 +14,7 @@ from typing import Any, Self
 from pydantic_settings import BaseSettings
 
 from oncelog.errors import OncelogError
+from oncelog.process.documents import page
 from oncelog.process.names import TABLES, table_of
 from oncelog.process.variables import meant
 
@@ -30,6 +31,7 @@ class ConfigFile:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Raises OncelogError when it cannot be read, is no TOML, or has a table that no program reads."""
+        text = ""
         try:
             text = path.read_text(encoding="utf-8")
             content = tomllib.loads(text)
@@ -38,7 +40,7 @@ class ConfigFile:
                 f"cannot read the settings in {path}: {error.strerror}; choose another file with --config"
             ) from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise OncelogError(f"{path} is not TOML: {error}") from error
+            raise OncelogError(not_toml(path, text, error)) from error
         lines = _lines(text)
         tables: dict[str, dict[str, str]] = {}
         for table, values in content.items():
@@ -80,8 +82,22 @@ class ConfigFile:
                 if key not in kind.model_fields:
                     raise OncelogError(
                         f"{self.place_of(kind, key)} is no setting{meant(key, kind.model_fields)}; "
-                        "correct it or take it out, docs/settings.md lists all"
+                        f"correct it or take it out, {page('settings.md')} lists all"
                     )
+
+
+def not_toml(path: Path, text: str, error: ValueError) -> str:
+    """`oncelog.toml:3: not TOML: …`, the form of every other error in a file."""
+    if isinstance(error, UnicodeDecodeError):
+        line = error.object[: error.start].count(b"\n") + 1
+        return f"{path}:{line}: not TOML: no UTF-8"
+    said, at, place = str(error).removesuffix(")").rpartition(" (at ")
+    where = re.fullmatch(r"line (\d+), column (\d+)", place)
+    if place == "end of document":
+        return f"{path}:{text.rstrip().count(chr(10)) + 1}: not TOML: {said} at its end"
+    if not at or where is None:
+        return f"{path}: not TOML: {error}"
+    return f"{path}:{where[1]}: not TOML: {said} in column {where[2]}"
 
 
 def _text(place: str, value: Any) -> str:

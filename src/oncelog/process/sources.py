@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsError
 
 from oncelog.errors import OncelogError
 from oncelog.process.config_file import ConfigFile
+from oncelog.process.documents import page
 from oncelog.process.names import variable_of
 from oncelog.process.variables import CONFIG_VARIABLE, refuse_unknown_variables
 
@@ -107,7 +108,7 @@ class Sources:
         first = error.errors()[0]
         if not first["loc"]:
             return WrongUse(
-                f"{kind.__name__}: {first['msg']}; docs/settings.md lists every setting"
+                f"{kind.__name__}: {first['msg']}; {page('settings.md')} lists every setting"
             )
         name = str(first["loc"][0])
         variable = variable_of(kind, name)
@@ -130,5 +131,5 @@ class Sources:
             )
         else:
             other = variable if rank == FLAG else flag
-            way = f"change it here{f' or with {other}' if other else ''}, docs/settings.md says what it is"
+            way = f"change it here{f' or with {other}' if other else ''}, {page('settings.md')} says what it is"
         return WrongUse(f"{flag if rank == FLAG else variable}={value!r}: {said}; {way}")

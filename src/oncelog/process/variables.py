@@ -12,6 +12,7 @@ from typing import Final
 from pydantic_settings import BaseSettings
 
 from oncelog.errors import OncelogError
+from oncelog.process.documents import page
 from oncelog.process.names import PREFIX, TABLES, UP, table_of, variable_of
 
 CONFIG_VARIABLE: Final = "ONCELOG_CONFIG"
@@ -67,15 +68,17 @@ def refuse_unknown_variables(
             continue
         raise OncelogError(
             f"the environment has {written}={value!r}, which is no setting{meant(name, known, others)}; "
-            "correct the name or unset it, docs/settings.md lists all"
+            f"correct the name or unset it, {page('settings.md')} lists all"
         )
 
 
 def meant(name: str, known: Iterable[str], beginnings: Iterable[str] = ()) -> str:
     """` (did you mean …?)`, or nothing when nothing is near."""
-    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.75)
+    # What all names begin with is no likeness.
+    whole = {one.removeprefix(PREFIX): one for one in sorted(known)}
+    near = difflib.get_close_matches(name.removeprefix(PREFIX), whole, n=1, cutoff=0.75)
     if near:
-        return f" (did you mean {near[0]}?)"
+        return f" (did you mean {whole[near[0]]}?)"
     # The names of another role are not at hand, only how they begin.
     for end in range(len(name), 0, -1):
         if name[end - 1] == "_":

@@ -1,6 +1,7 @@
 """`oncelog up` that cannot start: one line that names what is wrong and the way out, and a failure's exit code."""
 
 import os
+import socket
 import subprocess
 import sys
 
@@ -66,3 +67,30 @@ def test_a_data_folder_below_a_file_is_named(tmp_path):
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "data"
     assert str(path) in refused(tmp_path, "--data", str(path))
+
+
+def test_every_port_that_is_in_use_is_named(tmp_path):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as two,
+    ):
+        kafka, rest = one.getsockname()[1], two.getsockname()[1]
+        said = refused(tmp_path, "--port", kafka, "--gateway-port", rest)
+        assert f"port {kafka} on 127.0.0.1 is in use" in said
+        assert f"the gateway's port {rest} is in use too" in said
+        said = refused(tmp_path, "--port", kafka)
+        assert "too" not in said
+        assert "ONCELOG_GATEWAY_PORT" in refused(tmp_path, "--gateway-port", rest)
+
+
+def test_a_name_that_is_like_none_gets_no_guess(tmp_path):
+    said = refused(tmp_path, ONCELOG_FOO="1")
+    assert "ONCELOG_FOO='1', which is no setting; correct" in said
+
+
+def test_a_file_that_is_no_toml_is_named_with_its_line(tmp_path):
+    path = tmp_path / "oncelog.toml"
+    path.write_text("[storage]\nflush_policy\n")
+    assert f"{path}:2: not TOML: " in refused(tmp_path, "--config", path)
+    path.write_bytes(b"[storage]\n# \xff\n")
+    assert f"{path}:2: not TOML: " in refused(tmp_path, "--config", path)

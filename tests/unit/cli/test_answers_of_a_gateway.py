@@ -22,6 +22,9 @@ def gateway():
             self.end_headers()
             self.wfile.write(body)
 
+        def do_DELETE(self):
+            self.do_GET()
+
         def log_message(self, *_):
             """Not into the test's output."""
 
@@ -99,3 +102,60 @@ def test_advice_is_given_once_for_a_transaction(gateway, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert said.count(advice) == 1
     assert "orders-0, orders-1, orders-2, orders-3, orders-4 and 7 more: its producer" in said
+
+
+OFFLINE = {
+    "topic": "orders",
+    "partition": 0,
+    "leader": 3,
+    "replicas": [3],
+    "isr": [3],
+    "under_replicated": False,
+    "high_watermark": None,
+    "last_stable_offset": None,
+    "lso_lag": None,
+    "lso_holder": None,
+    "failure": {"kafka_error_name": "KAFKA_STORAGE_ERROR", "detail": "node 3 about orders-0"},
+}
+
+
+def test_the_way_out_of_an_offline_partition_is_named(gateway, capsys):
+    answers, url = gateway
+    answers["/v1/partitions"] = {"partitions": [OFFLINE]}
+    assert run(["partitions", "--gateway", url]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "orders-0 is offline; the log of node 3 says why" in said
+    assert "oncelog storage repair" in said
+
+
+def test_every_row_of_health_that_is_not_ok_names_a_command(gateway, capsys):
+    answers, url = gateway
+    nodes = [{"node_id": 1, "fenced": False}, {"node_id": 2, "fenced": True}]
+    answers["/v1/cluster"] = {
+        "nodes": nodes,
+        "unowned_shard_count": 2,
+        "leaderless_partition_count": 1,
+    }
+    answers["/v1/partitions"] = {"partitions": [OFFLINE]}
+    answers["/v1/hanging-transactions"] = {
+        "hanging": [],
+        "incomplete": [OFFLINE["failure"]],
+        "open_transactions": 0,
+    }
+    command = ["health", "--bootstrap", "127.0.0.1:1", "-o", "json", "--gateway"]
+    assert run([*command, url]) == 1
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
+    assert not any(one["ok"] for one in found.values())
+    assert all("oncelog " in one["detail"] for one in found.values()), found
+    assert "oncelog storage repair" in found["partitions"]["detail"]
+    assert "out of service: 2; see: oncelog nodes list" in found["nodes"]["detail"]
+    assert run([*command, "http://127.0.0.1:1"]) == 1
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
+    assert "oncelog health --gateway URL" in found["gateway"]["detail"]
+
+
+def test_a_node_comes_back_into_service(gateway, capsys):
+    answers, url = gateway
+    answers["/v1/nodes/4/drain"] = {"node": {"node_id": 4}}
+    assert run(["nodes", "undrain", "4", "--gateway", url]) == 0
+    assert "node 4 is in service again" in capsys.readouterr().out

@@ -14,6 +14,7 @@ from oncelog_gateway.resources import TransactionState
 from oncelog_gateway.routes.groups import GroupState
 from oncelog_server.cli import root, run
 from oncelog_server.cli.lazy import COMMANDS
+from oncelog_server.cli.options import confirmed
 from oncelog_server.cli.record_form import text_of
 from oncelog_server.cli.rest import wrong_values
 from oncelog_server.cli.tables import show_table
@@ -369,3 +370,21 @@ def test_every_command_has_help():
         result = invoke(name, "--help")
         assert result.exit_code == 0, (name, result.output)
         assert result.output.strip()
+
+
+@pytest.mark.parametrize("command", [[], ["features"], ["profiles"], ["topics"], ["nodes"]])
+def test_a_group_of_commands_alone_shows_its_help_and_has_not_failed(command):
+    result = invoke(*command)
+    assert result.exit_code == 0
+    assert "Usage: " in result.stdout
+    assert not result.stderr
+
+
+def test_without_an_answer_nothing_was_changed():
+    app = typer.Typer()
+    app.command()(lambda: confirmed("Do it?", yes=False))
+    for given in ("", "n\n"):
+        result = CliRunner().invoke(app, input=given)
+        assert result.exit_code == 1
+        assert "Nothing was changed." in result.stderr
+        assert "Aborted" not in result.stderr

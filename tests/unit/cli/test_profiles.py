@@ -61,7 +61,7 @@ def test_profiles_are_listed_changed_and_deleted(file, capsys):
         ),
         ("profil = 'p'", "profil is not known (did you mean profile"),
         ("[profiles.p]\nbootstrap = 1", "[profiles.p] is not a table of texts"),
-        ("profile = ", "is not TOML"),
+        ("profile = ", ":1: not TOML"),
         ("profile = 'x'", "there is no profile 'x'"),
     ],
 )
@@ -71,3 +71,45 @@ def test_a_file_that_says_something_else_is_refused(file, capsys, text, said):
     error = capsys.readouterr().err
     assert said in error
     assert str(file) in error
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--bootstrap", "localhost", "is not an address"),
+        ("--bootstrap", "localhost:70000", "is not an address"),
+        ("--bootstrap", "localhost:\u00b2", "is not an address"),
+        ("--gateway", "localhost:8080", "is not a URL"),
+        ("--gateway", "http://[::1", "is not a URL"),
+    ],
+)
+def test_an_address_that_can_be_none_is_not_kept(file, capsys, option, value, said):
+    before = file.read_text()
+    assert run(["profiles", "set", "p", option, value]) == 2
+    assert said in " ".join(capsys.readouterr().err.replace("\u2502", " ").split())
+    assert file.read_text() == before
+
+
+def test_who_does_not_answer_is_named_with_the_profile(file, capsys):
+    assert run(["profiles", "set", "p", "--gateway", "http://127.0.0.1:2"]) == 0
+    assert run(["topics", "list"]) == 1
+    assert f"{ADDRESSES['p']} of profile p (" in capsys.readouterr().err
+    assert run(["nodes", "list"]) == 1
+    assert "http://127.0.0.1:2 of profile p (" in capsys.readouterr().err
+    assert run(["topics", "list", "--bootstrap", ADDRESSES["option"]]) == 1
+    assert "profile" not in capsys.readouterr().err
+
+
+def test_a_misspelled_variable_is_refused_as_servers_do(file, capsys, monkeypatch):
+    monkeypatch.setenv("ONCELOG_BOOTSTRP", "elsewhere:1")
+    assert run(["topics", "list"]) == 1
+    assert "did you mean ONCELOG_BOOTSTRAP?" in capsys.readouterr().err
+    assert run(["nodes", "list"]) == 1
+    assert "ONCELOG_BOOTSTRP" in capsys.readouterr().err
+    assert run(["topics", "list", "--help"]) == 0
+
+
+def test_a_line_that_is_no_toml_is_named(file, capsys):
+    file.write_text("profile = 'p'\nnonsense\n")
+    assert run(["topics", "list"]) == 1
+    assert f"{file}:2: not TOML: " in capsys.readouterr().err

@@ -141,7 +141,7 @@ def test_the_variable_names_the_file_where_no_flag_does(tmp_path, monkeypatch):
         ("[storrage]\nx = 1", ":1: no program reads the table [storrage] (did you mean storage?)"),
         ("open_files_max = 99", ":1: open_files_max stands outside of every table"),
         ("[storage]\nopen_files_max = [1]", ":2: [storage] open_files_max is a list"),
-        ("[storage]\nopen_files_max = ", "oncelog.toml is not TOML: "),
+        ("[storage]\nopen_files_max = ", "oncelog.toml:2: not TOML: "),
         ("[coordinator]\nx = {y = 1}", ":2: [coordinator] x is a dict"),
     ],
 )

@@ -1,0 +1,34 @@
+"""What an address of a log looks like, for the option that gives it and for the profile that keeps it."""
+
+import urllib.parse
+from typing import Final
+
+import typer
+
+PORT_MAX: Final = 65_535
+
+
+def checked_bootstrap(text: str) -> str:
+    """A list of HOST:PORT. Raises BadParameter for an entry that is none."""
+    for one in text.split(","):
+        host, _, port = one.strip().rpartition(":")
+        is_port = port.isascii() and port.isdigit() and 0 < int(port[:6]) <= PORT_MAX
+        if not host or not is_port:
+            raise typer.BadParameter(
+                f"--bootstrap {one.strip()!r} is not an address; give host:port, like localhost:9092"
+            )
+    return text
+
+
+def checked_gateway(text: str) -> str:
+    """A URL. Raises BadParameter for what is none."""
+    try:
+        parts = urllib.parse.urlsplit(text)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url:
+        raise typer.BadParameter(
+            f"--gateway {text!r} is not a URL; give one like http://localhost:8080"
+        )
+    return text

@@ -1,0 +1,18 @@
+"""Where a message sends its reader: the page in a clone, its address where oncelog was installed without documents."""
+
+import importlib.metadata
+from pathlib import Path
+from typing import Final
+
+_CLONE: Final = Path(__file__).resolve().parents[3]
+
+
+def page(name: str) -> str:
+    """`docs/settings.md` or its address, for `settings.md`."""
+    if (_CLONE / "docs" / name).is_file():
+        return f"docs/{name}"
+    for line in importlib.metadata.metadata("oncelog").get_all("Project-URL") or ():
+        label, _, address = line.partition(", ")
+        if label == "Documentation":
+            return f"{address}/{name}"
+    return "--help"
