@@ -269,13 +269,16 @@ def _resolve(change: Change, event: ConsumerHeartbeat, looked: LookedThrough) ->
     for _, pattern in due[: max(1, MATCHES_MAX // max(len(event.shapes), 1))]:
         topics = matching_topics(pattern, event.shapes)
         version, now = event.topics_version, change.now
+        if size_of((pattern, *topics)) > change.config.record_bytes_max:
+            if pattern != own:
+                # What was found before stays, and the pattern stays due: a member that sent it is told so.
+                continue
+            message = f"{pattern[:200]!r} names {len(topics)} topics, too many for a record"
+            raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
         change.heard.append(TopicsLookedThrough(group.group_id, pattern, version, now))
         known = group.patterns.get(pattern)
         if known is not None and known.topics == topics:
             continue
-        if size_of((pattern, *topics)) > change.config.record_bytes_max:
-            message = f"{pattern[:200]!r} names {len(topics)} topics, too many for a record"
-            raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
         found = PatternTopics(topics, version, now)
         change.write(PatternResolved(group.group_id, pattern, found))
 

@@ -156,3 +156,20 @@ def test_a_pattern_that_names_more_than_a_record_holds_is_refused():
     assert client.beat() == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert client.message == "'topic.*' names 100 topics, too many for a record"
     assert world.log == []
+
+
+def test_a_pattern_that_grew_too_large_is_told_to_who_sent_it():
+    """Whose heartbeat looks for its topics has nothing to do with it, and goes on."""
+    world = ConsumerWorld(record_bytes_max=2_000)
+    sender = world.client("a", (), regex="topic.*")
+    other = world.client("b", (), regex="o.*")
+    world.quiesce()
+    for number in range(100):
+        world.shapes[f"topic-with-a-long-name-{number}"] = MORE
+    world.advance(PATTERNS_REFRESH_MS)
+    assert other.beat() == ErrorCode.NONE
+    assert other.beat() == ErrorCode.NONE
+    assert sender.beat() == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert sender.message == "'topic.*' names 100 topics, too many for a record"
+    assert other.beat() == ErrorCode.NONE
+    assert world.consumers.patterns["topic.*"].topics == ()
