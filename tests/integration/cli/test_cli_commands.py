@@ -267,7 +267,7 @@ def test_the_only_node_can_be_looked_at_and_not_sent_away(oncelog):
     (node,) = json.loads(oncelog("nodes", "list", "-o", "json"))["nodes"]
     assert node["leader_count"] == node["replica_count"] > 0
     assert "start another one first" in oncelog("nodes", "drain", "1", code=1)
-    assert "is not draining" in oncelog("nodes", "undrain", "1")
+    assert "node 1 is in service again" in oncelog("nodes", "undrain", "1")
     assert "has replicas of" in oncelog("nodes", "remove", "1", "--yes", code=1)
     assert "too few storage nodes" in oncelog("nodes", "evacuate", "1", code=1)
     selection = ("--role", "storage", "--from-id", "104")
