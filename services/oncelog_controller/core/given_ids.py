@@ -1,11 +1,12 @@
 """Node ids that the controller gives (ADR 0025), to processes that have no state of their own and so no name.
 
-Such a process registers with node id 0. It gets the lowest id from FIRST_GIVEN_ID on that no node has, and keeps it for
-its life: its incarnation id tells a repeated request from that of another process. When its session ends the node is
-removed, and not fenced: a process that is started again asks for an id again, so nobody would ever remove the old node.
+Such a process registers with node id 0. It gets an id from FIRST_GIVEN_ID on and keeps it for its life: its incarnation
+id tells a repeated request from that of another process. When its session ends the node is removed, and not fenced: a
+process that is started again asks for an id again, so nobody would ever remove the old node.
 
 A process that was removed while it was frozen or cut off asks for the id that it has, because it is built with it. It
-is registered again if no other process has that id by now.
+is registered again if no other process has that id by now. So ids go round in a ring that each registration of any node
+turns by one: an id comes again after some thousand registrations, and not with the next process that starts.
 """
 
 from dataclasses import replace
@@ -17,6 +18,9 @@ from oncelog_controller.core.image import ClusterImage
 
 FIRST_GIVEN_ID: Final = 1001
 """Kafka's: ids that it generates begin above reserved.broker.max.id, which is 1000."""
+
+GIVEN_IDS: Final = 9_000
+"""Enough that a process which is started again each second does not meet its neighbours' ids for two hours."""
 
 NO_ID: Final = 0
 STATELESS_ROLES: Final = ("marker_sender", "listener", "gateway")
@@ -42,7 +46,7 @@ def with_id(image: ClusterImage, event: RegisterNode) -> RegisterNode:
         )
     if event.node_id == NO_ID:
         known = [one.node_id for one in image.nodes.values() if _is_same(one.incarnation_id, event)]
-        return replace(event, node_id=known[0] if known else _lowest_free(image), given=True)
+        return replace(event, node_id=known[0] if known else _next_free(image), given=True)
     if event.node_id < FIRST_GIVEN_ID:
         raise KafkaError(
             ErrorCode.INVALID_REGISTRATION,
@@ -61,8 +65,13 @@ def _is_same(incarnation_id: str, event: RegisterNode) -> bool:
     return incarnation_id == event.incarnation_id
 
 
-def _lowest_free(image: ClusterImage) -> int:
-    node_id = FIRST_GIVEN_ID
-    while node_id in image.nodes:
-        node_id += 1
-    return node_id
+def _next_free(image: ClusterImage) -> int:
+    """The node epoch is the ring's place: each registration raises it, and the journal keeps it already."""
+    for turn in range(GIVEN_IDS):
+        node_id = FIRST_GIVEN_ID + (image.next_node_epoch + turn) % GIVEN_IDS
+        if node_id not in image.nodes:
+            return node_id
+    raise KafkaError(
+        ErrorCode.INVALID_REGISTRATION,
+        f"all {GIVEN_IDS} node ids from {FIRST_GIVEN_ID} on are taken; set a node id by hand",
+    )

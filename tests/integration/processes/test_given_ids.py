@@ -35,14 +35,14 @@ def cluster():
 
 
 class GivenProcess:
-    """A process with node id 0."""
+    """A process with node id 0, or with one that is set by hand."""
 
-    def __init__(self, cluster, role, log):
+    def __init__(self, cluster, role, log, node_id=0):
         self.port, self.metrics_port = cluster.ports.take(), cluster.ports.take()
         self.log = log
         (controller,) = cluster.of_role(CONTROLLER)
         environment = {
-            "ONCELOG_NODE_NODE_ID": "0",
+            "ONCELOG_NODE_NODE_ID": str(node_id),
             "ONCELOG_NODE_PORT": "0",
             "ONCELOG_NODE_CONTROLLERS": controller.rpc_address,
             "ONCELOG_PROCESS_METRICS_PORT": str(self.metrics_port),
@@ -82,14 +82,14 @@ class GivenProcess:
 
 @pytest.fixture
 def start(cluster, tmp_path):
-    """Start a process and return it once it serves; all end with the test, and nothing is left of them."""
+    """Start a process and return it once it serves; all end with the test. Those with a given id leave nothing."""
     started = []
     cluster.ports = FreePorts()
 
-    def start_one(role):
-        one = GivenProcess(cluster, role, tmp_path / f"{role}-{len(started)}.log")
+    def start_one(role, node_id=0):
+        one = GivenProcess(cluster, role, tmp_path / f"{role}-{len(started)}.log", node_id)
         started.append(one)
-        eventually(lambda: one.node_id is not None and one.node_id in live(cluster))
+        eventually(lambda: one.node_id is not None and serves(cluster, one.node_id))
         return one
 
     yield start_one
@@ -105,6 +105,11 @@ def image_of(cluster):
 
 def given(cluster):
     return {n: one for n, one in image_of(cluster).nodes.items() if one.given}
+
+
+def serves(cluster, node_id):
+    nodes = image_of(cluster).nodes
+    return node_id in nodes and not nodes[node_id].fenced
 
 
 def live(cluster):
@@ -139,7 +144,9 @@ class Payments:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_processes_come_and_go_without_clutter_and_markers_arrive(cluster, start, number):
     running = [start("gateway"), start("gateway"), start("marker_sender")]
-    assert [one.node_id for one in running] == [1001, 1002, 1003]
+    seen = {one.node_id for one in running}
+    assert len(seen) == 3
+    assert min(seen) > 1000
     payments = Payments(cluster)
     payments.commit()
     payments.check()
@@ -149,24 +156,27 @@ def test_processes_come_and_go_without_clutter_and_markers_arrive(cluster, start
         payments.commit()  # Its markers wait for the next marker sender.
         running = [start("gateway"), start("gateway"), start("marker_sender")]
         eventually(lambda: len(given(cluster)) == 3)
-        assert sorted(one.node_id for one in running) == live(cluster) == [1001, 1002, 1003]
+        node_ids = {one.node_id for one in running}
+        assert sorted(node_ids) == live(cluster)
+        assert not node_ids & seen
+        seen |= node_ids
         payments.commit()
         payments.check()
 
 
 def test_the_real_id_is_in_logs_metrics_and_lists(start, capsys):
     gateway = start("gateway")
-    assert gateway.node_id == 1001
+    node_id = gateway.node_id
     nodes = {one["node_id"]: one for one in Rest(gateway.url).get("/v1/nodes")["nodes"]}
-    assert nodes[1001]["given"]
-    assert nodes[1001]["roles"] == ["gateway"]
+    assert nodes[node_id]["given"]
+    assert nodes[node_id]["roles"] == ["gateway"]
     assert not nodes[11]["given"]
     page = urlopen(f"http://{HOST}:{gateway.metrics_port}/metrics").read().decode()
-    assert 'oncelog_process{module="oncelog_gateway",node_id="1001"' in page
+    assert f'oncelog_process{{module="oncelog_gateway",node_id="{node_id}"' in page
     assert 'node_id="0"' not in page
     first, *_, last = gateway.lines()
     assert " node=0 " in first
-    assert " node=1001 " in last
+    assert f" node={node_id} " in last
     assert run(["health", "--gateway", gateway.url]) in (0, 1)
     assert "fenced" not in capsys.readouterr().out
 
@@ -199,14 +209,16 @@ def test_a_listener_with_a_given_id_serves_clients(cluster, start, tmp_path):
 
 def test_a_frozen_process_is_forgotten_and_takes_its_id_back_when_it_wakes(cluster, start):
     sender = start("marker_sender")
-    node_epoch = image_of(cluster).nodes[1001].node_epoch
+    node_id = sender.node_id
+    node_epoch = image_of(cluster).nodes[node_id].node_epoch
     payments = Payments(cluster)
     sender.tell(signal.SIGSTOP)
     eventually(lambda: not given(cluster))
     payments.commit()
+    other = start("marker_sender")
     sender.tell(signal.SIGCONT)
-    eventually(lambda: live(cluster) == [1001])
-    assert image_of(cluster).nodes[1001].node_epoch > node_epoch
+    eventually(lambda: live(cluster) == sorted([node_id, other.node_id]))
+    assert image_of(cluster).nodes[node_id].node_epoch > node_epoch
     payments.check()
     assert sender.process.poll() is None
     assert sender.end(signal.SIGTERM) == 0
@@ -216,17 +228,17 @@ def test_a_frozen_process_whose_id_another_has_ends_when_it_wakes(cluster, start
     frozen = start("marker_sender")
     frozen.tell(signal.SIGSTOP)
     eventually(lambda: not given(cluster))
-    successor = start("marker_sender")
-    assert successor.node_id == frozen.node_id == 1001
+    node_id = frozen.node_id
+    assert start("marker_sender", node_id).node_id == node_id  # by hand: nobody is given it so soon
     payments = Payments(cluster)
     payments.commit()
     assert frozen.end(signal.SIGCONT) == 1
-    assert "a newer process has taken node id 1001; this one must end" in frozen.lines()[-1]
+    assert f"a newer process has taken node id {node_id}; this one must end" in frozen.lines()[-1]
     assert "its next start gets another id" in frozen.lines()[-1]
     payments.commit()
     payments.check()
-    assert live(cluster) == [1001]
-    assert given(cluster)[1001].roles == [pb.ROLE_MARKER_SENDER]
+    (left,) = [node for node in image_of(cluster).nodes.values() if node.node_id > 1000]
+    assert (left.node_id, left.roles) == (node_id, [pb.ROLE_MARKER_SENDER])
 
 
 @pytest.mark.parametrize("role", ["controller", "storage", "coordinator"])

@@ -132,15 +132,15 @@ def test_a_node_has_its_given_id_before_anything_is_built_with_it(tmp_path):
             nameless_node(served) as first,
             nameless_node(served) as second,
         ):
-            assert (first.node_id, second.node_id) == (1001, 1002)
+            assert second.node_id == first.node_id + 1 > 1001
             metadata = second.metadata
             async with asyncio.timeout(DEADLINE_S):
                 await second.start()
             await second.ready()
-            await until(second, lambda image: not image.nodes[1002].fenced)
+            await until(second, lambda image: not image.nodes[second.node_id].fenced)
             assert second.metadata is metadata
-            assert metadata.image.nodes[1002].rpc_address == second.rpc_address
-            assert metadata.image.nodes[1001].fenced
+            assert metadata.image.nodes[second.node_id].rpc_address == second.rpc_address
+            assert metadata.image.nodes[first.node_id].fenced
 
     asyncio.run(scenario())
 
@@ -153,20 +153,21 @@ def test_a_node_that_is_forgotten_while_it_starts_is_registered_again(when, tmp_
             living_node(served) as observer,
             nameless_node(served) as node,
         ):
-            await until(observer, lambda image: 1001 in image.nodes)
-            node_epoch = observer.metadata.image.nodes[1001].node_epoch
+            node_id = node.node_id
+            await until(observer, lambda image: node_id in image.nodes)
+            node_epoch = observer.metadata.image.nodes[node_id].node_epoch
             if when == "before its first image":
-                await until(observer, lambda image: 1001 not in image.nodes)
+                await until(observer, lambda image: node_id not in image.nodes)
             async with asyncio.timeout(DEADLINE_S):
                 await node.start()
             if when == "before its first heartbeat":
-                await until(observer, lambda image: 1001 not in image.nodes)
+                await until(observer, lambda image: node_id not in image.nodes)
             await node.ready()
             await until(
                 observer,
-                lambda image: 1001 in image.nodes and not image.nodes[1001].fenced,
+                lambda image: node_id in image.nodes and not image.nodes[node_id].fenced,
             )
-            assert node.node_id == 1001
-            assert observer.metadata.image.nodes[1001].node_epoch > node_epoch
+            assert node.node_id == node_id
+            assert observer.metadata.image.nodes[node_id].node_epoch > node_epoch
 
     asyncio.run(scenario())

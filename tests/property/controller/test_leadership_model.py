@@ -103,10 +103,12 @@ class LeadershipModel(RuleBasedStateMachine):
 
     @rule(role=STATELESS_ROLE)
     def give_id(self, role):
-        free = next(n for n in range(1001, 2000) if n not in self.image.nodes)
+        taken = {*self.image.nodes, *self.forgotten}
         incarnation_id = f"incarnation-{self.next()}"
-        assert self.ask_id(0, incarnation_id, role).node_id == free
-        self.given[free] = incarnation_id, role
+        node_id = self.ask_id(0, incarnation_id, role).node_id
+        assert node_id > 1000
+        assert node_id not in taken
+        self.given[node_id] = incarnation_id, role
 
     @precondition(lambda self: self.given)
     @rule(pick=PICK, beats=st.booleans(), want_drain=st.booleans())

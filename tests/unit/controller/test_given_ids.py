@@ -4,7 +4,9 @@ import pytest
 from tests.unit.controller.metadata_cases import Bench, registration
 
 from oncelog.errors import ErrorCode
+from oncelog_controller.core import given_ids
 from oncelog_controller.core.events import BeginTerm, DrainNode, SessionsEnded
+from oncelog_controller.core.given_ids import FIRST_GIVEN_ID, GIVEN_IDS
 from oncelog_controller.core.records import (
     NodeFenced,
     NodeRegistered,
@@ -41,45 +43,59 @@ def given_and_live(bench, incarnation_id, *roles):
 
 
 @pytest.mark.parametrize("role", ["gateway", "marker_sender", "listener"])
-def test_a_process_without_state_gets_the_lowest_id_from_1001_on(bench, role):
-    assert [given(bench, name, role) for name in "abc"] == [1001, 1002, 1003]
-    node = bench.image.nodes[1002]
+def test_a_process_without_state_gets_an_id_of_its_own_above_1000(bench, role):
+    first, second, third = (given(bench, name, role) for name in "abc")
+    assert 1000 < first < second < third < FIRST_GIVEN_ID + GIVEN_IDS
+    node = bench.image.nodes[second]
     assert (node.given, node.fenced, node.roles, node.incarnation_id) == (True, True, (role,), "b")
     assert bench.labels[-1] == "registered"
 
 
 def test_an_id_that_any_node_has_is_passed_over(bench):
-    bench.join(1001, "storage")
-    bench.register(1002, roles=("listener",), rpc_address="named:1")
-    assert given(bench, "a") == 1003
+    first = given(bench, "a")
+    bench.join(first + 3, "storage")
+    bench.register(first + 4, roles=("listener",), rpc_address="named:1")
+    assert given(bench, "b") == first + 5
+
+
+def test_the_ring_of_ids_comes_round(bench):
+    bench.image.next_node_epoch = 4 * GIVEN_IDS - 1
+    assert given(bench, "a") == FIRST_GIVEN_ID + GIVEN_IDS - 1
+    assert given(bench, "b") == FIRST_GIVEN_ID
+
+
+def test_when_every_id_is_taken_that_is_said(bench, monkeypatch):
+    monkeypatch.setattr(given_ids, "GIVEN_IDS", 3)
+    assert {given(bench, name) for name in "abc"} == {1001, 1002, 1003}
+    answer = ask_id(bench, "d")
+    assert answer.error_code is ErrorCode.INVALID_REGISTRATION
+    assert "all 3 node ids from 1001 on are taken" in answer.message
 
 
 def test_the_same_incarnation_gets_the_same_id_again(bench):
-    assert given(bench, "a") == 1001
-    assert given(bench, "b") == 1002
+    first, _ = given(bench, "a"), given(bench, "b")
     for _ in range(2):
         again = ask_id(bench, "a")
-        assert (again.node_id, again.node_epoch) == (1001, bench.image.nodes[1001].node_epoch)
+        assert (again.node_id, again.node_epoch) == (first, bench.image.nodes[first].node_epoch)
         assert bench.labels[-1] == "registration_repeated"
-    bench.beat(1001)
-    assert given(bench, "a") == 1001
-    assert not bench.image.nodes[1001].fenced
+    bench.beat(first)
+    assert given(bench, "a") == first
+    assert not bench.image.nodes[first].fenced
 
 
-def test_a_session_that_is_over_forgets_the_node_and_frees_its_id(bench):
-    given_and_live(bench, "a")
-    given_and_live(bench, "b")
-    assert bench.fence(1001) == "forgotten"
-    assert 1001 not in bench.image.nodes
-    assert bench.records[-1] == NodeRemoved(1001)
-    assert given(bench, "c") == 1001
-    assert bench.image.nodes[1001].node_epoch > bench.image.nodes[1002].node_epoch
+def test_a_session_that_is_over_forgets_the_node_and_the_next_process_gets_another_id(bench):
+    """Who was only cut off finds its id free when it comes back."""
+    first, second = given_and_live(bench, "a"), given_and_live(bench, "b")
+    assert bench.fence(first) == "forgotten"
+    assert first not in bench.image.nodes
+    assert bench.records[-1] == NodeRemoved(first)
+    assert given(bench, "c") not in (first, second)
 
 
 def test_a_process_that_never_began_is_forgotten_too(bench):
-    given(bench, "a")
-    assert bench.fence(1001) == "forgotten"
-    assert 1001 not in bench.image.nodes
+    node_id = given(bench, "a")
+    assert bench.fence(node_id) == "forgotten"
+    assert node_id not in bench.image.nodes
 
 
 def test_a_drained_process_that_stops_is_forgotten(bench):
@@ -90,44 +106,46 @@ def test_a_drained_process_that_stops_is_forgotten(bench):
 
 
 def test_nodes_with_and_without_given_ids_end_in_one_step(bench):
-    given_and_live(bench, "a")
-    assert bench.fence(2, 1001) == "fenced"
+    node_id = given_and_live(bench, "a")
+    assert bench.fence(2, node_id) == "fenced"
     assert bench.image.nodes[2].fenced
-    assert 1001 not in bench.image.nodes
+    assert node_id not in bench.image.nodes
     ends = [one for one in bench.records if isinstance(one, NodeFenced | NodeRemoved)]
     assert [type(one) for one in ends] == [NodeFenced, NodeRemoved]
 
 
 def test_the_end_of_an_older_process_does_not_forget_the_newer_one_with_its_id(bench):
-    given_and_live(bench, "a")
-    old_epoch = bench.image.nodes[1001].node_epoch
-    bench.fence(1001)
-    given(bench, "b")
-    assert bench.tell(SessionsEnded(((1001, old_epoch),))) == "sessions_known_ended"
-    assert bench.image.nodes[1001].incarnation_id == "b"
+    node_id = given_and_live(bench, "a")
+    old_epoch = bench.image.nodes[node_id].node_epoch
+    bench.fence(node_id)
+    bench.register(node_id, "b", ("gateway",), rpc_address="b:1")
+    assert bench.tell(SessionsEnded(((node_id, old_epoch),))) == "sessions_known_ended"
+    assert bench.image.nodes[node_id].incarnation_id == "b"
 
 
-def test_who_was_forgotten_and_lives_gets_its_id_back_if_it_is_free(bench):
-    given_and_live(bench, "a")
-    old_epoch = bench.image.nodes[1001].node_epoch
-    bench.fence(1001)
-    answer = bench.register(1001, "a", ("gateway",), rpc_address="a:1", given=True)
-    assert (answer.error_code, answer.node_id) == (ErrorCode.NONE, 1001)
+def test_who_was_forgotten_and_lives_gets_its_id_back(bench):
+    node_id = given_and_live(bench, "a")
+    old_epoch = bench.image.nodes[node_id].node_epoch
+    bench.fence(node_id)
+    given_and_live(bench, "b")
+    answer = bench.register(node_id, "a", ("gateway",), rpc_address="a:1", given=True)
+    assert (answer.error_code, answer.node_id) == (ErrorCode.NONE, node_id)
     assert answer.node_epoch > old_epoch
-    assert bench.image.nodes[1001].given
+    assert bench.image.nodes[node_id].given
 
 
 @pytest.mark.parametrize("begins", [False, True])
-def test_who_was_forgotten_does_not_take_its_id_from_the_next_process(bench, begins):
-    given_and_live(bench, "a")
-    bench.fence(1001)
-    given(bench, "b")
+def test_who_was_forgotten_does_not_take_its_id_from_another_process(bench, begins):
+    """Somebody set it by hand, or the ring came round."""
+    node_id = given_and_live(bench, "a")
+    bench.fence(node_id)
+    bench.register(node_id, "b", ("gateway",), rpc_address="b:1")
     if begins:
-        bench.beat(1001)
-    answer = bench.register(1001, "a", ("gateway",), rpc_address="a:1", given=True)
+        bench.beat(node_id)
+    answer = bench.register(node_id, "a", ("gateway",), rpc_address="a:1", given=True)
     assert answer.error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    assert "node id 1001 was given to another process" in answer.message
-    assert bench.image.nodes[1001].incarnation_id == "b"
+    assert f"node id {node_id} was given to another process" in answer.message
+    assert bench.image.nodes[node_id].incarnation_id == "b"
 
 
 @pytest.mark.parametrize(
@@ -155,22 +173,22 @@ def test_who_gets_no_id_is_told_why(bench, fields, said):
 def test_a_listener_that_is_forgotten_takes_nothing_along(bench):
     bench.create("t", (1,))
     before = bench.image.copy()
-    given_and_live(bench, "a", "listener")
-    bench.ask(lambda rid: DrainNode(rid, 1001))
-    bench.fence(1001)
+    node_id = given_and_live(bench, "a", "listener")
+    bench.ask(lambda rid: DrainNode(rid, node_id))
+    bench.fence(node_id)
     assert bench.image.topics == before.topics
     assert bench.image.shards == before.shards
     assert bench.image.nodes == before.nodes
 
 
 def test_given_ids_outlive_the_controller(bench):
-    given_and_live(bench, "a")
-    given(bench, "b")
+    first, second = given_and_live(bench, "a"), given(bench, "b")
+    bench.fence(first)
     bench.machine = bench.replayed()
     bench.tell(BeginTerm())
-    assert bench.image.nodes[1001].given
-    assert given(bench, "b") == 1002
-    assert given(bench, "c") == 1003
+    assert bench.image.nodes[second].given
+    assert given(bench, "b") == second
+    assert given(bench, "c") not in (first, second)
 
 
 def test_a_registration_of_an_older_version_is_of_a_node_with_an_id_of_its_own():
