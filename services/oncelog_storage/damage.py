@@ -1,9 +1,9 @@
 """What a start may cut off a log, and where that goes (ADR 0023).
 
 A kill leaves at most one unfinished write: at the end of the newest segment, shorter than it says, nothing readable
-behind it. Nobody was answered for it. Everything else that cannot be read is damage to records that may have been
-acknowledged. It is never cut by itself: the partition is offline until a replica, a backup or an operator
-(`oncelog storage repair`) decides.
+behind it but what stands inside of its own records. Nobody was answered for it. Everything else that cannot be read is
+damage to records that may have been acknowledged. It is never cut by itself: the partition is offline until a replica,
+a backup or an operator (`oncelog storage repair`) decides.
 
 A power cut leaves more (`disk_model` in the simulator has it as a list): files that end early, pages of zeros, in any
 file that was not synced, with sound batches behind. With `flush_policy=os` that is what ADR 0011 gives up. So the log
@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from oncelog.record.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES
+from oncelog.record.batch import CODEC_MASK, HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES
 from oncelog.wording import counted
 from oncelog_storage.core.replay import CUT, HeaderFields, whole_batch_at
 from oncelog_storage.files import FILE_MODE, StorageFailed, way_out_of_damage, write_fully
@@ -38,6 +38,8 @@ _PAGE_BYTES: Final = 4096
 _SEARCHED_BYTES_MAX: Final = 64 * 1024 * 1024
 _COPY_BYTES: Final = 1 << 20
 _CRC_FROM: Final = 21
+_RECORD_BYTES_MIN: Final = 6
+"""Of attributes, two deltas, the lengths of key and value, and the count of headers."""
 _MAGIC_AT: Final = 16
 _MAGIC: Final = b"\x02"
 _OFFSETS_AHEAD_MAX: Final = 2**31
@@ -115,7 +117,7 @@ def is_unfinished_write(segment: Segment, error: CorruptSegment, offset: int) ->
     data = _bytes_from(segment.log_path, error.position, segment.size_bytes)
     if len(data) >= HEADER_BYTES and crc32c(data[_CRC_FROM:]) == HEADER.unpack_from(data)[4]:
         return False
-    return next(sound_batches(data, 0, offset), None) is None
+    return next(sound_batches(data, 0, offset), None) is None or _ends_in_a_record(data, offset)
 
 
 def is_lost_in_power_cut(segment: Segment, error: CorruptSegment, offset: int) -> bool:
@@ -124,6 +126,45 @@ def is_lost_in_power_cut(segment: Segment, error: CorruptSegment, offset: int) -
     if next(sound_batches(data, 0, offset), None) is None:
         return True
     return error.reason not in CUT and _has_lost_page(data, error.position)
+
+
+def _ends_in_a_record(data: bytes, offset: int) -> bool:
+    """The bytes are the beginning of one batch by its records, too: each says where the next begins, and the bytes end
+    inside of one. So a sound batch among them is what a client wrote as a value (a log that is mirrored, say).
+
+    Where only the length of a batch was damaged, all its records are there, and what follows is not of it. A batch that
+    is compressed does not show its records: it is never taken for unfinished here.
+    """
+    if len(data) < HEADER_BYTES:
+        return False
+    fields = HEADER.unpack_from(data)
+    count, batch_end = fields[12], fields[1] + LENGTH_PREFIX_BYTES
+    if fields[0] != offset or fields[5] & CODEC_MASK or count < 1 or fields[6] != count - 1:
+        return False
+    at = HEADER_BYTES
+    try:
+        for number in range(count):
+            size, body = _varint(data, at)
+            _, delta_at = _varint(data, body + 1)
+            delta, _ = _varint(data, delta_at)
+            at = body + size
+            if size < _RECORD_BYTES_MIN or delta != number or at > batch_end:
+                return False
+    except IndexError:
+        return True
+    return at > len(data)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """(value, where it ends). One that is longer than any writer writes is -1. Raises IndexError where it is cut."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+    return -1, at
 
 
 def _has_lost_page(data: bytes, position: int) -> bool:

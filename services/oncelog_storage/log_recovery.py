@@ -411,11 +411,10 @@ class _Recovery:
         """End the log before the damage, if nothing is behind it that was acknowledged. Raises CorruptSegment."""
         log = self._log
         offset, later = log.log_end_offset, log.segments[index + 1 :]
+        may_cut = is_torn = not later and is_unfinished_write(segment, error, offset)
         if self._may_have_lost_power:
-            may_cut = is_lost_in_power_cut(segment, error, offset)
-        else:
-            may_cut = not later and is_unfinished_write(segment, error, offset)
-        found = behind(segment, error.position, offset, later)
+            may_cut = is_torn or is_lost_in_power_cut(segment, error, offset)
+        found = Behind() if is_torn else behind(segment, error.position, offset, later)
         if offset < log.recovery_point or not may_cut:
             raise damaged(segment, error.position, offset, error.reason, found) from error
         self._set_aside(index, error.position, error.reason, found)
