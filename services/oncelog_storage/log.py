@@ -44,6 +44,7 @@ _log = logging.getLogger(__name__)
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+GAPS_FILE: Final = "copied-with-gaps"
 DELETED_SUFFIX: Final = ".deleted"
 
 INDEX_BYTES_MAX: Final = 10 * 1024 * 1024
@@ -113,6 +114,8 @@ class PartitionLog:
         """How often all of it was dropped, to be copied again or from a later start on."""
         self.folder_lock = asyncio.Lock()
         """Held while a checkpoint is taken and written, and while cleaned segments change places with old ones."""
+        self.has_gaps = False
+        """A batch was copied that does not follow the one before it: its leader's log had been cleaned."""
         self.set_aside_bytes = 0
         self.set_aside_records = 0
         """What the start cut off (`damage`)."""

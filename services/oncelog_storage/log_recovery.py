@@ -47,6 +47,7 @@ from oncelog_storage.files import (
 )
 from oncelog_storage.log import (
     DELETED_SUFFIX,
+    GAPS_FILE,
     LEADER_EPOCH_CHECKPOINT,
     NOT_REPLICATED,
     PartitionLog,
@@ -80,6 +81,7 @@ def recover(
     """
     log.exists_on_disk = True
     log.recovery_point = recovery_point
+    log.has_gaps = (log.directory / GAPS_FILE).exists()
     log.log_start_offset = max(log_start_offset, 0)
     try:
         finish_interrupted(log.directory)
@@ -343,7 +345,7 @@ class _Recovery:
 
     def _check_tail_gap(self, segment: Segment, position: int, fields: HeaderFields) -> None:
         """Nothing follows the log's last batch that could tell a damaged base offset from a gap, so a gap there must
-        be one that compaction can have made.
+        be one that compaction can have made: here, or at the leader, when this replica copied a compacted topic.
         """
         log = self._log
         is_last = position + fields[1] + LENGTH_PREFIX_BYTES == segment.size_bytes
@@ -351,7 +353,7 @@ class _Recovery:
             fields[0] > log.log_end_offset
             and is_last
             and segment is log.segments[-1]
-            and not log.config.is_compacted
+            and not (log.config.is_compacted or log.has_gaps)
         ):
             raise segment.corrupt(position, f"offset {fields[0]} follows {log.log_end_offset - 1}")
 

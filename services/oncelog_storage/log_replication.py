@@ -18,8 +18,8 @@ from oncelog_storage.core.aborted_index import CHECKS_FILE, AbortedTransactionEn
 from oncelog_storage.core.leader_epochs import LeaderEpochs
 from oncelog_storage.core.replay import HeaderFields, replay_batch, whole_batch_at
 from oncelog_storage.damage import remove_segment
-from oncelog_storage.files import StorageFailed, way_out
-from oncelog_storage.log import LEADER_EPOCH_CHECKPOINT, PartitionLog
+from oncelog_storage.files import StorageFailed, touch, way_out
+from oncelog_storage.log import GAPS_FILE, LEADER_EPOCH_CHECKPOINT, PartitionLog
 from oncelog_storage.log_recovery import SNAPSHOT_SUFFIX, snapshot_offsets
 from oncelog_storage.segment import LOG_SUFFIX, Segment, file_stem
 from oncelog_storage.segment_indexes import INDEX_SUFFIXES
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 _DERIVED = (*INDEX_SUFFIXES, SNAPSHOT_SUFFIX)
-_DERIVED_FILES = (CHECKS_FILE, LEADER_EPOCH_CHECKPOINT)
+_DERIVED_FILES = (CHECKS_FILE, LEADER_EPOCH_CHECKPOINT, GAPS_FILE)
 
 
 class UnusableCopy(StorageFailed):
@@ -105,6 +105,7 @@ def _checked(log: PartitionLog, view: memoryview) -> list[_Batch]:
 
 def _write_run(log: PartitionLog, view: memoryview, run: list[_Batch], size_bytes: int) -> None:
     """One write into the newest segment, then what the batches change in memory."""
+    _note_gaps(log, run)
     segment = log.segments[-1]
     start, position = run[0].at, segment.size_bytes
     log.write(segment, (view[start : start + size_bytes],), size_bytes)
@@ -122,6 +123,25 @@ def _write_run(log: PartitionLog, view: memoryview, run: list[_Batch], size_byte
         if fields[9] >= 0:
             _replay(log, segment, fields, view, batch.at)
         log.appended(batch.size_bytes, batch.last_offset + 1, fields[12])
+
+
+def _note_gaps(log: PartitionLog, run: list[_Batch]) -> None:
+    """The topic may keep everything by the time of the next start, which would take a gap for a damaged offset.
+
+    Written before the batches are, so a kill never leaves the gap alone. Raises StorageFailed.
+    """
+    if log.has_gaps:
+        return
+    ends = (log.log_end_offset, *(batch.last_offset + 1 for batch in run))
+    if all(batch.fields[0] == end for batch, end in zip(run, ends, strict=False)):
+        return
+    path = log.directory / GAPS_FILE
+    try:
+        touch(str(path))
+    except OSError as error:
+        raise StorageFailed(f"cannot make {path}: {error.strerror}; {way_out(error)}") from error
+    log.names_made += 1
+    log.has_gaps = True
 
 
 def _replay(
@@ -201,6 +221,7 @@ def start_over(log: PartitionLog, offset: int) -> None:
     log.producers.restore(())
     log.log_start_offset = log.log_end_offset = log.recovery_point = log.flushed_offset = offset
     log.unflushed_records = log.bytes_since_checkpoint = 0
+    log.has_gaps = False
     log.truncation_count += 1
     log.start_over_count += 1
 

@@ -1,0 +1,82 @@
+"""A follower of a compacted log, killed: the gaps that it copied are no damage, whatever its topic is by then."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+from tests.integration.storage.partition_log_at import append, new_log, opened
+from tests.integration.storage.storage_node import NOW, batch
+
+from oncelog.record.records import Record, encode_batch
+from oncelog_storage import log_replication
+from oncelog_storage.log import GAPS_FILE
+from oncelog_storage.segment import CorruptSegment
+
+LOG = "00000000000000000000.log"
+
+
+def at(offset):
+    record = Record(b"k", b"%d" % offset, NOW)
+    return bytes(encode_batch([record], base_offset=offset, leader_epoch=0))
+
+
+def killed_follower(directory, *offsets):
+    """A process that copies these batches one by one and is killed."""
+    program = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from tests.integration.storage.partition_log_at import new_log\n"
+        "from tests.integration.storage.storage_node import NOW\n"
+        "from tests.integration.storage.test_copied_gaps import at\n"
+        "from oncelog_storage import log_replication\n"
+        "log = new_log(Path(sys.argv[1]), is_compacted=True)\n"
+        "for offset in map(int, sys.argv[2:]):\n"
+        "    log_replication.append_copied(log, at(offset), NOW)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    command = [sys.executable, "-c", program, str(directory), *map(str, offsets)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+@pytest.mark.parametrize("offsets", [(0, 7), (3,), (0, 1, 2, 9)])
+def test_a_gap_before_the_last_batch_is_no_damage_when_the_topic_keeps_everything(
+    tmp_path, offsets
+):
+    directory = tmp_path / "orders-0"
+    killed_follower(directory, *offsets)
+    found = opened(directory)
+    assert found.log_end_offset == offsets[-1] + 1
+    # What it copies from now on may have gaps too, and another start finds them.
+    log_replication.append_copied(found, at(offsets[-1] + 5), NOW)
+    assert opened(directory).log_end_offset == offsets[-1] + 6
+
+
+def test_without_a_gap_nothing_is_noted_and_a_damaged_offset_is_still_seen(tmp_path):
+    directory = tmp_path / "orders-0"
+    killed_follower(directory, 0, 1, 2)
+    assert not (directory / GAPS_FILE).exists()
+    data = bytearray((directory / LOG).read_bytes())
+    data[len(data) // 3 * 2 + 5] ^= 1
+    (directory / LOG).write_bytes(data)
+    with pytest.raises(CorruptSegment, match="follows 1"):
+        opened(directory)
+
+
+def test_a_log_that_begins_anew_has_no_gaps(tmp_path):
+    directory = tmp_path / "orders-0"
+    killed_follower(directory, 0, 7)
+    found = opened(directory)
+    assert found.has_gaps
+    log_replication.start_over(found, 20)
+    assert not found.has_gaps
+    assert not (directory / GAPS_FILE).exists()
+
+
+def test_a_leader_notes_nothing(tmp_path):
+    directory = tmp_path / "orders-0"
+    log = new_log(directory)
+    for _ in range(3):
+        append(log, batch())
+    assert not (directory / GAPS_FILE).exists()
