@@ -285,7 +285,7 @@ class HostedPartitions:
             self._log_directory.partition_path(partition),
             partition,
             topic_id,
-            image.topic_config(partition.topic),
+            image.topic_config(partition.topic, self._node_id),
             self._files,
         )
         log.folder_made = self._note
@@ -321,7 +321,7 @@ class HostedPartitions:
             topic = new.topics.get(leader.partition.topic)
             if topic is not None and topic is old.topics.get(leader.partition.topic):
                 if new.configs is not old.configs:
-                    leader.log.config = new.topic_config(topic.name)
+                    leader.log.config = new.topic_config(topic.name, self._node_id)
                 continue
             if (
                 topic is None
@@ -330,7 +330,7 @@ class HostedPartitions:
             ):
                 self.drop(leader)
                 continue
-            leader.log.config = new.topic_config(topic.name)
+            leader.log.config = new.topic_config(topic.name, self._node_id)
             self._lead(leader, new)
 
     def _lead(self, leader: PartitionLeader, image: MetadataImage) -> None:

@@ -8,8 +8,8 @@ while the cluster runs, for one node or for all (empty name); it is read from th
 this node's value  >  the value for all nodes  >  the process's setting  >  Kafka's default
 ```
 
-Defaults of topics (`log.retention.ms` and its like) may be set for all nodes only: clients see listeners as brokers,
-and no topic is stored on a listener.
+A default of topics (`log.retention.ms` and its like) may be set for one storage node: the replicas there follow it. A
+listener that is nothing else stores no topic, and takes none, though clients see it as a broker.
 """
 
 from collections.abc import Mapping
@@ -39,11 +39,12 @@ class BrokerKey:
     """Its value for all nodes can be changed, and none for one node."""
     is_for_one_only: bool = False
     """It is changed for one node at a time, as in Kafka."""
+    reader: str = ""
 
     @property
     def role(self) -> str:
-        """Whose setting it is; empty where it is none's."""
-        return self.setting.partition(".")[0]
+        """Who reads it; empty where nobody in particular does."""
+        return self.reader or self.setting.partition(".")[0]
 
 
 def _row(
@@ -388,6 +389,9 @@ _STORAGE: Final = (
 _NOT_FOR_ALL: Final = frozenset({"unclean.leader.election.enable"})
 """Set for each topic only: the controller elects by the topic's own config."""
 
+_FOR_ALL_ONLY: Final = frozenset({"min.insync.replicas"})
+"""What leaders on different nodes may not see differently."""
+
 TOPIC_DEFAULTS: Final[Mapping[str, str]] = {
     broker_synonyms(name)[0]: name for name in TOPIC_CONFIGS if broker_synonyms(name)
 }
@@ -409,7 +413,8 @@ def _topic_default(broker_name: str, topic_name: str) -> BrokerKey:
             unsupported=key.unsupported,
         ),
         is_dynamic=topic_name not in _NOT_FOR_ALL,
-        is_for_all_only=True,
+        is_for_all_only=topic_name in _FOR_ALL_ONLY,
+        reader="storage",
     )
 
 
@@ -487,10 +492,6 @@ def check_not_static(name: str) -> None:
         )
 
 
-def topic_defaults(configs_of_all: Mapping[str, str]) -> dict[str, str]:
-    """The topic configs that are set for all brokers, under the topics' names."""
-    return {
-        TOPIC_DEFAULTS[name]: value
-        for name, value in configs_of_all.items()
-        if name in TOPIC_DEFAULTS
-    }
+def topic_defaults(configs: Mapping[str, str]) -> dict[str, str]:
+    """The topic configs among a broker's, under the topics' names."""
+    return {TOPIC_DEFAULTS[name]: one for name, one in configs.items() if name in TOPIC_DEFAULTS}

@@ -3,7 +3,7 @@
 A value comes from the first place that has one. Kafka tells all places that have one as synonyms, in this order:
 
 ```
-topic:   topic > all brokers > default          group: group > coordinators' setting > default
+topic:   topic > this node > all brokers > default          group: group > coordinators' setting > default
 broker:  this node > all brokers > the process's setting > default
 ```
 """
@@ -79,28 +79,32 @@ def topic_entries(
     overrides: Mapping[str, str],
     names: Iterable[str] | None,
     of_all_brokers: Mapping[str, str] | None = None,
+    of_node: Mapping[str, str] | None = None,
 ) -> tuple[ConfigEntry, ...]:
     """All configs of a topic, or those that `names` lists; names that do not exist are left out, as in Kafka.
 
-    `of_all_brokers` has the defaults that are set for all brokers, under the topics' names.
+    `of_all_brokers` has the defaults that are set for all brokers, `of_node` those for one, under the topics' names.
     """
-    return tuple(
-        _topic_entry(key, overrides, of_all_brokers or {}) for key in _wanted(TOPIC_CONFIGS, names)
+    defaults = (
+        (of_node or {}, ConfigSource.DYNAMIC_BROKER),
+        (of_all_brokers or {}, ConfigSource.DYNAMIC_DEFAULT_BROKER),
     )
+    return tuple(_topic_entry(key, overrides, defaults) for key in _wanted(TOPIC_CONFIGS, names))
 
 
 def _topic_entry(
-    key: ConfigKey, overrides: Mapping[str, str], of_all_brokers: Mapping[str, str]
+    key: ConfigKey,
+    overrides: Mapping[str, str],
+    defaults: Iterable[tuple[Mapping[str, str], ConfigSource]],
 ) -> ConfigEntry:
     name = key.name
     found: list[Synonym] = []
     if name in overrides:
         found.append((name, overrides[name], ConfigSource.DYNAMIC_TOPIC))
     broker_names = broker_synonyms(name)[:1]
-    if name in of_all_brokers:
-        found += [
-            (one, of_all_brokers[name], ConfigSource.DYNAMIC_DEFAULT_BROKER) for one in broker_names
-        ]
+    for values, source in defaults:
+        if name in values:
+            found += [(one, values[name], source) for one in broker_names]
     if name not in _WITHOUT_DEFAULT:
         found += [(one, key.default, ConfigSource.DEFAULT) for one in broker_names]
     return _entry(key, found)

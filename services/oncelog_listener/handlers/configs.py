@@ -77,8 +77,11 @@ def _entries(call: Call, resource: Any) -> tuple[ConfigEntry, ...] | Unanswered:
             topic = image.topics.get(name)
             if topic is None:
                 return _no_topic(name)
-            of_all = {} if topic.internal else image.topic_defaults
-            return topic_entries(topic.configs, names, of_all)
+            if topic.internal:
+                return topic_entries(topic.configs, names)
+            # Of this node: its storage's, where one process is both.
+            of_node = image.topic_defaults_of(call.cluster.node_id)
+            return topic_entries(topic.configs, names, image.topic_defaults, of_node)
         case ResourceType.BROKER if name == ALL_BROKERS:
             return entries_of_all_brokers(image.broker_configs(ALL_BROKERS), names)
         case ResourceType.BROKER:

@@ -54,19 +54,25 @@ class MetadataImage:
         found: pb.Partition = topic.partitions[partition.partition]
         return found
 
-    def topic_config(self, topic: str) -> TopicConfig:
-        """Its own configs over what is set for all brokers; an internal topic has only its own."""
+    def topic_config(self, topic: str, node_id: int | None = None) -> TopicConfig:
+        """Its own configs over what is set for this node and for all brokers; an internal topic has only its own."""
         found = self.topics.get(topic)
         if found is None:
             return TopicConfig()
         if found.internal:
             return TopicConfig.from_overrides(found.configs)
-        return TopicConfig.from_overrides({**self.topic_defaults, **found.configs})
+        return TopicConfig.from_overrides(
+            {**self.topic_defaults, **self.topic_defaults_of(node_id), **found.configs}
+        )
 
     @cached_property
     def topic_defaults(self) -> Mapping[str, str]:
         """Topic configs that are set for all brokers."""
         return topic_defaults(self.broker_configs(ALL_BROKERS))
+
+    def topic_defaults_of(self, node_id: int | None) -> Mapping[str, str]:
+        """Those that are set for the topics of this node."""
+        return {} if node_id is None else topic_defaults(self.broker_configs(str(node_id)))
 
     def broker_configs(self, name: str) -> Mapping[str, str]:
         """What is set for this node id, or with ALL_BROKERS for all of them."""

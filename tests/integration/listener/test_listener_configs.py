@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -227,6 +227,35 @@ def test_configs_without_effect_are_kept_and_told_by_both_ways_of_altering(tmp_p
         assert refusal(admin, BROKER, "1", "ssl.client.auth", "required") == "INVALID_CONFIG"
         change(admin, BROKER, "1", relogin, None, AlterConfigOpType.DELETE)
         assert described(admin, BROKER, "1")[relogin].value == "60000"
+
+    against_oncelog(tmp_path, client)
+
+
+def test_what_is_set_for_the_topics_of_one_node_counts_there(tmp_path):
+    """librdkafka's suite appends to a broker's log.cleanup.policy, and takes it back."""
+    policy = "log.cleanup.policy"
+
+    def client(bootstrap):
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        (future,) = admin.create_topics([NewTopic("orders", 1)]).values()
+        future.result(10)
+        change(admin, BROKER, "1", policy, "compact", AlterConfigOpType.APPEND)
+        assert described(admin, BROKER, "1")[policy].value == "delete,compact"
+        entry = described(admin, TOPIC, "orders")["cleanup.policy"]
+        assert (entry.value, entry.source) == (
+            "delete,compact",
+            ConfigSource.DYNAMIC_BROKER_CONFIG.value,
+        )
+        producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+        failures = []
+        producer.produce("orders", b"no key", on_delivery=lambda error, _: failures.append(error))
+        assert producer.flush(10) == 0
+        assert failures[0].name() == "INVALID_RECORD", "the storage node compacts its topics now"
+        change(admin, BROKER, "1", policy, "compact", AlterConfigOpType.SUBTRACT)
+        assert described(admin, TOPIC, "orders")["cleanup.policy"].value == "delete"
+        producer.produce("orders", b"no key", on_delivery=lambda error, _: failures.append(error))
+        assert producer.flush(10) == 0
+        assert failures[1] is None
 
     against_oncelog(tmp_path, client)
 

@@ -74,7 +74,9 @@ def alter(bench, kind, name, to_set=(), remove=(), validate_only=False):
         ("broker", "", {"transaction.max.timeout.ms": "5"}, ErrorCode.INVALID_REQUEST),
         ("broker", "", {"producer.id.expiration.ms": "soon"}, ErrorCode.INVALID_CONFIG),
         ("broker", "", {"log.retention.ms": "1000"}, ErrorCode.NONE),
-        ("broker", "2", {"log.retention.ms": "1000"}, ErrorCode.INVALID_REQUEST),
+        ("broker", "2", {"log.retention.ms": "1000"}, ErrorCode.NONE),
+        ("broker", "1", {"log.retention.ms": "1000"}, ErrorCode.INVALID_REQUEST),
+        ("broker", "2", {"min.insync.replicas": "2"}, ErrorCode.INVALID_REQUEST),
         ("broker", "", {"log.preallocate": "true"}, ErrorCode.INVALID_CONFIG),
         (
             "broker",
