@@ -121,11 +121,11 @@ unit: setup ## tables, transcripts, codec bytes
 
 .PHONY: property
 property: setup ## hypothesis: machines against small models
-	$(PYTEST) -q -n 2 tests/property
+	$(PYTEST) -q -n 2 tests/property -m "not slow"
 
 .PHONY: integration
 integration: setup ## contract suites and real roles: sockets, Postgres, files
-	$(PYTEST) -q -n 2 --dist loadfile tests/contracts tests/integration $(CLUSTER_TESTS:%=--ignore=%) -m "not robustness"
+	$(PYTEST) -q -n 3 --dist loadfile tests/contracts tests/integration $(CLUSTER_TESTS:%=--ignore=%) -m "not robustness and not slow"
 
 .PHONY: chart
 chart: setup ## the Helm chart without a cluster: lint, render with Helm 3 and 4, validate for Kubernetes 1.31 and 1.36
@@ -138,7 +138,11 @@ CLUSTER_TESTS := tests/integration/processes tests/integration/failover
 
 .PHONY: clusters
 clusters: setup ## whole clusters of processes: start, kills, failover, restarts
-	$(PYTEST) -q $(CLUSTER_TESTS)
+	$(PYTEST) -q $(CLUSTER_TESTS) -m "not slow"
+
+.PHONY: slow
+slow: setup java jdk ## what is too long for `make test`
+	$(PYTEST) -q -m slow tests/property tests/integration tests/conformance tests/spark tests/simulation
 
 .PHONY: failover
 failover: setup ## twenty kills of each kind of process; prints how long an application waited
@@ -150,7 +154,7 @@ damage: setup ## some hundred bits, cuts and removals in every kind of file; the
 
 .PHONY: conformance
 conformance: setup jdk ## confluent-kafka, aiokafka, kafka-python, Kafka's Java clients and tools against `oncelog up`
-	$(PYTEST) -q -n 2 --dist loadfile tests/conformance
+	$(PYTEST) -q -n 3 --dist loadfile tests/conformance -m "not slow"
 
 .PHONY: conformance-java
 conformance-java: setup jdk ## Kafka Streams and Kafka Connect through many kills; ROUNDS=10 of each
@@ -162,7 +166,7 @@ conformance-cluster: setup jdk ## the same tests against a cluster of processes
 
 .PHONY: spark
 spark: setup java ## PySpark source and sink, and the crash matrix
-	$(PYTEST) -q tests/spark
+	$(PYTEST) -q tests/spark -m "not slow"
 
 .PHONY: spark-cluster
 spark-cluster: setup java ## the same against a cluster of processes
@@ -177,9 +181,9 @@ sim-nightly: setup ## 2,000 seeds, every planted bug, determinism over 50 seeds
 	ONCELOG_SIMULATION_FULL=1 $(PYTEST) -q -s tests/simulation
 
 .PHONY: simulation
-simulation: setup ## the simulator's own tests, a few planted bugs, determinism, 200 seeds
+simulation: setup ## the simulator's own tests, a few planted bugs, determinism, 40 seeds
 	$(PYTEST) -q -n 2 tests/simulation --ignore tests/simulation/test_seeds.py
-	$(PYTEST) -q -s tests/simulation/test_seeds.py
+	$(PYTEST) -q -s tests/simulation/test_seeds.py -m "not slow"
 
 .PHONY: robustness
 robustness: setup ## every workload, evidence and a short chaos, against a running log and a real cluster

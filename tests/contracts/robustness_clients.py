@@ -170,6 +170,7 @@ class ClientContract:
 
         self.run(scenario)
 
+    @pytest.mark.slow
     def test_a_commit_that_is_never_answered_is_unanswered_and_not_refused(self):
         async def scenario(place):
             await place.make_topic()

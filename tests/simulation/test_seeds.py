@@ -10,7 +10,7 @@ import pytest
 from robustness.planted.hunt import SCENARIOS as PLANTED
 
 IS_FULL = os.environ.get("ONCELOG_SIMULATION_FULL") == "1"
-SEEDS = 2000 if IS_FULL else 200
+SEEDS = 2000 if IS_FULL else 40
 DIGESTS = 50 if IS_FULL else 8
 TIMEOUT_S = 20_000 if IS_FULL else 900
 HUNTS = sorted(path.stem for path in PLANTED.glob("*.toml")) if IS_FULL else ["frozen", "late"]
@@ -39,7 +39,7 @@ def test_seeds_find_nothing():
 @pytest.mark.timeout(TIMEOUT_S + 30)
 def test_partitions_move_under_load_and_nothing_is_lost():
     """A scenario that is played when asked for."""
-    count = 60 if IS_FULL else 4
+    count = 60 if IS_FULL else 2
     done = simulate("--scenario", "asked/moves", "--seeds", str(count), "--jobs", "2")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert re.search(r"replicas-moved\s+\d", done.stdout), done.stdout

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("ONCELOG_TEST_DATA", ROOT.parent / "shared" / "data"))
 TIMEOUT_S = 280
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(TIMEOUT_S + 20)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(TIMEOUT_S + 20)]
 
 
 def demo(*options):

@@ -71,6 +71,7 @@ def test_f1_task_that_raises_while_writing_is_tried_again_and_its_rows_show_once
     assert lab.proxy.calls["JoinAttempt"] > 2 + 1  # the fill, two tasks, and the repeated one
 
 
+@pytest.mark.slow
 def test_f2_task_that_fails_for_good_leaves_nothing_and_the_restart_writes_all(lab):
     lab.fill(ROWS)
     with pytest.raises(StreamingQueryException, match="a fault of the test"):
@@ -142,7 +143,9 @@ def test_lost_answer_is_asked_for_again_without_the_query_noticing(lab, method):
     assert lab.visible_settled() == ROWS
 
 
-@pytest.mark.parametrize("is_decided", [False, True])
+@pytest.mark.parametrize(
+    "is_decided", [pytest.param(False, marks=pytest.mark.slow), True], ids=["undecided", "decided"]
+)
 def test_f7_driver_killed_around_the_decision_leaves_the_batch_whole_or_absent(lab, is_decided):
     lab.fill(ROWS)
     held = lab.proxy.plan("CommitBatch", Fault.CUT_AFTER if is_decided else Fault.REFUSE)
@@ -176,6 +179,7 @@ def test_s5_two_drivers_on_one_checkpoint_commit_each_batch_once(lab):
     assert lab.visible_settled() == ROWS
 
 
+@pytest.mark.slow
 def test_deleted_checkpoint_is_refused_until_the_user_adopts_the_new_query(lab):
     lab.fill(ROWS)
     lab.copy()

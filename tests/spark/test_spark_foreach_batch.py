@@ -49,6 +49,7 @@ def run(lab, **options):
     assert query.awaitTermination(180), "the query does not end"
 
 
+@pytest.mark.slow
 def test_update_mode_through_foreach_batch_is_exactly_once_when_a_batch_is_run_again(lab):
     lab.fill(ROWS)
     lab.fill(["one-more-1"])

@@ -42,6 +42,7 @@ def test_batch_that_covers_other_rows_after_its_checkpoint_entry_was_lost_is_ref
     assert lab.visible_settled() == ["later", *ROWS[:40]]
 
 
+@pytest.mark.slow
 def test_batches_that_cover_the_same_rows_again_are_skipped_and_the_query_goes_on(lab):
     lab.fill(ROWS[:40])
     lab.copy(limit=20)
@@ -55,6 +56,7 @@ def test_batches_that_cover_the_same_rows_again_are_skipped_and_the_query_goes_o
     assert lab.visible_settled() == ROWS
 
 
+@pytest.mark.slow
 def test_older_copy_of_the_checkpoint_is_refused_where_its_batches_have_other_rows(lab):
     lab.fill(ROWS[:20])
     lab.copy()
@@ -79,6 +81,7 @@ def renaming(batches):
         yield batch.set_column(1, "value", values)
 
 
+@pytest.mark.slow
 def test_query_that_computes_other_rows_each_time_says_so_and_is_accepted_on_demand(lab):
     lab.fill(ROWS)
     lab.proxy.plan("CommitBatch", Fault.REFUSE_AFTER)

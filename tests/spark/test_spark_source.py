@@ -120,6 +120,7 @@ def test_unknown_topic_and_bad_options_say_what_to_do(lab):
         missing.option("subscribe", "nowhere").load().collect()
 
 
+@pytest.mark.slow
 def test_records_deleted_before_they_were_read_stop_the_query_unless_it_may_go_on(lab):
     lab.fill(ROWS)
     lab.copy(limit=10)

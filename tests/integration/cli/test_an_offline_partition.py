@@ -62,6 +62,7 @@ def test_a_reader_is_told_of_it_and_sent_to_health(damaged):
     assert last.endswith("; see: oncelog health")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--transactional-id", "t"]])
 def test_a_writer_is_sent_to_health(damaged, options):
     done = called(damaged, "produce", "orders", *options, stdin="three\n")

@@ -325,7 +325,10 @@ async def run_sql(database, statement):
 )
 def test_a_database_that_cannot_be_used_is_told_in_one_line_with_the_way_out(url):
     async def scenario():
-        role = build_controller(ControllerSettings(database_url=url, database_timeout_ms=1000))
+        settings = ControllerSettings(
+            database_url=url, database_timeout_ms=1000, database_start_timeout_ms=1000
+        )
+        role = build_controller(settings)
         await role.start()
 
     with pytest.raises(OncelogError) as caught:

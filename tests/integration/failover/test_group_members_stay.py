@@ -53,7 +53,11 @@ def marker_sender(cluster, _, turn):
 
 # Not listeners: librdkafka remembers the broker that coordinated its group's transactional offsets even after it has
 # dropped that broker, and send_offsets_to_transaction then waits for a connection that nobody will open again.
-VICTIMS = [group_coordinator, leader_of_the_groups_shard, marker_sender]
+VICTIMS = [
+    group_coordinator,
+    pytest.param(leader_of_the_groups_shard, marks=pytest.mark.slow),
+    pytest.param(marker_sender, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize("victim", VICTIMS, ids=lambda victim: victim.__name__)

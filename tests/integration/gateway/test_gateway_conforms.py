@@ -6,7 +6,6 @@ Schemathesis with its default checks: examples, coverage of every bound, fuzzing
 import asyncio
 import sys
 
-import pytest
 from tests.integration.gateway.gateway_cluster import gateway_cluster
 
 from oncelog.api.v1 import coordinator_pb2
@@ -60,7 +59,6 @@ async def _schemathesis(url, folder):
     return process.returncode, output.decode()
 
 
-@pytest.mark.slow
 def test_every_answer_is_as_documented(tmp_path, capfd):
     async def scenario():
         async with gateway_cluster(tmp_path) as cluster:

@@ -141,7 +141,7 @@ class Payments:
         assert [message.value() for message in found] == self.committed
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_processes_come_and_go_without_clutter_and_markers_arrive(cluster, start, number):
     running = [start("gateway"), start("gateway"), start("marker_sender")]
     seen = {one.node_id for one in running}

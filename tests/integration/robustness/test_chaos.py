@@ -48,7 +48,6 @@ def chaos(*arguments):
     return process.returncode, told
 
 
-@pytest.mark.slow
 @pytest.mark.robustness
 @pytest.mark.timeout(TIMEOUT_S + 120)
 def test_a_short_chaos(folder):
@@ -81,7 +80,6 @@ def test_a_short_chaos(folder):
     assert f"report: {folder / 'report.html'}" in told
 
 
-@pytest.mark.slow
 @pytest.mark.robustness
 @pytest.mark.timeout(TIMEOUT_S + 60)
 def test_any_kafka_by_its_address(folder):
@@ -101,7 +99,6 @@ def test_any_kafka_by_its_address(folder):
     assert server.bootstrap in report["replay"]
 
 
-@pytest.mark.slow
 @pytest.mark.robustness
 @pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])

@@ -121,6 +121,7 @@ def judged(reader: Reader, ledger: Ledger) -> list[str]:
     return findings + judge_writers(ledger, written)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(SECONDS * 2 + 600)
 def test_a_storm(tmp_path_factory):
     folder = Path(os.environ.get("ONCELOG_STORM_FOLDER") or tmp_path_factory.mktemp("storm"))
