@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from oncelog.api.v1 import controller_pb2 as pb
+from oncelog_controller.core.events import Folder
 from oncelog_controller.core.image import (
     TRANSACTION_SHARD,
     Change,
@@ -27,6 +28,7 @@ def snapshot_message(image: ClusterImage) -> pb.MetadataSnapshot:
         shards=map(shard_message, image.shards.values()),
         features=_features_message(image),
         configs=[_configs_message(image, key) for key in image.configs],
+        controller_incarnation_id=image.controller_incarnation_id,
     )
 
 
@@ -49,6 +51,7 @@ def delta_message(image: ClusterImage, changes: Sequence[Change]) -> pb.Metadata
         controller=image.controller if is_new_controller else 0,
         controller_epoch=image.controller_epoch if is_new_controller else 0,
         configs=[_configs_message(image, key) for key in configs],
+        controller_incarnation_id=image.controller_incarnation_id if is_new_controller else "",
     )
 
 
@@ -112,6 +115,20 @@ def role_names(roles: Iterable[int]) -> tuple[str, ...]:
     known = {number: name for name, number in pb.Role.items()}
     return tuple(
         known[role].removeprefix("ROLE_").lower() if role in known else str(role) for role in roles
+    )
+
+
+def folder_of(request: pb.RegisterNodeRequest) -> Folder | None:
+    """What the node says of its folder; None: it has none, or says nothing."""
+    if not request.HasField("folder"):
+        return None
+    folder = request.folder
+    return Folder(
+        tuple(folder.incarnation_ids),
+        folder.metadata_offset,
+        folder.controller_epoch,
+        folder.controller_incarnation_id,
+        folder.accepts_loss,
     )
 
 

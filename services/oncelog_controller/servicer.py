@@ -45,7 +45,7 @@ from oncelog_controller.core.events import (
 )
 from oncelog_controller.core.nodes import plain_heartbeat
 from oncelog_controller.election import Standing
-from oncelog_controller.messages import config_kind, role_names
+from oncelog_controller.messages import config_kind, folder_of, role_names
 from oncelog_controller.metadata_log import MetadataLog, MetadataUnavailable
 from oncelog_controller.session_watch import SessionWatch
 from oncelog_controller.watchers import Watchers
@@ -106,6 +106,7 @@ class ControllerServicer:
                 is_other_live=self._sessions.is_live(node.node_id),
                 configs=dict(node.configs),
                 given=node.given,
+                folder=folder_of(request),
             )
         )
         if isinstance(answer, ErrorCode):
@@ -151,7 +152,12 @@ class ControllerServicer:
 
         def event(request_id: int) -> NodeHeartbeat:
             return NodeHeartbeat(
-                request_id, request.node_id, request.node_epoch, request.want_drain, *topic_ids
+                request_id,
+                request.node_id,
+                request.node_epoch,
+                request.want_drain,
+                *topic_ids,
+                request.metadata_offset,
             )
 
         answer: Any = plain_heartbeat(self._log.image, event(0))

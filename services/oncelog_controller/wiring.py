@@ -48,7 +48,7 @@ class ControllerRole:
             lambda controller_epoch: MetadataMachine(
                 _rules(settings, incarnation_id, controller_epoch)
             ),
-            lambda controller_epoch: _journal(self._database, clock, controller_epoch),
+            lambda controller_epoch: metadata_journal(self._database, clock, controller_epoch),
             clock,
             self._watchers,
         )
@@ -181,7 +181,7 @@ def _rules(
     )
 
 
-def _journal(
+def metadata_journal(
     database: Database, clock: Clock, controller_epoch: int | None
 ) -> SqlJournal[MetadataRecord]:
     return SqlJournal(

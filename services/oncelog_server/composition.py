@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from oncelog_coordinator.wiring import CoordinatorRole
     from oncelog_listener.role import ListenerRole
     from oncelog_marker_sender.wiring import MarkerSenderRole
+    from oncelog_storage.folder_history import FolderHistory
     from oncelog_storage.wiring import StorageRole
 
 NODE_ID = 1
@@ -101,8 +102,11 @@ async def embedded_roles(
         controller_role = await _controller(stack, settings, data, sources)
         controller = DirectStub(controller_role.servicer)
         follower = MetadataFollower(NODE_ID, controller)
-        await _register(controller, settings, _configs(settings, data, sources))
+        history = _history(data)
+        await _register(controller, settings, _configs(settings, data, sources), history)
         await _follow(stack, follower)
+        history.follow(follower)
+        stack.callback(history.close)
         storage, coordinator, marker_sender = DirectStub(), DirectStub(), DirectStub()
         group_coordinator = DirectStub()
         directory = LocalDirectory(
@@ -165,9 +169,20 @@ def _configs(settings: EmbeddedSettings, data: Path, sources: Sources) -> dict[s
     }
 
 
+def _history(data: Path) -> "FolderHistory":
+    from oncelog_storage.folder_history import FolderHistory
+
+    return FolderHistory(data / "logs")
+
+
 async def _register(
-    controller: DirectStub, settings: EmbeddedSettings, configs: dict[str, str]
+    controller: DirectStub,
+    settings: EmbeddedSettings,
+    configs: dict[str, str],
+    history: "FolderHistory",
 ) -> None:
+    incarnation_id = uuid.uuid4().hex
+    history.begin(incarnation_id)
     node = pb.Node(
         node_id=NODE_ID,
         roles=[
@@ -183,13 +198,14 @@ async def _register(
         configs=configs,
     )
     answer = await controller.RegisterNode(
-        pb.RegisterNodeRequest(node=node, incarnation_id=uuid.uuid4().hex)
+        pb.RegisterNodeRequest(node=node, incarnation_id=incarnation_id, folder=history.message())
     )
     if answer.status.error_code != ErrorCode.NONE:
         name = error_code_of(answer.status.error_code).name
         raise OncelogError(
             f"the controller refuses this node: {name} {answer.status.error_message}"
         )
+    history.registered()
 
 
 async def _follow(stack: AsyncExitStack, follower: MetadataFollower) -> None:

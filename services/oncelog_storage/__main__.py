@@ -8,7 +8,7 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.process.figures import Figure
 from oncelog.process.role_program import RoleProgram
 from oncelog.rpc.contract import STORAGE
-from oncelog.rpc.node import Node
+from oncelog.rpc.node import Node, NodeHistory
 from oncelog_storage.settings import StorageSettings
 
 if TYPE_CHECKING:
@@ -20,6 +20,12 @@ def _build(settings: StorageSettings, node: Node) -> "StorageRole":
     from oncelog_storage.wiring import build_storage
 
     return build_storage(settings, node.node_id, node.metadata, node.directory)
+
+
+def _history(settings: StorageSettings) -> NodeHistory:
+    from oncelog_storage.folder_history import FolderHistory
+
+    return FolderHistory(settings.data_dir)
 
 
 def _services(role: "StorageRole") -> dict[str, object]:
@@ -39,6 +45,7 @@ PROGRAM = RoleProgram(
     settings=StorageSettings,
     build=_build,
     services=_services,
+    history=_history,
     figures=_figures,
 )
 

@@ -3,6 +3,7 @@
 ```
 .lock                             held while a process uses the folder
 meta.properties                   which cluster and node the folder belongs to
+node-history                      its node's last registration and newest metadata (`folder_history`)
 .kafka_cleanshutdown              the last process ended in order
 boot-id                           when the machine was started that used the folder last: it may have lost power since
 recovery-point-offset-checkpoint  per partition: below it everything is synced
@@ -132,6 +133,11 @@ class LogDirectory:
                 if name in _WITHOUT_IT:
                     damaged.append(name)
         return damaged
+
+    def hold(self) -> None:
+        """Keep others out of the folder until `close`. Raises OSError, OncelogError."""
+        make_folder(self.path)
+        self._take_lock()
 
     def close(self) -> None:
         if self._lock is not None:

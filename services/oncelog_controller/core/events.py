@@ -12,6 +12,17 @@ from oncelog_controller.core.records import MetadataRecord, Replicas
 
 
 @dataclass(frozen=True, slots=True)
+class Folder:
+    """What a storage node's folder remembers (`core.folders`)."""
+
+    incarnation_ids: tuple[str, ...] = ()
+    metadata_offset: int = -1
+    controller_epoch: int = -1
+    controller_incarnation_id: str = ""
+    accepts_loss: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RegisterNode:
     """`cluster_id` and the internal topics' ids are used by the registration that needs them, else dropped.
 
@@ -32,6 +43,7 @@ class RegisterNode:
     is_other_live: bool = False  # another process with this node id has a session that stands
     configs: Mapping[str, str] = field(default_factory=dict)
     given: bool = False
+    folder: Folder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +56,7 @@ class NodeHeartbeat:
     want_drain: bool = False
     transaction_topic_id: str = ""
     group_topic_id: str = ""
+    metadata_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from oncelog_controller.core.records import (
     ControllerClaimed,
     FeaturesChanged,
     MetadataRecord,
+    MetadataRestored,
     NodeDrainChanged,
     NodeFenced,
     NodeRegistered,
@@ -46,6 +47,10 @@ TRANSACTION_SHARD: Final = "transaction"
 GROUP_SHARD: Final = "group"
 NO_COORDINATOR: Final = -1
 NO_LEADER: Final = -1
+CLAIMS_MAX: Final = 200
+"""Claims of controllers that are remembered; what a folder says of an older one is believed."""
+Claim = tuple[int, int, str]
+"""(controller epoch, metadata offset, incarnation id): from this offset on, this controller wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,7 @@ class ClusterImage:
     controller: int = -1
     controller_epoch: int = -1
     controller_incarnation_id: str = ""
+    claims: tuple[Claim, ...] = ()
     features_epoch: int = -1
     feature_levels: Mapping[str, int] = field(default_factory=dict)
     next_node_epoch: int = 0
@@ -167,6 +173,8 @@ class ClusterImage:
                 self.controller = record.controller
                 self.controller_epoch = record.controller_epoch
                 self.controller_incarnation_id = record.incarnation_id
+                claim = record.controller_epoch, offset, record.incarnation_id
+                self.claims = (*self.claims, claim)[-CLAIMS_MAX:]
                 return Change(controller=True)
             case ClusterCreated():
                 assert not self.cluster_id, (offset, record, self.cluster_id)
@@ -193,6 +201,8 @@ class ClusterImage:
                 assert record.first_producer_id == self.next_producer_id, (offset, record)
                 self.next_producer_id += record.count
                 return Change()
+            case MetadataRestored():
+                return self._go_on_further(record.step)
             case Snapshot():
                 self._restore(record)
                 self.snapshot_offset = offset
@@ -323,6 +333,23 @@ class ClusterImage:
             keys.append(key)
         return Change(shards=tuple(keys))
 
+    def _go_on_further(self, step: int) -> Change:
+        self.next_node_epoch += step
+        for topic in self.topics.values():
+            further = tuple(
+                replace(
+                    partition,
+                    leader_epoch=partition.leader_epoch + step,
+                    partition_epoch=partition.partition_epoch + step,
+                )
+                for partition in topic.partitions
+            )
+            self.topics[topic.name] = replace(topic, partitions=further)
+        for key, shard in self.shards.items():
+            coordinator_epoch = shard.coordinator_epoch + step
+            self.shards[key] = replace(shard, coordinator_epoch=coordinator_epoch)
+        return Change(topics=tuple(self.topics), shards=tuple(self.shards))
+
     def to_state(self) -> dict[str, Any]:
         """Everything, as JSON can hold it; `Snapshot` carries it."""
         return {
@@ -330,6 +357,7 @@ class ClusterImage:
             "controller": self.controller,
             "controller_epoch": self.controller_epoch,
             "controller_incarnation_id": self.controller_incarnation_id,
+            "claims": self.claims,
             "features_epoch": self.features_epoch,
             "feature_levels": dict(self.feature_levels),
             "next_node_epoch": self.next_node_epoch,

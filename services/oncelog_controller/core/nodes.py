@@ -23,6 +23,7 @@ from oncelog_controller.core.events import (
     SessionsEnded,
     StatusAnswer,
 )
+from oncelog_controller.core.folders import judged_folder
 from oncelog_controller.core.given_ids import asks_for_id, with_id
 from oncelog_controller.core.image import (
     COORDINATOR,
@@ -84,6 +85,10 @@ def registered(image: ClusterImage, event: RegisterNode, rules: MetadataRules) -
             refusal = NodeAnswer(error.error_code, error.message)
             return Outcome(refusal, "registration_refused")
     known = image.nodes.get(event.node_id)
+    try:
+        demotions = judged_folder(image, event)
+    except KafkaError as error:
+        return Outcome(NodeAnswer(error.error_code, error.message), "registration_refused")
     if known is not None and known.incarnation_id == event.incarnation_id:
         # The same process asks again because its answer was lost: a second fencing would hit itself.
         answer = NodeAnswer(node_epoch=known.node_epoch, node_id=known.node_id)
@@ -96,7 +101,7 @@ def registered(image: ClusterImage, event: RegisterNode, rules: MetadataRules) -
         return Outcome(
             NodeAnswer(ErrorCode.DUPLICATE_BROKER_REGISTRATION, reason), "registration_duplicate"
         )
-    records: list[MetadataRecord] = []
+    records: list[MetadataRecord] = [*demotions]
     if not image.cluster_id:
         records.append(ClusterCreated(event.cluster_id))
         levels = {"group.version": 1, "transaction.version": rules.transaction_version}
@@ -156,6 +161,12 @@ def plain_heartbeat(image: ClusterImage, event: NodeHeartbeat) -> HeartbeatAnswe
     if error_code is not ErrorCode.NONE:
         return HeartbeatAnswer(error_code, message)
     node = image.nodes[event.node_id]
+    if event.metadata_offset > image.metadata_offset and STORAGE in node.roles:
+        # The metadata is older than what this node acted on. Its registration, with its folder's word, is judged.
+        reason = (
+            f"this controller has not heard of metadata offset {event.metadata_offset}; register"
+        )
+        return HeartbeatAnswer(ErrorCode.BROKER_ID_NOT_REGISTERED, reason)
     if node.fenced:
         # One that is about to stop is not brought back to life for it.
         return HeartbeatAnswer(fenced=True, drained=True) if event.want_drain else None

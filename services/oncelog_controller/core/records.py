@@ -168,6 +168,14 @@ class ProducerIdsAllocated:
 
 
 @dataclass(frozen=True, slots=True)
+class MetadataRestored:
+    """The cluster goes on from a backup. What was given away since is not known, so all that is counted goes on `step`
+    further: leader and partition epochs, coordinator epochs, node epochs. Producer ids are a block beside it."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The whole image after every earlier record: replay may begin here. `state` is `ClusterImage.to_state()`."""
 
@@ -191,6 +199,7 @@ MetadataRecord = (
     | ConfigsChanged
     | ShardsAssigned
     | ProducerIdsAllocated
+    | MetadataRestored
     | Snapshot
 )
 
@@ -213,6 +222,7 @@ RECORD_TYPES: Final[Mapping[str, type[Any]]] = {
         ConfigsChanged,
         ShardsAssigned,
         ProducerIdsAllocated,
+        MetadataRestored,
         Snapshot,
     )
 }

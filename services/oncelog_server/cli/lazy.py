@@ -28,6 +28,8 @@ COMMANDS: Final = {
     "nodes": Entry("oncelog_server.cli.nodes", "app"),
     "features": Entry("oncelog_server.cli.features", "app"),
     "storage": Entry("oncelog_server.cli.storage", "app"),
+    "backup": Entry("oncelog_server.cli.backup", "backup"),
+    "restore": Entry("oncelog_server.cli.backup", "restore"),
     "cluster": Entry("oncelog_server.cli.cluster", "app"),
     "health": Entry("oncelog_server.cli.health", "app"),
     "smoke-test": Entry("oncelog_server.cli.smoke_test", "app"),

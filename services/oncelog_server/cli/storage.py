@@ -72,6 +72,30 @@ def repair(
         opened.close()
 
 
+@app.command("accept-loss")
+def accept_loss(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="what `oncelog up --data` was given, or ONCELOG_STORAGE_DATA_DIR", metavar="FOLDER"
+        ),
+    ],
+    yes: Yes = False,
+) -> None:
+    """Let a node start whose folder was lost, or is older than the metadata, and is all there is.
+
+    Records that were acknowledged and are not in the folder are lost. Where another replica is in sync it is not
+    needed: the node copies what it lacks.
+    """
+    from oncelog_server.cli.tables import say
+    from oncelog_storage.folder_history import FolderHistory, node_folder
+
+    path = node_folder(folder)
+    confirmed(f"Give up acknowledged records that are not in {path}?", yes=yes)
+    FolderHistory(path).accept_loss()
+    say(f"the node of {path} may start with what is in it")
+
+
 def _accept(opened: "Repair", found: "list[Damage]", *, yes: bool) -> None:
     if opened.damaged_checkpoints:
         raise OncelogError("nothing was changed: restore or delete the damaged file first")

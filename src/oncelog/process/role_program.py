@@ -16,7 +16,7 @@ from oncelog.broker_config import published
 from oncelog.process.figures import Figure
 from oncelog.process.logs import log_as_node
 from oncelog.process.run import Program, Settings, run
-from oncelog.rpc.node import Node
+from oncelog.rpc.node import Node, NodeHistory
 from oncelog.rpc.node_settings import NamedNodeSettings, NodeSettings
 from oncelog.rpc.role import Role
 
@@ -47,6 +47,8 @@ class RoleProgram(Generic[RoleSettingsT]):
     kafka_address: Callable[[RoleSettingsT, NodeSettings], KafkaAddress] | None = None
     figures: Callable[[Any], Iterable[Figure]] = lambda role: ()
     """What the built role counts, for `/metrics` of the process."""
+    history: Callable[[RoleSettingsT], NodeHistory] | None = None
+    """What the folder of a role that has one remembers of its node."""
     node: type[NodeSettings] = NamedNodeSettings
     """`NodeSettings` where the controller may give the node id: the process has no state of its own."""
 
@@ -75,6 +77,8 @@ class RoleProgram(Generic[RoleSettingsT]):
             node.advertise_kafka(address.host, address.port)
             configs = {**configs, **address.configs}
         node.configs = configs
+        if self.history is not None:
+            node.history = self.history(own)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(node.stop)
             await node.claim()

@@ -32,6 +32,7 @@ class MetadataImage:
     cluster_id: str = ""
     controller: int = -1
     controller_epoch: int = -1
+    controller_incarnation_id: str = ""
     nodes: Mapping[int, pb.Node] = field(default_factory=dict)
     topics: Mapping[str, pb.Topic] = field(default_factory=dict)
     topics_by_id: Mapping[bytes, pb.Topic] = field(default_factory=dict)
@@ -133,6 +134,8 @@ class MetadataImage:
             metadata_offset=metadata_offset,
             controller=delta.controller or self.controller,
             controller_epoch=delta.controller_epoch or self.controller_epoch,
+            controller_incarnation_id=delta.controller_incarnation_id
+            or self.controller_incarnation_id,
             nodes=MappingProxyType(nodes),
             topics=topics,
             topics_by_id={topic.topic_id: topic for topic in topics.values()}
@@ -151,6 +154,7 @@ def _from_snapshot(metadata_offset: int, snapshot: pb.MetadataSnapshot) -> Metad
         cluster_id=snapshot.cluster_id,
         controller=snapshot.controller,
         controller_epoch=snapshot.controller_epoch,
+        controller_incarnation_id=snapshot.controller_incarnation_id,
         nodes={node.node_id: node for node in snapshot.nodes},
         topics={topic.name: topic for topic in snapshot.topics},
         topics_by_id={topic.topic_id: topic for topic in snapshot.topics},

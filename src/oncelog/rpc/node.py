@@ -23,6 +23,7 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
@@ -52,6 +53,20 @@ _WAIT_AND_REGISTER = (
 )
 
 
+class NodeHistory(Protocol):
+    """What a node's folder remembers of its registrations (ADR 0027)."""
+
+    def begin(self, incarnation_id: str) -> None: ...
+
+    def message(self) -> pb.FolderHistory | None: ...
+
+    def registered(self) -> None: ...
+
+    def follow(self, metadata: MetadataFollower) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Node:
     """See the module. `metadata` and `directory` are what roles are built with."""
 
@@ -74,6 +89,8 @@ class Node:
         self.kafka_port = 0
         self.configs: Mapping[str, str] = {}
         """Settings under Kafka's names, for the registration; set before `start` (`oncelog.broker_config`)."""
+        self.history: NodeHistory | None = None
+        """Of a node with a folder; set before `start`."""
         self._node_epoch = -1
         self._is_registered = False
         self._session_timeout_s = 9.0
@@ -135,7 +152,11 @@ class Node:
     async def _bind_and_register(self) -> None:
         await self.server.start()
         try:
+            if self.history is not None:
+                self.history.begin(self._incarnation_id)
             await self._register()
+            if self.history is not None:
+                self.history.follow(self.metadata)
         except BaseException:
             await self.stop()
             raise
@@ -199,6 +220,8 @@ class Node:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
+        if self.history is not None:
+            self.history.close()
         await self.server.stop()
         await self._pool.close()
 
@@ -261,7 +284,10 @@ class Node:
             configs=self.configs,
             given=self._is_given,
         )
-        request = pb.RegisterNodeRequest(node=node, incarnation_id=self._incarnation_id)
+        folder = None if self.history is None else self.history.message()
+        request = pb.RegisterNodeRequest(
+            node=node, incarnation_id=self._incarnation_id, folder=folder
+        )
         try:
             answer = await self._controller.RegisterNode(request, timeout=REGISTER_TIMEOUT_S)
         except (PeerUnavailable, TimeoutError) as error:
@@ -273,6 +299,8 @@ class Node:
             self._session_timeout_s = answer.session_timeout_ms / 1000
             if self.node_id == NO_NODE_ID:
                 self._take_id(answer.node_id)
+            if self.history is not None:
+                self.history.registered()
             return None
         if self._is_given and error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             raise self._replaced(reason)

@@ -160,7 +160,7 @@ class Features(_message.Message):
     def __init__(self, features_epoch: _Optional[int] = ..., levels: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class MetadataSnapshot(_message.Message):
-    __slots__ = ("cluster_id", "controller", "controller_epoch", "nodes", "topics", "shards", "features", "configs")
+    __slots__ = ("cluster_id", "controller", "controller_epoch", "nodes", "topics", "shards", "features", "configs", "controller_incarnation_id")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -169,6 +169,7 @@ class MetadataSnapshot(_message.Message):
     SHARDS_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     controller: int
     controller_epoch: int
@@ -177,10 +178,11 @@ class MetadataSnapshot(_message.Message):
     shards: _containers.RepeatedCompositeFieldContainer[Shard]
     features: Features
     configs: _containers.RepeatedCompositeFieldContainer[DynamicConfigs]
-    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ...) -> None: ...
+    controller_incarnation_id: str
+    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ..., controller_incarnation_id: _Optional[str] = ...) -> None: ...
 
 class MetadataDelta(_message.Message):
-    __slots__ = ("nodes", "removed_nodes", "topics", "removed_topics", "shards", "features", "controller", "controller_epoch", "configs")
+    __slots__ = ("nodes", "removed_nodes", "topics", "removed_topics", "shards", "features", "controller", "controller_epoch", "configs", "controller_incarnation_id")
     NODES_FIELD_NUMBER: _ClassVar[int]
     REMOVED_NODES_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -190,6 +192,7 @@ class MetadataDelta(_message.Message):
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[Node]
     removed_nodes: _containers.RepeatedScalarFieldContainer[int]
     topics: _containers.RepeatedCompositeFieldContainer[Topic]
@@ -199,7 +202,8 @@ class MetadataDelta(_message.Message):
     controller: int
     controller_epoch: int
     configs: _containers.RepeatedCompositeFieldContainer[DynamicConfigs]
-    def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., removed_nodes: _Optional[_Iterable[int]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., removed_topics: _Optional[_Iterable[str]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ...) -> None: ...
+    controller_incarnation_id: str
+    def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., removed_nodes: _Optional[_Iterable[int]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., removed_topics: _Optional[_Iterable[str]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ..., controller_incarnation_id: _Optional[str] = ...) -> None: ...
 
 class MetadataUpdate(_message.Message):
     __slots__ = ("metadata_offset", "snapshot", "delta")
@@ -220,12 +224,28 @@ class WatchMetadataRequest(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., from_metadata_offset: _Optional[int] = ...) -> None: ...
 
 class RegisterNodeRequest(_message.Message):
-    __slots__ = ("node", "incarnation_id")
+    __slots__ = ("node", "incarnation_id", "folder")
     NODE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
+    FOLDER_FIELD_NUMBER: _ClassVar[int]
     node: Node
     incarnation_id: str
-    def __init__(self, node: _Optional[_Union[Node, _Mapping]] = ..., incarnation_id: _Optional[str] = ...) -> None: ...
+    folder: FolderHistory
+    def __init__(self, node: _Optional[_Union[Node, _Mapping]] = ..., incarnation_id: _Optional[str] = ..., folder: _Optional[_Union[FolderHistory, _Mapping]] = ...) -> None: ...
+
+class FolderHistory(_message.Message):
+    __slots__ = ("incarnation_ids", "metadata_offset", "controller_epoch", "controller_incarnation_id", "accepts_loss")
+    INCARNATION_IDS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTS_LOSS_FIELD_NUMBER: _ClassVar[int]
+    incarnation_ids: _containers.RepeatedScalarFieldContainer[str]
+    metadata_offset: int
+    controller_epoch: int
+    controller_incarnation_id: str
+    accepts_loss: bool
+    def __init__(self, incarnation_ids: _Optional[_Iterable[str]] = ..., metadata_offset: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., controller_incarnation_id: _Optional[str] = ..., accepts_loss: _Optional[bool] = ...) -> None: ...
 
 class RegisterNodeResponse(_message.Message):
     __slots__ = ("status", "node_epoch", "session_timeout_ms", "node_id")

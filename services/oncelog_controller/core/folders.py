@@ -1,0 +1,82 @@
+"""A storage node's folder and this metadata: do they belong together (ADR 0027)?
+
+Both remember the other. The metadata has the incarnation under which each node registered last, and the folder has it
+too, written before the registration and kept after it. The folder has the newest metadata that the node acted on, and
+the journal knows which controller wrote from which offset to which. So two mixtures are noticed:
+
+* metadata older than the folder. It may name replicas in sync that are not, and gives producer ids and epochs again.
+  The node is refused, and waits.
+* a folder older than the metadata, or an empty one in the place of one that was lost. It may lack acknowledged records.
+  The node leaves every ISR in which another replica stays, and copies what it lacks. Where it is the last one in sync
+  it is refused, until an operator accepts what is in the folder.
+"""
+
+from dataclasses import replace
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.wording import counted
+from oncelog_controller.core.events import Folder, RegisterNode
+from oncelog_controller.core.image import NO_LEADER, STORAGE, ClusterImage, Partition
+from oncelog_controller.core.leadership import partitions_changed
+from oncelog_controller.core.records import MetadataRecord
+
+SHOWN_PARTITIONS_MAX = 3
+
+
+def judged_folder(image: ClusterImage, event: RegisterNode) -> list[MetadataRecord]:
+    """What must change before this node is registered. Raises KafkaError for one that may not be."""
+    folder = event.folder
+    if folder is None:
+        return []
+    if not _knows(image, folder):
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"the metadata is older than the folder of node {event.node_id}, or of another history: the folder has seen"
+            f" metadata offset {folder.metadata_offset} of controller epoch {folder.controller_epoch}, which is not in"
+            " this journal. Stop everything and restore metadata and folders of all storage nodes from one backup, or"
+            " bring the newer metadata back (docs/backup.md)",
+        )
+    known = image.nodes.get(event.node_id)
+    if known is None or STORAGE not in known.roles:
+        return []
+    if known.incarnation_id in (event.incarnation_id, *folder.incarnation_ids):
+        return []
+    return _demoted(image, event, folder)
+
+
+def _knows(image: ClusterImage, folder: Folder) -> bool:
+    """The journal has the record at the folder's offset, by the controller that wrote it."""
+    if not folder.controller_incarnation_id:
+        return True
+    ends = [offset for _, offset, _ in image.claims[1:]] + [image.metadata_offset + 1]
+    for (_, _, incarnation_id), end in zip(image.claims, ends, strict=False):
+        if incarnation_id == folder.controller_incarnation_id:
+            return folder.metadata_offset < end
+    # A claim from before those that are remembered is believed.
+    oldest = image.claims[0][0] if image.claims else image.controller_epoch + 1
+    return folder.controller_epoch < oldest
+
+
+def _demoted(image: ClusterImage, event: RegisterNode, folder: Folder) -> list[MetadataRecord]:
+    node_id = event.node_id
+    changed: dict[tuple[str, int], Partition] = {}
+    alone = []
+    for name, topic in image.topics.items():
+        for number, partition in enumerate(topic.partitions):
+            isr = tuple(replica for replica in partition.isr if replica != node_id)
+            if isr and isr != partition.isr:
+                leader = NO_LEADER if partition.leader == node_id else partition.leader
+                changed[name, number] = replace(partition, isr=isr, leader=leader)
+            elif not isr:
+                alone.append(f"{name}-{number}")
+    if alone and not folder.accepts_loss:
+        more = ", …" if len(alone) > SHOWN_PARTITIONS_MAX else ""
+        what = "is older than the metadata" if folder.incarnation_ids else "is empty, and was not"
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"the folder of node {node_id} {what}: it may lack acknowledged records, and no other replica in sync has"
+            f" them of {counted(len(alone), 'partition')} ({', '.join(alone[:SHOWN_PARTITIONS_MAX])}{more}). Put the"
+            " node's newest folder back, or stop everything and restore metadata and all folders from one backup."
+            " Where it is all there is: `oncelog storage accept-loss FOLDER` (docs/backup.md)",
+        )
+    return partitions_changed(changed)

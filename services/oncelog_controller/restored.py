@@ -1,0 +1,96 @@
+"""`python -m oncelog_controller.restored`: say that this metadata database was put back from a backup, and end.
+
+Whatever was given away after the backup is forgotten, and some of it may still be in use: a producer that lives on has
+its producer id, a client knows leader epochs. So everything that is counted goes on further than it can have come.
+It is done once after each restore, while no controller runs. The database is that of ONCELOG_CONTROLLER_DATABASE_URL.
+"""
+
+import asyncio
+import sys
+import uuid
+from typing import Final
+
+from sqlalchemy import select
+
+from oncelog.errors import OncelogError
+from oncelog.ids import Offset
+from oncelog.journal import AppendFailed
+from oncelog.process.arguments import EXIT_USED_WRONGLY, Knobs, WrongUse
+from oncelog.process.run import EXIT_FAILED
+from oncelog.runtime import SystemClock
+from oncelog_controller.core.image import ClusterImage
+from oncelog_controller.core.records import (
+    ControllerClaimed,
+    MetadataRecord,
+    MetadataRestored,
+    ProducerIdsAllocated,
+)
+from oncelog_controller.database import Database
+from oncelog_controller.schema import STATE_ID, controller_state
+from oncelog_controller.settings import ControllerSettings
+from oncelog_controller.wiring import metadata_journal
+
+PROGRAM = "oncelog_controller.restored"
+PRODUCER_IDS: Final = 2**40
+"""Producer ids that are passed over; some eight million restores use them up."""
+EPOCHS: Final = 100_000
+"""Epochs that are passed over; a partition's are used up by some twenty thousand restores."""
+
+
+async def go_on_from_backup(database_url: str, timeout_ms: int) -> int:
+    """Returns the next producer id. Raises OncelogError."""
+    database = Database(database_url, timeout_ms)
+    try:
+        await database.open()
+        controller_epoch = await database.run(
+            lambda connection: connection.execute(
+                select(controller_state.c.controller_epoch).where(
+                    controller_state.c.state_id == STATE_ID
+                )
+            ).scalar_one()
+        )
+        journal = metadata_journal(database, SystemClock(), None)
+        image = ClusterImage()
+        async for offset, record in journal.replay():
+            image.apply(Offset(offset), record)
+        if not image.cluster_id:
+            raise OncelogError(
+                f"{database.shown_url} holds no cluster: restore the backup into it first"
+            )
+        block = ProducerIdsAllocated(image.next_producer_id, PRODUCER_IDS, -1, -1)
+        claim = ControllerClaimed(
+            image.controller, max(image.controller_epoch, controller_epoch) + 1, uuid.uuid4().hex
+        )
+        records: list[MetadataRecord] = [claim, block, MetadataRestored(EPOCHS)]
+        await journal.append(records)
+        return image.next_producer_id + PRODUCER_IDS
+    except AppendFailed as error:
+        raise OncelogError(
+            f"cannot write to {database.shown_url}: {error}; stop every controller and try again"
+        ) from error
+    finally:
+        await database.close()
+
+
+def main(arguments: list[str]) -> int:
+    """Returns the exit code; what went wrong is one line on stderr."""
+    try:
+        found = Knobs(PROGRAM, "Goes on from a backup.", [ControllerSettings]).read(arguments)
+    except WrongUse as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return EXIT_USED_WRONGLY
+    settings = found[ControllerSettings]
+    assert isinstance(settings, ControllerSettings)
+    try:
+        next_producer_id = asyncio.run(
+            go_on_from_backup(settings.database_url, settings.database_timeout_ms)
+        )
+    except OncelogError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    print(f"the cluster may start; producer ids go on at {next_producer_id}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

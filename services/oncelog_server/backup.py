@@ -1,0 +1,276 @@
+"""Backups of a stopped `oncelog up` or a stopped cluster of one machine: one file, whole or not there (docs/backup.md).
+
+A backup holds metadata and logs together, for neither may be put back without the other (ADR 0027). It is a tar file;
+its last member, the manifest, has every file's size and SHA-256, so a backup that was cut or damaged is refused before
+anything of it is used. After a restore the cluster goes on with producer ids and epochs that nobody can have.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+from oncelog.errors import OncelogError
+from oncelog_server.data_folder import DataFolder, make_private, open_privately
+
+FORMAT: Final = 1
+MANIFEST: Final = "oncelog-backup.json"
+RESTORING: Final = ".restoring"
+SQLITE: Final = "controller.db"
+POSTGRES: Final = "postgres"
+CLUSTER_FILE: Final = "cluster.json"
+UP: Final = "up"
+CLUSTER: Final = "cluster"
+COMPRESSION: Final = 1
+DATABASE_TIMEOUT_MS: Final = 30_000
+_CHUNK_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What was written or put back."""
+
+    kind: str
+    made_at: str
+    oncelog: str
+    file_count: int
+    size_bytes: int
+    """Of the files, unpacked."""
+
+
+def back_up(folder: Path, target: Path) -> Backup:
+    """Write the folder of a stopped log into the file `target`. Raises OncelogError."""
+    folder, target = folder.absolute(), target.absolute()
+    kind = _kind_of(folder)
+    if target.exists():
+        raise OncelogError(f"{target} exists; name a file that does not")
+    if target.is_relative_to(folder):
+        raise OncelogError(f"{target} is inside of {folder}; put the backup elsewhere")
+    partial = target.with_name(f"{target.name}.partial")
+    try:
+        with ExitStack() as stack:
+            _hold_stopped(stack, folder, kind)
+            made = _write(folder, kind, partial)
+            partial.replace(target)
+            return made
+    except OSError as error:
+        raise OncelogError(f"cannot write {target}: {error}; nothing was changed") from error
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def restore(source: Path, folder: Path) -> Backup:
+    """Put a backup into `folder`, which is not there or empty, ready to be started. Raises OncelogError."""
+    folder = folder.absolute()
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise OncelogError(
+                f"{folder} is not empty; move what is in it away, or name another folder"
+            )
+        make_private(folder)
+        inner = folder / RESTORING
+        try:
+            inner.mkdir(0o700)
+            found = _unpack(source, inner)
+            _go_on(inner)
+            for path in sorted(inner.iterdir()):
+                path.rename(folder / path.name)
+        finally:
+            shutil.rmtree(inner, ignore_errors=True)
+        return found
+    except OSError as error:
+        raise OncelogError(f"cannot restore {source} into {folder}: {error}") from error
+
+
+# ------------------------------------------------------------------------------------------------ what is backed up
+
+
+def _kind_of(folder: Path) -> str:
+    if (folder / CLUSTER_FILE).exists():
+        return CLUSTER
+    if (folder / SQLITE).exists() or (folder / POSTGRES).is_dir():
+        return UP
+    raise OncelogError(
+        f"{folder} holds neither an `oncelog up` nor an `oncelog cluster`; name what --data or --folder was given"
+    )
+
+
+def _hold_stopped(stack: ExitStack, folder: Path, kind: str) -> None:
+    """Nobody uses the folder, and nobody may until the stack ends."""
+    if kind == UP:
+        stack.enter_context(DataFolder(folder, is_ephemeral=False))
+    else:
+        from oncelog_server.cluster.cluster import Cluster
+        from oncelog_server.cluster.locks import whole_cluster
+
+        stack.enter_context(whole_cluster(folder))
+        if Cluster.open(folder).is_running:
+            raise OncelogError(
+                f"the cluster in {folder} runs, and a backup is of a stopped one:"
+                f" `oncelog cluster down --folder {folder}`"
+            )
+    pid = _postmaster(folder / POSTGRES)
+    if pid:
+        raise OncelogError(f"the Postgres of {folder} still runs as process {pid}; stop it first")
+
+
+def _postmaster(data: Path) -> int:
+    """The process id of a running server; 0 for none."""
+    try:
+        pid = int((data / "postmaster.pid").read_text().splitlines()[0])
+        os.kill(pid, 0)
+    except PermissionError:
+        return pid
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pid
+
+
+def _write(folder: Path, kind: str, partial: Path) -> Backup:
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "oncelog": version("oncelog"),
+        "kind": kind,
+        "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    files: dict[str, dict[str, Any]] = {}
+    with (
+        open(partial, "wb", opener=open_privately) as raw,
+        tarfile.open(fileobj=raw, mode="w:gz", compresslevel=COMPRESSION) as tar,
+    ):
+        for path in _members(folder):
+            name = path.relative_to(folder).as_posix()
+            info = tar.gettarinfo(str(path), arcname=name)
+            if info.isdir():
+                tar.addfile(info)
+                continue
+            # A second name of a file is a file of its own here.
+            info.type, info.linkname, info.size = tarfile.REGTYPE, "", path.stat().st_size
+            with path.open("rb") as content:
+                hashed = _Hashed(content.read)
+                tar.addfile(info, hashed)
+            files[name] = {"size": info.size, "sha256": hashed.hexdigest()}
+        manifest["files"] = files
+        body = json.dumps(manifest).encode()
+        info = tarfile.TarInfo(MANIFEST)
+        info.size, info.mode = len(body), 0o600
+        tar.addfile(info, BytesIO(body))
+        tar.close()
+        raw.flush()
+        os.fsync(raw.fileno())
+    return _described(manifest)
+
+
+def _members(folder: Path) -> Iterator[Path]:
+    """Folders and files, each folder before what is in it; no sockets, and no links: nothing here makes any."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():
+            raise OncelogError(
+                f"{path} is a link, which a backup does not follow; put the data itself there"
+            )
+        if path.is_dir() or path.is_file():
+            yield path
+
+
+class _Hashed:
+    """A file that is read once, and its hash."""
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
+        self._hash = hashlib.sha256()
+
+    def read(self, size: int = _CHUNK_BYTES) -> bytes:
+        data = self._read(size)
+        self._hash.update(data)
+        return data
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def _described(manifest: dict[str, Any]) -> Backup:
+    files = manifest["files"].values()
+    return Backup(
+        manifest["kind"],
+        manifest["made_at"],
+        manifest["oncelog"],
+        len(files),
+        sum(one["size"] for one in files),
+    )
+
+
+# ------------------------------------------------------------------------------------------------ what is put back
+
+
+def _unpack(source: Path, folder: Path) -> Backup:
+    """Every file of the backup, each compared with the manifest. Raises OSError, OncelogError."""
+    found: dict[str, dict[str, Any]] = {}
+    manifest: dict[str, Any] = {}
+    try:
+        with tarfile.open(source, "r:gz") as tar:
+            for member in tar:
+                if member.name == MANIFEST:
+                    content = tar.extractfile(member)
+                    assert content is not None, "the manifest is a file"
+                    manifest = json.load(content)
+                    continue
+                if not (member.isdir() or member.isreg()):
+                    raise ValueError(f"{member.name} is neither file nor folder")
+                tar.extract(member, folder, numeric_owner=True, filter="tar")
+                if member.isreg():
+                    found[member.name] = _fingerprint(folder / member.name)
+        if manifest.get("format", FORMAT) != FORMAT:
+            raise OncelogError(
+                f"{source} was made by a newer oncelog, {manifest['oncelog']}; use that one"
+            )
+        if not manifest:
+            raise ValueError("its end is missing")
+        wrong = sorted(name for name, one in manifest["files"].items() if found.get(name) != one)
+        if wrong:
+            raise ValueError(f"{wrong[0]} is not what was backed up")
+        return _described(manifest)
+    except (tarfile.TarError, EOFError, zlib.error, ValueError, KeyError) as error:
+        raise OncelogError(f"{source} is no whole backup: {error}; take another one") from error
+
+
+def _fingerprint(path: Path) -> dict[str, Any]:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return {"size": path.stat().st_size, "sha256": digest.hexdigest()}
+
+
+def _go_on(folder: Path) -> None:
+    """Producer ids and epochs go on where nobody has been."""
+    from oncelog_controller.restored import go_on_from_backup
+
+    with _database_of(folder) as url:
+        asyncio.run(go_on_from_backup(url, DATABASE_TIMEOUT_MS))
+
+
+@contextmanager
+def _database_of(folder: Path) -> Iterator[str]:
+    if (folder / SQLITE).exists():
+        yield f"sqlite:///{folder / SQLITE}"
+        return
+    from oncelog_server.cluster.databases import start_postgres_server, stop_postgres_server
+
+    process, url = start_postgres_server(folder / POSTGRES)
+    try:
+        yield url
+    finally:
+        stop_postgres_server(process)

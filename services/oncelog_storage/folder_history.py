@@ -1,0 +1,170 @@
+"""What a storage node's folder remembers of its cluster, in the file `node-history`.
+
+A folder and the controller's metadata belong together, and either may be put back from an older copy. So the folder
+tells with each registration under which incarnations its node registered before, and the newest metadata it acted on;
+the controller compares (ADR 0027). An incarnation is written down before it is used: a process that is killed between
+its registration and the answer leaves a folder that knows of it.
+
+A folder without the file is of a version that wrote none, if it has an identity, and is not judged; else it is new.
+"""
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any, Final
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.errors import OncelogError
+from oncelog.rpc.metadata import MetadataFollower, MetadataImage
+from oncelog_storage.files import make_folder, way_out, write_atomically
+from oncelog_storage.log_directory import META_PROPERTIES, LogDirectory
+
+_log = logging.getLogger(__name__)
+
+NODE_HISTORY: Final = "node-history"
+TRIES_MAX: Final = 100
+"""Starts since the last registration that are remembered."""
+NOTE_DELAY_S: Final = 0.5
+"""Many changes of metadata come together; a kill may forget those of so long."""
+
+
+def node_folder(path: Path) -> Path:
+    """Of what an operator names: a storage node's data folder, or what `oncelog up` was given. Raises OncelogError."""
+    if not path.is_dir():
+        raise OncelogError(f"there is no folder {path}; if it was lost, make it first")
+    is_of_up = (path / "controller.db").exists() or (path / "logs").is_dir()
+    return path / "logs" if is_of_up else path
+
+
+class FolderHistory:
+    """Of the data folder of one storage node. `begin`, then `message` with each registration, then `registered`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._incarnation_ids: list[str] = []
+        self._current = ""
+        self._position: tuple[int, int, str] = (-1, -1, "")
+        self._accepts_loss = False
+        self._is_unknown = False
+        self._handle: asyncio.TimerHandle | None = None
+
+    # The steps of a registration.
+
+    def begin(self, incarnation_id: str) -> None:
+        """This process is about to register. Raises OncelogError."""
+        self._read()
+        self._current = incarnation_id
+        if not self._is_unknown:
+            last, *tries = self._incarnation_ids or [""]
+            kept = [last, *tries[-TRIES_MAX:], incarnation_id]
+            self._incarnation_ids = [one for one in kept if one]
+            self._write(sync=True)
+
+    def message(self) -> pb.FolderHistory | None:
+        if self._is_unknown:
+            return None
+        offset, controller_epoch, controller = self._position
+        return pb.FolderHistory(
+            # Its own says nothing of the folder.
+            incarnation_ids=[one for one in self._incarnation_ids if one != self._current],
+            metadata_offset=offset,
+            controller_epoch=controller_epoch,
+            controller_incarnation_id=controller,
+            accepts_loss=self._accepts_loss,
+        )
+
+    def registered(self) -> None:
+        """Under the incarnation it began with. Raises OncelogError."""
+        self._incarnation_ids = [self._current]
+        self._accepts_loss = self._is_unknown = False
+        self._write(sync=True)
+
+    # The metadata that is acted on.
+
+    def follow(self, metadata: MetadataFollower) -> None:
+        """From now on the newest image is noted. Until `close`."""
+        self._see(metadata.image)
+        metadata.on_change(lambda _old, new: self._see(new))
+
+    def close(self) -> None:
+        """What was seen last is written."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._note()
+
+    def _see(self, image: MetadataImage) -> None:
+        if not image.controller_incarnation_id:
+            return
+        self._position = (
+            image.metadata_offset,
+            image.controller_epoch,
+            image.controller_incarnation_id,
+        )
+        if self._handle is None:
+            self._handle = asyncio.get_running_loop().call_later(NOTE_DELAY_S, self._note)
+
+    def _note(self) -> None:
+        self._handle = None
+        try:
+            self._write(sync=False)
+        except OncelogError as error:
+            _log.warning("%s; until it can, older metadata may not be noticed", error)
+
+    # The file.
+
+    def accept_loss(self) -> None:
+        """What is in the folder is all there is: its next registration says so. Raises OncelogError."""
+        directory = LogDirectory(self._folder)
+        try:
+            directory.hold()
+            self._read()
+            self._accepts_loss, self._is_unknown = True, False
+            self._write(sync=True)
+        except OSError as error:
+            raise OncelogError(
+                f"cannot use {self._folder}: {error.strerror}; {way_out(error)}"
+            ) from error
+        finally:
+            directory.close()
+
+    def _read(self) -> None:
+        path = self._folder / NODE_HISTORY
+        try:
+            found: dict[str, Any] = json.loads(path.read_text())
+            self._incarnation_ids = list(found["incarnation_ids"])
+            self._position = (
+                int(found["metadata_offset"]),
+                int(found["controller_epoch"]),
+                str(found["controller_incarnation_id"]),
+            )
+            self._accepts_loss = bool(found.get("accepts_loss"))
+        except FileNotFoundError:
+            self._is_unknown = (self._folder / META_PROPERTIES).exists()
+        except OSError as error:
+            raise OncelogError(f"cannot read {path}: {error.strerror}; {way_out(error)}") from error
+        except (ValueError, KeyError, TypeError):
+            raise OncelogError(
+                f"{path} is damaged; restore it from a backup. Deleted, nobody notices that the folder is older than"
+                " the metadata, or newer"
+            ) from None
+
+    def _write(self, *, sync: bool) -> None:
+        offset, controller_epoch, controller = self._position
+        content = {
+            "incarnation_ids": self._incarnation_ids,
+            "metadata_offset": offset,
+            "controller_epoch": controller_epoch,
+            "controller_incarnation_id": controller,
+        }
+        if self._accepts_loss:
+            content["accepts_loss"] = True
+        try:
+            make_folder(self._folder)
+            write_atomically(
+                self._folder / NODE_HISTORY, f"{json.dumps(content)}\n".encode(), sync=sync
+            )
+        except OSError as error:
+            raise OncelogError(
+                f"cannot write {self._folder / NODE_HISTORY}: {error.strerror}; {way_out(error)}"
+            ) from error
