@@ -49,6 +49,7 @@ def test_type_names_on_disk_never_change():
         "ConfigsChanged",
         "ControllerClaimed",
         "FeaturesChanged",
+        "MetadataRestored",
         "NodeDrainChanged",
         "NodeFenced",
         "NodeRegistered",
