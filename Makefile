@@ -197,6 +197,10 @@ chaos: setup ## ten minutes of kills, freezes and cuts on real processes, judged
 chaos-kind: setup ## the same on the pods of the current kubectl context and namespace; ARGS="--release oncelog --minutes 2"
 	$(BIN)/python -m robustness.chaos --kubernetes $(ARGS)
 
+.PHONY: e2e
+e2e: setup ## the whole system as containers: clients, kills, upgrade, machines cut off, chaos; MINUTES=10, SHORT=1, CLUSTER=current
+	CLUSTER="$(CLUSTER)" ONCELOG_E2E_MINUTES="$(MINUTES)" $(if $(SHORT),ONCELOG_E2E_SHORT=1) $(PYTEST) -q -s tests/e2e/test_system.py tests/e2e/test_chaos.py
+
 .PHONY: bench
 bench: setup java ## measure; writes bench/results/ and docs/performance.md
 	$(BIN)/python -m bench $(ARGS)

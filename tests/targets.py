@@ -1,6 +1,7 @@
 """What a suite runs against: `oncelog up`, or a cluster of processes, behind one face.
 
 `ONCELOG_TEST_TARGET=cluster` runs the same tests against a cluster; without it, or with `embedded`, nothing changes.
+With `address` it is what `ONCELOG_TEST_BOOTSTRAP` names, and tests that kill it are skipped.
 The face: `bootstrap`, `gateway`, `address` (where it really listens), `start()`, `kill()`, `stop()`, context manager.
 `kill` is what a power cut looks like to clients: every oncelog process gets SIGKILL, and `start` brings all back on
 their data and ports. Tests that break one process of a cluster use `oncelog_server.cluster` itself.
@@ -14,17 +15,21 @@ from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 
+import pytest
+
 from oncelog.client.core.addresses import Address, parse_addresses
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.plan import LISTENER, ClusterShape
 from oncelog_server.demo.processes import OncelogServer
 
 VARIABLE = "ONCELOG_TEST_TARGET"
+BOOTSTRAP_VARIABLE = "ONCELOG_TEST_BOOTSTRAP"
 
 
 class TargetKind(StrEnum):
     EMBEDDED = "embedded"
     CLUSTER = "cluster"
+    ADDRESS = "address"
 
 
 def target_kind() -> TargetKind:
@@ -36,6 +41,8 @@ def open_target(folder: Path, *, advertised_port: int | None = None):
     """A target that is not started yet. `advertised_port` is told to clients instead of its own: a proxy's."""
     if target_kind() is TargetKind.CLUSTER:
         return ClusterTarget(advertised_port)
+    if target_kind() is TargetKind.ADDRESS:
+        return AddressedTarget()
     environment = {}
     if advertised_port is not None:
         environment["ONCELOG_ADVERTISED_HOST"] = "127.0.0.1"
@@ -52,6 +59,34 @@ def cluster_folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+class AddressedTarget:
+    """Somebody else's: it runs, and goes on running."""
+
+    is_running = True
+
+    def __init__(self) -> None:
+        self.bootstrap = os.environ[BOOTSTRAP_VARIABLE]
+
+    @property
+    def address(self) -> Address:
+        return parse_addresses(self.bootstrap)[0]
+
+    def start(self) -> None:
+        """It is there."""
+
+    def kill(self) -> None:
+        pytest.skip("what is known by its address alone cannot be killed")
+
+    def stop(self) -> None:
+        """It is not ours."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
 
 class ClusterTarget:

@@ -15,7 +15,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -40,11 +40,13 @@ from robustness.chaos.options import (
     Bootstrap,
     Context,
     Folder,
+    InContainers,
     Keep,
     Library,
     Minutes,
     Namespace,
     OnKubernetes,
+    Only,
     OnMachines,
     Pace,
     RecoveryBar,
@@ -52,6 +54,7 @@ from robustness.chaos.options import (
     ScenarioName,
     Seed,
     ToolsImage,
+    kinds_of,
     libraries_of,
     number_of,
     seed_of,
@@ -63,6 +66,7 @@ from robustness.chaos.steady import KIND as STEADY
 from robustness.chaos.steady import SteadyParameters
 from robustness.checkers.verdict import Answer
 from robustness.clients.libraries import LIBRARIES
+from robustness.nemesis import FaultKind
 from robustness.scenario import Scenario, load_scenario
 from robustness.workloads.catalog import KINDS
 
@@ -85,6 +89,8 @@ def main(
     scenario: ScenarioName = str(DEFAULT_SCENARIO),
     folder: Folder = None,
     library: Library = None,
+    containers: InContainers = False,
+    only: Only = None,
     kubernetes: OnKubernetes = False,
     machines: OnMachines = False,
     namespace: Namespace = "",
@@ -113,8 +119,17 @@ def main(
             keep_s = number_of("--keep", keep, 0, KEEP_MOST)
             libraries = libraries_of(library)
             chosen = _scenario(scenario)
+            kinds = kinds_of(only)
+            if sum((containers, kubernetes, bool(bootstrap and not kubernetes))) > 1:
+                raise OncelogError(
+                    "--containers starts its own cluster: neither --kubernetes nor --bootstrap"
+                )
+            if kinds and not containers:
+                raise OncelogError("--only is for --containers")
             made = stack.enter_context(_made(folder, chosen_seed)).absolute()
-            if kubernetes:
+            if containers:
+                target, arguments = _of_containers(kinds, chosen)
+            elif kubernetes:
                 place = Place(namespace, release, context, bootstrap, tools_image, machines)
                 target, arguments = place.target(), place.arguments
             else:
@@ -244,6 +259,16 @@ class Place:
         }
         told = "".join(f" {option} {value}" for option, value in given.items() if value)
         return f" --kubernetes{' --machines' if self.on_machines else ''}{told}"
+
+
+def _of_containers(kinds: Sequence[FaultKind], scenario: Scenario) -> tuple[Target, str]:
+    """And the options that say so again. Raises OncelogError when there is no engine."""
+    from robustness.chaos.containers.engine import find_engine
+    from robustness.chaos.containers.plan import Images
+    from robustness.chaos.containers.target import ContainerTarget
+
+    target = ContainerTarget(find_engine(), Images.of_environment(), kinds, scenario.settings)
+    return target, " --containers" + "".join(f" --only {kind}" for kind in kinds)
 
 
 def _target(folder: Path, bootstrap: str, scenario: Scenario) -> Target:

@@ -9,6 +9,7 @@ from oncelog.errors import OncelogError
 from robustness.arguments import SEED_MAX
 from robustness.chaos.plan import HITS_PER_MINUTE
 from robustness.clients.libraries import LIBRARIES
+from robustness.nemesis import FaultKind
 
 MINUTES_LEAST, MINUTES_MOST = 0.1, 1440.0
 PACE_LEAST, PACE_MOST = 0.1, 10.0
@@ -47,6 +48,16 @@ Library = Annotated[
 OnKubernetes = Annotated[
     bool, typer.Option("--kubernetes", help="break the pods of a release of the chart")
 ]
+InContainers = Annotated[
+    bool,
+    typer.Option(
+        "--containers", help="start a cluster of containers with docker or podman, and break that"
+    ),
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(help="with --containers: no kind of fault but this, such as kill; repeatable"),
+]
 OnMachines = Annotated[
     bool,
     typer.Option("--machines", help="drain machines too, and take all pods of one away"),
@@ -84,6 +95,15 @@ def number_of(option: str, text: str, least: float, most: float) -> float:
     if not least <= number <= most:
         raise OncelogError(f"{option} {text!r} is no number from {least:g} to {most:g}")
     return number
+
+
+def kinds_of(wanted: list[str] | None) -> tuple[FaultKind, ...]:
+    for name in wanted or ():
+        if name not in list(FaultKind):
+            raise OncelogError(
+                f"--only {name!r} is no kind of fault; there are {', '.join(FaultKind)}"
+            )
+    return tuple(FaultKind(name) for name in wanted or ())
 
 
 def seed_of(text: str) -> int:

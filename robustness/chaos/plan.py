@@ -86,6 +86,15 @@ POD_DECKS: Final[Mapping[str, Mapping[FaultKind, int]]] = {
     MACHINES: _OF_MACHINES,
 }
 """In a cluster of pods: mostly kills, for those are what a machine's owner fears."""
+_OF_CONTAINERS: Final = {**_OF_PODS, FaultKind.KILL: 10}
+CONTAINER_DECKS: Final[Mapping[str, Mapping[FaultKind, int]]] = {
+    **dict.fromkeys((role.role for role in ROLES), _OF_CONTAINERS),
+    POSTGRES: {FaultKind.DATABASE_OUTAGE: 1},
+    REDIS: {FaultKind.REDIS_OUTAGE: 1},
+    CLIENTS: {FaultKind.CLIENT_KILL: 1},
+    MACHINES: {FaultKind.MACHINE_LOST: 1, FaultKind.PARTITION: 1},
+}
+"""In a cluster of containers: kills above all."""
 
 LASTS_MS: Final[Mapping[FaultKind, tuple[int, int]]] = {
     FaultKind.KILL: (200, 4_000),

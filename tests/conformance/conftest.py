@@ -25,7 +25,7 @@ def shared_cluster(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(request, tmp_path_factory):
     """A running oncelog, shared by the module. A test that kills it starts it again."""
-    if target_kind() is TargetKind.CLUSTER:
+    if target_kind() is not TargetKind.EMBEDDED:
         yield request.getfixturevalue("shared_cluster")
         return
     with open_target(tmp_path_factory.mktemp("oncelog")) as running:

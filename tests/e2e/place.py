@@ -1,0 +1,92 @@
+"""The cluster under test, and faults for it: the hands of chaos, one fault at a time."""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+
+from robustness.chaos.containers.engine import find_engine
+from robustness.chaos.containers.plan import Images
+from robustness.chaos.containers.target import ContainerTarget
+from robustness.chaos.contract import ChaosHands, Target
+from robustness.nemesis import FaultKind, PlannedFault
+
+IS_CURRENT = os.environ.get("CLUSTER", "") == "current"
+NAMESPACE = os.environ.get("ONCELOG_E2E_NAMESPACE", "")
+RELEASE = os.environ.get("ONCELOG_E2E_RELEASE") or "oncelog"
+BOOTSTRAP = os.environ.get("ONCELOG_E2E_BOOTSTRAP", "")
+TOOLS_IMAGE = os.environ.get("ONCELOG_E2E_TOOLS_IMAGE", "")
+
+
+class Place:
+    def __init__(self, target: Target, hands: ChaosHands, started_s: float) -> None:
+        self.started_s = started_s
+        self.name = target.name
+        self.members = target.members
+        self.bootstrap = target.bootstrap
+        self.replicas = target.replicas
+        self._target = target
+        self._hands = hands
+
+    def can(self, kind: FaultKind) -> bool:
+        return self._hands.can(kind)
+
+    @contextlib.contextmanager
+    def fault(self, kind: FaultKind, victim: str) -> Iterator[None]:
+        """It begins, the block runs, and it ends: what was struck is back."""
+        # Below one half, an outage of Postgres or Redis is a kill.
+        planned = PlannedFault(at_ms=0, lasts_ms=0, kind=kind, target=victim, strength=0.1)
+        asyncio.run(self._hands.begin(planned))
+        try:
+            yield
+        finally:
+            asyncio.run(self._hands.end(planned))
+
+    def findings(self) -> list[str]:
+        """Since it was last asked: who did not come back, or did not drain."""
+        found = list(self._hands.findings)
+        self._hands.findings.clear()
+        return found
+
+    def unsettled(self) -> tuple[str, ...]:
+        """What REST says is not as it is to be; asked until all is well."""
+        self._target.observe(0)
+        return tuple(line for one in self._target.verdicts() for line in one.proof)
+
+
+def target() -> Target:
+    if not IS_CURRENT:
+        return ContainerTarget(find_engine(), Images.of_environment(), (), {})
+    from robustness.chaos.pods.api import Kubernetes
+    from robustness.chaos.pods.target import PodTarget
+
+    return PodTarget(Kubernetes(NAMESPACE, RELEASE, ""), BOOTSTRAP, TOOLS_IMAGE)
+
+
+def chaos_arguments() -> list[str]:
+    """The same place for `python -m robustness.chaos`."""
+    if not IS_CURRENT:
+        return ["--containers", "--only", FaultKind.KILL.value]
+    given = {
+        "--namespace": NAMESPACE,
+        "--release": RELEASE,
+        "--bootstrap": BOOTSTRAP,
+        "--tools-image": TOOLS_IMAGE,
+    }
+    return ["--kubernetes", *(part for pair in given.items() if pair[1] for part in pair)]
+
+
+@contextlib.contextmanager
+def open_place() -> Iterator[Place]:
+    chosen = target()
+    began = time.monotonic()
+    try:
+        chosen.start(lambda *_: None)
+        hands = chosen.hands(lambda _: "")
+        try:
+            yield Place(chosen, hands, time.monotonic() - began)
+        finally:
+            hands.close()
+    finally:
+        chosen.close()
