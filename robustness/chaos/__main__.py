@@ -120,12 +120,7 @@ def main(
             libraries = libraries_of(library)
             chosen = _scenario(scenario)
             kinds = kinds_of(only)
-            if sum((containers, kubernetes, bool(bootstrap and not kubernetes))) > 1:
-                raise OncelogError(
-                    "--containers starts its own cluster: neither --kubernetes nor --bootstrap"
-                )
-            if kinds and not containers:
-                raise OncelogError("--only is for --containers")
+            _refuse_both(containers, kubernetes, bootstrap, kinds)
             made = stack.enter_context(_made(folder, chosen_seed)).absolute()
             if containers:
                 target, arguments = _of_containers(kinds, chosen)
@@ -156,6 +151,18 @@ def main(
     tell(Console(), result, page)
     _stay(keep_s, made)
     raise typer.Exit(0 if result.is_sound else 1)
+
+
+def _refuse_both(
+    containers: bool, kubernetes: bool, bootstrap: str, kinds: Sequence[FaultKind]
+) -> None:
+    """Raises OncelogError for options that contradict each other."""
+    if containers and (kubernetes or bootstrap):
+        raise OncelogError(
+            "--containers starts its own cluster: give neither --kubernetes nor --bootstrap with it"
+        )
+    if kinds and not containers:
+        raise OncelogError("--only is for --containers")
 
 
 def _run(options: RunOptions, target: Target, console: Console) -> RunResult | None:

@@ -131,37 +131,13 @@ def plan_containers(
     controllers = ",".join(
         f"{found}:{RPC_PORT}" for (role, _), found in addresses.items() if role is CONTROLLER
     )
-    shared = {
-        "ONCELOG_NODE_HOST": "0.0.0.0",
-        "ONCELOG_NODE_CONTROLLERS": controllers,
-    }
-    redis_url = f"redis://:{passwords[REDIS]}@{redis.address}:{REDIS_PORT}/0"
-    database = _DATABASE.format(password=passwords[POSTGRES], address=postgres.address)
-    own = {
-        CONTROLLER: {
-            "ONCELOG_CONTROLLER_DATABASE_URL": database,
-            "ONCELOG_CONTROLLER_BOOTSTRAP_STORAGE_NODES": str(COUNTS[STORAGE]),
-        },
-        STORAGE: {
-            "ONCELOG_STORAGE_DATA_DIR": f"{DATA}/data",
-            "ONCELOG_STORAGE_REDIS_URL": redis_url,
-        },
-        COORDINATOR: {"ONCELOG_COORDINATOR_REDIS_URL": redis_url},
-        MARKER_SENDER: {},
-        LISTENER: {"ONCELOG_LISTENER_HOST": "0.0.0.0", "ONCELOG_LISTENER_PORT": str(KAFKA_PORT)},
-        GATEWAY: {
-            "ONCELOG_GATEWAY_HOST": "0.0.0.0",
-            "ONCELOG_GATEWAY_PORT": str(HTTP_PORT),
-            "ONCELOG_GATEWAY_AUDIT_PATH": f"{DATA}/audit.jsonl",
-        },
-    }
+    settings = _settings(controllers, postgres.address, redis.address, passwords)
     ports = {LISTENER: (RPC_PORT, KAFKA_PORT), GATEWAY: (RPC_PORT, HTTP_PORT)}
     found = [postgres, redis]
     for role, index in members:
         here = addresses[role, index]
         environment = {
-            **shared,
-            **own[role],
+            **settings[role],
             "ONCELOG_NODE_NODE_ID": str(role.first_node_id + index),
             "ONCELOG_NODE_ADVERTISED_ADDRESS": f"{here}:{RPC_PORT}",
         }
@@ -181,6 +157,35 @@ def plan_containers(
             )
         )
     return tuple(found)
+
+
+def _settings(
+    controllers: str, postgres: str, redis: str, passwords: Mapping[str, str]
+) -> Mapping[RolePlan, Mapping[str, str]]:
+    """What every process of a role is told."""
+    redis_url = f"redis://:{passwords[REDIS]}@{redis}:{REDIS_PORT}/0"
+    own = {
+        CONTROLLER: {
+            "ONCELOG_CONTROLLER_DATABASE_URL": _DATABASE.format(
+                password=passwords[POSTGRES], address=postgres
+            ),
+            "ONCELOG_CONTROLLER_BOOTSTRAP_STORAGE_NODES": str(COUNTS[STORAGE]),
+        },
+        STORAGE: {
+            "ONCELOG_STORAGE_DATA_DIR": f"{DATA}/data",
+            "ONCELOG_STORAGE_REDIS_URL": redis_url,
+        },
+        COORDINATOR: {"ONCELOG_COORDINATOR_REDIS_URL": redis_url},
+        MARKER_SENDER: {},
+        LISTENER: {"ONCELOG_LISTENER_HOST": "0.0.0.0", "ONCELOG_LISTENER_PORT": str(KAFKA_PORT)},
+        GATEWAY: {
+            "ONCELOG_GATEWAY_HOST": "0.0.0.0",
+            "ONCELOG_GATEWAY_PORT": str(HTTP_PORT),
+            "ONCELOG_GATEWAY_AUDIT_PATH": f"{DATA}/audit.jsonl",
+        },
+    }
+    shared = {"ONCELOG_NODE_HOST": "0.0.0.0", "ONCELOG_NODE_CONTROLLERS": controllers}
+    return {role: {**shared, **settings} for role, settings in own.items()}
 
 
 def _postgres(address: str, images: Images, password: str) -> Container:
