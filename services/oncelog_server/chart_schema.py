@@ -133,6 +133,49 @@ def _gateway() -> Schema:
     )
 
 
+def _spark() -> Schema:
+    memory: Schema = {"type": "string", "pattern": "^[1-9][0-9]*[kmgt]$"}
+    checkpoint = {name: one for name, one in _PERSISTENCE.items() if name != "enabled"}
+    return _closed(
+        enabled=_FLAG,
+        mode={"enum": ["local", "executors"]},
+        command=_TEXTS,
+        configMap=_TEXT,
+        conf={
+            "type": "object",
+            "additionalProperties": {"type": ["string", "number", "boolean"]},
+            "propertyNames": {"pattern": r"^spark\.[A-Za-z0-9._-]+$"},
+        },
+        checkpoint=_closed(uri=_TEXT, existingClaim=_TEXT, **checkpoint),
+        driver=_closed(
+            memory=memory,
+            resources=_OBJECT,
+            nodeSelector=_LABELS,
+            tolerations=_OBJECTS,
+            affinity=_OBJECT,
+            topologySpreadConstraints=_OBJECTS,
+            podLabels=_LABELS,
+            podAnnotations=_LABELS,
+            priorityClassName=_TEXT,
+            extraEnv=_OBJECTS,
+        ),
+        executor=_closed(
+            instances={"type": "integer", "minimum": 1, "maximum": 1000},
+            cores={"type": "integer", "minimum": 1, "maximum": 256},
+            memory=memory,
+            cpuRequest={"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?m?$"},
+            nodeSelector=_LABELS,
+            tolerations=_OBJECTS,
+            extraEnv=_OBJECTS,
+        ),
+        payments=_closed(
+            rows={"type": "integer", "minimum": 0, "maximum": 20_000_000},
+            seed={"type": "integer", "minimum": 0, "maximum": 2**53 - 1},
+            resources=_OBJECT,
+        ),
+    )
+
+
 def _service() -> Schema:
     return _closed(type=_SERVICE_TYPE, port=_PORT, annotations=_LABELS)
 
@@ -236,6 +279,7 @@ def values_schema() -> Schema:
                 resources=_OBJECT,
             ),
         ),
+        "spark": _spark(),
         "metrics": _closed(
             serviceMonitor=_closed(enabled=_FLAG, interval=_NAME, labels=_LABELS),
             prometheusRule=_closed(enabled=_FLAG, labels=_LABELS),

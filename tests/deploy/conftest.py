@@ -57,6 +57,26 @@ PROFILES = {
         "--set", "chaos.job.keepSeconds=60",
         "--set-string", "chaos.job.extraArgs={--pace,1}",
     ],
+    "spark-local": [
+        "--set", "spark.enabled=true",
+        "--set", "spark.payments.rows=1000",
+    ],
+    "spark-executors": [
+        "--set", "spark.enabled=true",
+        "--set", "spark.mode=executors",
+        "--set", "spark.checkpoint.storageClass=-",
+        "--set", "spark.conf.spark\\.sql\\.shuffle\\.partitions=8",
+        "--set", "image.registry=registry.example.org",
+        "--set", "image.pullSecrets[0].name=mine",
+        "--set", "spark.executor.nodeSelector.disk=ssd",
+    ],
+    "spark-own": [
+        "--set", "spark.enabled=true",
+        "--set", "spark.command={python,/app/main.py}",
+        "--set", "spark.configMap=my-app",
+        "--set", "spark.checkpoint.uri=s3a://bucket/ledger",
+        "--set", "networkPolicy.enabled=false",
+    ],
     "chaos-machines": [
         "--set", "chaos.enabled=true",
         "--set", "chaos.machines=true",

@@ -84,8 +84,12 @@ def test_every_pod_is_locked_down(profile):
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["runAsUser"] > 0
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        # Only who gives faults asks Kubernetes for anything.
-        assert pod["automountServiceAccountToken"] is (component(thing) == "chaos")
+        # Only who gives faults, or makes executors, asks Kubernetes for anything.
+        asks = component(thing) == "chaos" or (profile, component(thing)) == (
+            "spark-executors",
+            "spark-driver",
+        )
+        assert pod["automountServiceAccountToken"] is asks
         # A Service "oncelog-listener" would set ONCELOG_LISTENER_PORT=tcp://…
         assert pod["enableServiceLinks"] is False
         for container in pod["containers"]:
@@ -149,6 +153,11 @@ def test_selectors_find_their_pods_and_no_others(profile):
         component(one): pod_of(one)[0]["labels"]
         for one in of_kind(objects, "StatefulSet", "Deployment")
     }
+    # Spark makes these pods, from a template.
+    for one in of_kind(objects, "ConfigMap"):
+        if "executor.yaml" in one["data"]:
+            template = yaml.safe_load(one["data"]["executor.yaml"])
+            pods["spark-executor"] = template["metadata"]["labels"]
     for thing in of_kind(objects, "StatefulSet", "Deployment"):
         assert selects(thing["spec"]["selector"]["matchLabels"], pods[component(thing)])
     selectors = [

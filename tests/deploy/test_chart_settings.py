@@ -54,7 +54,7 @@ def environment(container, toml):
 @pytest.mark.parametrize("role", ROLES)
 def test_every_process_can_read_what_it_is_told(profile, role, tmp_path, monkeypatch):
     objects = rendered(profile)
-    (settings,) = of_kind(objects, "ConfigMap")
+    (settings,) = [one for one in of_kind(objects, "ConfigMap") if "oncelog.toml" in one["data"]]
     toml = tmp_path / "oncelog.toml"
     toml.write_text(settings["data"]["oncelog.toml"])
     (container,) = pod_of(role_of(objects, role))[1]["containers"]

@@ -124,16 +124,23 @@ def start_query(spark: "SparkSession", settings: PipelineSettings) -> "Streaming
 
 def main(arguments: list[str]) -> int:
     settings = read_settings(Path(arguments[0]))
+    run_until_stopped(lambda: start_session(settings.scratch), settings)
+    return 0
+
+
+def run_until_stopped(
+    make_session: Callable[[], "SparkSession"], settings: PipelineSettings
+) -> None:
+    """Until SIGTERM. Raises what ended the query."""
     is_stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: is_stopping.set())
-    spark = start_session(settings.scratch)
+    spark = make_session()
     query = start_query(spark, settings)
     while not query.awaitTermination(STOP_CHECK_S):
         if is_stopping.is_set():
             query.stop()
             break
     spark.stop()
-    return 0
 
 
 if __name__ == "__main__":

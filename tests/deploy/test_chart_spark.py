@@ -1,0 +1,163 @@
+"""Spark in the chart: off by default; what is rendered is what Spark's own scheduler and its pods need, and no more."""
+
+import pytest
+import yaml
+from tests.deploy.conftest import CHART, component, helm, of_kind, pod_of, rendered, with_pods
+
+from oncelog_server.demo.pods import _parser
+
+IMAGE = "oncelog/spark:0.1.0"
+
+
+def driver_of(objects):
+    (found,) = [one for one in of_kind(objects, "Deployment") if component(one) == "spark-driver"]
+    return found
+
+
+def conf_of(objects):
+    """Spark's settings, and the template of executors where there is one."""
+    (found,) = [one for one in of_kind(objects, "ConfigMap") if component(one) == "spark-driver"]
+    lines = found["data"]["spark-defaults.conf"].splitlines()
+    pod = found["data"].get("executor.yaml")
+    return dict(line.split(" ", 1) for line in lines), pod and yaml.safe_load(pod)
+
+
+def container_of(objects):
+    (found,) = pod_of(driver_of(objects))[1]["containers"]
+    return found
+
+
+def environment_of(container):
+    return {one["name"]: one.get("value") for one in container["env"]}
+
+
+def refusal(*values):
+    ended = helm(4, "template", "log", str(CHART), "--set", "spark.enabled=true", *values)
+    assert ended.returncode != 0
+    return ended.stderr
+
+
+def test_there_is_no_spark_by_default():
+    assert not [one for one in rendered("default") if "spark" in component(one)]
+
+
+def test_one_driver_at_a_time_with_a_checkpoint_that_outlives_it_and_the_release():
+    objects = rendered("spark-local")
+    spec = driver_of(objects)["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    _, pod = pod_of(driver_of(objects))
+    (claimed,) = [one for one in pod["volumes"] if one["name"] == "checkpoint"]
+    (claim,) = of_kind(objects, "PersistentVolumeClaim")
+    assert claimed["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    container = container_of(objects)
+    (mount,) = [one for one in container["volumeMounts"] if one["name"] == "checkpoint"]
+    checkpoint = container["args"][container["args"].index("--checkpoint") + 1]
+    assert checkpoint.startswith(mount["mountPath"] + "/")
+
+
+def test_a_local_driver_asks_kubernetes_for_nothing():
+    objects = rendered("spark-local")
+    assert of_kind(objects, "Role", "RoleBinding") == []
+    assert not [one for one in of_kind(objects, "Service") if component(one) == "spark-driver"]
+    assert pod_of(driver_of(objects))[1]["automountServiceAccountToken"] is False
+    conf, template = conf_of(objects)
+    assert conf["spark.master"] == "local[2]"
+    assert template is None
+
+
+def test_executors_find_the_driver_where_it_listens():
+    objects = rendered("spark-executors")
+    conf, _ = conf_of(objects)
+    (service,) = [one for one in of_kind(objects, "Service") if component(one) == "spark-driver"]
+    name = service["metadata"]["name"]
+    assert conf["spark.driver.host"] == f"{name}.prod.svc.cluster.local"
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    labels = pod_of(driver_of(objects))[0]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    ports = {one["name"]: one["containerPort"] for one in container_of(objects)["ports"]}
+    assert conf["spark.driver.port"] == str(ports["driver"])
+    assert conf["spark.driver.blockManager.port"] == str(ports["blocks"])
+    assert {one["targetPort"]: one["port"] for one in service["spec"]["ports"]} == {
+        "driver": ports["driver"],
+        "blocks": ports["blocks"],
+    }
+
+
+def test_executors_are_of_the_same_image_locked_down_and_belong_to_the_driver():
+    objects = rendered("spark-executors")
+    conf, template = conf_of(objects)
+    assert conf["spark.kubernetes.container.image"] == container_of(objects)["image"]
+    assert conf["spark.kubernetes.container.image"] == f"registry.example.org/{IMAGE}"
+    assert conf["spark.sql.shuffle.partitions"] == "8"
+    submit = environment_of(container_of(objects))["PYSPARK_SUBMIT_ARGS"]
+    assert "spark.kubernetes.driver.pod.name=$(POD_NAME)" in submit
+    spec = template["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["imagePullSecrets"] == [{"name": "mine"}]
+    assert spec["nodeSelector"] == {"disk": "ssd"}
+    (executor,) = spec["containers"]
+    assert executor["name"] == conf["spark.kubernetes.executor.podTemplateContainerName"]
+    assert executor["securityContext"]["readOnlyRootFilesystem"] is True
+    assert executor["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert template["metadata"]["labels"]["app.kubernetes.io/component"] == "spark-executor"
+
+
+def test_the_drivers_account_may_make_pods_and_nothing_else_but_tidy_up():
+    objects = rendered("spark-executors")
+    (role,) = of_kind(objects, "Role")
+    granted = {
+        resource: set(rule["verbs"]) for rule in role["rules"] for resource in rule["resources"]
+    }
+    assert granted.pop("pods") >= {"create", "get", "list", "watch", "delete"}
+    assert set(granted) == {"services", "configmaps", "persistentvolumeclaims"}
+    assert all(not verbs & {"create", "get", "update", "patch"} for verbs in granted.values())
+    (binding,) = of_kind(objects, "RoleBinding")
+    account = pod_of(driver_of(objects))[1]["serviceAccountName"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "prod"}]
+    others = [one for one in with_pods(objects) if component(one) != "spark-driver"]
+    assert not [one for one in others if pod_of(one)[1].get("serviceAccountName") == account]
+
+
+@pytest.mark.parametrize("profile", ["spark-local", "spark-executors"])
+def test_every_part_of_the_demo_is_called_as_it_wants_to_be(profile):
+    calls = [
+        [*one.get("command", []), *one.get("args", [])]
+        for thing in with_pods(rendered(profile))
+        for one in (
+            *pod_of(thing)[1]["containers"],
+            *pod_of(thing)[1].get("initContainers", []),
+        )
+    ]
+    ours = [one[3:] for one in calls if one[1:3] == ["-m", "oncelog_server.demo.pods"]]
+    parts = {_parser().parse_args(one).part for one in ours}
+    sends = {"send", "prove"} if profile == "spark-local" else set()
+    assert parts == {"topics", "pipeline"} | sends
+
+
+def test_a_program_of_ones_own_runs_with_its_files_and_without_the_demos_topics():
+    objects = rendered("spark-own")
+    _, pod = pod_of(driver_of(objects))
+    assert "initContainers" not in pod
+    container = container_of(objects)
+    assert container["args"] == ["python", "/app/main.py"]
+    assert {"name": "app", "mountPath": "/app", "readOnly": True} in container["volumeMounts"]
+    assert environment_of(container)["ONCELOG_CHECKPOINT"] == "s3a://bucket/ledger"
+    assert of_kind(objects, "PersistentVolumeClaim") == []
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (["--set", "spark.mode=yarn"], "must be one of 'local', 'executors'"),
+        (["--set", "spark.executor.instances=0"], "instances"),
+        (["--set", "spark.driver.memory=1Gi"], "memory"),
+        (["--set", "spark.conf.shuffle=8"], "shuffle"),
+        (["--set", "spark.command={python,a.py}", "--set", "spark.payments.rows=5"], "set rows to 0"),
+        (["--set", "spark.checkpont.uri=x"], "checkpont"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_by_name(values, told):
+    assert told in refusal(*values)
