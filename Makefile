@@ -109,6 +109,10 @@ golden: setup ## keep the contracts of the version that is released (docs/upgrad
 chart-schema: setup ## write the chart's values.schema.json from the settings classes
 	$(BIN)/python -m oncelog_server.chart_schema > deploy/helm/oncelog/values.schema.json.partial && mv deploy/helm/oncelog/values.schema.json.partial deploy/helm/oncelog/values.schema.json
 
+.PHONY: spark-manifests
+spark-manifests: setup ## write deploy/spark from the chart
+	@bash scripts/helm.sh $(BIN)/pip && bash scripts/spark_manifests.sh deploy/spark
+
 .PHONY: docs-settings
 docs-settings: setup ## write docs/settings.md from the settings classes
 	$(BIN)/python -m oncelog_server.settings_page > docs/settings.md.partial && mv docs/settings.md.partial docs/settings.md

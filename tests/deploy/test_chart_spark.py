@@ -59,7 +59,6 @@ def test_one_driver_at_a_time_with_a_checkpoint_that_outlives_it_and_the_release
 def test_a_local_driver_asks_kubernetes_for_nothing():
     objects = rendered("spark-local")
     assert of_kind(objects, "Role", "RoleBinding") == []
-    assert not [one for one in of_kind(objects, "Service") if component(one) == "spark-driver"]
     assert pod_of(driver_of(objects))[1]["automountServiceAccountToken"] is False
     conf, template = conf_of(objects)
     assert conf["spark.master"] == "local[2]"
@@ -67,22 +66,18 @@ def test_a_local_driver_asks_kubernetes_for_nothing():
 
 
 def test_executors_find_the_driver_where_it_listens():
+    """At its pod's address: Spark 4 tells executors where the driver is bound, whatever its host is called."""
     objects = rendered("spark-executors")
     conf, _ = conf_of(objects)
-    (service,) = [one for one in of_kind(objects, "Service") if component(one) == "spark-driver"]
-    name = service["metadata"]["name"]
-    assert conf["spark.driver.host"] == f"{name}.prod.svc.cluster.local"
-    assert service["spec"]["clusterIP"] == "None"
-    assert service["spec"]["publishNotReadyAddresses"] is True
-    labels = pod_of(driver_of(objects))[0]["labels"]
-    assert service["spec"]["selector"].items() <= labels.items()
+    (source,) = [one for one in container_of(objects)["env"] if one["name"] == "POD_IP"]
+    assert source["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    submit = environment_of(container_of(objects))["PYSPARK_SUBMIT_ARGS"]
+    assert "--conf spark.driver.host=$(POD_IP) " in submit
+    assert "--conf spark.driver.bindAddress=$(POD_IP) " in submit
+    assert not {"spark.driver.host", "spark.driver.bindAddress"} & set(conf)
     ports = {one["name"]: one["containerPort"] for one in container_of(objects)["ports"]}
     assert conf["spark.driver.port"] == str(ports["driver"])
     assert conf["spark.driver.blockManager.port"] == str(ports["blocks"])
-    assert {one["targetPort"]: one["port"] for one in service["spec"]["ports"]} == {
-        "driver": ports["driver"],
-        "blocks": ports["blocks"],
-    }
 
 
 def test_executors_are_of_the_same_image_locked_down_and_belong_to_the_driver():
@@ -103,6 +98,8 @@ def test_executors_are_of_the_same_image_locked_down_and_belong_to_the_driver():
     assert executor["securityContext"]["readOnlyRootFilesystem"] is True
     assert executor["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert template["metadata"]["labels"]["app.kubernetes.io/component"] == "spark-executor"
+    # Spark mounts each local directory itself, and a pod with one twice is refused.
+    assert "spark.local.dir" not in conf
 
 
 def test_the_drivers_account_may_make_pods_and_nothing_else_but_tidy_up():

@@ -4,15 +4,12 @@
 {{- $name := printf "%s-spark" (include "oncelog.fullname" .) -}}
 spark-defaults.conf: |
   spark.driver.memory {{ $spark.driver.memory }}
-  spark.local.dir /tmp
   spark.log.level WARN
   spark.ui.port 4040
   spark.ui.showConsoleProgress false
   {{- if eq $spark.mode "executors" }}
   spark.master k8s://https://kubernetes.default.svc
   spark.submit.deployMode client
-  spark.driver.host {{ include "oncelog.host" (dict "root" . "service" "spark") }}
-  spark.driver.bindAddress {{ .Values.bindAddress }}
   spark.driver.port 7078
   spark.driver.blockManager.port 7079
   spark.executor.instances {{ $spark.executor.instances }}
@@ -27,6 +24,7 @@ spark-defaults.conf: |
   spark.kubernetes.executor.disableConfigMap true
   {{- else }}
   spark.master local[2]
+  spark.local.dir /tmp
   spark.driver.host 127.0.0.1
   spark.driver.bindAddress 127.0.0.1
   {{- end }}
