@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 
+from robustness.chaos.__main__ import Place as Pods
 from robustness.chaos.containers.engine import find_engine
 from robustness.chaos.containers.plan import Images
 from robustness.chaos.containers.target import ContainerTarget
@@ -56,12 +57,10 @@ class Place:
 
 
 def target() -> Target:
+    """Raises OncelogError when there is no engine, or no Kubernetes."""
     if not IS_CURRENT:
         return ContainerTarget(find_engine(), Images.of_environment(), (), {})
-    from robustness.chaos.pods.api import Kubernetes
-    from robustness.chaos.pods.target import PodTarget
-
-    return PodTarget(Kubernetes(NAMESPACE, RELEASE, ""), BOOTSTRAP, TOOLS_IMAGE)
+    return Pods(NAMESPACE, RELEASE, "", BOOTSTRAP, TOOLS_IMAGE, on_machines=False).target()
 
 
 def chaos_arguments() -> list[str]:
