@@ -32,7 +32,7 @@ SETTLED_S = 3.0
 CUT_S = 10.0
 
 not_short = pytest.mark.skipif(IS_SHORT, reason="the short form leaves it out")
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 def new_topic() -> str:

@@ -32,7 +32,7 @@ from robustness.chaos.contract import OnProgress
 LABEL: Final = "oncelog.fleet"
 PREFIX: Final = "oncelog-fleet"
 LOCK: Final = Path(tempfile.gettempdir()) / "oncelog-fleet.lock"
-READY_S: Final = 120.0
+READY_S: Final = 300.0
 PROBE_S: Final = 2.0
 CONNECT_S: Final = 1.0
 DRAIN_S: Final = 45
