@@ -101,9 +101,10 @@ proto-check: setup
 	diff -r -x __init__.py -x __pycache__ $$out/oncelog/api src/oncelog/api || { echo "src/oncelog/api is not what proto/ generates: run make proto"; exit 1; }
 
 .PHONY: golden
-golden: setup ## keep the contracts of the version that is released (docs/upgrades.md)
+golden: setup ## keep the contracts, stored records and a data folder of the version that is released (docs/upgrades.md)
 	@version=$$($(BIN)/python -c 'from importlib.metadata import version; print(version("oncelog"))') && mkdir -p tests/golden/$$version && \
-	$(BIN)/python -m grpc_tools.protoc -I proto --descriptor_set_out=tests/golden/$$version/contracts.binpb proto/oncelog/api/v1/*.proto
+	$(BIN)/python -m grpc_tools.protoc -I proto --descriptor_set_out=tests/golden/$$version/contracts.binpb proto/oncelog/api/v1/*.proto && \
+	$(BIN)/python -m tests.golden_data tests/golden/$$version
 
 .PHONY: chart-schema
 chart-schema: setup ## write the chart's values.schema.json from the settings classes

@@ -1,5 +1,6 @@
 """What must outlast a backup or a version: every fate of transactions, offsets, idempotence, compaction."""
 
+import time
 from contextlib import closing
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -15,6 +16,9 @@ ABORTED = [f"aborted-{number}" for number in range(10)]
 OPEN = [f"open-{number}" for number in range(10)]
 BALANCES = {"alice": "3", "bob": "7"}
 OFFSETS = {(TOPIC, 0): 4, (COMPACTED, 0): 1}
+MEMBERS = {"classic-members": "classic", "consumer-members": "consumer"}
+"""Groups whose members subscribe, and the protocol of each."""
+MEMBERS_OFFSET = 2
 
 
 def transactional(bootstrap, transactional_id):
@@ -57,6 +61,8 @@ def write(bootstrap, *, replicas=1):
     for name, balance in BALANCES.items():
         for value in (*map(str, range(int(balance))), balance):
             plain.produce(COMPACTED, value, name, partition=0)
+            # A batch, and so a segment, of its own.
+            assert plain.flush(PATIENCE_S) == 0
     assert plain.flush(PATIENCE_S) == 0
     _commit_offsets(bootstrap, first)
     left = transactional(bootstrap, "open")
@@ -77,9 +83,22 @@ def _commit_offsets(bootstrap, producer):
         producer.commit_transaction(PATIENCE_S)
 
 
+def consume_in_groups(bootstrap):
+    """A member of each protocol is given the partition, commits an offset and leaves."""
+    for name, protocol in MEMBERS.items():
+        with closing(_consumer(bootstrap, name, {"group.protocol": protocol})) as consumer:
+            consumer.subscribe([COMPACTED])
+            deadline = time.monotonic() + PATIENCE_S
+            while not consumer.assignment():
+                assert time.monotonic() < deadline, f"{name} is given nothing"
+                consumer.poll(0.1)
+            offset = TopicPartition(COMPACTED, 0, MEMBERS_OFFSET)
+            consumer.commit(offsets=[offset], asynchronous=False)
+
+
 def check(bootstrap, *, more=()):
     """Everything is there once, nothing that was aborted, and every producer goes on. `more` was committed later."""
-    assert offsets(bootstrap) == OFFSETS
+    assert offsets(bootstrap, GROUP, OFFSETS) == OFFSETS
     again = transactional(bootstrap, "open")  # Ends what was open.
     commit(again, "after")
     commit(transactional(bootstrap, "pay"), "after too")
@@ -92,9 +111,9 @@ def check(bootstrap, *, more=()):
     assert last == BALANCES
 
 
-def offsets(bootstrap):
-    with closing(_consumer(bootstrap, GROUP)) as consumer:
-        partitions = [TopicPartition(*key) for key in OFFSETS]
+def offsets(bootstrap, group, keys):
+    with closing(_consumer(bootstrap, group)) as consumer:
+        partitions = [TopicPartition(*key) for key in keys]
         found = consumer.committed(partitions, PATIENCE_S)
         return {(one.topic, one.partition): one.offset for one in found}
 
@@ -116,7 +135,7 @@ def read(bootstrap, topic=TOPIC):
     return values
 
 
-def _consumer(bootstrap, group):
+def _consumer(bootstrap, group, more=None):
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -126,5 +145,6 @@ def _consumer(bootstrap, group):
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             "log_level": 0,
+            **(more or {}),
         }
     )
