@@ -1,11 +1,13 @@
-"""What a storage node's folder remembers of its cluster, in the file `node-history`.
+"""What a storage node's folder remembers of its cluster, in the files `node-history` and `metadata-seen`.
 
 A folder and the controller's metadata belong together, and either may be put back from an older copy. So the folder
 tells with each registration under which incarnations its node registered before, and the newest metadata it acted on;
 the controller compares (ADR 0027). An incarnation is written down before it is used: a process that is killed between
 its registration and the answer leaves a folder that knows of it.
 
-A folder without the file is of a version that wrote none, if it has an identity, and is not judged; else it is new.
+The newest metadata is noted often and not synced, in a file of its own: a power cut may take it, and then it is not
+known. A folder without `node-history` is of a version that wrote none, if it has an identity, and is not judged; else
+it is new.
 """
 
 import asyncio
@@ -23,6 +25,7 @@ from oncelog_storage.log_directory import META_PROPERTIES, LogDirectory
 _log = logging.getLogger(__name__)
 
 NODE_HISTORY: Final = "node-history"
+METADATA_SEEN: Final = "metadata-seen"
 TRIES_MAX: Final = 100
 """Starts since the last registration that are remembered."""
 NOTE_DELAY_S: Final = 0.5
@@ -59,7 +62,7 @@ class FolderHistory:
             last, *tries = self._incarnation_ids or [""]
             kept = [last, *tries[-TRIES_MAX:], incarnation_id]
             self._incarnation_ids = [one for one in kept if one]
-            self._write(sync=True)
+            self._write()
 
     def message(self) -> pb.FolderHistory | None:
         if self._is_unknown:
@@ -75,10 +78,15 @@ class FolderHistory:
         )
 
     def registered(self) -> None:
-        """Under the incarnation it began with. Raises OncelogError."""
+        """Under the incarnation it began with, which is written down already: a disk that is full now does no harm."""
+        if self._incarnation_ids == [self._current]:
+            return
         self._incarnation_ids = [self._current]
         self._accepts_loss = self._is_unknown = False
-        self._write(sync=True)
+        try:
+            self._write()
+        except OncelogError as error:
+            _log.warning("%s", error)
 
     # The metadata that is acted on.
 
@@ -91,7 +99,7 @@ class FolderHistory:
         """What was seen last is written."""
         if self._handle is not None:
             self._handle.cancel()
-            self._note()
+            self._note(sync=True)
 
     def _see(self, image: MetadataImage) -> None:
         if not image.controller_incarnation_id:
@@ -104,10 +112,16 @@ class FolderHistory:
         if self._handle is None:
             self._handle = asyncio.get_running_loop().call_later(NOTE_DELAY_S, self._note)
 
-    def _note(self) -> None:
+    def _note(self, *, sync: bool = False) -> None:
         self._handle = None
+        offset, controller_epoch, controller = self._position
+        content = {
+            "metadata_offset": offset,
+            "controller_epoch": controller_epoch,
+            "controller_incarnation_id": controller,
+        }
         try:
-            self._write(sync=False)
+            self._replace(METADATA_SEEN, content, sync=sync)
         except OncelogError as error:
             _log.warning("%s; until it can, older metadata may not be noticed", error)
 
@@ -120,7 +134,7 @@ class FolderHistory:
             directory.hold()
             self._read()
             self._accepts_loss, self._is_unknown = True, False
-            self._write(sync=True)
+            self._write()
         except OSError as error:
             raise OncelogError(
                 f"cannot use {self._folder}: {error.strerror}; {way_out(error)}"
@@ -133,11 +147,7 @@ class FolderHistory:
         try:
             found: dict[str, Any] = json.loads(path.read_text())
             self._incarnation_ids = list(found["incarnation_ids"])
-            self._position = (
-                int(found["metadata_offset"]),
-                int(found["controller_epoch"]),
-                str(found["controller_incarnation_id"]),
-            )
+            self._position = self._read_position()
             self._accepts_loss = bool(found.get("accepts_loss"))
         except FileNotFoundError:
             self._is_unknown = (self._folder / META_PROPERTIES).exists()
@@ -149,22 +159,34 @@ class FolderHistory:
                 " the metadata, or newer"
             ) from None
 
-    def _write(self, *, sync: bool) -> None:
-        offset, controller_epoch, controller = self._position
-        content = {
-            "incarnation_ids": self._incarnation_ids,
-            "metadata_offset": offset,
-            "controller_epoch": controller_epoch,
-            "controller_incarnation_id": controller,
-        }
+    def _read_position(self) -> tuple[int, int, str]:
+        """Raises OSError."""
+        path = self._folder / METADATA_SEEN
+        try:
+            found: dict[str, Any] = json.loads(path.read_text())
+            return (
+                int(found["metadata_offset"]),
+                int(found["controller_epoch"]),
+                str(found["controller_incarnation_id"]),
+            )
+        except FileNotFoundError:
+            pass
+        except (ValueError, KeyError, TypeError):
+            _log.warning("%s was cut by a power cut: older metadata may not be noticed", path)
+        return (-1, -1, "")
+
+    def _write(self) -> None:
+        content: dict[str, Any] = {"incarnation_ids": self._incarnation_ids}
         if self._accepts_loss:
             content["accepts_loss"] = True
+        self._replace(NODE_HISTORY, content, sync=True)
+
+    def _replace(self, name: str, content: dict[str, Any], *, sync: bool) -> None:
+        path = self._folder / name
         try:
             make_folder(self._folder)
-            write_atomically(
-                self._folder / NODE_HISTORY, f"{json.dumps(content)}\n".encode(), sync=sync
-            )
+            write_atomically(path, f"{json.dumps(content)}\n".encode(), sync=sync)
         except OSError as error:
             raise OncelogError(
-                f"cannot write {self._folder / NODE_HISTORY}: {error.strerror}; {way_out(error)}"
+                f"cannot write {path}: {error.strerror}; {way_out(error)}"
             ) from error

@@ -3,7 +3,8 @@
 ```
 .lock                             held while a process uses the folder
 meta.properties                   which cluster and node the folder belongs to
-node-history                      its node's last registration and newest metadata (`folder_history`)
+node-history                      its node's last registration (`folder_history`)
+metadata-seen                     the newest metadata that its node acted on
 .kafka_cleanshutdown              the last process ended in order
 boot-id                           when the machine was started that used the folder last: it may have lost power since
 recovery-point-offset-checkpoint  per partition: below it everything is synced

@@ -1,0 +1,90 @@
+"""The two files in which a storage node's folder remembers its cluster (ADR 0027)."""
+
+import asyncio
+import os
+
+import pytest
+
+from oncelog.errors import OncelogError
+from oncelog.rpc.metadata import MetadataFollower, MetadataImage
+from oncelog_storage.folder_history import METADATA_SEEN, NODE_HISTORY, FolderHistory, node_folder
+from oncelog_storage.log_directory import META_PROPERTIES
+
+
+def opened(folder, incarnation_id):
+    history = FolderHistory(folder)
+    history.begin(incarnation_id)
+    return history
+
+
+def told(history):
+    return list(history.message().incarnation_ids)
+
+
+def test_each_start_tells_the_last_registration_and_those_tried_since(tmp_path):
+    assert told(opened(tmp_path, "a")) == []
+    opened(tmp_path, "b").registered()
+    # Two that were killed before their answer.
+    assert told(opened(tmp_path, "c")) == ["b"]
+    assert told(opened(tmp_path, "d")) == ["b", "c"]
+    opened(tmp_path, "e").registered()
+    assert told(opened(tmp_path, "f")) == ["e"]
+
+
+def see(folder, offset):
+    async def seen():
+        history = opened(folder, "one")
+        follower = MetadataFollower(1, None)
+        follower.image = MetadataImage(offset, "cluster", 1, 4, "controller")
+        history.follow(follower)
+        history.close()
+
+    asyncio.run(seen())
+
+
+def test_metadata_that_a_power_cut_took_is_not_known_and_no_damage(tmp_path):
+    see(tmp_path, 17)
+    told_then = opened(tmp_path, "two").message()
+    assert (told_then.metadata_offset, told_then.controller_epoch) == (17, 4)
+    for left in (b"", b"\0" * 40, b'{"metadata_offset":'):
+        (tmp_path / METADATA_SEEN).write_bytes(left)
+        assert opened(tmp_path, "three").message().controller_incarnation_id == ""
+    assert "one" in told(opened(tmp_path, "four"))
+
+
+def test_a_folder_of_a_version_without_the_file_is_not_judged_until_it_has_registered(tmp_path):
+    (tmp_path / META_PROPERTIES).write_text("node.id=1\n")
+    history = opened(tmp_path, "a")
+    assert history.message() is None
+    history.registered()
+    assert told(opened(tmp_path, "b")) == ["a"]
+
+
+def test_damage_and_a_folder_that_cannot_be_written_are_named(tmp_path):
+    opened(tmp_path, "a").registered()
+    (tmp_path / NODE_HISTORY).write_bytes(b"")
+    with pytest.raises(OncelogError, match="node-history is damaged; restore it from a backup"):
+        opened(tmp_path, "b")
+    with pytest.raises(OncelogError, match="if it was lost, make it first"):
+        node_folder(tmp_path / "none")
+    # A file in the place of the folder: nothing can be made below it.
+    (tmp_path / "file").touch()
+    with pytest.raises(OncelogError, match="cannot"):
+        opened(tmp_path / "file" / "folder", "a")
+
+
+def test_a_living_node_that_registers_again_writes_nothing(tmp_path):
+    history = opened(tmp_path, "a")
+    history.registered()
+    os.unlink(tmp_path / NODE_HISTORY)
+    history.registered()
+    assert not (tmp_path / NODE_HISTORY).exists()
+
+
+def test_an_accepted_loss_is_told_once(tmp_path):
+    opened(tmp_path, "a").registered()
+    FolderHistory(tmp_path).accept_loss()
+    history = opened(tmp_path, "b")
+    assert history.message().accepts_loss
+    history.registered()
+    assert not opened(tmp_path, "c").message().accepts_loss
