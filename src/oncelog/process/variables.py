@@ -42,7 +42,7 @@ UP_NAMES: Final = (
 """Of `oncelog up`. They have no second word by which another process would know them; a test holds the list to the
 settings class."""
 OF_THE_PROJECT: Final = re.compile(
-    r"ONCELOG_((TEST|SIMULATION|FAILOVER|STORM|CHAOS|BENCH|SPARK|DEMO)_\w+|\w+_FULL|PLANTED|REWRITE)"
+    r"ONCELOG_((TEST|SIMULATION|FAILOVER|STORM|CHAOS|BENCH|SPARK|DEMO|E2E|CONTAINERS)_\w+|\w+_FULL|PLANTED|REWRITE)"
 )
 """What the project's own tests and tools read."""
 OF_KUBERNETES: Final = re.compile(
