@@ -16,6 +16,8 @@ import logging
 from pathlib import Path
 from typing import Any, Final
 
+from crc32c import crc32c
+
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import OncelogError
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
@@ -26,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 NODE_HISTORY: Final = "node-history"
 METADATA_SEEN: Final = "metadata-seen"
+CHECKSUM: Final = "crc32c"
 TRIES_MAX: Final = 100
 """Starts since the last registration that are remembered."""
 NOTE_DELAY_S: Final = 0.5
@@ -145,7 +148,7 @@ class FolderHistory:
     def _read(self) -> None:
         path = self._folder / NODE_HISTORY
         try:
-            found: dict[str, Any] = json.loads(path.read_text())
+            found = _checked(path.read_bytes())
             self._incarnation_ids = list(found["incarnation_ids"])
             self._position = self._read_position()
             self._accepts_loss = bool(found.get("accepts_loss"))
@@ -163,7 +166,7 @@ class FolderHistory:
         """Raises OSError."""
         path = self._folder / METADATA_SEEN
         try:
-            found: dict[str, Any] = json.loads(path.read_text())
+            found = _checked(path.read_bytes())
             return (
                 int(found["metadata_offset"]),
                 int(found["controller_epoch"]),
@@ -172,7 +175,8 @@ class FolderHistory:
         except FileNotFoundError:
             pass
         except (ValueError, KeyError, TypeError):
-            _log.warning("%s was cut by a power cut: older metadata may not be noticed", path)
+            # A power cut does that: it is not synced. A number that is wrong would keep the node out for ever.
+            _log.warning("%s is damaged: older metadata may not be noticed", path)
         return (-1, -1, "")
 
     def _write(self) -> None:
@@ -185,8 +189,22 @@ class FolderHistory:
         path = self._folder / name
         try:
             make_folder(self._folder)
-            write_atomically(path, f"{json.dumps(content)}\n".encode(), sync=sync)
+            write_atomically(path, _with_checksum(content), sync=sync)
         except OSError as error:
             raise OncelogError(
                 f"cannot write {path}: {error.strerror}; {way_out(error)}"
             ) from error
+
+
+def _with_checksum(content: dict[str, Any]) -> bytes:
+    body = json.dumps(content, sort_keys=True)
+    return f"{json.dumps({**content, CHECKSUM: crc32c(body.encode())}, sort_keys=True)}\n".encode()
+
+
+def _checked(data: bytes) -> dict[str, Any]:
+    """Raises ValueError, KeyError, TypeError."""
+    content: dict[str, Any] = json.loads(data)
+    del content[CHECKSUM]
+    if data != _with_checksum(content):
+        raise ValueError("its checksum is wrong")
+    return content

@@ -27,10 +27,12 @@ async def embedded(data):
         role = await composition._controller(stack, settings, data, sources)
         controller = DirectStub(role.servicer)
         metadata = MetadataFollower(composition.NODE_ID, controller)
-        await composition._register(
-            controller, settings, composition._configs(settings, data, sources)
-        )
+        history = composition._history(data)
+        configs = composition._configs(settings, data, sources)
+        await composition._register(controller, settings, configs, history)
         await composition._follow(stack, metadata)
+        history.follow(metadata)
+        stack.callback(history.close)
         directory = LocalDirectory(
             storage=DirectStub(),
             coordinator=DirectStub(),

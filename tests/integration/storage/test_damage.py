@@ -122,6 +122,8 @@ def test_no_damage_to_a_partition_shows_less_or_more_than_was_stored(tmp_path, c
 
 FOLDER_FILES = (
     "meta.properties",
+    "node-history",
+    "metadata-seen",
     "recovery-point-offset-checkpoint",
     "log-start-offset-checkpoint",
     "cleaner-offset-checkpoint",

@@ -88,3 +88,23 @@ def test_an_accepted_loss_is_told_once(tmp_path):
     assert history.message().accepts_loss
     history.registered()
     assert not opened(tmp_path, "c").message().accepts_loss
+
+
+def test_no_bit_of_the_files_passes_for_another(tmp_path):
+    """Metadata that nobody saw would keep the node out for ever, an incarnation it never had out of its ISRs."""
+    see(tmp_path, 17)
+    for name in (METADATA_SEEN, NODE_HISTORY):
+        path = tmp_path / name
+        whole = path.read_bytes()
+        for bit in range(8 * len(whole)):
+            data = bytearray(whole)
+            data[bit // 8] ^= 1 << bit % 8
+            path.write_bytes(data)
+            history = FolderHistory(tmp_path)
+            if name == METADATA_SEEN:
+                history._read()
+                assert history.message().controller_incarnation_id == "", bit
+            else:
+                with pytest.raises(OncelogError, match="is damaged; restore it from a backup"):
+                    history._read()
+        path.write_bytes(whole)
