@@ -186,7 +186,7 @@ sim-nightly: setup ## 2,000 seeds, every planted bug, determinism over 50 seeds
 	ONCELOG_SIMULATION_FULL=1 $(PYTEST) -q -s tests/simulation
 
 .PHONY: simulation
-simulation: setup ## the simulator's own tests, a few planted bugs, determinism, 40 seeds
+simulation: setup ## the simulator's own tests, a few planted bugs, determinism, 24 seeds
 	$(PYTEST) -q -n 2 tests/simulation --ignore tests/simulation/test_seeds.py
 	$(PYTEST) -q -s tests/simulation/test_seeds.py -m "not slow"
 

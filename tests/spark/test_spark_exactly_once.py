@@ -165,6 +165,7 @@ def test_f7_driver_killed_around_the_decision_leaves_the_batch_whole_or_absent(l
     assert not lab.describe().attempts
 
 
+@pytest.mark.slow
 def test_s5_two_drivers_on_one_checkpoint_commit_each_batch_once(lab):
     lab.fill(ROWS)
     held = lab.proxy.plan("CommitBatch", Fault.HOLD)

@@ -55,6 +55,7 @@ def longest_pause_s(traffic):
     return max(after - before for before, after in pairwise(ends))
 
 
+@pytest.mark.slow
 def test_storage_nodes_join_and_leave_under_transactions(cluster, capsys):
     assert ran(cluster, "evacuate", "--role", "storage", "--from-id", JOINING[0]) == 0
     assert "no storage node has an id of 14 or more; nothing to do" in capsys.readouterr().out
