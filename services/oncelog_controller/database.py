@@ -54,6 +54,8 @@ MIGRATION_POLL_S: Final = 0.1
 LEFT_OPEN_MS: Final = 4_000
 """A controller that is frozen or cut off in the middle of a transaction holds the lock that all of them need. After so
 long Postgres ends that transaction, and nobody loses anything: nothing was answered yet."""
+_WAL_TRIES: Final = 20
+_WAL_PAUSE_S: Final = 0.05
 _NEVER_HEALS: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 _DENIED: Final = re.compile(
     r"no password supplied"
@@ -211,10 +213,22 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
     # The driver would begin transactions by itself, and late; ours begin where `begin` says.
     connection.isolation_level = None
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
+    _switch_to_wal(cursor)
     # A committed block of producer ids may never be forgotten, so each commit reaches the disk.
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.close()
+
+
+def _switch_to_wal(cursor: Any) -> None:
+    """SQLite does not wait here for another process that opens a new file at the same time, whatever its timeout is."""
+    for tries_left in range(_WAL_TRIES, -1, -1):
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError:
+            if not tries_left:
+                raise
+            time.sleep(_WAL_PAUSE_S)
 
 
 def _begin_sqlite(connection: Connection) -> None:
