@@ -225,8 +225,9 @@ def _switch_to_wal(cursor: Any) -> None:
         try:
             cursor.execute("PRAGMA journal_mode=WAL")
             return
-        except sqlite3.OperationalError:
-            if not tries_left:
+        except sqlite3.OperationalError as error:
+            # Any other error does not heal by itself, and is told at once.
+            if not tries_left or error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                 raise
             time.sleep(_WAL_PAUSE_S)
 

@@ -63,6 +63,17 @@ _SIZE: Final[Schema] = {
 _LABELS: Final[Schema] = {"type": "object", "additionalProperties": _TEXT}
 _SERVICE_TYPE: Final[Schema] = {"enum": ["ClusterIP", "NodePort", "LoadBalancer"]}
 _PERSISTENCE: Final[Schema] = {"enabled": _FLAG, "size": _SIZE, "storageClass": _TEXT}
+_POD: Final[dict[str, Schema]] = {
+    "nodeSelector": _LABELS,
+    "tolerations": _OBJECTS,
+    "affinity": _OBJECT,
+    "topologySpreadConstraints": _OBJECTS,
+    "podLabels": _LABELS,
+    "podAnnotations": _LABELS,
+    "priorityClassName": _TEXT,
+    "extraEnv": _OBJECTS,
+}
+"""Of the pod of every role, and of Spark's driver."""
 _REPLICAS_MAX: Final = 100
 """Of a role: its node ids end where those of the next begin."""
 
@@ -75,14 +86,7 @@ def _role(least: int = 1, **more: Schema) -> Schema:
     return _closed(
         replicas={"type": "integer", "minimum": least, "maximum": _REPLICAS_MAX},
         resources=_OBJECT,
-        nodeSelector=_LABELS,
-        tolerations=_OBJECTS,
-        affinity=_OBJECT,
-        topologySpreadConstraints=_OBJECTS,
-        podLabels=_LABELS,
-        podAnnotations=_LABELS,
-        priorityClassName=_TEXT,
-        extraEnv=_OBJECTS,
+        **_POD,
         antiAffinity={"enum": ["soft", "hard"]},
         **more,
     )
@@ -147,18 +151,7 @@ def _spark() -> Schema:
             "propertyNames": {"pattern": r"^spark\.[A-Za-z0-9._-]+$"},
         },
         checkpoint=_closed(uri=_TEXT, existingClaim=_TEXT, **checkpoint),
-        driver=_closed(
-            memory=memory,
-            resources=_OBJECT,
-            nodeSelector=_LABELS,
-            tolerations=_OBJECTS,
-            affinity=_OBJECT,
-            topologySpreadConstraints=_OBJECTS,
-            podLabels=_LABELS,
-            podAnnotations=_LABELS,
-            priorityClassName=_TEXT,
-            extraEnv=_OBJECTS,
-        ),
+        driver=_closed(memory=memory, resources=_OBJECT, **_POD),
         executor=_closed(
             instances={"type": "integer", "minimum": 1, "maximum": 1000},
             cores={"type": "integer", "minimum": 1, "maximum": 256},
