@@ -146,7 +146,8 @@ clusters: setup ## whole clusters of processes: start, kills, failover, restarts
 	$(PYTEST) -q $(CLUSTER_TESTS) -m "not slow"
 
 .PHONY: slow
-slow: setup java jdk ## what is too long for `make test`
+slow: setup java jdk ## what is too long for `make test`, and examples by chance for the property tests
+	ONCELOG_TEST_EXPLORE=1 $(PYTEST) -q -n 2 tests/property tests/unit/gateway tests/unit/robustness tests/unit/spark -m "not slow"
 	$(PYTEST) -q -m slow tests/property tests/integration tests/conformance tests/spark tests/simulation
 
 .PHONY: failover

@@ -2,14 +2,21 @@
 
 import contextlib
 import gc
+import os
 import signal
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
-# A busy machine is slow, which says nothing about the code. pytest's own timeout ends what takes too long.
+# A busy machine is slow, which says nothing about the code. pytest's own timeout ends what takes too long; to explain a
+# failure takes longer still. `make slow` draws other examples each time, and the gate the same: its verdict is about
+# the code alone.
 settings.register_profile(
-    "gate", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "gate",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=set(Phase) - {Phase.explain},
+    derandomize="ONCELOG_TEST_EXPLORE" not in os.environ,
 )
 settings.load_profile("gate")
 

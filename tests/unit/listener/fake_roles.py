@@ -292,6 +292,8 @@ class FakeController(FakeRole):
     async def AlterConfigs(self, request, context):
         if (canned := self.take("AlterConfigs", request)) is not None:
             return canned
+        if request.kind != controller_pb2.CONFIG_KIND_TOPIC:
+            return controller_pb2.AlterConfigsResponse(metadata_offset=self.metadata_offset)
         old = self.metadata.image.topics[request.name]
         configs = {**old.configs, **request.set}
         for name in request.remove:
