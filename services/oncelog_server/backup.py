@@ -7,6 +7,7 @@ anything of it is used. After a restore the cluster goes on with producer ids an
 
 import asyncio
 import contextlib
+import gzip
 import hashlib
 import json
 import os
@@ -242,7 +243,14 @@ def _unpack(source: Path, folder: Path) -> Backup:
         if wrong:
             raise ValueError(f"{wrong[0]} is not what was backed up")
         return _described(manifest)
-    except (tarfile.TarError, EOFError, zlib.error, ValueError, KeyError) as error:
+    except (
+        tarfile.TarError,
+        gzip.BadGzipFile,
+        EOFError,
+        zlib.error,
+        ValueError,
+        KeyError,
+    ) as error:
         raise OncelogError(f"{source} is no whole backup: {error}; take another one") from error
 
 

@@ -87,20 +87,23 @@ class Log:
             is_transactional=True,
         )
         mode = storage_pb2.ADD_PARTITION if version == 2 else storage_pb2.VERIFY_LEGACY
-        answer = await self.storage.Produce(
-            storage_pb2.ProduceRequest(
-                transactional_id=name,
-                acks=-1,
-                timeout_ms=5_000,
-                verification_mode=mode,
-                partitions=[
-                    storage_pb2.PartitionRecords(
-                        topic=partition[0], partition=partition[1], records=bytes(batch)
-                    )
-                ],
-            )
+        request = storage_pb2.ProduceRequest(
+            transactional_id=name,
+            acks=-1,
+            timeout_ms=5_000,
+            verification_mode=mode,
+            partitions=[
+                storage_pb2.PartitionRecords(
+                    topic=partition[0], partition=partition[1], records=bytes(batch)
+                )
+            ],
         )
-        return answer.partitions[0].error_code
+        while True:
+            answer = await self.storage.Produce(request)
+            code = answer.partitions[0].error_code
+            if code != 51 or version != 2:
+                return code
+            await asyncio.sleep(0.02)
 
     async def end(self, name, identity, commit, version=0):
         request = coordinator_pb2.EndTxnRequest(

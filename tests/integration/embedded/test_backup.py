@@ -118,7 +118,8 @@ def test_a_running_log_a_cut_backup_and_a_folder_in_use_are_refused(folder, tmp_
     with pytest.raises(OncelogError, match="is inside of"):
         back_up(folder, folder / "backup.tar.gz")
     whole = backup.read_bytes()
-    for damaged in (whole[: len(whole) // 2], whole[:-1000], b"", whole[:3000] + whole[3001:]):
+    gaps = [whole[:at] + whole[at + 1 :] for at in (20, 3000, len(whole) // 2)]
+    for damaged in (whole[: len(whole) // 2], whole[:-1000], b"", *gaps):
         backup.write_bytes(damaged)
         with pytest.raises(OncelogError, match="is no whole backup"):
             restore(backup, tmp_path / "new")
