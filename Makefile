@@ -7,7 +7,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 LOCK   ?= dev
 STAMP  := $(VENV)/.installed-$(LOCK)
-PYTEST := $(BIN)/python -m pytest
+PYTEST := $(BIN)/python -m pytest --durations=12 --durations-min=5
 
 .PHONY: help
 help: ## show this list
@@ -187,7 +187,7 @@ sim-nightly: setup ## 2,000 seeds, every planted bug, determinism over 50 seeds
 	ONCELOG_SIMULATION_FULL=1 $(PYTEST) -q -s tests/simulation
 
 .PHONY: simulation
-simulation: setup ## the simulator's own tests, a few planted bugs, determinism, 24 seeds
+simulation: setup ## the simulator's own tests, a few planted bugs, determinism, 16 seeds
 	$(PYTEST) -q -n 2 tests/simulation --ignore tests/simulation/test_seeds.py
 	$(PYTEST) -q -s tests/simulation/test_seeds.py -m "not slow"
 

@@ -10,8 +10,8 @@ import pytest
 from robustness.planted.hunt import SCENARIOS as PLANTED
 
 IS_FULL = os.environ.get("ONCELOG_SIMULATION_FULL") == "1"
-SEEDS = 2000 if IS_FULL else 24
-DIGESTS = 50 if IS_FULL else 4
+SEEDS = 2000 if IS_FULL else 16
+DIGESTS = 50 if IS_FULL else 2
 TIMEOUT_S = 20_000 if IS_FULL else 900
 HUNTS = sorted(path.stem for path in PLANTED.glob("*.toml")) if IS_FULL else ["frozen"]
 
@@ -56,6 +56,7 @@ def test_what_clients_and_operators_seldom_do_breaks_nothing(scenario):
     assert f"{count} seeds" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT_S + 30)
 @pytest.mark.parametrize("scenario", HUNTS)
 def test_a_hunt_finds_nothing_where_no_bug_is_planted(scenario):

@@ -19,6 +19,7 @@ def demo(*options):
     return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 
+@pytest.mark.slow
 def test_payments_are_booked_exactly_once_through_three_kills():
     result = demo("--rows", "20000", "--seed", "4")
     assert result.returncode == 0, result.stdout + result.stderr
@@ -26,6 +27,7 @@ def test_payments_are_booked_exactly_once_through_three_kills():
     assert result.stdout.count("SIGKILL") == 3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no folder of real data at {DATA}")
 def test_a_file_is_counted_exactly_once_through_three_kills():
     result = demo("--input", str(DATA / "airports.csv"), "--key", "state")
