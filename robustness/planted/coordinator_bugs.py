@@ -56,12 +56,13 @@ COORDINATOR_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog.runtime.driver",
-                old="            self._queue.append(_Waiting(decision.records, decision.effects))\n",
+                old="            self._wake_writer()\n        else:\n",
                 new=(
-                    "            self._queue.append(_Waiting(decision.records, decision.effects))\n"
+                    "            self._wake_writer()\n"
                     "            for effect in decision.effects:\n"
                     "                if isinstance(effect, Reply):\n"
                     "                    self._release(effect)\n"
+                    "        else:\n"
                 ),
             ),
         ),

@@ -17,6 +17,8 @@ from oncelog.machine import Send
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
+from oncelog.rpc.trace_context import trace_message
+from oncelog.telemetry import spans
 from oncelog_coordinator.backoff import Backoff
 from oncelog_coordinator.core.markers import (
     MARKER_SENDER,
@@ -25,6 +27,7 @@ from oncelog_coordinator.core.markers import (
     MarkersWanted,
 )
 from oncelog_coordinator.settings import CoordinatorSettings
+from oncelog_coordinator.transaction_traces import are_markers_kept
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +75,9 @@ class MarkerClient:
         assert effect.destination == MARKER_SENDER, effect
         wanted: MarkersWanted = effect.message
         task = asyncio.create_task(
-            self._deliver(wanted), name=f"markers {wanted.decision_key.name}"
+            self._deliver(wanted),
+            name=f"markers {wanted.decision_key.name}",
+            context=spans.detached_context(),
         )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -97,6 +102,12 @@ class MarkerClient:
         if not any(marker.partitions for marker in wanted.markers):
             self._feed_back(MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED))
             return
+        with _delivery_span(wanted):
+            outcome = await self._delivered(wanted)
+            spans.set_attributes(**{"oncelog.outcome": outcome.outcome.value})
+        self._feed_back(outcome)
+
+    async def _delivered(self, wanted: MarkersWanted) -> MarkersDelivered:
         request = self._request(wanted)
         backoff = Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms)
         await self._slots.acquire()
@@ -115,12 +126,10 @@ class MarkerClient:
         finally:
             timer.cancel()
             slot.give_back()
-        self._feed_back(
-            MarkersDelivered(
-                wanted.decision_key,
-                _OUTCOMES[response.outcome],
-                tuple(Partition(gone.topic, gone.partition) for gone in response.dropped),
-            )
+        return MarkersDelivered(
+            wanted.decision_key,
+            _OUTCOMES[response.outcome],
+            tuple(Partition(gone.topic, gone.partition) for gone in response.dropped),
         )
 
     async def _ask(self, request: Any) -> Any:
@@ -153,10 +162,29 @@ class MarkerClient:
                         types_pb2.TopicPartition(topic=topic, partition=partition)
                         for topic, partition in marker.partitions
                     ],
+                    trace=None
+                    if marker.trace is None
+                    else trace_message(marker.trace, is_kept=are_markers_kept(marker)),
                 )
                 for marker in wanted.markers
             ],
         )
+
+
+def _delivery_span(wanted: MarkersWanted) -> spans.Span | spans.Nothing:
+    """From the decision to the last marker."""
+    trace = wanted.markers[0].trace
+    if trace is None:
+        return spans.NOTHING
+    return spans.outermost(
+        "markers",
+        spans.Kind.INTERNAL,
+        trace=trace,
+        attributes={
+            "oncelog.commit": wanted.markers[0].commit,
+            "oncelog.partitions": sum(len(marker.partitions) for marker in wanted.markers),
+        },
+    )
 
 
 class _Slot:

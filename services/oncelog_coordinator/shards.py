@@ -19,6 +19,7 @@ from oncelog.machine import Decision
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import TRANSACTION, MetadataFollower
 from oncelog.runtime import Clock, Driver, DriverStopped
+from oncelog.telemetry import spans
 from oncelog.telemetry.feed import EventFeed
 from oncelog_coordinator.core.markers import MarkersDelivered
 from oncelog_coordinator.core.shard_machine import ShardConfig, ShardEvent, ShardMachine
@@ -26,6 +27,7 @@ from oncelog_coordinator.core.sink_events import JoinAttempt
 from oncelog_coordinator.core.sink_limits import SinkLimits
 from oncelog_coordinator.core.txn import TxnConfig
 from oncelog_coordinator.core.txn_events import (
+    AddPartitions,
     ErrorAnswer,
     ForceTerminate,
     IdentityAnswer,
@@ -40,6 +42,7 @@ from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_coordinator.shard_log import ShardLog, TransactionRecords
 from oncelog_coordinator.story import Story, StoryStep
 from oncelog_coordinator.transaction_times import ShardTimes, TransactionTimes
+from oncelog_coordinator.transaction_traces import TransactionTraces, name_of, with_trace
 
 _NEEDS_LEVEL: Final = (InitProducerId, TxnTimedOut, ForceTerminate)
 """Events by which the server itself may abort: how, the cluster's transaction.version decides (facts 2.1)."""
@@ -63,6 +66,7 @@ class TransactionReign(Reign):
         self._times = ShardTimes(times)
         self.story = Story(steps_max)
         self._feed = feed
+        self.traces = TransactionTraces(shard, coordinator_epoch)
         self._completions: dict[str, asyncio.Future[None]] = {}
 
     def observe(self, event: Any, decision: Decision[Any], now: Millis) -> None:
@@ -185,12 +189,19 @@ class Shards(Reigns[TransactionReign]):
                 level = self._metadata.image.transaction_version
                 if event.cluster_transaction_version != level:
                     event = replace(event, cluster_transaction_version=level)
+            if isinstance(event, AddPartitions) and spans.recorder is not None:
+                return with_trace(event)
             if machine.wants_producer_id(event):
                 claimed = self._producer_ids.claim()
                 if isinstance(event, JoinAttempt):
                     return replace(event, producer_id=claimed)
                 return replace(event, new_producer_id=claimed)
             return event
+
+        def observe(event: Any, decision: Decision[Any], now: Millis) -> None:
+            reign.observe(event, decision, now)
+            if spans.recorder is not None:
+                reign.traces.decided(event, decision, machine.txn.transaction(name_of(event)), now)
 
         markers = MarkerClient(
             reign.shard,
@@ -220,7 +231,8 @@ class Shards(Reigns[TransactionReign]):
             on_failure=lambda failure: self._on_failure(reign, failure),
             on_label=self._count,
             stamp=stamp,
-            observe=reign.observe,
+            observe=observe,
+            committed=None if spans.recorder is None else reign.traces.committed,
         )
 
         async def close(has_moved: bool) -> None:

@@ -17,6 +17,7 @@ from oncelog_listener.cluster import Cluster
 from oncelog_listener.handlers.api_versions import unsupported_api_versions
 from oncelog_listener.handlers.private import private_call
 from oncelog_listener.routes import ROUTES, Route
+from oncelog_listener.traces import answered, request_span
 from oncelog_listener.turns import TURN_ELEMENTS
 
 _FALLBACK_VERSION: Final = 0
@@ -70,7 +71,9 @@ class Dispatcher:
         if is_large:
             await self._cluster.turns.next()
         call = Call(api_key, version, client_id, request, schema, session, self._cluster)
-        response = await route.handle(call)
+        with request_span(call) as span:
+            response = await route.handle(call)
+            answered(call, span, response)
         if response is None:
             return None
         parts = await _written(call, response) if call.is_large else schema.write_response(response)

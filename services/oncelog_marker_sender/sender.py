@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -27,6 +28,7 @@ from oncelog_marker_sender.core.queues import (
     QueueDepth,
 )
 from oncelog_marker_sender.messages import RequestMessage, partitions_of
+from oncelog_marker_sender.traces import record_answered
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +55,7 @@ class MarkerSender:
         self._directory = directory
         self._request_timeout_s = request_timeout_ms / 1000
         self._markers: dict[int, Sequence[pb.TxnMarker]] = {}
+        self._queued_ns: dict[int, int] = {}
         self._waiting: dict[int, asyncio.Future[Ended]] = {}
         self._lent: dict[int, asyncio.Timeout] = {}
         self._unanswered: dict[NodeId, tuple[NodeRequest, asyncio.Timeout]] = {}
@@ -107,12 +110,14 @@ class MarkerSender:
         future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self._waiting[delivery_id] = future
         self._markers[delivery_id] = markers
+        self._queued_ns[delivery_id] = time.time_ns()
         try:
             await self._send_at_once(delivery_id)
             return await future
         finally:
             self._waiting.pop(delivery_id, None)
             self._markers.pop(delivery_id, None)
+            self._queued_ns.pop(delivery_id, None)
             self._queues.cancel(delivery_id)
 
     def cancel_shard(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> int:
@@ -233,6 +238,7 @@ class MarkerSender:
     def _take_answer(
         self, request: NodeRequest, codes: Mapping[tuple[int, int, Partition], ErrorCode]
     ) -> None:
+        record_answered(request, codes, self._markers, self._queued_ns)
         answered = self._queues.answered(
             request, codes, self._leader_of, self._now_ms(), random.random()
         )

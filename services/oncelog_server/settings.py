@@ -36,6 +36,13 @@ class EmbeddedSettings(BaseSettings):
     log_format: LogFormat = Field(
         LogFormat.LOGFMT, description="how a line is written; json for a log collector"
     )
+    trace_late_ms: int = Field(
+        10_000,
+        ge=1,
+        le=3_600_000,
+        description="a transaction open for longer is traced whatever the sampler says; traces are on when "
+        "OTEL_EXPORTER_OTLP_ENDPOINT is set",
+    )
 
 
 class ClusterSettings(BaseSettings):

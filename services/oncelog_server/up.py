@@ -12,6 +12,7 @@ import uvloop
 from oncelog.errors import OncelogError
 from oncelog.process.logs import log_to_stderr
 from oncelog.process.sources import Sources
+from oncelog.telemetry.tracing import traced
 from oncelog_server.composition import NODE_ID, Addresses, run_embedded
 from oncelog_server.settings import EmbeddedSettings
 
@@ -53,7 +54,10 @@ async def _serve(settings: EmbeddedSettings, sources: Sources) -> None:
         await stopped.wait()
         print("oncelog: stopping", file=sys.stderr)
 
-    await run_embedded(settings, sources, on_ready=announce, until=until)
+    with traced("oncelog", settings.trace_late_ms) as tracing:
+        if tracing is not None:
+            tracing.say_node(NODE_ID)
+        await run_embedded(settings, sources, on_ready=announce, until=until)
 
 
 def _print_addresses(addresses: Addresses, *, is_ephemeral: bool) -> None:

@@ -5,6 +5,7 @@ does not know when that one began, after an election or a restart, its coordinat
 """
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -22,6 +23,7 @@ from oncelog_storage.log import MarkerToWrite
 from oncelog_storage.partition import PartitionLeader
 from oncelog_storage.partition_values import MarkerRequest, marker_to_write
 from oncelog_storage.produce import refuse
+from oncelog_storage.traces import MarkerSpans, OpenTraces
 
 _COMMIT_TIMEOUT_S: Final = 30.0
 _TV2: Final = 2
@@ -41,8 +43,10 @@ class MarkerHandler:
         changed: ChangedSettings,
         clock: Clock,
         feed: EventFeed | None = None,
+        traces: OpenTraces | None = None,
     ) -> None:
         self._hosted = hosted
+        self._traces = traces or OpenTraces()
         self._starts = starts
         self._changed = changed
         self._clock = clock
@@ -70,8 +74,14 @@ class MarkerHandler:
         await self._learn_starts(
             (partition, wanted) for partition, group in by_partition.items() for wanted, _ in group
         )
+        markers = MarkerSpans()
         for partition, group in by_partition.items():
+            start_ns = time.time_ns()
             await self._write_to(partition, group)
+            markers.wrote(*partition, start_ns, time.time_ns())
+            for wanted, _ in group:
+                self._traces.ended(wanted.producer_id)
+        markers.record(request, response)
         return response
 
     async def _learn_starts(self, markers: Iterable[tuple[Partition, MarkerRequest]]) -> None:

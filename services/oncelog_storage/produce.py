@@ -14,6 +14,7 @@ from oncelog.ids import INTERNAL_TOPICS, Partition
 from oncelog.record.batch import BatchHeader, read_header
 from oncelog.record.check import is_long_check
 from oncelog.runtime import Clock
+from oncelog.telemetry import spans
 from oncelog_storage.arrivals import Arrivals
 from oncelog_storage.changed_settings import ChangedSettings
 from oncelog_storage.core.verification import VerificationGuard
@@ -21,6 +22,7 @@ from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.partition import PartitionLeader
 from oncelog_storage.partition_values import Appended
 from oncelog_storage.settings import StorageSettings
+from oncelog_storage.traces import OpenTraces
 from oncelog_storage.verifier import Verifier
 
 ACKS_ALL: Final = -1
@@ -83,7 +85,9 @@ class ProduceHandler:
         verifier: Verifier,
         clock: Clock,
         changed: ChangedSettings,
+        traces: OpenTraces | None = None,
     ) -> None:
+        self._traces = traces or OpenTraces()
         self._settings = settings
         self._changed = changed
         self._hosted = hosted
@@ -111,9 +115,25 @@ class ProduceHandler:
                 self._append_all(request, items)
         else:
             self._append_all(request, items)
+        self._trace(items)
         if request.acks:
-            await self._wait_committed(request, items)
+            with spans.span("replication wait"):
+                await self._wait_committed(request, items)
         return response
+
+    def _trace(self, items: list[_Item]) -> None:
+        if spans.recorder is None:
+            return
+        for item in items:
+            if item.appended is not None and item.header.is_transactional:
+                self._traces.belongs(item.header.producer_id, item.header.producer_epoch)
+                spans.set_attributes(
+                    **{
+                        "oncelog.producer_id": item.header.producer_id,
+                        "oncelog.producer_epoch": item.header.producer_epoch,
+                        f"oncelog.offset.{item.leader.partition}": item.appended.base_offset,
+                    }
+                )
 
     def _check_all(
         self, request: pb.ProduceRequest, items: list[_Item], now: int

@@ -26,6 +26,7 @@ from oncelog_storage.produce import ProduceHandler
 from oncelog_storage.replication import Replication
 from oncelog_storage.servicer import StorageServicer
 from oncelog_storage.settings import StorageSettings
+from oncelog_storage.traces import OpenTraces
 from oncelog_storage.verifier import Verifier
 
 _log = logging.getLogger(__name__)
@@ -70,12 +71,13 @@ class StorageRole:
             node_epoch,
         )
         verifier = Verifier(settings, metadata, directory)
+        traces = OpenTraces()
         self._fetch = FetchHandler(settings, self._hosted)
         self._warm_up: asyncio.Task[None] | None = None
         self._feed = build_feed(settings.redis_url, "storage", node_id)
         self.servicer = StorageServicer(
             self._hosted,
-            ProduceHandler(settings, self._hosted, verifier, clock, changed),
+            ProduceHandler(settings, self._hosted, verifier, clock, changed, traces),
             self._fetch,
             self.replication.sessions,
             MarkerHandler(
@@ -84,6 +86,7 @@ class StorageRole:
                 changed,
                 clock,
                 self._feed,
+                traces,
             ),
             clock,
         )

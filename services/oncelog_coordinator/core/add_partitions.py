@@ -52,7 +52,9 @@ def decide(
     ):
         # Kafka's append fails with RecordTooLarge here, which a client sees as this code (facts 6).
         return _answer(event, ErrorCode.UNKNOWN_SERVER_ERROR, "too_many_partitions")
-    ongoing = txn.with_partitions(added, event.client_transaction_version, now, event.stamp)
+    ongoing = txn.with_partitions(
+        added, event.client_transaction_version, now, event.stamp, event.trace
+    )
     effects: tuple[Effect, ...] = (Reply(event.request_id, ErrorAnswer(ErrorCode.NONE)),)
     if is_ongoing:
         # Those that are present are written down as well: nothing older may count from then on (`core.stamp`).

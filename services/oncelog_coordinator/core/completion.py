@@ -41,6 +41,7 @@ def markers_wanted(prepared: TxnMetadata, key: DecisionKey) -> Send:
         prepared.partitions,
         prepared.start_timestamp,
         prepared.transactional_id if prepared.client_transaction_version < TV2 else "",
+        prepared.trace,
     )
     return Send(MARKER_SENDER, MarkersWanted(key, (marker,)))
 

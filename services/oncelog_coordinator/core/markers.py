@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from oncelog.ids import Millis, Partition, ProducerEpoch, ProducerId
+from oncelog.trace import TransactionTrace
 
 MARKER_SENDER: Final = "marker_sender"
 """The destination of a `Send` that carries `MarkersWanted`."""
@@ -50,6 +51,8 @@ class MarkerWanted:
     """Of the transaction: tells leaders a late marker of TV1. 0: unknown."""
     transactional_id: str = ""
     """By which a leader asks when the open transaction began; told under TV1 only."""
+    trace: TransactionTrace | None = None
+    """To which the markers belong, whoever sends and writes them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from oncelog.ids import (
     ProducerId,
     TransactionalId,
 )
+from oncelog.trace import TransactionTrace
 from oncelog_coordinator.core.markers import DecisionKey, MarkersDelivered
 from oncelog_coordinator.core.stamp import Stamp
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState
@@ -50,6 +51,8 @@ class AddPartitions:
     stamp: Stamp | None = None
     told: Stamp | None = None
     """Its client was refused for that one and comes again (`core.stamp`)."""
+    trace: TransactionTrace | None = None
+    """For the transaction that this starts, if it starts one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from oncelog.ids import (
     ProducerId,
     TransactionalId,
 )
+from oncelog.trace import STORED_BYTES, decode_trace, encode_trace
 from oncelog_coordinator.core.stamp import Stamp
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnRecord, TxnState, TxnTombstone
 
@@ -33,6 +34,8 @@ _TAG_NEXT_PRODUCER_ID: Final = 1
 _TAG_CLIENT_TRANSACTION_VERSION: Final = 2
 _TAG_STAMP: Final = 100
 """Our own field, far above Kafka's: which request was answered with success last (ADR 0018). Kafka skips it."""
+_TAG_TRACE: Final = 101
+"""Our own field as well: the transaction's trace (ADR 0028)."""
 
 _KEY: Final = struct.Struct(">hh")
 _HEAD: Final = struct.Struct(">hqhib")
@@ -88,6 +91,9 @@ def encode_value(txn: TxnMetadata, version: int) -> bytes:
         tags[0] += 1
     if txn.stamp is not None:
         tags += _TAGGED_STAMP.pack(_TAG_STAMP, _STAMP.size, *txn.stamp)
+        tags[0] += 1
+    if txn.trace is not None:
+        tags += bytes((_TAG_TRACE, STORED_BYTES)) + encode_trace(txn.trace)
         tags[0] += 1
     return bytes(out + tags)
 
@@ -154,6 +160,7 @@ def _decode_value(transactional_id: TransactionalId, value: bytes, version: int)
         ProducerId(_INT64.unpack(following)[0]) if following is not None else NO_PRODUCER_ID,
         _INT16.unpack(client_version)[0] if client_version is not None else 0,
         stamp=_stamp_of(tags.get(_TAG_STAMP)),
+        trace=decode_trace(tags.get(_TAG_TRACE)),
     )
 
 

@@ -28,6 +28,7 @@ from oncelog.ids import (
     ProducerId,
     TransactionalId,
 )
+from oncelog.trace import TransactionTrace
 from oncelog_coordinator.core.stamp import Stamp
 
 EXHAUSTED_EPOCH: Final = PRODUCER_EPOCH_MAX - 1
@@ -114,6 +115,8 @@ class TxnMetadata:
     stamp: Stamp | None = None
     """The newest request of the producer that was answered with success. A new epoch does without it but for a copy of
     the InitProducerId that the producer began with (ADR 0018)."""
+    trace: TransactionTrace | None = None
+    """Of the newest transaction, if its coordinator records traces (ADR 0028)."""
 
     @property
     def is_exhausted(self) -> bool:
@@ -160,6 +163,7 @@ class TxnMetadata:
         client_transaction_version: int,
         now: Millis,
         stamp: Stamp | None = None,
+        trace: TransactionTrace | None = None,
     ) -> "TxnMetadata":
         """Ongoing with these partitions as well; the first ones start the transaction."""
         is_new = self.state is not TxnState.ONGOING
@@ -177,6 +181,7 @@ class TxnMetadata:
             client_transaction_version,
             self.last_producer_epoch,
             stamp or self.stamp,
+            trace if is_new else self.trace,
         )
 
     def prepared(
@@ -206,6 +211,7 @@ class TxnMetadata:
             transaction_version,
             last_producer_epoch,
             stamp or self.stamp if is_asked else None,
+            self.trace if self.state is TxnState.ONGOING else None,
         )
 
     def completed(self, now: Millis) -> "TxnMetadata":
@@ -227,6 +233,7 @@ class TxnMetadata:
             self.client_transaction_version,
             self.last_producer_epoch,
             self.stamp,
+            self.trace,
         )
 
 

@@ -29,6 +29,7 @@ from oncelog.process.figures import Figure
 from oncelog.process.host_header import configured_names
 from oncelog.process.logs import LogFormat, LogLevel, log_to_stderr
 from oncelog.process.metrics import ProcessMetrics, served_metrics
+from oncelog.telemetry.tracing import Tracing, traced
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,14 @@ class ProcessSettings(BaseSettings):
         "",
         description="names that requests to that port may carry as Host beside localhost, the loopback addresses and "
         "the bound address, separated by commas",
+    )
+
+    trace_late_ms: int = Field(
+        10_000,
+        ge=1,
+        le=3_600_000,
+        description="a transaction open for longer is traced whatever the sampler says; traces are on when "
+        "OTEL_EXPORTER_OTLP_ENDPOINT is set",
     )
 
     @field_validator("allowed_hosts")
@@ -160,8 +169,9 @@ async def _serve(program: Program, settings: Settings) -> None:
         program.node_id(settings),
     )
     try:
-        with metrics as shown:
-            await _run_until_told(program, settings, signals, shown)
+        service = program.module.replace("_", "-")
+        with metrics as shown, traced(service, process.trace_late_ms) as tracing:
+            await _run_until_told(program, settings, signals, shown, tracing)
     except asyncio.CancelledError:
         if not signals.told.is_set():
             raise
@@ -169,10 +179,16 @@ async def _serve(program: Program, settings: Settings) -> None:
 
 
 async def _run_until_told(
-    program: Program, settings: Settings, signals: "_Signals", metrics: ProcessMetrics
+    program: Program,
+    settings: Settings,
+    signals: "_Signals",
+    metrics: ProcessMetrics,
+    tracing: Tracing | None,
 ) -> None:
     async with program.open(settings) as running:
         metrics.say_node(running.node_id)
+        if tracing is not None:
+            tracing.say_node(running.node_id)
         with metrics.showing(running.figures):
             await _until_told(program, settings, signals, running)
 

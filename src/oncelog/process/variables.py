@@ -38,6 +38,7 @@ UP_NAMES: Final = (
     "ONCELOG_READY_FILE",
     "ONCELOG_LOG_LEVEL",
     "ONCELOG_LOG_FORMAT",
+    "ONCELOG_TRACE_LATE_MS",
 )
 """Of `oncelog up`. They have no second word by which another process would know them; a test holds the list to the
 settings class."""

@@ -25,7 +25,7 @@ from oncelog.rpc.contract import PEER, SERVICES, Method
 from oncelog.rpc.deadline import DeadlineTimer
 from oncelog.rpc.served import NOT_BEGUN
 from oncelog.rpc.sessions import PeerUnavailable, SessionLimits
-from oncelog.rpc.trace_context import current_traceparent
+from oncelog.rpc.trace_context import calling_span, take_answered, write_caller
 
 _SESSION_PATH = SERVICES[PEER].methods["Session"].path
 _CODE_OF = {code.value[0]: code for code in grpc.StatusCode}
@@ -134,7 +134,7 @@ class _Call:
     """One call, waiting for its turn or for its reply."""
 
     __slots__ = (
-        "bytes_sent", "deadline", "path", "reply", "serialize", "traceparent", "was_sent"
+        "bytes_sent", "caller", "deadline", "path", "reply", "serialize", "was_sent"
     )  # fmt: skip
 
     def __init__(
@@ -148,7 +148,7 @@ class _Call:
         self.serialize = serialize
         self.reply = reply
         self.deadline = deadline
-        self.traceparent = current_traceparent()
+        self.caller = calling_span()
         self.was_sent = False
         self.bytes_sent = 0
 
@@ -335,13 +335,8 @@ class _Stream:
             timeout_ms = 0
             if call.deadline != _NEVER:
                 timeout_ms = max(1, int((call.deadline - now) * 1000))
-            add(
-                call_id=call_id,
-                method=call.path,
-                request=request,
-                timeout_ms=timeout_ms,
-                traceparent=call.traceparent,
-            )
+            message = add(call_id=call_id, method=call.path, request=request, timeout_ms=timeout_ms)
+            write_caller(message, call.caller)
         return frame
 
     def _serialized(self, call: _Call) -> bytes:
@@ -361,6 +356,7 @@ class _Stream:
                 call = self._take(reply.call_id)
                 if call is None or call.reply.done():
                     continue
+                take_answered(reply, call.caller)
                 if reply.status:
                     call.reply.set_exception(self._refusal(call.path, reply))
                 else:

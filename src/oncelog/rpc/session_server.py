@@ -14,10 +14,12 @@ import grpc.aio
 from grpc import StatusCode
 
 from oncelog.api.v1.peer_pb2 import SessionCall, SessionFrame
+from oncelog.api.v1.types_pb2 import TraceContext
 from oncelog.rpc.deadline import DeadlineTimer
 from oncelog.rpc.served import CallRefused, Served, ServedMethods
 from oncelog.rpc.sessions import SessionLimits
-from oncelog.rpc.trace_context import continue_trace
+from oncelog.rpc.trace_context import answered_trace, serving_span
+from oncelog.telemetry.spans import Nothing, Span
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +98,7 @@ class ServerSession:
         self._bytes_max = 2 * limits.bytes_max
         self._calls: dict[int, _Call] = {}
         self._bytes_held = 0
-        self._outbox: deque[tuple[int, bytes, int, str]] = deque()
+        self._outbox: deque[tuple[int, bytes, int, str, TraceContext | None]] = deque()
         self._has_replies = asyncio.Event()
         self._was_freed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -180,19 +182,18 @@ class ServerSession:
             self._deadlines.add(deadline)
         call = self._calls[message.call_id] = _Call(len(encoded), deadline)
         self._bytes_held += call.bytes_held
-        call.task = group.create_task(
-            self._serve(message.call_id, call, served, request, message.traceparent)
-        )
+        # The message itself is let go: it holds the request's bytes.
+        span = serving_span(message.method, message)
+        call.task = group.create_task(self._serve(message.call_id, call, served, request, span))
 
     async def _serve(
-        self, call_id: int, call: _Call, served: Served, request: Any, traceparent: str
+        self, call_id: int, call: _Call, served: Served, request: Any, span: Span | Nothing
     ) -> None:
         response, status, message = b"", 0, ""
         call.has_begun = True
-        if traceparent:
-            continue_trace(traceparent)
         try:
-            response = await served.call(request)
+            with span:
+                response = await served.call(request)
             if len(response) > self._message_bytes_max:
                 status = StatusCode.RESOURCE_EXHAUSTED.value[0]
                 message = (
@@ -208,7 +209,7 @@ class ServerSession:
             status, message = LATE
         finally:
             self._release(call_id)
-        self._reply(call_id, response, status, message)
+        self._reply(call_id, response, status, message, answered_trace(span))
 
     def _cancel(self, call_id: int) -> None:
         call = self._calls[call_id]
@@ -238,9 +239,16 @@ class ServerSession:
 
     # ------------------------------------------------------------------------------------------------ replies
 
-    def _reply(self, call_id: int, response: bytes, status: int, message: str) -> None:
+    def _reply(
+        self,
+        call_id: int,
+        response: bytes,
+        status: int,
+        message: str,
+        trace: TraceContext | None = None,
+    ) -> None:
         self._bytes_held += REPLY_OVERHEAD_BYTES + len(response) + len(message)
-        self._outbox.append((call_id, response, status, message))
+        self._outbox.append((call_id, response, status, message, trace))
         self._has_replies.set()
 
     async def _write(self) -> None:
@@ -265,14 +273,14 @@ class ServerSession:
         size = 0
         outbox = self._outbox
         while outbox:
-            call_id, response, status, message = outbox[0]
+            call_id, response, status, message, trace = outbox[0]
             length = REPLY_OVERHEAD_BYTES + len(response) + len(message)
             if size and size + length > self._frame_bytes:
                 break
             outbox.popleft()
             size += length
             if status:
-                add(call_id=call_id, status=status, message=message)
+                add(call_id=call_id, status=status, message=message, trace=trace)
             else:
-                add(call_id=call_id, response=response)
+                add(call_id=call_id, response=response, trace=trace)
         return frame, size

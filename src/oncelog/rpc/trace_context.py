@@ -1,39 +1,75 @@
-"""Trace context across a session: the caller's span becomes the parent of what the call does (W3C traceparent).
+"""Trace context across a call: what the caller says, and what the answer says back (ADR 0028).
 
-A process without tracing never imports OpenTelemetry, and pays one look into a dict for each call.
+A caller says which span asks, and its transaction's trace where it is known. The answer says which transaction the call
+turned out to belong to, and everything that waits for it belongs there too.
 """
 
-import sys
 from typing import Any
 
-_VERSION = "00"
+from oncelog.api.v1.types_pb2 import TraceContext
+from oncelog.telemetry import spans
+from oncelog.trace import TransactionTrace, read_traceparent, write_traceparent
 
 
-def current_traceparent() -> str:
-    """Of the span that runs now; empty when there is none."""
-    trace: Any = sys.modules.get("opentelemetry.trace")
-    if trace is None:
-        return ""
-    span = trace.get_current_span().get_span_context()
-    if not span.is_valid:
-        return ""
-    return f"{_VERSION}-{span.trace_id:032x}-{span.span_id:016x}-{int(span.trace_flags):02x}"
+def trace_message(trace: TransactionTrace, *, is_kept: bool) -> TraceContext:
+    return TraceContext(
+        traceparent=write_traceparent(trace.trace_id, trace.root_id, is_kept=is_kept),
+        start_ns=trace.start_ns,
+    )
 
 
-def continue_trace(traceparent: str) -> None:
-    """Make the caller's span the current one, for the rest of this task. One that cannot be read is ignored."""
-    if "opentelemetry.trace" not in sys.modules:
+def read_trace(message: Any) -> tuple[TransactionTrace, bool] | None:
+    """The trace and whether it is kept; None for an empty message or one that cannot be read."""
+    found = read_traceparent(message.traceparent)
+    if found is None:
+        return None
+    return TransactionTrace(found.trace_id, found.span_id, message.start_ns), found.is_kept
+
+
+def calling_span() -> "spans.Span | None":
+    """The span that makes a call now; None in a process without tracing."""
+    return None if spans.recorder is None else spans.current()
+
+
+def write_caller(call: Any, caller: "spans.Span | None") -> None:
+    """Into a SessionCall."""
+    if caller is None:
         return
-    from opentelemetry import context, trace
+    home = caller.home
+    call.traceparent = write_traceparent(home.trace_id, caller.span_id, is_kept=home.is_kept)
+    if home.trace is not None:
+        call.trace.CopyFrom(trace_message(home.trace, is_kept=home.is_kept))
+    else:
+        call.trace.start_ns = home.start_ns
 
-    try:
-        _, trace_id, span_id, flags = traceparent.split("-")
-        span = trace.SpanContext(
-            int(trace_id, 16),
-            int(span_id, 16),
-            is_remote=True,
-            trace_flags=trace.TraceFlags(int(flags, 16)),
-        )
-    except ValueError:
+
+def serving_span(path: str, call: Any) -> "spans.Span | spans.Nothing":
+    """The outermost span of a call that came with a caller; nothing for one without."""
+    caller = read_traceparent(call.traceparent) if spans.recorder is not None else None
+    if caller is None:
+        return spans.NOTHING
+    known = read_trace(call.trace)
+    trace = None if known is None else known[0]
+    _, service, method = path.rsplit("/", 2)
+    name = f"{service.rpartition('.')[2]}/{method}"
+    span = spans.outermost(name, spans.Kind.SERVER, trace=trace, caller=caller)
+    if trace is None and isinstance(span, spans.Span) and call.trace.start_ns:
+        # A transaction that begins with this call began with the request of the client.
+        span.home.start_ns = min(span.home.start_ns, call.trace.start_ns)
+    return span
+
+
+def answered_trace(served: "spans.Span | spans.Nothing") -> TraceContext | None:
+    """For the SessionReply: where the call belonged, if it was of a transaction."""
+    if not isinstance(served, spans.Span) or served.home.trace is None:
+        return None
+    return trace_message(served.home.trace, is_kept=served.home.is_kept)
+
+
+def take_answered(reply: Any, caller: "spans.Span | None") -> None:
+    """What waited for this reply belongs where the call belonged."""
+    if caller is None or not reply.HasField("trace"):
         return
-    context.attach(trace.set_span_in_context(trace.NonRecordingSpan(span)))
+    known = read_trace(reply.trace)
+    if known is not None:
+        caller.home.move(known[0], is_kept=known[1])

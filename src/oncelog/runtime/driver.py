@@ -14,8 +14,10 @@ cases the driver refuses what waits, stops, and calls `on_failure`: the owner dr
 """
 
 import asyncio
+import contextvars
 import logging
 import random
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ from oncelog.ids import Millis, Offset
 from oncelog.journal import AppendFailed, Journal
 from oncelog.machine import CancelTimer, Decision, Effect, Machine, Reply, Send, SetTimer
 from oncelog.runtime.clock import Clock
+from oncelog.telemetry.spans import detached_context
 
 _log = logging.getLogger(__name__)
 
@@ -58,8 +61,13 @@ class DriverStopped(OncelogError):
 
 @dataclass(slots=True)
 class _Waiting:
-    records: tuple[Any, ...]
-    effects: tuple[Effect, ...]
+    event: Any
+    decision: Decision[Any]
+    context: contextvars.Context
+    """Of whoever submitted the event. What follows from it belongs to that request, not to the first one that the
+    writer's task ever saw."""
+    decided_ns: int
+    """Unix time, where somebody asks for it."""
 
 
 class Driver:
@@ -67,7 +75,8 @@ class Driver:
 
     `send` takes the machine's `Send` effects. `stamp` completes an event right before it is decided (a producer id, a
     feature level): timers need that as requests do. `on_label(label)` counts decisions; `observe(event, decision, now)`
-    sees each one. `on_failure` is called once at most.
+    sees each one, and `committed(event, decision, decided_ns)` each one that the world may know of, in the context of
+    its caller. `on_failure` is called once at most.
     """
 
     def __init__(
@@ -82,6 +91,7 @@ class Driver:
         on_label: Callable[[str], None] | None = None,
         stamp: Callable[[Any], Any] | None = None,
         observe: Callable[[Any, Decision[Any], Millis], None] | None = None,
+        committed: Callable[[Any, Decision[Any], int], None] | None = None,
     ) -> None:
         self.machine = machine
         self.name = name
@@ -92,6 +102,8 @@ class Driver:
         self._on_label = on_label
         self._stamp = stamp
         self._observe = observe
+        self._committed = committed
+        self._context = detached_context()
         self._queue: deque[_Waiting] = deque()
         self._replies: dict[int, asyncio.Future[Any]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -152,12 +164,12 @@ class Driver:
             self._on_label(decision.label)
         if self._observe is not None:
             self._observe(event, decision, now)
+        decided_ns = 0 if self._committed is None else time.time_ns()
         if decision.records or self._queue or self._appending:
-            self._queue.append(_Waiting(decision.records, decision.effects))
+            self._queue.append(_Waiting(event, decision, contextvars.copy_context(), decided_ns))
             self._wake_writer()
         else:
-            for effect in decision.effects:
-                self._release(effect)
+            self._let_out(event, decision, decided_ns)
 
     async def stop(self, error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """Refuse what waits with `error_code`, and give the append under way a moment to end."""
@@ -183,7 +195,9 @@ class Driver:
 
     def _wake_writer(self) -> None:
         if self._writer is None:
-            self._writer = asyncio.create_task(self._write_loop(), name=f"{self.name} journal")
+            self._writer = asyncio.create_task(
+                self._write_loop(), name=f"{self.name} journal", context=self._context.copy()
+            )
         elif self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
@@ -195,16 +209,17 @@ class Driver:
                 continue
             batch = self._take_batch()
             records = (
-                batch[0].records
+                batch[0].decision.records
                 if len(batch) == 1
-                else tuple(record for waiting in batch for record in waiting.records)
+                else tuple(record for waiting in batch for record in waiting.decision.records)
             )
             if records and not await self._append(records):
                 return
             if self._stopped is None:
                 for waiting in batch:
-                    for effect in waiting.effects:
-                        self._release(effect)
+                    waiting.context.run(
+                        self._let_out, waiting.event, waiting.decision, waiting.decided_ns
+                    )
 
     async def _append(self, records: tuple[Any, ...]) -> bool:
         """False if the journal did not take them, or may not have: the machine is lost."""
@@ -231,9 +246,15 @@ class Driver:
         count = 0
         while self._queue and count < BATCH_RECORDS_MAX:
             waiting = self._queue.popleft()
-            count += len(waiting.records)
+            count += len(waiting.decision.records)
             batch.append(waiting)
         return batch
+
+    def _let_out(self, event: Any, decision: Decision[Any], decided_ns: int) -> None:
+        if self._committed is not None:
+            self._committed(event, decision, decided_ns)
+        for effect in decision.effects:
+            self._release(effect)
 
     def _release(self, effect: Effect) -> None:
         match effect:
@@ -257,7 +278,7 @@ class Driver:
         jitter_ms = random.randint(0, effect.jitter_ms) if effect.jitter_ms else 0
         delay_s = (effect.after_ms + jitter_ms) / 1000
         self._timers[effect.name] = asyncio.get_running_loop().call_later(
-            delay_s, self._fire, effect.name, effect.event
+            delay_s, self._fire, effect.name, effect.event, context=self._context.copy()
         )
 
     def _fire(self, name: str, event: Any) -> None:

@@ -1,3 +1,4 @@
+from oncelog.api.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -17,27 +18,31 @@ class SessionFrame(_message.Message):
     def __init__(self, calls: _Optional[_Iterable[_Union[SessionCall, _Mapping]]] = ..., replies: _Optional[_Iterable[_Union[SessionReply, _Mapping]]] = ..., cancelled: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SessionCall(_message.Message):
-    __slots__ = ("call_id", "method", "request", "timeout_ms", "traceparent")
+    __slots__ = ("call_id", "method", "request", "timeout_ms", "traceparent", "trace")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
+    TRACE_FIELD_NUMBER: _ClassVar[int]
     call_id: int
     method: str
     request: bytes
     timeout_ms: int
     traceparent: str
-    def __init__(self, call_id: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., timeout_ms: _Optional[int] = ..., traceparent: _Optional[str] = ...) -> None: ...
+    trace: _types_pb2.TraceContext
+    def __init__(self, call_id: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., timeout_ms: _Optional[int] = ..., traceparent: _Optional[str] = ..., trace: _Optional[_Union[_types_pb2.TraceContext, _Mapping]] = ...) -> None: ...
 
 class SessionReply(_message.Message):
-    __slots__ = ("call_id", "response", "status", "message")
+    __slots__ = ("call_id", "response", "status", "message", "trace")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    TRACE_FIELD_NUMBER: _ClassVar[int]
     call_id: int
     response: bytes
     status: int
     message: str
-    def __init__(self, call_id: _Optional[int] = ..., response: _Optional[bytes] = ..., status: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+    trace: _types_pb2.TraceContext
+    def __init__(self, call_id: _Optional[int] = ..., response: _Optional[bytes] = ..., status: _Optional[int] = ..., message: _Optional[str] = ..., trace: _Optional[_Union[_types_pb2.TraceContext, _Mapping]] = ...) -> None: ...

@@ -51,12 +51,14 @@ class Status(_message.Message):
     def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class TraceContext(_message.Message):
-    __slots__ = ("traceparent", "tracestate")
+    __slots__ = ("traceparent", "tracestate", "start_ns")
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     TRACESTATE_FIELD_NUMBER: _ClassVar[int]
+    START_NS_FIELD_NUMBER: _ClassVar[int]
     traceparent: str
     tracestate: str
-    def __init__(self, traceparent: _Optional[str] = ..., tracestate: _Optional[str] = ...) -> None: ...
+    start_ns: int
+    def __init__(self, traceparent: _Optional[str] = ..., tracestate: _Optional[str] = ..., start_ns: _Optional[int] = ...) -> None: ...
 
 class RequestStamp(_message.Message):
     __slots__ = ("listener", "connection", "request", "coordinator_epoch", "delayed_by", "addition_delayed_by")

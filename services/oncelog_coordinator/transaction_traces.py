@@ -1,0 +1,157 @@
+"""What a transaction shard tells of its decisions to tracing (ADR 0028).
+
+The trace begins in `with_trace`, which completes an addition right before it is decided. `decided` moves the request's
+spans into it, and gives them the decision's label. `committed` records how long the decision took to be durable, and
+with the completion the root of it all. A process without tracing does none of it.
+"""
+
+import time
+from dataclasses import replace
+from typing import Any, Final
+
+from oncelog.ids import CoordinatorEpoch, Millis
+from oncelog.machine import Decision
+from oncelog.telemetry import spans
+from oncelog.telemetry.recorder import TraceRecorder
+from oncelog.trace import TransactionTrace
+from oncelog_coordinator.core.markers import MarkersDelivered, MarkerWanted
+from oncelog_coordinator.core.txn_events import AddPartitions, TxnTimedOut
+from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState
+
+_APPEND: Final = "state append"
+_NS_PER_MS: Final = 1_000_000
+_DECIDED_WITHOUT_REQUEST: Final = (TxnTimedOut, MarkersDelivered)
+_ABORTS: Final = frozenset({TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT})
+
+
+def with_trace(event: AddPartitions) -> AddPartitions:
+    """With the trace of the transaction that it may start: the one under which the request came, with a root."""
+    running = spans.current()
+    if running is None:
+        return event
+    home = running.home
+    if home.trace is not None:
+        # It came in the belief that its transaction is open; if it is not, this is another one.
+        trace = TransactionTrace(spans.new_trace_id(), spans.new_span_id(), time.time_ns())
+    else:
+        trace = TransactionTrace(home.trace_id, spans.new_span_id(), home.start_ns)
+    return replace(event, trace=trace)
+
+
+class TransactionTraces:
+    """Of one shard under one coordinator epoch."""
+
+    def __init__(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> None:
+        self._attributes: dict[str, spans.Value] = {
+            "oncelog.shard": shard,
+            "oncelog.coordinator_epoch": coordinator_epoch,
+        }
+
+    def decided(
+        self, event: Any, decision: Decision[Any], known: TxnMetadata | None, now: Millis
+    ) -> None:
+        """`known`: the transaction as it is now; None for an unknown id."""
+        recorder = _recorder()
+        running = spans.current()
+        if recorder is None or running is None or known is None:
+            return
+        # A request that waits for a completion is decided again after it.
+        before = running.attributes.get("oncelog.decision")
+        label = decision.label if before is None else f"{before}, {decision.label}"
+        running.set(
+            **self._attributes,
+            **identity(known),
+            **{"oncelog.decision": label, "oncelog.state": known.state.kafka_name},
+        )
+        if known.trace is not None and _is_of(event, known):
+            running.home.move(known.trace, is_kept=is_kept(recorder, known, now))
+
+    def committed(self, event: Any, decision: Decision[Any], decided_ns: int) -> None:
+        """The world may know of it."""
+        recorder = _recorder()
+        if recorder is None:
+            return
+        now_ns = time.time_ns()
+        for record in decision.records:
+            if not isinstance(record, TxnMetadata) or record.trace is None:
+                continue
+            name = _APPEND if spans.current() is not None else f"{decision.label} ({_APPEND})"
+            parent = spans.current()
+            append = spans.Span(
+                name,
+                spans.Home(record.trace) if parent is None else parent.home,
+                parent,
+                spans.Kind.INTERNAL,
+                {
+                    **self._attributes,
+                    **identity(record),
+                    "oncelog.decision": decision.label,
+                    "oncelog.state": record.state.kafka_name,
+                },
+                decided_ns,
+            )
+            append.end()
+            if isinstance(event, MarkersDelivered):
+                self._complete(recorder, record, decision.label, now_ns)
+
+    def _complete(
+        self, recorder: TraceRecorder, record: TxnMetadata, label: str, now_ns: int
+    ) -> None:
+        assert record.trace is not None, record
+        recorder.root(
+            record.trace,
+            f"transaction {record.transactional_id}",
+            now_ns,
+            {**self._attributes, **identity(record), "oncelog.state": record.state.kafka_name},
+            is_kept=is_kept(recorder, record, Millis(now_ns // _NS_PER_MS)),
+        )
+
+
+def name_of(event: Any) -> str:
+    """The transactional.id that an event is about; empty for one about none."""
+    if isinstance(event, MarkersDelivered):
+        return event.decision_key.name
+    name = getattr(event, "transactional_id", "")
+    return name if isinstance(name, str) else ""
+
+
+def identity(txn: TxnMetadata) -> dict[str, spans.Value]:
+    """What a span says of a transaction."""
+    return {
+        "messaging.kafka.transactional_id": txn.transactional_id,
+        "oncelog.producer_id": txn.producer_id,
+        "oncelog.producer_epoch": txn.producer_epoch,
+    }
+
+
+def is_kept(recorder: TraceRecorder, txn: TxnMetadata, now: Millis) -> bool:
+    """Whatever the head ratio says: aborted ones, and those that were open for long."""
+    is_late = 0 <= txn.start_timestamp < now - recorder.late_ms
+    return txn.state in _ABORTS or is_late
+
+
+def are_markers_kept(marker: MarkerWanted) -> bool:
+    """The verdict, as far as it is known when markers are sent."""
+    recorder = _recorder()
+    if recorder is None:
+        return False
+    now_ms = time.time_ns() // _NS_PER_MS
+    return not marker.commit or 0 < marker.start_timestamp < now_ms - recorder.late_ms
+
+
+def _is_of(event: Any, known: TxnMetadata) -> bool:
+    """The request is of this transaction, or of the producer that was fenced with it."""
+    if isinstance(event, _DECIDED_WITHOUT_REQUEST):
+        return True
+    producer_id = getattr(event, "producer_id", known.producer_id)
+    producer_epoch = getattr(event, "producer_epoch", known.producer_epoch)
+    if known.state is TxnState.EMPTY:
+        return False
+    is_own = producer_id == known.producer_id and producer_epoch == known.producer_epoch
+    is_before = producer_id == known.previous_producer_id and known.state in _ABORTS
+    return is_own or is_before or known.state.is_prepared
+
+
+def _recorder() -> TraceRecorder | None:
+    recorder = spans.recorder
+    return recorder if isinstance(recorder, TraceRecorder) else None

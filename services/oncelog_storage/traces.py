@@ -1,0 +1,86 @@
+"""Where a partition leader's part in a transaction belongs (ADR 0028).
+
+A Produce that opens a transaction in a partition asks the coordinator, whose answer says the trace. The ones behind it
+do not ask, so the trace is remembered until the transaction's marker. Markers carry theirs.
+"""
+
+from collections import OrderedDict
+from typing import Any, Final
+
+from oncelog.rpc.trace_context import read_trace
+from oncelog.telemetry import spans
+from oncelog.telemetry.recorder import TraceRecorder
+from oncelog.trace import TransactionTrace
+
+OPEN_MAX: Final = 10_000
+"""Producers with an open transaction here; of more, the oldest is forgotten, and its later requests go untraced."""
+
+
+class OpenTraces:
+    """By producer, of this node."""
+
+    def __init__(self) -> None:
+        self._traces: OrderedDict[tuple[int, int], TransactionTrace] = OrderedDict()
+
+    def belongs(self, producer_id: int, producer_epoch: int) -> None:
+        """The request that runs now writes for this producer: learn its trace from it, or it from what is known."""
+        running = spans.current()
+        if spans.recorder is None or running is None:
+            return
+        key = (producer_id, producer_epoch)
+        trace = running.home.trace
+        if trace is None:
+            spans.belongs_to(self._traces.get(key))
+            return
+        self._traces[key] = trace
+        if len(self._traces) > OPEN_MAX:
+            self._traces.popitem(last=False)
+
+    def ended(self, producer_id: int) -> None:
+        """By a marker; TV2's has the next epoch already."""
+        if spans.recorder is None:
+            return
+        for key in [one for one in self._traces if one[0] == producer_id]:
+            del self._traces[key]
+
+
+class MarkerSpans:
+    """One for each marker and partition of a WriteTxnMarkers."""
+
+    def __init__(self) -> None:
+        self._times: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def wrote(self, topic: str, partition: int, start_ns: int, end_ns: int) -> None:
+        self._times[topic, partition] = (start_ns, end_ns)
+
+    def record(self, request: Any, response: Any) -> None:
+        """When the whole request is answered."""
+        recorder = spans.recorder
+        if not isinstance(recorder, TraceRecorder):
+            return
+        for marker, result in zip(request.markers, response.results, strict=True):
+            known = read_trace(marker.trace) if marker.HasField("trace") else None
+            if known is None:
+                continue
+            trace, is_kept = known
+            for answer in result.partitions:
+                start_ns, end_ns = self._times[answer.topic, answer.partition]
+                home = spans.Home(trace)
+                home.is_kept = is_kept
+                span = spans.Span(
+                    f"marker {answer.topic}-{answer.partition}",
+                    home,
+                    None,
+                    spans.Kind.INTERNAL,
+                    {
+                        "messaging.destination.name": answer.topic,
+                        "messaging.destination.partition.id": str(answer.partition),
+                        "oncelog.commit": marker.commit,
+                        "oncelog.producer_id": marker.producer_id,
+                        "oncelog.producer_epoch": marker.producer_epoch,
+                        "oncelog.coordinator_epoch": marker.coordinator_epoch,
+                    },
+                    start_ns,
+                )
+                span.end(f"error {answer.error_code}" if answer.error_code else "", end_ns)
+            recorder.verdict(trace.trace_id, is_kept=is_kept)

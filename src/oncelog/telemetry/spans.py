@@ -1,0 +1,227 @@
+"""Spans of this process, and where they belong (ADR 0028).
+
+```
+with span("coordinator EndTxn", shard=7):          # child of the span that runs now, in the same home
+    ...
+    belongs_to(trace)                               # the whole home moves into this transaction's trace
+```
+
+A request's spans share one home, which is told its transaction when that is known: by the coordinator's machine, by the
+answer of a call, or from the start. Nothing is handed on before the home's outermost span ends.
+
+While `recorder` is None nothing is recorded: `span` gives a context manager that does nothing, and every other function
+returns at once.
+"""
+
+import random
+import time
+from collections.abc import Mapping
+from contextvars import Context, ContextVar, Token, copy_context
+from enum import IntEnum
+from types import TracebackType
+from typing import Final, Protocol
+
+from oncelog.trace import Traceparent, TransactionTrace
+
+Value = str | int | float | bool
+
+
+class Kind(IntEnum):
+    """OpenTelemetry's numbers."""
+
+    INTERNAL = 0
+    SERVER = 1
+    CLIENT = 2
+    PRODUCER = 3
+    CONSUMER = 4
+
+
+class Recorder(Protocol):
+    """Takes what has ended."""
+
+    def take(self, home: "Home", ended: "list[Span]") -> None: ...
+
+
+recorder: Recorder | None = None
+"""Of this process; set by `oncelog.telemetry.tracing`."""
+
+_current: ContextVar["Span | None"] = ContextVar("oncelog_span", default=None)
+
+
+def new_trace_id() -> int:
+    return random.getrandbits(128) or 1
+
+
+def new_span_id() -> int:
+    return random.getrandbits(64) or 1
+
+
+class Home:
+    """Of the spans of one request here."""
+
+    __slots__ = ("caller", "ended", "is_kept", "is_over", "start_ns", "trace", "trace_id")
+
+    def __init__(
+        self,
+        trace: TransactionTrace | None = None,
+        caller: Traceparent | None = None,
+        start_ns: int = 0,
+    ) -> None:
+        self.trace = trace
+        """The transaction's; None while none is known."""
+        self.caller = caller
+        self.trace_id = trace.trace_id if trace else caller.trace_id if caller else new_trace_id()
+        self.start_ns = start_ns or time.time_ns()
+        self.is_kept = caller is not None and caller.is_kept
+        self.ended: list[Span] = []
+        self.is_over = False
+
+    def move(self, trace: TransactionTrace, *, is_kept: bool = False) -> None:
+        """Into the trace of this transaction. The last one told is right: an earlier one may have been a guess."""
+        self.trace = trace
+        self.trace_id = trace.trace_id
+        self.is_kept = self.is_kept or is_kept
+
+
+class Span:
+    """One that runs, or has ended. Use `span`."""
+
+    __slots__ = (
+        "_token",
+        "attributes",
+        "end_ns",
+        "error",
+        "home",
+        "kind",
+        "links",
+        "name",
+        "parent",
+        "span_id",
+        "start_ns",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        home: Home,
+        parent: "Span | None",
+        kind: Kind,
+        attributes: dict[str, Value],
+        start_ns: int = 0,
+    ) -> None:
+        self.name = name
+        self.home = home
+        self.parent = parent
+        """None for the outermost of its home."""
+        self.kind = kind
+        self.attributes = attributes
+        self.span_id = new_span_id()
+        self.start_ns = start_ns or time.time_ns()
+        self.end_ns = 0
+        self.error = ""
+        self.links: list[Traceparent] = []
+        self._token: Token[Span | None] | None = None
+
+    def __enter__(self) -> "Span":
+        self._token = _current.set(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._token is not None
+        _current.reset(self._token)
+        self.end("" if error is None else f"{type(error).__name__}: {error}")
+
+    def set(self, **attributes: Value) -> None:
+        self.attributes.update(attributes)
+
+    def end(self, error: str = "", end_ns: int = 0) -> None:
+        """Once. What ends behind its home's outermost span is handed on by itself."""
+        self.end_ns = end_ns or time.time_ns()
+        self.error = self.error or error
+        home = self.home
+        if self.parent is not None and not home.is_over:
+            home.ended.append(self)
+            return
+        home.is_over = True
+        ended, home.ended = [*home.ended, self], []
+        if recorder is not None:
+            recorder.take(home, ended)
+
+
+class Nothing:
+    """A span of a process that records none."""
+
+    def __enter__(self) -> "Nothing":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def set(self, **attributes: Value) -> None:
+        return None
+
+    def end(self, error: str = "") -> None:
+        return None
+
+
+NOTHING: Final = Nothing()
+
+
+def current() -> Span | None:
+    return _current.get()
+
+
+def span(name: str, kind: Kind = Kind.INTERNAL, **attributes: Value) -> Span | Nothing:
+    """A child of the span that runs now; nothing where none does. A context manager."""
+    if recorder is None:
+        return NOTHING
+    parent = _current.get()
+    if parent is None:
+        return NOTHING
+    return Span(name, parent.home, parent, kind, attributes)
+
+
+def outermost(
+    name: str,
+    kind: Kind,
+    *,
+    trace: TransactionTrace | None = None,
+    caller: Traceparent | None = None,
+    start_ns: int = 0,
+    attributes: Mapping[str, Value] | None = None,
+) -> Span | Nothing:
+    """The first span of a request here, in a home of its own. A context manager."""
+    if recorder is None:
+        return NOTHING
+    home = Home(trace, caller, start_ns)
+    return Span(name, home, None, kind, dict(attributes or {}), start_ns)
+
+
+def belongs_to(trace: TransactionTrace | None, *, is_kept: bool = False) -> None:
+    """What runs now is of this transaction, and so is whatever waits for it."""
+    if recorder is None or trace is None:
+        return
+    running = _current.get()
+    if running is not None:
+        running.home.move(trace, is_kept=is_kept)
+
+
+def set_attributes(**attributes: Value) -> None:
+    """Of the span that runs now."""
+    if recorder is None:
+        return
+    running = _current.get()
+    if running is not None:
+        running.attributes.update(attributes)
+
+
+def detached_context() -> Context:
+    """The context that runs now, but of nobody's request: for tasks and timers that outlive whoever starts them."""
+    context = copy_context()
+    context.run(_current.set, None)
+    return context

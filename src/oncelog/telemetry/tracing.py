@@ -1,0 +1,177 @@
+"""Turns tracing on for this process, as OpenTelemetry's own variables say. Without an endpoint it is off.
+
+| variable | here |
+| --- | --- |
+| `OTEL_EXPORTER_OTLP_ENDPOINT`, also with `TRACES_` | where spans go; without one nothing is recorded |
+| `OTEL_EXPORTER_OTLP_PROTOCOL` | `grpc`; `http/protobuf` with the package of that exporter |
+| `OTEL_TRACES_EXPORTER` | `otlp`; `none` turns tracing off, and so does `OTEL_SDK_DISABLED=true` |
+| `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | the head ratio; aborted, fenced and late ones are kept besides |
+| `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_BSP_*`, `OTEL_EXPORTER_OTLP_*` | as the SDK reads them |
+"""
+
+import importlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from oncelog.errors import OncelogError
+from oncelog.telemetry import spans
+from oncelog.telemetry.recorder import EndedSpan, TraceRecorder
+
+_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_TRACES_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+_PROTOCOL: Final = "OTEL_EXPORTER_OTLP_PROTOCOL"
+_TRACES_PROTOCOL: Final = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+_EXPORTER: Final = "OTEL_TRACES_EXPORTER"
+_SAMPLER: Final = "OTEL_TRACES_SAMPLER"
+_SAMPLER_ARG: Final = "OTEL_TRACES_SAMPLER_ARG"
+_ALWAYS: Final = {"always_on": 1.0, "always_off": 0.0}
+_RATIO: Final = "traceidratio"
+_PARENT_BASED: Final = "parentbased_"
+_EXPORTERS: Final = {
+    "grpc": ("opentelemetry.exporter.otlp.proto.grpc.trace_exporter", ""),
+    "http/protobuf": (
+        "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+        "opentelemetry-exporter-otlp-proto-http",
+    ),
+}
+SCOPE: Final = "oncelog"
+FLUSH_MS: Final = 3_000
+"""Longest wait for spans to leave when the process stops."""
+
+
+class Tracing:
+    """Tracing of this process, until `stop`. Builds what the SDK exports."""
+
+    def __init__(self, exporter: Any, service: str, ratio: float, late_ms: int) -> None:
+        from opentelemetry.sdk import resources
+        from opentelemetry.sdk import trace as sdk
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+        self._sdk = sdk
+        self._resources = resources
+        self._processor: Any = BatchSpanProcessor(exporter)
+        self._scope = InstrumentationScope(SCOPE)
+        # What the variables name counts more than what we say, and what the SDK makes up counts less.
+        named = resources.OTELResourceDetector().detect()
+        self._named = frozenset(named.attributes)
+        self._resource = resources.Resource.create().merge(named)
+        self._say("service.name", service)
+        self.recorder = TraceRecorder(self._export, ratio, late_ms=late_ms)
+
+    def say_node(self, node_id: int) -> None:
+        """A controller may give it after the start."""
+        self._say("service.instance.id", str(node_id))
+
+    def stop(self) -> None:
+        """Export what is left. Blocks for FLUSH_MS at most."""
+        self._processor.force_flush(FLUSH_MS)
+        self._processor.shutdown()
+
+    def _say(self, key: str, value: str) -> None:
+        if key not in self._named:
+            self._resource = self._resource.merge(self._resources.Resource({key: value}))
+
+    def _export(self, ended: EndedSpan) -> None:
+        from opentelemetry.trace import Link, SpanKind, Status, StatusCode
+
+        parent = None
+        if ended.parent_id:
+            parent = _context(ended.trace_id, ended.parent_id, is_remote=True)
+        self._processor.on_end(
+            self._sdk.ReadableSpan(
+                ended.name,
+                context=_context(ended.trace_id, ended.span_id, is_remote=False),
+                parent=parent,
+                resource=self._resource,
+                attributes=ended.attributes,
+                links=[
+                    Link(_context(one.trace_id, one.span_id, is_remote=True)) for one in ended.links
+                ],
+                kind=SpanKind(ended.kind),
+                status=Status(StatusCode.ERROR, ended.error) if ended.error else Status(),
+                start_time=ended.start_ns,
+                end_time=ended.end_ns,
+                instrumentation_scope=self._scope,
+            )
+        )
+
+
+def _context(trace_id: int, span_id: int, *, is_remote: bool) -> Any:
+    from opentelemetry.trace import SpanContext, TraceFlags
+
+    return SpanContext(trace_id, span_id, is_remote, TraceFlags(TraceFlags.SAMPLED))
+
+
+@contextmanager
+def traced(
+    service: str, late_ms: int, environment: Mapping[str, str] = os.environ
+) -> Iterator[Tracing | None]:
+    """Spans of this process are recorded meanwhile, if an endpoint is named. `service`: `oncelog-coordinator`, unless
+    OTEL_SERVICE_NAME says another name. Raises OncelogError for values that cannot be meant.
+    """
+    if not is_wanted(environment):
+        yield None
+        return
+    tracing = Tracing(_exporter(environment), service, head_ratio(environment), late_ms)
+    spans.recorder = tracing.recorder
+    try:
+        yield tracing
+    finally:
+        spans.recorder = None
+        tracing.stop()
+
+
+def is_wanted(environment: Mapping[str, str]) -> bool:
+    """Raises OncelogError for an exporter that is not OTLP's."""
+    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    exporter = environment.get(_EXPORTER, "").strip() or "otlp"
+    if exporter not in ("otlp", "none"):
+        raise OncelogError(
+            f"{_EXPORTER} is {exporter!r}; oncelog exports traces by otlp, or with none not at all"
+        )
+    has_endpoint = any(environment.get(name, "").strip() for name in (_ENDPOINT, _TRACES_ENDPOINT))
+    return exporter == "otlp" and has_endpoint
+
+
+def head_ratio(environment: Mapping[str, str]) -> float:
+    """Of transactions that are kept whatever becomes of them, 0 to 1. Raises OncelogError."""
+    name = environment.get(_SAMPLER, "").strip().lower() or "parentbased_always_on"
+    kind = name.removeprefix(_PARENT_BASED)
+    if kind in _ALWAYS:
+        return _ALWAYS[kind]
+    if kind != _RATIO:
+        known = ", ".join((*_ALWAYS, _RATIO))
+        raise OncelogError(
+            f"{_SAMPLER} is {name!r}; write one of {known}, or {_PARENT_BASED} in front of it"
+        )
+    text = environment.get(_SAMPLER_ARG, "").strip() or "1.0"
+    try:
+        ratio = float(text)
+    except ValueError:
+        ratio = -1.0
+    if not 0.0 <= ratio <= 1.0:
+        raise OncelogError(
+            f"{_SAMPLER_ARG} is {text!r}; write a ratio from 0 to 1, 0.1 for a tenth"
+        )
+    return ratio
+
+
+def _exporter(environment: Mapping[str, str]) -> Any:
+    """Reads the rest of OTEL_EXPORTER_OTLP_* itself."""
+    protocol = environment.get(_TRACES_PROTOCOL) or environment.get(_PROTOCOL) or "grpc"
+    found = _EXPORTERS.get(protocol.strip().lower())
+    if found is None:
+        raise OncelogError(
+            f"{_PROTOCOL} is {protocol!r}; oncelog speaks {' and '.join(_EXPORTERS)}"
+        )
+    module, package = found
+    try:
+        return importlib.import_module(module).OTLPSpanExporter()
+    except ImportError as error:
+        raise OncelogError(
+            f"{_PROTOCOL}={protocol} needs a package that is not installed: pip install {package}"
+        ) from error

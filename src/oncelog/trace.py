@@ -1,0 +1,76 @@
+"""The trace of a transaction: which it is, and its one way to be written (ADR 0028). Pure; who records is `telemetry`.
+
+`00-<trace id, 32 hex digits>-<span id, 16>-<flags, 2>` is W3C's traceparent; flag 1 says that the trace is kept.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+_STORED: Final = struct.Struct(">QQQQ")
+STORED_BYTES: Final = _STORED.size
+_LOW: Final = (1 << 64) - 1
+_TRACE_ID_DIGITS: Final = 32
+_SPAN_ID_DIGITS: Final = 16
+_FLAGS_DIGITS: Final = 2
+_KEPT: Final = 1
+
+
+class Traceparent(NamedTuple):
+    """A span somewhere else."""
+
+    trace_id: int
+    span_id: int
+    is_kept: bool
+
+
+class TransactionTrace(NamedTuple):
+    """Where the spans of one transaction belong. Given by the coordinator that starts it, kept in its state record."""
+
+    trace_id: int
+    root_id: int
+    """The span that all the others are below; whoever writes the completion exports it."""
+    start_ns: int
+    """Of the root, Unix time."""
+
+
+def encode_trace(trace: TransactionTrace) -> bytes:
+    return _STORED.pack(trace.trace_id >> 64, trace.trace_id & _LOW, trace.root_id, trace.start_ns)
+
+
+def decode_trace(stored: bytes | None) -> TransactionTrace | None:
+    """None for what is no trace: without one a transaction is as any other."""
+    if stored is None or len(stored) != STORED_BYTES:
+        return None
+    high, low, root_id, start_ns = _STORED.unpack(stored)
+    if not root_id or not (high or low):
+        return None
+    return TransactionTrace(high << 64 | low, root_id, start_ns)
+
+
+def write_traceparent(trace_id: int, span_id: int, *, is_kept: bool) -> str:
+    return f"00-{trace_id:032x}-{span_id:016x}-{int(is_kept):02x}"
+
+
+def read_traceparent(text: str) -> Traceparent | None:
+    """None for what W3C's rules call invalid, and for no text."""
+    parts = text.split("-")
+    if len(parts) < 4 or len(parts[0]) != 2 or parts[0] == "ff":
+        return None
+    if parts[0] == "00" and len(parts) != 4:
+        return None
+    trace_id, span_id, flags = (
+        _hex(digits, count)
+        for digits, count in zip(
+            parts[1:4], (_TRACE_ID_DIGITS, _SPAN_ID_DIGITS, _FLAGS_DIGITS), strict=True
+        )
+    )
+    if not trace_id or not span_id or flags is None or _hex(parts[0], 2) is None:
+        return None
+    return Traceparent(trace_id, span_id, bool(flags & _KEPT))
+
+
+def _hex(digits: str, count: int) -> int | None:
+    """Lower case only, as the standard asks."""
+    if len(digits) != count or set(digits) - set("0123456789abcdef"):
+        return None
+    return int(digits, 16)

@@ -1,0 +1,180 @@
+"""`oncelog up` and a real receiver of OTLP: every fate of a transaction is one connected tree (ADR 0028)."""
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import time
+
+import confluent_kafka
+import pytest
+from aiokafka import AIOKafkaProducer
+from tests.integration.telemetry.trace_receiver import names, receiving
+
+import oncelog
+from oncelog.errors import OncelogError
+
+pytestmark = pytest.mark.timeout(120)
+
+IN_EVERY_ONE = ("client AddPartitionsToTxn", "state append", "markers", "marker orders-0")
+
+
+def producer(log, name, **config):
+    made = confluent_kafka.Producer(
+        {"bootstrap.servers": log.bootstrap_servers, "transactional.id": name, **config}
+    )
+    made.init_transactions(20)
+    return made
+
+
+@pytest.fixture(scope="module")
+def receiver(tmp_path_factory):
+    with receiving(tmp_path_factory.mktemp("traces")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def log(receiver):
+    with oncelog.running(environment=receiver.environment()) as running:
+        yield running
+
+
+def state_of(trace):
+    return trace.roots[0].attributes["oncelog.state"]
+
+
+def test_a_commit_and_an_abort_of_librdkafka(log, receiver):
+    made = producer(log, "rd")
+    made.begin_transaction()
+    made.produce("orders", b"1")
+    made.commit_transaction(20)
+    committed = receiver.transaction("rd", (*IN_EVERY_ONE, "client EndTxn"))
+    made.begin_transaction()
+    made.produce("orders", b"2")
+    made.flush()
+    made.abort_transaction(20)
+    aborted = receiver.transaction("rd", (*IN_EVERY_ONE, "client EndTxn"), count=2)
+    assert committed.trace_id != aborted.trace_id
+    assert [state_of(committed), state_of(aborted)] == ["CompleteCommit", "CompleteAbort"]
+    for trace in (committed, aborted):
+        assert trace.is_connected, (trace.roots, trace.orphans)
+        root = trace.roots[0]
+        assert all(root.start_ns <= one.start_ns <= one.end_ns for one in trace.spans)
+        assert "Storage/Produce" in names(trace)
+        assert "replication wait" in names(trace)
+        assert {one.instance for one in trace.spans} == {"1"}
+
+
+def test_offsets_sent_with_a_transaction_are_in_its_trace(log, receiver):
+    made = producer(log, "offsets")
+    made.begin_transaction()
+    made.produce("orders", b"1")
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": log.bootstrap_servers, "group.id": "readers"}
+    )
+    made.send_offsets_to_transaction(
+        [confluent_kafka.TopicPartition("orders", 0, 1)], consumer.consumer_group_metadata(), 20
+    )
+    made.commit_transaction(20)
+    consumer.close()
+    trace = receiver.transaction("offsets", ("client TxnOffsetCommit", "client AddOffsetsToTxn"))
+    assert trace.is_connected, (trace.roots, trace.orphans)
+
+
+def test_aiokafka_over_two_transactions(log, receiver):
+    async def write():
+        made = AIOKafkaProducer(bootstrap_servers=log.bootstrap_servers, transactional_id="aio")
+        await made.start()
+        for _ in range(2):
+            async with made.transaction():
+                await made.send_and_wait("orders", b"1")
+        await made.stop()
+
+    asyncio.run(write())
+    trace = receiver.transaction("aio", IN_EVERY_ONE, count=2)
+    assert trace.is_connected, (trace.roots, trace.orphans)
+
+
+def test_a_timeout_ends_in_the_trace_that_the_producer_began(log, receiver):
+    made = producer(log, "slow", **{"transaction.timeout.ms": 1000})
+    made.begin_transaction()
+    made.produce("orders", b"1")
+    made.flush()
+    trace = receiver.transaction("slow", (*IN_EVERY_ONE, "timed_out (state append)"))
+    assert trace.is_connected, (trace.roots, trace.orphans)
+    assert state_of(trace) == "CompleteAbort"
+    with contextlib.suppress(confluent_kafka.KafkaException):
+        made.abort_transaction(20)
+
+
+def test_who_takes_over_is_in_the_trace_of_the_transaction_that_ends_by_it(log, receiver):
+    first = producer(log, "taken")
+    first.begin_transaction()
+    first.produce("orders", b"1")
+    first.flush()
+    second = producer(log, "taken", **{"client.id": "the second one"})
+    trace = receiver.transaction("taken", (*IN_EVERY_ONE, "client InitProducerId"))
+    assert trace.is_connected, (trace.roots, trace.orphans)
+    (taking,) = [one for one in trace.spans if one.name == "client InitProducerId"]
+    assert taking.attributes["messaging.client.id"] == "the second one"
+    (decided,) = [one for one in trace.spans if one.name == "TransactionCoordinator/InitProducerId"]
+    assert decided.parent_id == taking.span_id
+    assert decided.attributes["oncelog.decision"] == "init_aborts_ongoing, initialised"
+    with pytest.raises(confluent_kafka.KafkaException):
+        first.commit_transaction(20)
+    del second
+
+
+def test_without_an_endpoint_nothing_of_opentelemetry_is_loaded():
+    program = (
+        "import os, sys\n"
+        "from oncelog.telemetry import spans\n"
+        "from oncelog.telemetry.tracing import traced\n"
+        "import oncelog_server.up, oncelog.process.role_program\n"
+        "with traced('oncelog', 1, {}) as tracing:\n"
+        "    assert tracing is None and spans.recorder is None\n"
+        "    assert spans.span('a') is spans.NOTHING\n"
+        "print([name for name in sys.modules if name.startswith('opentelemetry')])"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("OTEL_TRACES_SAMPLER", "sometimes", "write one of always_on"),
+        ("OTEL_TRACES_EXPORTER", "zipkin", "oncelog exports traces by otlp"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier-pigeon", "oncelog speaks grpc"),
+    ],
+)
+def test_a_value_that_cannot_be_meant_ends_the_start(receiver, variable, value, told):
+    environment = receiver.environment(**{variable: value})
+    with pytest.raises(OncelogError, match=told), oncelog.running(environment=environment):
+        pass
+
+
+def test_the_sampler_drops_what_ends_well_and_keeps_what_does_not(receiver):
+    environment = receiver.environment(OTEL_TRACES_SAMPLER="always_off")
+    with oncelog.running(environment=environment) as log:
+        made = producer(log, "sampled")
+        for ends_well in (True, False):
+            made.begin_transaction()
+            made.produce("orders", b"1")
+            made.flush()
+            if ends_well:
+                made.commit_transaction(20)
+            else:
+                made.abort_transaction(20)
+        trace = receiver.transaction("sampled", (*IN_EVERY_ONE, "client EndTxn", "client Produce"))
+        time.sleep(0.5)
+    assert state_of(trace) == "CompleteAbort"
+    assert trace.is_connected, (trace.roots, trace.orphans)
+    ours = [
+        one
+        for one in receiver.spans
+        if one.attributes.get("messaging.kafka.transactional_id") == "sampled"
+    ]
+    assert {one.trace_id for one in ours} == {trace.trace_id}
