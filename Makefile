@@ -150,6 +150,10 @@ slow: setup java jdk ## what is too long for `make test`, and examples by chance
 	ONCELOG_TEST_EXPLORE=1 $(PYTEST) -q -n 2 tests/property tests/unit/gateway tests/unit/robustness tests/unit/spark -m "not slow"
 	$(PYTEST) -q -m slow tests/property tests/integration tests/conformance tests/spark tests/simulation
 
+.PHONY: trace
+trace: setup ## the trace of one transaction, drawn in the terminal; ARGS="--abort", ARGS=--kill-coordinator
+	@$(BIN)/python -m oncelog_server.tracing $(ARGS)
+
 .PHONY: failover
 failover: setup ## twenty kills of each kind of process; prints how long an application waited
 	ONCELOG_FAILOVER_FULL=1 $(PYTEST) -q -s tests/integration/failover

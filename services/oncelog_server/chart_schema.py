@@ -74,6 +74,7 @@ _POD: Final[dict[str, Schema]] = {
     "extraEnv": _OBJECTS,
 }
 """Of the pod of every role, and of Spark's driver."""
+_RATIO: Final = r"^(0|1|0?\.\d+|1\.0+)$"
 _REPLICAS_MAX: Final = 100
 """Of a role: its node ids end where those of the next begin."""
 
@@ -245,6 +246,11 @@ def values_schema() -> Schema:
         "clusterDomain": _NAME,
         "bindAddress": {"enum": ["0.0.0.0", "::"]},
         "config": config_schema(),
+        "tracing": _closed(
+            endpoint={"type": "string", "pattern": r"^(https?://\S+)?$"},
+            # `--set` makes a string of what has a point.
+            ratio={"type": ["number", "string"], "minimum": 0, "maximum": 1, "pattern": _RATIO},
+        ),
         "controller": _role(),
         "storage": _storage(),
         "coordinator": _role(),

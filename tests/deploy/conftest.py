@@ -77,6 +77,10 @@ PROFILES = {
         "--set", "spark.checkpoint.uri=s3a://bucket/ledger",
         "--set", "networkPolicy.enabled=false",
     ],
+    "traced": [
+        "--set", "tracing.endpoint=http://collector.observability:4317",
+        "--set", "tracing.ratio=0.25",
+    ],
     "chaos-machines": [
         "--set", "chaos.enabled=true",
         "--set", "chaos.machines=true",

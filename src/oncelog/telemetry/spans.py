@@ -134,7 +134,7 @@ class Span:
     ) -> None:
         assert self._token is not None
         _current.reset(self._token)
-        self.end("" if error is None else f"{type(error).__name__}: {error}")
+        self.end("" if error is None else f"{type(error).__name__}: {error}".removesuffix(": "))
 
     def set(self, **attributes: Value) -> None:
         self.attributes.update(attributes)

@@ -40,7 +40,7 @@ def substituted(text, said):
     def value(match):
         name, kind, rest = match.groups()
         found = said.get(name) or (rest if kind == ":-" else "")
-        assert found, f"{name}: {rest}"
+        assert found or kind == ":-", f"{name}: {rest}"
         return found
 
     return re.sub(r"(?<!\$)\$\{(\w+)(?:(:-|:\?)([^}]*))?\}", value, text)

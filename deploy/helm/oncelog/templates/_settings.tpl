@@ -59,6 +59,18 @@
   value: $(POD_IP)
 - name: ONCELOG_PROCESS_METRICS_PORT
   value: "9091"
+{{- with .root.Values.tracing.endpoint }}
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ . | quote }}
+- name: OTEL_TRACES_SAMPLER
+  value: parentbased_traceidratio
+- name: OTEL_TRACES_SAMPLER_ARG
+  value: {{ $.root.Values.tracing.ratio | quote }}
+- name: OTEL_RESOURCE_ATTRIBUTES
+  value: {{ printf "k8s.namespace.name=%s,k8s.pod.name=$(POD_NAME),k8s.node.name=$(MACHINE)" $.root.Release.Namespace | quote }}
+{{- end }}
 {{- end -}}
 
 {{/* ONCELOG_CONTROLLER_DATABASE_URL, and what it is made of. */}}
