@@ -98,6 +98,19 @@ def _refuse_reversed(name: str, bounds: tuple[float, float]) -> None:
         raise ValueError(f"{name} = [{low}, {high}] must be [the least, the most]")
 
 
+class Upgrade(BaseModel):
+    """Processes of an older version, each of which comes back as one of this version while the storm goes on; or the
+    other way round."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    older: str = Field("last", min_length=1, max_length=1_000)
+    """One that `tests/golden` keeps, `last` for the newest of them, `this` for today's, or a folder like theirs."""
+    without: tuple[str, ...] = ()
+    """What it has not, besides: `RequestStamp`, `RequestStamp.request`, `Storage.Fetch`, or a tagged
+    field of a transaction's record, `__transaction_state:100`."""
+
+
 class Scenario(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -120,6 +133,8 @@ class Scenario(BaseModel):
     """Files in `scenarios/storms`: a seed has the faults of one of them as well, which it draws."""
     settings: dict[str, str] = {}
     """Environment variables of every process of the cluster, over what is drawn."""
+    upgrade: Upgrade | None = None
+    """None: every process is of this version."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -269,6 +284,7 @@ def _parsed(path: Path, model: type[ModelT]) -> ModelT:
         keys_at = {
             (): tuple(Scenario.model_fields),
             ("shape",): tuple(Shape.model_fields),
+            ("upgrade",): tuple(Upgrade.model_fields),
             ("storm", "*"): faults,
             ("*",): faults,
         }

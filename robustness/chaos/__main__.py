@@ -197,6 +197,10 @@ def _scenario(name_or_path: str) -> Scenario:
     """Raises OncelogError. Here is one kind of workload more than in the simulator."""
     kinds = {name: kind.parameters for name, kind in KINDS.items()}
     scenario = load_scenario(name_or_path, {**kinds, STEADY: SteadyParameters})
+    if scenario.upgrade is not None:
+        raise OncelogError(
+            f"{name_or_path}: [upgrade] is of the simulator, and nothing here is of another version: take it out"
+        )
     for workload in scenario.workloads:
         wanted = workload.get("library", "") if workload["kind"] == STEADY else ""
         if wanted and wanted not in LIBRARIES:

@@ -19,6 +19,7 @@ from oncelog_listener.__main__ import PROGRAM as LISTENER
 from oncelog_marker_sender.__main__ import PROGRAM as MARKER_SENDER
 from oncelog_storage.__main__ import PROGRAM as STORAGE
 from robustness.scenario import Shape
+from robustness.simulator.contracts import Contracts
 from robustness.simulator.effects import Effect
 from robustness.simulator.process import ProcessState, SimProcess
 from robustness.simulator.world import World
@@ -82,6 +83,8 @@ class SimCluster:
         self._wanted: dict[str, bool] = {}
         """Whether the orchestrator starts it again when it ends by itself."""
         self.restarts_by_itself = 0
+        self.contracts: dict[str, Contracts] = {}
+        """By name, of those processes that are of an older version; read anew at each start."""
 
     @property
     def bootstrap(self) -> list[str]:
@@ -127,6 +130,7 @@ class SimCluster:
         if life is not None and life.process.state is not ProcessState.DEAD:
             return
         process = self._world.new_process(name)
+        process.contracts = self.contracts.get(name)
         life = self._lives[name] = _Life(process)
         self._world.trace("launch", name, process.incarnation)
         process.spawn(self._run(self.members[name], life), "main")

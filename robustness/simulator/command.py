@@ -146,10 +146,28 @@ def _parser() -> Parser:
         metavar="BUG",
         help="with this bug planted in the code; python -m robustness.planted lists them",
     )
+    _add_older(parser)
     parser.add_argument(
         "--until-broken", action="store_true", help="stop at the first seed that finds something"
     )
     return parser
+
+
+def _add_older(parser: Parser) -> None:
+    """What a scenario with an upgrade is asked with."""
+    parser.add_argument(
+        "--older",
+        metavar="VERSION|FOLDER",
+        help="the older version of a scenario with an upgrade: one that tests/golden keeps, last, this (today's), or a "
+        "folder like theirs",
+    )
+    parser.add_argument(
+        "--without",
+        action="append",
+        metavar="NAME",
+        help="what that version has not: a message, a field (RequestStamp.request), a method (Storage.Fetch), or a "
+        "tagged field of a transaction's record (__transaction_state:100); may be given again",
+    )
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -162,10 +180,10 @@ def _run(options: argparse.Namespace) -> int:
     )
     from robustness.simulator.screen import showing_progress
 
-    scenarios = _scenarios(options.scenario)
+    scenarios = _with_older(_scenarios(options.scenario), options.older, options.without)
     for file in (options.trace, options.history):
         _must_be_writable(file)
-    replay_of = _replays(scenarios, options.planted)
+    replay_of = _replays(scenarios, options)
     jobs = list(_jobs(options, scenarios))
     results: list[RunResult] = []
     broken = 0
@@ -245,8 +263,36 @@ def _scenarios(names: Sequence[str] | None) -> "dict[str, Scenario]":
     return scenarios
 
 
-def _replays(scenarios: "dict[str, Scenario]", planted: str | None) -> "Callable[[RunResult], str]":
+def _with_older(
+    scenarios: "dict[str, Scenario]", older: str | None, without: Sequence[str] | None
+) -> "dict[str, Scenario]":
+    """Raises OncelogError for an older version that cannot be had, and for one that no scenario has a use for."""
+    from robustness.simulator.kept_versions import older_contracts
+
+    given = {"older": older, "without": None if without is None else tuple(without)}
+    wanted = {name: value for name, value in given.items() if value is not None}
+    found = {}
+    for name, scenario in scenarios.items():
+        upgrade = scenario.upgrade
+        if upgrade is not None:
+            upgrade = upgrade.model_copy(update=wanted)
+            older_contracts(upgrade.older, upgrade.without)
+        found[name] = scenario.model_copy(update={"upgrade": upgrade})
+    if wanted and not any(scenario.upgrade for scenario in found.values()):
+        raise OncelogError(
+            f"--{next(iter(wanted))} is of a scenario with an [upgrade], which {', '.join(found)} has not: "
+            "give --scenario upgrade"
+        )
+    return found
+
+
+def _replays(
+    scenarios: "dict[str, Scenario]", options: argparse.Namespace
+) -> "Callable[[RunResult], str]":
     """What a person types to have a run again: the scenario as it was asked for, which may be a file."""
     asked = {scenario.name: name for name, scenario in scenarios.items()}
-    rest = f' ARGS="--planted {planted}"' if planted else ""
+    flags = [("--planted", options.planted), ("--older", options.older)]
+    flags += [("--without", name) for name in options.without or ()]
+    given = " ".join(f"{flag} {value}" for flag, value in flags if value)
+    rest = f' ARGS="{given}"' if given else ""
     return lambda result: f"make sim SEED={result.seed} SCENARIO={asked[result.scenario]}{rest}"

@@ -42,6 +42,7 @@ class Effect(StrEnum):
     CLIENT_KILLED = "client-killed"
     REPLICAS_MOVED = "replicas-moved"  # accepted; done when the new ones have caught up
     OPERATED = "operated"  # an operator asked for something, and it was done
+    VERSION_CHANGED = "version-changed"  # a process came back as one of another version
     SETTING_EXTREME = "setting-extreme"
 
 

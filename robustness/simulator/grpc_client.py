@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 import grpc.aio
 
+from robustness.simulator.contracts import as_caller
 from robustness.simulator.grpc_call import ClientStream, SimCall, SimUnaryCall, until_done
 from robustness.simulator.grpc_wire import (
     GO_AWAY,
@@ -210,10 +211,11 @@ def _maker(
     def call(
         request: Any = None, *, timeout: float | None = None, metadata: Any = None, **_: Any
     ) -> SimCall:
-        stream = ClientStream(channel, path, timeout)
+        asked, write, read = as_caller(path, request_serializer, response_deserializer)
+        stream = ClientStream(channel, asked, timeout)
         stream.metadata = tuple(metadata or ())
         kind = SimCall if answers_stream else SimUnaryCall
-        made = kind(stream, request_serializer, response_deserializer)
+        made = kind(stream, write, read)
         if not takes_stream:
             stream.request = made.serialize(request)
         channel.begin(stream)

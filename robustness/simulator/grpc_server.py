@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 import grpc
 import grpc.aio
 
+from robustness.simulator.contracts import as_server, contracts_here
 from robustness.simulator.dialing import Listener
 from robustness.simulator.grpc_wire import (
     CANCEL,
@@ -290,6 +291,7 @@ class SimServer(grpc.aio.Server):  # type: ignore[misc]
         self._network = network
         self._options = Options(options)
         self._calls_max = maximum_concurrent_rpcs
+        self._contracts = contracts_here()
         self._handlers: list[Any] = []
         self._registered: dict[str, Any] = {}
         self._listeners: list[Listener] = []
@@ -374,7 +376,8 @@ class SimServer(grpc.aio.Server):  # type: ignore[misc]
         if self._calls_max is not None and len(self._calls) >= self._calls_max:
             wire.refused(call, grpc.StatusCode.RESOURCE_EXHAUSTED, "Concurrent RPC limit exceeded!")
             return
-        handler = self._find(CallDetails(call.path, call.invocation_metadata()))
+        found = self._find(CallDetails(call.path, call.invocation_metadata()))
+        handler = as_server(self._contracts, call.path, found)
         if handler is None:
             wire.refused(call, grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
             return

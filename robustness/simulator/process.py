@@ -9,7 +9,10 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from robustness.simulator.contracts import Contracts
 
 OWNER: "contextvars.ContextVar[SimProcess | None]" = contextvars.ContextVar("OWNER", default=None)
 
@@ -35,6 +38,8 @@ class SimProcess:
         self.state = ProcessState.RUNNING
         self.clock_skew_ms = 0
         """Its wall clock minus the true one. Monotonic clocks are never wrong."""
+        self.contracts: Contracts | None = None
+        """Of an older version, if it is of one; set before its code runs."""
         self.parked: list[asyncio.Handle] = []
         self._on_end: list[Callable[[], None]] = []
         self._kept: list[object] = []

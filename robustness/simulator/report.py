@@ -23,6 +23,8 @@ _COUNTED: Final = {
     "work": "done by workload",
     "operation": "operations",
 }
+_OF_UPGRADES: Final = "older"
+"""Said only of runs with two versions: what passed a process of the older one."""
 
 
 def print_failure(result: RunResult, replay: str) -> None:
@@ -135,10 +137,11 @@ def _print_counts(console: Console, results: Sequence[RunResult]) -> None:
     counts: Counter[str] = Counter()
     for result in results:
         counts.update(result.counts)
-    for kind in _COUNTED:
+    for kind, text in {**_COUNTED, _OF_UPGRADES: "of the older version"}.items():
         found = [
             f"{name.removeprefix(kind + ' ')} {count:,}"
             for name, count in sorted(counts.items())
             if name.startswith(kind + " ")
         ]
-        console.print(f"{_COUNTED[kind]}: {', '.join(found) or 'none'}")
+        if found or kind != _OF_UPGRADES:
+            console.print(f"{text}: {', '.join(found) or 'none'}")

@@ -27,6 +27,7 @@ from robustness.scenario import Scenario
 from robustness.simulator import seams
 from robustness.simulator.clocks import SimClocks
 from robustness.simulator.cluster import Member, SimCluster
+from robustness.simulator.contracts import Contracts
 from robustness.simulator.database import SimDatabase
 from robustness.simulator.disk import SimDisks
 from robustness.simulator.effects import Effect
@@ -43,11 +44,14 @@ from robustness.simulator.extremes import (
 from robustness.simulator.grpc_network import install_grpc
 from robustness.simulator.hands import SimHands
 from robustness.simulator.inspector import Inspector, InvariantBroken
+from robustness.simulator.kept_versions import older_contracts
 from robustness.simulator.lab import CONDUCTOR, SimLab, failure_text
 from robustness.simulator.labels import count_labels
 from robustness.simulator.network import SimNetwork, drawn_profile
 from robustness.simulator.process import owner
+from robustness.simulator.record_tags import install_record_tags
 from robustness.simulator.tcp import install_tcp
+from robustness.simulator.upgrades import RollingUpgrade
 from robustness.simulator.world import World
 from robustness.workloads.catalog import facts_about, make_workload
 from robustness.workloads.contract import Workload
@@ -166,6 +170,12 @@ class _Run:
             world, self.cluster, self.network, self.disks, self.database, self.clocks, self.lab
         )
         self.inspector = Inspector(world, self.cluster)
+        self.older: Contracts | None = None
+        self.upgrade: RollingUpgrade | None = None
+        if scenario.upgrade is not None:
+            install_record_tags()
+            self.older = older_contracts(scenario.upgrade.older, scenario.upgrade.without)
+            self.upgrade = RollingUpgrade(world, self.cluster, self.older, scenario.duration_ms)
         self.workloads: list[Workload] = []
         self._conductor = world.new_process(CONDUCTOR)
 
@@ -173,6 +183,8 @@ class _Run:
 
     async def conduct(self) -> None:
         self.inspector.start()
+        if self.upgrade is not None:
+            self.upgrade.begin()
         async with asyncio.timeout(START_TIMEOUT_S):
             await self.cluster.start()
         self.lab.clients = self._clients()
@@ -205,6 +217,8 @@ class _Run:
         self.result.counts[f"storm {self._storm_name}"] = 1
         faults = plan(self._storm_drawn, duration_ms, intensity, draw)
         began = self.world.loop.time()
+        if self.upgrade is not None:
+            self.upgrade.roll()
         steps = sorted(
             [(fault.at_ms, 0, index, fault) for index, fault in enumerate(faults)]
             + [
@@ -241,6 +255,8 @@ class _Run:
         )
 
     async def _healed(self) -> None:
+        if self.upgrade is not None:
+            self.upgrade.stop()
         await self.hands.heal()
         self.world.trace("healed")
         async with asyncio.timeout(self.scenario.heal_timeout_ms / 1000):
@@ -302,6 +318,10 @@ class _Run:
                 self._count(f"work {ended.sink}")
         for effect, times in self.world.effects.items():
             self._count(f"effect {effect.value}", times)
+        if self.older is not None:
+            self._count("older messages", self.older.messages)
+            self._count("older messages-cut", self.older.messages_cut)
+            self._count("older records-cut", self.older.records_cut)
         result.counts["restarts by itself"] = self.cluster.restarts_by_itself
         if self.options.keeps_history:
             result.history_lines = list(self.history.lines())

@@ -163,6 +163,7 @@ def test_chaos_names_the_seed_that_cannot_be(chaos, seed):
         (["--bootstrap", "127.0.0.1:1"], "nobody listens at 127.0.0.1:1"),
         (["--bootstrap", "nonsense"], "--bootstrap 'nonsense' is no host:port"),
         (["--scenario", "nosuch"], "there is no scenario 'nosuch'"),
+        (["--scenario", "upgrade"], "upgrade: [upgrade] is of the simulator"),
         (["--library", "java"], "no client library 'java'; there are aiokafka"),
     ],
 )
@@ -203,3 +204,16 @@ def test_chaos_refuses_a_scenario_file_that_cannot_be(chaos, text, named, tmp_pa
     told = chaos("--scenario", str(file))
     assert named in told
     assert len(told.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--older", "0.1.0", "--scenario", "storm"], "--older is of a scenario with an [upgrade]"),
+        (["--without", "RequestStamp", "--scenario", "storm"], "--without is of a scenario with"),
+        (["--older", "0.0.9", "--scenario", "upgrade"], "there is no older version '0.0.9'"),
+        (["--without", "Storage.Ftch", "--scenario", "upgrade"], "did you mean Storage.Fetch?"),
+    ],
+)
+def test_an_older_version_that_cannot_be_had_is_refused(arguments, named, capsys):
+    assert named in refused(simulate, capsys, *arguments)

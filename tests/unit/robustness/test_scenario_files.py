@@ -211,3 +211,8 @@ def test_every_kind_of_fault_says_what_it_strikes():
         there = scenarios.storm_targets(kind, scenarios.ROLES, names)
         of_chaos = kind is FaultKind.REDIS_OUTAGE or kind in OF_MACHINES
         assert bool(there) != of_chaos
+
+
+def test_a_key_of_an_upgrade_that_is_not_there_is_refused(refused):
+    told = refused(HEAD + WORK + '[upgrade]\noldr = "last"\n')
+    assert "upgrade: there is no key 'oldr'; did you mean older? there are: older, without" in told

@@ -1,0 +1,126 @@
+"""Two versions side by side under simulation: what the older one cannot say is missed where correctness needs it, and
+nowhere else (docs/upgrades.md).
+
+Today's contracts have hardly more than those of 0.1.0, so little is lost between the two. That the runs would notice is
+shown with contracts from which something is left out.
+"""
+
+import os
+import random
+import re
+import subprocess
+import sys
+
+import pytest
+from robustness.planted.hunt import SCENARIOS as PLANTED
+from robustness.scenario import ROLES, Shape
+from robustness.simulator.upgrades import RollPlan
+
+IS_FULL = os.environ.get("ONCELOG_SIMULATION_FULL") == "1"
+TIMEOUT_S = 3_600 if IS_FULL else 300
+TWO_VERSIONS = str(PLANTED / "two-versions.toml")
+AT_NIGHT = pytest.mark.skipif(not IS_FULL, reason="at night: ONCELOG_SIMULATION_FULL=1")
+
+
+def simulate(*arguments, hash_seed="0"):
+    return subprocess.run(
+        [sys.executable, "-m", "robustness.simulator", "--jobs", "2", *arguments],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=TIMEOUT_S,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "COLUMNS": "150"},
+    )
+
+
+def digests(*arguments, hash_seed):
+    done = simulate("--digests", *arguments, hash_seed=hash_seed)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    return sorted(done.stdout.splitlines())
+
+
+# ---------------------------------------------------------------------------------------------------- the rolling
+
+
+def plans(count):
+    shape = Shape()
+    names = {role: [one for one in shape.names() if one.startswith(role)] for role in ROLES}
+    return [RollPlan.drawn(random.Random(seed), names, 40.0) for seed in range(count)]
+
+
+def test_a_plan_replaces_each_process_once_and_seeds_draw_every_kind():
+    drawn = plans(200)
+    for plan in drawn:
+        assert sorted(name for lane in plan.lanes for name in lane) == sorted(Shape().names())
+        assert plan.turns_after is None or 1 <= plan.turns_after <= len(Shape().names())
+        assert 0 <= plan.after_s < 40
+    assert {plan.begins_older for plan in drawn} == {True, False}
+    assert {len(plan.lanes) for plan in drawn} == {1, len(ROLES)}
+    assert {plan.turns_after is None for plan in drawn} == {True, False}
+    assert drawn == plans(200)
+
+
+@AT_NIGHT
+@pytest.mark.timeout(TIMEOUT_S + 30)
+def test_upgrades_and_rollbacks_break_nothing():
+    """The gate plays it too: it is one of the scenarios that take turns."""
+    done = simulate("--scenario", "upgrade", "--seeds", "100")
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+OPTIONAL = (
+    "SessionCall.traceparent",
+    "Status.error_message",
+    "PartitionProduced.error_message",
+    "MarkerSender.CancelShard",
+    "FolderHistory",
+    "MetadataSnapshot.controller_incarnation_id",
+    "MetadataDelta.controller_incarnation_id",
+)
+"""What today's code can do without. The last three are what ADR 0027 added."""
+
+
+@pytest.mark.timeout(TIMEOUT_S + 30)
+def test_what_is_optional_is_not_missed_and_a_seed_is_one_run_under_two_hash_seeds():
+    without = [part for name in OPTIONAL for part in ("--without", name)]
+    given = ("--scenario", TWO_VERSIONS, "--seeds", "12" if IS_FULL else "1", *without)
+    assert digests(*given, hash_seed="1") == digests(*given, hash_seed="2")
+
+
+def broken(*arguments):
+    """The checkers that said so, of the first seed that broke, and everything that was printed."""
+    done = simulate("--until-broken", *arguments)
+    assert done.returncode == 1, done.stdout[-4000:] + done.stderr[-2000:]
+    return set(re.findall(r"^  ([a-z0-9-]+):$", done.stdout, re.MULTILINE)), done.stdout
+
+
+@pytest.mark.timeout(TIMEOUT_S + 30)
+@pytest.mark.parametrize(
+    ("without", "seeds", "noticed_by"),
+    [
+        # Storage nodes that know no isolation level show everybody what is not committed.
+        ("FetchRequest.isolation_level", 3, {"aborted-read", "pre-committed-read"}),
+        # Every decision that passes an older process is an abort.
+        pytest.param("TxnMarker.commit", 3, {"two-outcomes"}, marks=AT_NIGHT),
+        # ADR 0018: late requests decide what they have no right to.
+        pytest.param("RequestStamp", 40, {"delayed-end-txn-tv1"}, marks=AT_NIGHT),
+    ],
+)
+def test_what_correctness_needs_is_missed_when_the_older_version_has_it_not(
+    without, seeds, noticed_by
+):
+    found, told = broken("--scenario", TWO_VERSIONS, "--without", without, "--seeds", str(seeds))
+    assert noticed_by <= found
+    assert re.search(r"version-changed\s+[1-9]", told), told
+    assert re.search(r"messages-cut\s+[1-9]", told), told
+
+
+@AT_NIGHT
+@pytest.mark.timeout(TIMEOUT_S + 30)
+def test_a_method_that_is_called_without_asking_leaves_its_work_undone():
+    method = "GroupCoordinator.WriteTxnMarkers"
+    given = ("--scenario", "upgrade", "--older", "this", "--without", method)
+    found, told = broken(*given, "--seeds", "12")
+    assert "transaction-left-open" in found
+    assert f'ARGS="--older this --without {method}"' in told
