@@ -46,6 +46,7 @@ from oncelog_gateway.routes.transactions import transactions_router
 from oncelog_gateway.settings import GatewaySettings
 from oncelog_gateway.sinks import Sinks
 from oncelog_gateway.topic_changes import TopicChanges
+from oncelog_gateway.traces import TracedRequests
 from oncelog_gateway.transactions import Transactions
 
 _DESCRIPTION: Final = (
@@ -105,6 +106,7 @@ def create_app(
         app.include_router(router, dependencies=[Depends(only_known_parameters)])
     routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
     install(app, routes)
+    app.add_middleware(TracedRequests)
     app.add_middleware(RequestGuard, metrics=metrics, settings=settings)
     _document_problems(app)
     return app

@@ -5,6 +5,7 @@ import contextlib
 import subprocess
 import sys
 import time
+import urllib.request
 
 import confluent_kafka
 import pytest
@@ -123,6 +124,31 @@ def test_who_takes_over_is_in_the_trace_of_the_transaction_that_ends_by_it(log, 
     with pytest.raises(confluent_kafka.KafkaException):
         first.commit_transaction(20)
     del second
+
+
+def test_an_operator_who_ends_a_transaction_is_in_its_trace(log, receiver):
+    made = producer(log, "stuck")
+    made.begin_transaction()
+    made.produce("orders", b"1")
+    made.flush()
+    asked = urllib.request.Request(
+        f"{log.rest_url}/v1/transactions/stuck/terminate",
+        method="POST",
+        data=b"{}",
+        headers={
+            "Content-Type": "application/json",
+            "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        },
+    )
+    with urllib.request.urlopen(asked, timeout=20) as answer:
+        assert answer.status < 300
+    trace = receiver.transaction("stuck", (*IN_EVERY_ONE, "client Produce"))
+    assert trace.is_connected, (trace.roots, trace.orphans)
+    assert state_of(trace) == "CompleteAbort"
+    (ending,) = [one for one in trace.spans if one.name.startswith("REST POST /v1/transactions/")]
+    assert ending.links == ["00f067aa0ba902b7"]
+    (decided,) = [one for one in trace.spans if one.name.endswith("ForceTerminateTransaction")]
+    assert decided.attributes["oncelog.decision"] == "force_terminated"
 
 
 def test_without_an_endpoint_nothing_of_opentelemetry_is_loaded():
