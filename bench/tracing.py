@@ -3,8 +3,8 @@
     python -m bench.tracing               three servers side by side, one working at a time
     python -m bench.tracing --rounds 30
 
-A receiver of OTLP in its own process takes the spans. Printed: p50 of a commit with each, and its ratio to none. Nothing
-else may run.
+A receiver of OTLP in its own process takes the spans. Printed: p50 of a commit with each, and its ratio to none.
+Nothing else may run.
 """
 
 import argparse

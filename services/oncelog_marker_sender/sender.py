@@ -24,7 +24,6 @@ from oncelog_marker_sender.core.queues import (
     Ended,
     MarkerQueues,
     NodeRequest,
-    Outcome,
     QueueDepth,
 )
 from oncelog_marker_sender.messages import RequestMessage, partitions_of
@@ -41,7 +40,7 @@ service than the node's storage, so it has a queue of its own."""
 
 
 class MarkerSender:
-    """`deliver` returns when every partition has its markers. `stop` cancels what is left."""
+    """`deliver` returns when every partition has its markers. After `stop` somebody else is to be asked."""
 
     def __init__(
         self,
@@ -56,7 +55,7 @@ class MarkerSender:
         self._request_timeout_s = request_timeout_ms / 1000
         self._markers: dict[int, Sequence[pb.TxnMarker]] = {}
         self._queued_ns: dict[int, int] = {}
-        self._waiting: dict[int, asyncio.Future[Ended]] = {}
+        self._waiting: dict[int, asyncio.Future[Ended | None]] = {}
         self._lent: dict[int, asyncio.Timeout] = {}
         self._unanswered: dict[NodeId, tuple[NodeRequest, asyncio.Timeout]] = {}
         self._wakes: dict[NodeId, asyncio.Event] = {}
@@ -73,15 +72,18 @@ class MarkerSender:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
-        for delivery_id in tuple(self._waiting):
-            self._tell(self._queues.cancel(delivery_id))
+        for delivery_id, future in tuple(self._waiting.items()):
+            self._queues.cancel(delivery_id)
+            self._let_go(delivery_id)
+            if not future.done():
+                future.set_result(None)
 
     async def deliver(
         self, shard: int, markers: Sequence[pb.TxnMarker], metadata_offset: int = 0
     ) -> Ended | None:
-        """How the delivery of one decision's markers ended; None when there is no room for it, or when our metadata
-        does not get as far as that of the caller: a partition that is not in ours may be one that we have not heard of
-        yet, and only one that is gone needs no marker.
+        """How the delivery of one decision's markers ended. None when it is to be asked for again, here or elsewhere:
+        this sender stops, there is no room for it, or our metadata does not get as far as that of the caller. A
+        partition that is not in ours may be one that we have not heard of yet, and only one that is gone needs none.
 
         A caller that gives up (is cancelled) takes its delivery with it: it will ask again.
         """
@@ -91,7 +93,7 @@ class MarkerSender:
             except TimeoutError:
                 return None
         if not self._running:
-            return Ended(-1, Outcome.CANCELLED)
+            return None
         coordinator_epoch = CoordinatorEpoch(
             max((marker.coordinator_epoch for marker in markers), default=-1)
         )
@@ -107,7 +109,7 @@ class MarkerSender:
         delivery_id, ended = added
         if ended:
             return ended[0]
-        future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Ended | None] = asyncio.get_running_loop().create_future()
         self._waiting[delivery_id] = future
         self._markers[delivery_id] = markers
         self._queued_ns[delivery_id] = time.time_ns()
@@ -283,12 +285,16 @@ class MarkerSender:
 
     def _tell(self, ended: Sequence[Ended]) -> None:
         for found in ended:
-            deadline = self._lent.pop(found.delivery_id, None)
-            if deadline is not None and not deadline.expired():
-                deadline.reschedule(asyncio.get_running_loop().time())
+            self._let_go(found.delivery_id)
             future = self._waiting.get(found.delivery_id)
             if future is not None and not future.done():
                 future.set_result(found)
+
+    def _let_go(self, delivery_id: int) -> None:
+        """Its caller lends its task no longer."""
+        deadline = self._lent.pop(delivery_id, None)
+        if deadline is not None and not deadline.expired():
+            deadline.reschedule(asyncio.get_running_loop().time())
 
     def _now_ms(self) -> int:
         return int(asyncio.get_running_loop().time() * 1000)

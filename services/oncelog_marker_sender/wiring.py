@@ -20,7 +20,7 @@ class MarkerSenderRole:
         self.sender.start()
 
     async def stop(self) -> None:
-        """Deliveries under way are answered CANCELLED; their coordinators own them and ask again."""
+        """Deliveries under way are answered OVERLOADED; their coordinators own them, and ask another sender at once."""
         await self.sender.stop()
 
 
