@@ -62,12 +62,14 @@ class Counting:
 
     def figures(self) -> "Iterator[Figure]":
         # Imported late: an `oncelog up` that nobody scrapes starts without them.
+        from oncelog.telemetry.figures import trace_figures
         from oncelog_controller.figures import controller_figures
         from oncelog_coordinator.figures import coordinator_figures
         from oncelog_listener.figures import listener_figures
         from oncelog_marker_sender.figures import marker_sender_figures
         from oncelog_storage.figures import storage_figures
 
+        yield from trace_figures()
         yield from controller_figures(self.controller)
         yield from storage_figures(self.storage)
         yield from coordinator_figures(self.coordinator)

@@ -29,6 +29,7 @@ from oncelog.process.figures import Figure
 from oncelog.process.host_header import configured_names
 from oncelog.process.logs import LogFormat, LogLevel, log_to_stderr
 from oncelog.process.metrics import ProcessMetrics, served_metrics
+from oncelog.telemetry.figures import trace_figures
 from oncelog.telemetry.tracing import Tracing, traced
 
 logger = logging.getLogger(__name__)
@@ -189,7 +190,7 @@ async def _run_until_told(
         metrics.say_node(running.node_id)
         if tracing is not None:
             tracing.say_node(running.node_id)
-        with metrics.showing(running.figures):
+        with metrics.showing(lambda: [*running.figures(), *trace_figures()]):
             await _until_told(program, settings, signals, running)
 
 

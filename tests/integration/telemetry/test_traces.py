@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import subprocess
 import sys
 import time
@@ -147,6 +148,9 @@ def test_an_operator_who_ends_a_transaction_is_in_its_trace(log, receiver):
     assert state_of(trace) == "CompleteAbort"
     (ending,) = [one for one in trace.spans if one.name.startswith("REST POST /v1/transactions/")]
     assert ending.links == ["00f067aa0ba902b7"]
+    with urllib.request.urlopen(f"{log.rest_url}/metrics", timeout=20) as answer:
+        counted = answer.read().decode()
+    assert float(re.search(r'oncelog_trace_spans_total{what="kept"} (\S+)', counted)[1]) >= 15
     (decided,) = [one for one in trace.spans if one.name.endswith("ForceTerminateTransaction")]
     assert decided.attributes["oncelog.decision"] == "force_terminated"
 

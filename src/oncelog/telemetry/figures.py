@@ -1,0 +1,24 @@
+"""What tracing counts, for `/metrics`. Nothing while it is off."""
+
+from collections.abc import Iterator
+
+from oncelog.process.figures import Figure, counters_by, gauge
+from oncelog.telemetry import spans
+from oncelog.telemetry.recorder import TraceRecorder
+
+
+def trace_figures() -> Iterator[Figure]:
+    recorder = spans.recorder
+    if not isinstance(recorder, TraceRecorder):
+        return
+    yield counters_by(
+        "oncelog_trace_spans",
+        "Spans of traces that are kept, handed to the exporter; and of those that are not.",
+        "what",
+        {"kept": recorder.spans_kept, "dropped": recorder.spans_dropped},
+    )
+    yield gauge(
+        "oncelog_trace_spans_waiting",
+        "Spans of transactions of which it is not known yet whether they are kept.",
+        recorder.spans_waiting,
+    )
