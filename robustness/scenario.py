@@ -135,6 +135,8 @@ class Scenario(BaseModel):
     """Environment variables of every process of the cluster, over what is drawn."""
     upgrade: Upgrade | None = None
     """None: every process is of this version."""
+    traces: bool = False
+    """Whether processes record spans, and tell each other of traces (ADR 0028). The spans go nowhere."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

@@ -17,6 +17,8 @@ from typing import Any, Final, TextIO
 
 from aiokafka.errors import KafkaError as ClientLibraryError
 
+from oncelog.telemetry import spans
+from oncelog.telemetry.recorder import TraceRecorder
 from robustness.checkers.all import judge
 from robustness.checkers.verdict import Answer, Verdict
 from robustness.clients.libraries import LIBRARIES, SIMULATED
@@ -57,6 +59,8 @@ from robustness.workloads.catalog import facts_about, make_workload
 from robustness.workloads.contract import Workload
 
 START_TIMEOUT_S: Final = 60.0
+_LATE_MS: Final = 10_000
+"""As production has it by default: a trace that took longer is kept."""
 CALM_MS: Final = 3_000
 """Healed and still working, before the workloads are told to end."""
 
@@ -143,6 +147,8 @@ class _Run:
         self.clocks = SimClocks(world)
         _set_up_logging(world, options.log_level, result.failures)
         count_labels(result.labels, result.failures)
+        if scenario.traces:
+            _record_spans(world)
         self._drawn = (
             draw_controller_settings(draw, wildness)
             | draw_storage_settings(draw, wildness)
@@ -343,6 +349,13 @@ class _Run:
         if member.role == "storage":
             settings["ONCELOG_STORAGE_DATA_DIR"] = str(self.disks.folder(member.name))
         return settings | self._drawn | self.scenario.settings
+
+
+def _record_spans(world: World) -> None:
+    """For all processes. Their traces stand in messages and records; what is recorded goes nowhere."""
+    clock = world.loop.time
+    recorder = TraceRecorder(lambda _: None, 1.0, late_ms=_LATE_MS, monotonic_s=clock)
+    seams.replace(spans, "recorder", recorder)
 
 
 def _workload(parameters: Mapping[str, Any]) -> Workload:

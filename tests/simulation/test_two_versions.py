@@ -67,6 +67,8 @@ def test_upgrades_and_rollbacks_break_nothing():
     done = simulate("--scenario", "upgrade", "--seeds", "100")
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    # Contexts of traces, which 0.1.0 does not know.
+    assert re.search(r"messages-cut [1-9].*records-cut [1-9]", done.stdout), done.stdout
 
 
 OPTIONAL = (
@@ -77,8 +79,10 @@ OPTIONAL = (
     "FolderHistory",
     "MetadataSnapshot.controller_incarnation_id",
     "MetadataDelta.controller_incarnation_id",
+    "TraceContext",
+    "__transaction_state:101",
 )
-"""What today's code can do without. The last three are what ADR 0027 added."""
+"""What today's code can do without. The last ones are what ADRs 0027 and 0028 added."""
 
 
 @pytest.mark.timeout(TIMEOUT_S + 30)
@@ -86,6 +90,15 @@ def test_what_is_optional_is_not_missed_and_a_seed_is_one_run_under_two_hash_see
     without = [part for name in OPTIONAL for part in ("--without", name)]
     given = ("--scenario", TWO_VERSIONS, "--seeds", "12" if IS_FULL else "1", *without)
     assert digests(*given, hash_seed="1") == digests(*given, hash_seed="2")
+
+
+@AT_NIGHT
+@pytest.mark.timeout(TIMEOUT_S + 30)
+def test_upgrades_to_what_is_optional_break_nothing():
+    without = [part for name in OPTIONAL for part in ("--without", name)]
+    done = simulate("--scenario", "upgrade", "--older", "this", "--seeds", "60", *without)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
 def broken(*arguments):

@@ -129,13 +129,14 @@ class MetadataImage:
         if delta.configs:
             configs = {**configs, **_configs_by_key(delta.configs)}
         has_features = delta.HasField("features")
+        # A controller of an older version does not say its own: that is unknown then, and not the one before.
+        said = delta if delta.controller_epoch else self
         return replace(
             self,
             metadata_offset=metadata_offset,
             controller=delta.controller or self.controller,
             controller_epoch=delta.controller_epoch or self.controller_epoch,
-            controller_incarnation_id=delta.controller_incarnation_id
-            or self.controller_incarnation_id,
+            controller_incarnation_id=said.controller_incarnation_id,
             nodes=MappingProxyType(nodes),
             topics=topics,
             topics_by_id={topic.topic_id: topic for topic in topics.values()}

@@ -46,6 +46,28 @@ def test_what_is_behind_is_ignored(late):
     assert len(seen) == 1
 
 
+def claim(offset, controller, epoch, incarnation_id):
+    own = {"controller": controller, "controller_epoch": epoch}
+    told = pb.MetadataDelta(**own, controller_incarnation_id=incarnation_id)
+    return pb.MetadataUpdate(metadata_offset=offset, delta=told)
+
+
+def test_a_controller_of_an_older_version_is_not_taken_for_the_one_before():
+    """It does not say its incarnation: what it writes is not in the other's part of the journal (ADR 0027)."""
+    made, _ = follower()
+    for update, incarnation_id in (
+        (snapshot(3, 1), ""),
+        (claim(4, 1, 7, "one-7"), "one-7"),
+        (delta(5, 2), "one-7"),
+        (claim(6, 2, 8, ""), ""),
+        (delta(7, 3), ""),
+        (claim(8, 1, 9, "one-9"), "one-9"),
+    ):
+        made.take(update)
+        assert made.image.controller_incarnation_id == incarnation_id, update
+    assert (made.image.controller, made.image.controller_epoch) == (1, 9)
+
+
 def test_another_cluster_begins_anew():
     made, _ = follower()
     made.take(snapshot(5, 7))
