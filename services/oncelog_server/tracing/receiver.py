@@ -86,14 +86,14 @@ class Receiver(collector_grpc.TraceServiceServicer):
         return collector.ExportTraceServiceResponse()
 
 
-async def receive(port: int, out: TextIO) -> None:
+async def receive(host: str, port: int, out: TextIO) -> None:
     """Until SIGTERM or Ctrl-C. The line that says where it listens is the sign that it does."""
     server = grpc.aio.server()
     add: Any = collector_grpc.add_TraceServiceServicer_to_server
     add(Receiver(out), server)
-    bound = server.add_insecure_port(f"127.0.0.1:{port}")
+    bound = server.add_insecure_port(f"{host}:{port}")
     await server.start()
-    print(f"receiving traces on 127.0.0.1:{bound}", flush=True)
+    print(f"receiving traces on {host}:{bound}", flush=True)
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
@@ -111,10 +111,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m oncelog_server.tracing.receiver")
     parser.add_argument("out", type=Path, help="file that gets a line of JSON for each span")
     parser.add_argument("--port", type=int, default=OTLP_PORT, help="0: any free one")
+    parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 for pods and containers")
     asked = parser.parse_args()
     try:
         with asked.out.open("a") as out:
-            asyncio.run(receive(asked.port, out))
+            asyncio.run(receive(asked.host, asked.port, out))
     except (OSError, RuntimeError) as error:
         print(f"cannot receive traces: {error}", file=sys.stderr)
         return 1
