@@ -10,8 +10,11 @@
 """
 
 import importlib
+import logging
+import math
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -36,9 +39,34 @@ _EXPORTERS: Final = {
         "opentelemetry-exporter-otlp-proto-http",
     ),
 }
+_EXPORTERS_LOGGERS: Final = (
+    "opentelemetry.exporter.otlp.proto.grpc.exporter",
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+)
+TOLD_EVERY_S: Final = 60.0
 SCOPE: Final = "oncelog"
 FLUSH_MS: Final = 3_000
 """Longest wait for spans to leave when the process stops."""
+
+
+class SeldomTold(logging.Filter):
+    """The exporter says each few seconds that the collector is away: once a minute is enough."""
+
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._monotonic_s = monotonic_s
+        self._last_s = -math.inf
+        self._kept_back = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = self._monotonic_s()
+        if now - self._last_s < TOLD_EVERY_S:
+            self._kept_back += 1
+            return False
+        if self._kept_back:
+            record.msg = f"{record.msg} (and {self._kept_back} lines like it since the last one)"
+        self._last_s, self._kept_back = now, 0
+        return True
 
 
 class Tracing:
@@ -115,6 +143,9 @@ def traced(
     if not is_wanted(environment):
         yield None
         return
+    seldom = SeldomTold()
+    for name in _EXPORTERS_LOGGERS:
+        logging.getLogger(name).addFilter(seldom)
     tracing = Tracing(_exporter(environment), service, head_ratio(environment), late_ms)
     spans.recorder = tracing.recorder
     try:
