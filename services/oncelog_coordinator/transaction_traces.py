@@ -25,16 +25,17 @@ _ABORTS: Final = frozenset({TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT})
 
 
 def with_trace(event: AddPartitions) -> AddPartitions:
-    """With the trace of the transaction that it may start: the one under which the request came, with a root."""
+    """With a trace for the transaction that it may start, from the client's request on.
+
+    Not the one under which the request came: what gives up waiting never hears where it belonged, and stays there.
+    """
     running = spans.current()
     if running is None:
         return event
     home = running.home
-    if home.trace is not None:
-        # It came in the belief that its transaction is open; if it is not, this is another one.
-        trace = TransactionTrace(spans.new_trace_id(), spans.new_span_id(), time.time_ns())
-    else:
-        trace = TransactionTrace(home.trace_id, spans.new_span_id(), home.start_ns)
+    # A request that came in the belief that its transaction is open may begin another one.
+    start_ns = home.start_ns if home.trace is None else time.time_ns()
+    trace = TransactionTrace(spans.new_trace_id(), spans.new_span_id(), start_ns)
     return replace(event, trace=trace)
 
 
