@@ -15,7 +15,10 @@ from oncelog.api.v1 import peer_pb2, peer_pb2_grpc, storage_pb2
 from oncelog.rpc.contract import STORAGE
 from oncelog.rpc.session_client import PeerSession, SessionStub
 from oncelog.rpc.sessions import PeerUnavailable, SessionLimits
+from oncelog.telemetry import spans
+from oncelog.trace import TransactionTrace
 
+TRACE = TransactionTrace(7, 8, 9)
 PRODUCE = "/oncelog.api.v1.Storage/Produce"
 
 
@@ -258,24 +261,37 @@ class SessionContract:
 
         self.medium.run(scenario)
 
-    def test_the_callers_span_is_the_parent_of_the_call(self):
+    def test_a_call_knows_its_caller_and_its_answer_says_where_both_belong(self, monkeypatch):
+        class Ended:
+            def __init__(self):
+                self.spans = []
+
+            def take(self, home, ended):
+                self.spans += [(one.name, home.trace_id) for one in ended]
+
+        class Traced:
+            async def Produce(self, request, context):  # noqa: N802
+                running = spans.current()
+                self.caller = None if running is None else running.home.caller
+                spans.belongs_to(TRACE, is_kept=True)
+                return storage_pb2.ProduceResponse()
+
+        recorder = Ended()
+        monkeypatch.setattr(spans, "recorder", recorder)
+
         async def scenario():
-            from opentelemetry import context, trace
-
-            class Tracing:
-                async def Produce(self, request, context):  # noqa: N802
-                    self.span = trace.get_current_span().get_span_context()
-                    return storage_pb2.ProduceResponse()
-
-            span = trace.SpanContext(7, 8, is_remote=False, trace_flags=trace.TraceFlags(1))
-            async with Served(Tracing(), STORAGE) as served, stub_of(served.address) as stub:
+            async with Served(Traced(), STORAGE) as served, stub_of(served.address) as stub:
                 await stub.Produce(produce())
-                assert not served.servicer.span.is_valid
-                token = context.attach(trace.set_span_in_context(trace.NonRecordingSpan(span)))
-                await stub.Produce(produce())
-                context.detach(token)
-                seen = served.servicer.span
-                assert (seen.trace_id, seen.span_id, seen.is_remote) == (7, 8, True)
+                assert served.servicer.caller is None
+                with spans.outermost("asks", spans.Kind.CLIENT) as asks:
+                    asked_under = asks.home.trace_id
+                    await stub.Produce(produce())
+                    assert served.servicer.caller == (asked_under, asks.span_id, False)
+                    assert (asks.home.trace, asks.home.is_kept) == (TRACE, True)
+                assert sorted(recorder.spans) == [
+                    ("Storage/Produce", TRACE.trace_id),
+                    ("asks", TRACE.trace_id),
+                ]
 
         self.medium.run(scenario)
 
