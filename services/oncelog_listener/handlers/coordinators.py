@@ -1,5 +1,11 @@
 """Who coordinates: FindCoordinator and DescribeCluster. The answer is the listener that is asked (facts 3; ADR 0017),
-until it stops: then it is another one."""
+until it stops: then it is another one.
+
+That a shard has no coordinator at this moment is not told here. The requests that follow wait for one (`repeats.py`),
+each client repeats them, and they hold up no fetch: they come over a connection of their own. librdkafka does not
+always repeat FindCoordinator: refused three times within half a second, `send_offsets_to_transaction` waits in spite
+of its timeout until a connection breaks.
+"""
 
 from typing import Any, Final
 
@@ -41,9 +47,6 @@ def _place(call: Call, brokers: Brokers, key_type: int, key: str) -> dict[str, A
         )
     if kind == TRANSACTION and not key:
         return _nowhere(ErrorCode.INVALID_REQUEST, "a transactional.id may not be empty")
-    shard = call.cluster.image.shard_for(kind, key)
-    if shard is None or shard.coordinator < 0:
-        return _nowhere(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{key!r} has no coordinator now")
     itself = [one for one in brokers.all if one.node_id == call.cluster.node_id]
     place = itself[0] if itself else brokers.place(key)
     return {
