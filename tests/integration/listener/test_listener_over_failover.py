@@ -17,7 +17,7 @@ from oncelog.protocol.messages import schema_of
 from oncelog.record.records import Record, encode_batch
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
-from oncelog.rpc.metadata import GROUP, TRANSACTION
+from oncelog.rpc.metadata import TRANSACTION
 from oncelog.rpc.sessions import PeerUnavailable
 
 OTHER = 2
@@ -429,28 +429,6 @@ def test_partitions_are_spread_over_live_listeners_and_the_asked_one_coordinates
     assert brokers == [NODE_ID, 3, 5]
     assert all(leaders.count(node_id) >= 10 for node_id in brokers)
     assert coordinator == NODE_ID
-
-
-@pytest.mark.parametrize(("key_type", "kind"), [(0, GROUP), (1, TRANSACTION)])
-def test_the_asked_one_coordinates_while_the_shard_waits_for_an_owner(key_type, kind):
-    """librdkafka's send_offsets_to_transaction hung for ten minutes after three refusals."""
-    world = two_nodes()
-
-    async def scenario():
-        async with world.listening() as role:
-            nobody = [
-                controller_pb2.Shard(kind=kind, shard=n, coordinator=-1, coordinator_epoch=1)
-                for n in range(50)
-            ]
-            await world.metadata.wait_until(world.controller.change(shards=nobody))
-            client = await WireClient.connect(role.port)
-            for version in (1, 4):
-                key = {"coordinator_keys": ("pay",)} if version >= 4 else {"key": "pay"}
-                found = await client.call(10, version, key_type=key_type, **key)
-                place = found.coordinators[0] if version >= 4 else found
-                assert (place.error_code, place.node_id, place.port) == (0, NODE_ID, role.port)
-
-    uvloop.run(scenario())
 
 
 def test_a_listener_that_goes_takes_only_its_own_partitions_along():
