@@ -15,6 +15,7 @@ from oncelog_server.cluster.plan import (
     GATEWAY,
     HOST,
     LISTENER,
+    MARKER_SENDER,
     POSTGRES,
     REDIS,
     STORAGE,
@@ -28,6 +29,7 @@ from robustness.chaos.part import end_part, start_part
 from robustness.chaos.proxy import Door
 
 PROXY_LOG: Final = "proxy.log"
+_REDIS_CLIENTS: Final = tuple(one.role for one in (STORAGE, COORDINATOR, MARKER_SENDER, GATEWAY))
 _POSTGRES_SOCKET: Final = ".s.PGSQL.5432"
 
 
@@ -142,8 +144,9 @@ class ClusterNetwork:
             doors.append(Door(member.name, listen, POSTGRES, str(target)))
             url = f"postgresql+psycopg://postgres:@/postgres?host={Path(listen).parent}"
             return {"ONCELOG_CONTROLLER_DATABASE_URL": url}
-        if member.role in (STORAGE.role, COORDINATOR.role):
+        if member.role in _REDIS_CLIENTS:
             listen = self._socket(member, "redis.sock")
             doors.append(Door(member.name, listen, REDIS, str(redis_socket(self._folder))))
-            return {f"ONCELOG_{member.role.upper()}_REDIS_URL": f"unix://{listen}"}
+            variable = f"ONCELOG_{member.role.upper().replace('-', '_')}_REDIS_URL"
+            return {variable: f"unix://{listen}"}
         return {}

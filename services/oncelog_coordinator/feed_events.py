@@ -1,54 +1,166 @@
-"""What of a coordinator's decisions goes into the live feed: every change of a transaction, and every refusal that
-tells a producer of a zombie.
+"""What of a coordinator's decisions goes into the live feed: every change of a transaction, every verification, and
+every refusal (docs/events.md).
 
-`cause` is the decision's label, the same word as in the log and the metrics.
+`cause` is the decision's label, the same word as in the log and the metrics. `bump` says why a producer id or epoch
+changed. A producer that is told to come again comes again within milliseconds, so the same refusal of the same id is
+told once a second, with the count of those before it.
 """
 
+import time
 from typing import Any, Final
 
-from oncelog.machine import Decision
-from oncelog.telemetry.feed import EventFeed
-from oncelog_coordinator.core.txn_state import TxnMetadata, TxnTombstone
-
-REFUSALS: Final = frozenset(
-    {"fenced", "init_fenced", "wrong_producer_id", "delayed_end_refused", "delayed_add_refused"}
+from oncelog.errors import ErrorCode
+from oncelog.ids import Partition
+from oncelog.machine import Decision, Reply
+from oncelog.telemetry.feed import Feed, names_of
+from oncelog_coordinator.core.client import NO_CLIENT
+from oncelog_coordinator.core.txn_events import (
+    AddPartitions,
+    EndTxn,
+    ForceTerminate,
+    InitProducerId,
+    TxnTimedOut,
+    VerifyPartitions,
 )
+from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState, TxnTombstone
+
+REFUSAL_PAUSE_S: Final = 1.0
+REFUSALS_MAX: Final = 10_000
+"""Ids whose last refusal is remembered, of one shard."""
+
+_REQUESTS: Final = (InitProducerId, AddPartitions, VerifyPartitions, EndTxn, ForceTerminate)
+"""Whose refusals are told. Questions are none."""
+
+TAKEOVER: Final = "takeover"
+RESTART: Final = "restart"
+TIMEOUT: Final = "timeout"
+OPERATOR: Final = "operator"
+EXHAUSTED: Final = "exhausted"
+END: Final = "end"
 
 
-def publish_decision(
-    feed: EventFeed, shard: int, coordinator_epoch: int, event: Any, decision: Decision[Any]
-) -> None:
-    for record in decision.records:
-        if isinstance(record, TxnMetadata):
-            feed.publish(
-                "transaction",
-                transactional_id=record.transactional_id,
-                state=record.state.kafka_name,
-                cause=decision.label,
-                producer_id=record.producer_id,
-                producer_epoch=record.producer_epoch,
-                partitions=len(record.partitions),
-                start_time_ms=record.start_timestamp,
-                shard=shard,
-                coordinator_epoch=coordinator_epoch,
+class DecisionEvents:
+    """Of one shard under one coordinator epoch."""
+
+    def __init__(self, feed: Feed, shard: int, coordinator_epoch: int) -> None:
+        self._feed = feed
+        self._shard = {"shard": shard, "coordinator_epoch": coordinator_epoch}
+        self._refused: dict[tuple[str, str, str], tuple[float, int]] = {}
+
+    def publish(self, event: Any, decision: Decision[Any], before: TxnMetadata | None) -> None:
+        """`before`: the transaction as it was; None for an unknown id."""
+        known = before
+        for record in decision.records:
+            if isinstance(record, TxnMetadata):
+                self._changed(event, decision.label, known, record)
+                known = record
+            elif isinstance(record, TxnTombstone):
+                self._feed.publish(
+                    "transaction",
+                    transactional_id=record.transactional_id,
+                    state="Dead",
+                    cause=decision.label,
+                    **self._shard,
+                )
+        if decision.records:
+            return
+        for effect in decision.effects:
+            if isinstance(effect, Reply):
+                self._answered(event, decision.label, effect.answer)
+
+    def _changed(
+        self, event: Any, label: str, before: TxnMetadata | None, record: TxnMetadata
+    ) -> None:
+        client = getattr(event, "client", NO_CLIENT)
+        is_same = before is not None and before.state is TxnState.ONGOING is record.state
+        known = before.partitions if before is not None and is_same else ()
+        added = record.partitions[len(known) :] if record.state is TxnState.ONGOING else ()
+        self._feed.publish(
+            "transaction",
+            transactional_id=record.transactional_id,
+            state=record.state.kafka_name,
+            cause=label,
+            request=type(event).__name__,
+            bump=_bump(event, before, record),
+            producer_id=record.producer_id,
+            producer_epoch=record.producer_epoch,
+            previous_producer_id=-1 if before is None else before.producer_id,
+            previous_producer_epoch=-1 if before is None else before.producer_epoch,
+            partitions=len(record.partitions),
+            added=names_of(added),
+            start_time_ms=record.start_timestamp,
+            timeout_ms=record.timeout_ms,
+            client_id=client.id,
+            client_host=client.host,
+            **self._shard,
+        )
+
+    def _answered(self, event: Any, label: str, answer: Any) -> None:
+        if not isinstance(event, _REQUESTS):
+            return
+        error_code = answer.error_code
+        missing: tuple[Partition, ...] = getattr(answer, "missing", ())
+        if error_code is ErrorCode.NONE and missing:
+            error_code = ErrorCode.TRANSACTION_ABORTABLE
+        if error_code is not ErrorCode.NONE:
+            self._refuse(event, label, error_code, missing)
+        elif isinstance(event, VerifyPartitions):
+            self._feed.publish(
+                "verified",
+                transactional_id=event.transactional_id,
+                producer_id=event.producer_id,
+                producer_epoch=event.producer_epoch,
+                partitions=len(event.partitions),
+                names=names_of(event.partitions),
+                **self._shard,
             )
-        elif isinstance(record, TxnTombstone):
-            feed.publish(
-                "transaction",
-                transactional_id=record.transactional_id,
-                state="Dead",
-                cause=decision.label,
-                shard=shard,
-                coordinator_epoch=coordinator_epoch,
-            )
-    if decision.label in REFUSALS:
-        feed.publish(
+
+    def _refuse(
+        self, event: Any, label: str, error_code: ErrorCode, missing: tuple[Partition, ...]
+    ) -> None:
+        client = getattr(event, "client", NO_CLIENT)
+        key = (event.transactional_id, label, client.id)
+        now = time.monotonic()
+        told_at, count = self._refused.pop(key, (-REFUSAL_PAUSE_S, 0))
+        if now - told_at < REFUSAL_PAUSE_S:
+            self._refused[key] = (told_at, count + 1)
+            return
+        self._refused[key] = (now, 0)
+        if len(self._refused) > REFUSALS_MAX:
+            del self._refused[next(iter(self._refused))]
+        self._feed.publish(
             "refused",
             transactional_id=event.transactional_id,
-            cause=decision.label,
+            cause=label,
             request=type(event).__name__,
-            producer_id=getattr(event, "producer_id", -1),
-            producer_epoch=getattr(event, "producer_epoch", -1),
-            shard=shard,
-            coordinator_epoch=coordinator_epoch,
+            error=error_code.name,
+            count=count + 1,
+            producer_id=_named(event, "producer_id"),
+            producer_epoch=_named(event, "producer_epoch"),
+            names=names_of(missing),
+            client_id=client.id,
+            client_host=client.host,
+            **self._shard,
         )
+
+
+def _named(event: Any, name: str) -> int:
+    """The identity that a request names; InitProducerId calls it the expected one."""
+    return int(getattr(event, name, getattr(event, f"expected_{name}", -1)))
+
+
+def _bump(event: Any, before: TxnMetadata | None, record: TxnMetadata) -> str:
+    """Why the producer id or epoch is another one than before; empty when it is not."""
+    identity = (record.producer_id, record.producer_epoch)
+    if before is None or identity == (before.producer_id, before.producer_epoch):
+        return ""
+    match event:
+        case TxnTimedOut():
+            return TIMEOUT
+        case ForceTerminate():
+            return OPERATOR
+        case InitProducerId() if event.expected_producer_id < 0 and before.producer_epoch >= 0:
+            return TAKEOVER
+        case InitProducerId():
+            return RESTART
+    return EXHAUSTED if record.producer_id != before.producer_id else END

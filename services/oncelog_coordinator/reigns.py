@@ -92,6 +92,9 @@ class Reigns(ABC, Generic[ReignT]):
     def _new_life(self, reign: ReignT) -> Life:
         """A fresh machine with its journal and driver, not yet started."""
 
+    def _tell(self, reign: ReignT, state: str) -> None:
+        """The live feed hears what becomes of a shard."""
+
     @abstractmethod
     def _is_empty(self, driver: Driver) -> bool: ...
 
@@ -170,6 +173,7 @@ class Reigns(ABC, Generic[ReignT]):
             if number not in self._reigns:
                 reign = self._new_reign(number, coordinator_epoch)
                 self._reigns[number] = reign
+                self._tell(reign, "loading")
                 self._load_soon(reign)
 
     def _load_soon(self, reign: ReignT) -> None:
@@ -186,12 +190,14 @@ class Reigns(ABC, Generic[ReignT]):
                 async with self._loads:
                     await life.driver.start()
             except OncelogError as error:
+                self._tell(reign, f"not loaded yet: {error}")
                 _log.warning("%s is not loaded yet: %s", life.driver.name, error)
             except Exception:
                 _log.exception("%s cannot be loaded; trying again", life.driver.name)
             else:
                 if not reign.is_over:
                     reign.life = life
+                    self._tell(reign, "loaded")
                     return
             await life.driver.stop()
             await life.close(False)
@@ -203,6 +209,7 @@ class Reigns(ABC, Generic[ReignT]):
     def _on_failure(self, reign: ReignT, failure: AppendFailed) -> None:
         """Called by the driver in its last breath: its machine is lost."""
         life, reign.life = reign.life, None
+        self._tell(reign, f"lost, an append failed: {failure}")
         if life is not None:
             self._own(life.close(False))
         if reign.is_over or not self._is_running:
@@ -223,6 +230,7 @@ class Reigns(ABC, Generic[ReignT]):
     def _end(self, shard: int, *, has_moved: bool) -> None:
         reign = self._reigns.pop(shard)
         reign.is_over = True
+        self._tell(reign, "moved away" if has_moved else "ended")
         life, reign.life = reign.life, None
         self._own(_finish(reign.task, life, has_moved))
 

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from oncelog.api.v1 import types_pb2
+from oncelog_coordinator.core.client import Client
 from oncelog_coordinator.core.stamp import Stamp
 
 
@@ -26,6 +27,12 @@ def marks_of(request: Any, *, is_enabled: bool) -> Marks:
         _stamp(asked.delayed_by) if asked.HasField("delayed_by") else None,
         _stamp(asked.addition_delayed_by) if asked.HasField("addition_delayed_by") else None,
     )
+
+
+def client_of(request: Any) -> Client:
+    """Who sent it, as its listener says."""
+    asked = request.stamp
+    return Client(asked.client_id, asked.client_host)
 
 
 def request_number(stamp: Stamp | None) -> Any:

@@ -41,7 +41,7 @@ from oncelog_coordinator.core.txn_events import (
 from oncelog_coordinator.core.txn_state import TxnMetadata
 from oncelog_coordinator.core.views import split_state_filters
 from oncelog_coordinator.producer_ids import ProducerIds
-from oncelog_coordinator.request_stamps import marks_of, request_number
+from oncelog_coordinator.request_stamps import client_of, marks_of, request_number
 from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_coordinator.shards import Shards, ShardUnavailable, TransactionReign
 from oncelog_coordinator.sink_servicer import SinkCalls
@@ -99,6 +99,7 @@ class TransactionCoordinatorServicer(SinkCalls):
                     ProducerId(request.producer_id),
                     ProducerEpoch(request.producer_epoch),
                     stamp=marks_of(request, is_enabled=self._checks_stamps).stamp,
+                    client=client_of(request),
                 ),
             )
             return _initialised(answer)
@@ -150,7 +151,13 @@ class TransactionCoordinatorServicer(SinkCalls):
             added: ErrorAnswer = await self._shards.ask(
                 name,
                 lambda request_id: AddPartitions(
-                    request_id, *producer, partitions, version, marks.stamp, marks.told
+                    request_id,
+                    *producer,
+                    partitions,
+                    version,
+                    marks.stamp,
+                    marks.told,
+                    client=client_of(asked),
                 ),
             )
         except (ShardUnavailable, DriverStopped) as unavailable:
@@ -182,6 +189,7 @@ class TransactionCoordinatorServicer(SinkCalls):
                     0,
                     marks.stamp,
                     marks.told,
+                    client=client_of(request),
                 ),
             )
         except (ShardUnavailable, DriverStopped) as unavailable:
@@ -210,6 +218,7 @@ class TransactionCoordinatorServicer(SinkCalls):
                     stamp=marks.stamp,
                     told=marks.told,
                     addition_told=marks.addition_told,
+                    client=client_of(request),
                 ),
             )
             return _ended(answer)

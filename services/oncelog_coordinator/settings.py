@@ -82,9 +82,6 @@ class CoordinatorSettings(BaseSettings):
         description="where the live event feed goes, redis://host:6379/0; empty: there is none. "
         "Nothing waits for it",
     )
-    story_steps_max: int = Field(
-        256, ge=0, description="recent steps kept per shard for `story`; about 200 bytes each"
-    )
 
     transaction_load_buffer_bytes: int = Field(
         1_048_576,

@@ -3,7 +3,7 @@ finds them by transactional.id. What is the same for every kind of shard is in `
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import TRANSACTION, MetadataFollower
 from oncelog.runtime import Clock, Driver, DriverStopped
 from oncelog.telemetry import spans
-from oncelog.telemetry.feed import EventFeed
+from oncelog.telemetry.feed import Feed
 from oncelog_coordinator.core.markers import MarkersDelivered
 from oncelog_coordinator.core.shard_machine import ShardConfig, ShardEvent, ShardMachine
 from oncelog_coordinator.core.sink_events import JoinAttempt
@@ -34,13 +34,13 @@ from oncelog_coordinator.core.txn_events import (
     InitProducerId,
     TxnTimedOut,
 )
-from oncelog_coordinator.feed_events import publish_decision
+from oncelog_coordinator.core.txn_state import TxnMetadata
+from oncelog_coordinator.feed_events import DecisionEvents
 from oncelog_coordinator.marker_client import MarkerClient
 from oncelog_coordinator.producer_ids import ProducerIds
 from oncelog_coordinator.reigns import Life, Reign, Reigns, ShardUnavailable
 from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_coordinator.shard_log import ShardLog, TransactionRecords
-from oncelog_coordinator.story import Story, StoryStep
 from oncelog_coordinator.transaction_times import ShardTimes, TransactionTimes
 from oncelog_coordinator.transaction_traces import TransactionTraces, name_of, with_trace
 
@@ -52,29 +52,31 @@ RECORD_BYTES_SHARE: Final = 0.9
 
 
 class TransactionReign(Reign):
-    """With the story of what was decided, and those who wait for a completion."""
+    """With those who tell of what was decided, and those who wait for a completion."""
 
     def __init__(
         self,
         shard: int,
         coordinator_epoch: CoordinatorEpoch,
-        steps_max: int,
         times: TransactionTimes,
-        feed: EventFeed | None = None,
+        feed: Feed | None = None,
     ) -> None:
         super().__init__(shard, coordinator_epoch)
         self._times = ShardTimes(times)
-        self.story = Story(steps_max)
-        self._feed = feed
+        self._events = None if feed is None else DecisionEvents(feed, shard, coordinator_epoch)
+        self._before: TxnMetadata | None = None
         self.traces = TransactionTraces(shard, coordinator_epoch)
         self._completions: dict[str, asyncio.Future[None]] = {}
 
+    def about_to_decide(self, before: TxnMetadata | None) -> None:
+        """The transaction that the next decision is about."""
+        self._before = before
+
     def observe(self, event: Any, decision: Decision[Any], now: Millis) -> None:
         """The driver tells of each decision."""
-        self.story.observe(event, decision, now)
         self._times.observe(decision.records, now)
-        if self._feed is not None:
-            publish_decision(self._feed, self.shard, self.coordinator_epoch, event, decision)
+        if self._events is not None:
+            self._events.publish(event, decision, self._before)
         if self._completions and isinstance(event, MarkersDelivered) and decision.records:
             completion = self._completions.pop(event.decision_key.name, None)
             if completion is not None and not completion.done():
@@ -101,7 +103,7 @@ class Shards(Reigns[TransactionReign]):
         producer_ids: ProducerIds,
         clock: Clock,
         settings: CoordinatorSettings,
-        feed: EventFeed | None = None,
+        feed: Feed | None = None,
     ) -> None:
         super().__init__(TRANSACTION, node_id, metadata, settings)
         self._directory = directory
@@ -158,16 +160,19 @@ class Shards(Reigns[TransactionReign]):
     def _hashed_name(self, name: str) -> str:
         return shard_name_of(name)
 
-    def story(self, transactional_id: str) -> Iterator[StoryStep]:
-        """The latest decisions about this id on this node, oldest first."""
-        reign = self.reign_of(transactional_id)
-        return iter(()) if reign is None else reign.story.steps(transactional_id)
-
     # ------------------------------------------------------------------------------------------------ lives
 
     def _new_reign(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> TransactionReign:
-        steps_max = self._settings.story_steps_max
-        return TransactionReign(shard, coordinator_epoch, steps_max, self.times, self._feed)
+        return TransactionReign(shard, coordinator_epoch, self.times, self._feed)
+
+    def _tell(self, reign: TransactionReign, state: str) -> None:
+        if self._feed is not None:
+            self._feed.publish(
+                "shard",
+                shard=reign.shard,
+                coordinator_epoch=reign.coordinator_epoch,
+                state=state,
+            )
 
     def _is_empty(self, driver: Driver) -> bool:
         assert isinstance(driver.machine, ShardMachine), driver.machine
@@ -185,6 +190,8 @@ class Shards(Reigns[TransactionReign]):
                 return
 
         def stamp(event: Any) -> Any:
+            if self._feed is not None:
+                reign.about_to_decide(machine.txn.transaction(name_of(event)))
             if isinstance(event, _NEEDS_LEVEL):
                 level = self._metadata.image.transaction_version
                 if event.cluster_transaction_version != level:

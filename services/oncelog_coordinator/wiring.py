@@ -7,7 +7,7 @@ from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.rpc.transaction_starts import TransactionStarts
 from oncelog.runtime import Clock, SystemClock
-from oncelog.telemetry.feed import EventFeed, build_feed
+from oncelog.telemetry.feed import Feed, build_feed
 from oncelog_coordinator.group_markers import GroupMarkers
 from oncelog_coordinator.group_servicer import GroupCoordinatorServicer
 from oncelog_coordinator.group_shards import GroupShards
@@ -32,7 +32,7 @@ class CoordinatorRole:
         group_shards: GroupShards,
         producer_ids: ProducerIds,
         settings: CoordinatorSettings,
-        feed: EventFeed | None = None,
+        feed: Feed | None = None,
     ) -> None:
         self.servicer = servicer
         self.group_servicer = group_servicer
@@ -74,11 +74,15 @@ def build_coordinator(
     metadata: MetadataFollower,
     directory: Directory,
     clock: Clock | None = None,
+    feed: Feed | None = None,
 ) -> CoordinatorRole:
-    """The coordinator of this node. `metadata` must be followed by the caller; it need not have an image yet."""
+    """The coordinator of this node. `metadata` must be followed by the caller; it need not have an image yet.
+
+    `feed` replaces the one of the settings' `redis_url`.
+    """
     clock = clock or SystemClock()
     producer_ids = ProducerIds(node_id, metadata, directory)
-    feed = build_feed(settings.redis_url, "coordinator", node_id)
+    feed = feed or build_feed(settings.redis_url, "coordinator", node_id)
     shards = Shards(node_id, metadata, directory, producer_ids, clock, settings, feed)
     group_shards = GroupShards(node_id, metadata, directory, producer_ids, clock, settings)
     return CoordinatorRole(

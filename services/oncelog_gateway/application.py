@@ -10,6 +10,7 @@ from starlette.routing import Route
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime.clock import Clock
+from oncelog.telemetry.history import History
 from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.console import console_router
 from oncelog_gateway.groups import Groups
@@ -35,6 +36,7 @@ from oncelog_gateway.routes.nodes import (
 )
 from oncelog_gateway.routes.scrape import scrape_router
 from oncelog_gateway.routes.sinks import sinks_router
+from oncelog_gateway.routes.timelines import timelines_router
 from oncelog_gateway.routes.topics import (
     partition_router,
     partitions_router,
@@ -45,6 +47,7 @@ from oncelog_gateway.routes.topics import (
 from oncelog_gateway.routes.transactions import transactions_router
 from oncelog_gateway.settings import GatewaySettings
 from oncelog_gateway.sinks import Sinks
+from oncelog_gateway.timelines import Timelines
 from oncelog_gateway.topic_changes import TopicChanges
 from oncelog_gateway.traces import TracedRequests
 from oncelog_gateway.transactions import Transactions
@@ -62,6 +65,7 @@ def create_app(
     directory: Directory,
     clock: Clock,
     read_figures: ReadFigures = lambda: (),
+    history: History | None = None,
 ) -> FastAPI:
     """Everything the gateway serves. Starts nothing and asks nobody."""
     roles = Roles(metadata, directory, settings.call_timeout_ms)
@@ -84,6 +88,7 @@ def create_app(
     routers = (
         # Before the paths that take any id: the first that fits a path is the one that was meant.
         ending_router(transactions, operators),
+        timelines_router(Timelines(roles, history or History()), settings.event_streams_max),
         transactions_router(transactions),
         hanging_router(roles, partitions),
         partitions_router(roles, partitions),

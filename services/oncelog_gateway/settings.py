@@ -75,6 +75,24 @@ class GatewaySettings(BaseSettings):
         description="show every internal partition in /metrics; without it one is shown while something holds its LSO",
     )
 
+    redis_url: str = Field(
+        "",
+        description="where roles tell what happens, redis://host:6379/0; timelines and live events are read from it. "
+        "Empty: there are none, but in `oncelog up`, which needs no Redis",
+    )
+    history_events_max: int = Field(
+        20_000,
+        ge=100,
+        le=1_000_000,
+        description="newest events kept in memory for timelines; about 1 kB each",
+    )
+    event_streams_max: int = Field(
+        32,
+        ge=0,
+        le=5_000,
+        description="clients that may follow live events at once; one more is answered 503",
+    )
+
     @field_validator("allowed_hosts")
     @classmethod
     def _hosts(cls, text: str) -> str:

@@ -19,6 +19,8 @@ from oncelog.errors import OncelogError
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime.clock import Clock, SystemClock
+from oncelog.telemetry.history import History
+from oncelog.telemetry.stream_reader import StreamReader, build_reader
 from oncelog_gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
@@ -39,12 +41,13 @@ def build_gateway(
     directory: Directory,
     *,
     read_figures: "ReadFigures" = lambda: (),
+    history: History | None = None,
 ) -> "GatewayRole":
     """The gateway of one process; it asks other roles through `directory`.
 
-    What other roles of this process count joins its metrics by `read_figures`.
+    What other roles of this process count joins its metrics by `read_figures`, and what they tell is in `history`.
     """
-    return GatewayRole(settings, metadata, directory, SystemClock(), read_figures)
+    return GatewayRole(settings, metadata, directory, SystemClock(), read_figures, history)
 
 
 class GatewayRole:
@@ -57,7 +60,14 @@ class GatewayRole:
         directory: Directory,
         clock: Clock,
         read_figures: "ReadFigures" = lambda: (),
+        history: History | None = None,
     ) -> None:
+        self._history = history or History(settings.history_events_max)
+        self._reader: StreamReader | None = None
+        if history is None:
+            self._reader = build_reader(
+                settings.redis_url, self._history, settings.history_events_max
+            )
         self._settings = settings
         self._metadata = metadata
         self._directory = directory
@@ -80,11 +90,15 @@ class GatewayRole:
         self._port = self._listening.getsockname()[1]
         self._serving = asyncio.create_task(self._serve(self._listening), name="gateway")
         self._serving.add_done_callback(_tell_failure)
+        if self._reader is not None:
+            self._reader.start()
 
     async def stop(self) -> None:
         """Raises what ended serving early, if anything did."""
         assert self._listening is not None, "the gateway is not started"
         assert self._serving is not None
+        if self._reader is not None:
+            await self._reader.stop()
         if self._server is not None:
             self._server.should_exit = True
         else:
@@ -114,7 +128,14 @@ class GatewayRole:
                 yield
 
         settings = self._settings
-        app = create_app(settings, self._metadata, self._directory, self._clock, self._read_figures)
+        app = create_app(
+            settings,
+            self._metadata,
+            self._directory,
+            self._clock,
+            self._read_figures,
+            self._history,
+        )
         config = uvicorn.Config(
             app,
             access_log=False,

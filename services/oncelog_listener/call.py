@@ -124,6 +124,8 @@ class Call:
             listener=self.cluster.listener_start,
             connection=session.connection,
             request=session.request_count,
+            client_id=self.client_id or "",
+            client_host=session.peer,
         )
         name = transactional_id or ""
         refusal = session.refusals.get((name, self.api_key))

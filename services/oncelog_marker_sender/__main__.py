@@ -20,7 +20,7 @@ def _build(settings: MarkerSenderSettings, node: Node) -> "MarkerSenderRole":
     # Imported late: `--help` and a wrong flag need none of it.
     from oncelog_marker_sender.wiring import build_marker_sender
 
-    return build_marker_sender(settings, node.metadata, node.directory)
+    return build_marker_sender(settings, node.metadata, node.directory, node.node_id)
 
 
 def _services(role: "MarkerSenderRole") -> dict[str, object]:

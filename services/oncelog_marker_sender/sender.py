@@ -26,6 +26,7 @@ from oncelog_marker_sender.core.queues import (
     NodeRequest,
     QueueDepth,
 )
+from oncelog_marker_sender.feed_events import MarkerEvents
 from oncelog_marker_sender.messages import RequestMessage, partitions_of
 from oncelog_marker_sender.traces import record_answered
 
@@ -48,7 +49,9 @@ class MarkerSender:
         metadata: MetadataFollower,
         directory: Directory,
         request_timeout_ms: int,
+        events: MarkerEvents | None = None,
     ) -> None:
+        self._events = events
         self._queues = queues
         self._metadata = metadata
         self._directory = directory
@@ -113,6 +116,8 @@ class MarkerSender:
         self._waiting[delivery_id] = future
         self._markers[delivery_id] = markers
         self._queued_ns[delivery_id] = time.time_ns()
+        if self._events is not None:
+            self._events.queued(shard, markers)
         try:
             await self._send_at_once(delivery_id)
             return await future
@@ -181,6 +186,8 @@ class MarkerSender:
         `lender` is the delivery whose caller lends its task: when it ends meanwhile, its caller is let go.
         """
         message = RequestMessage(request, self._markers.__getitem__)
+        if self._events is not None:
+            self._events.sent(request, self._markers_of)
         try:
             answer = await self._call(request, message.message, lender)
         except asyncio.CancelledError:
@@ -191,13 +198,13 @@ class MarkerSender:
                 self._give_up(request)
                 return
             _log.warning("markers to node %d go again: %r", request.node_id, error)
-            self._send_again(request)
-        except Exception:
+            self._send_again(request, error)
+        except Exception as error:
             # Not swallowed: the decision is durable and its markers are owed whatever went wrong, so they go again.
             _log.exception(
                 "markers to node %d go again after an unforeseen failure", request.node_id
             )
-            self._send_again(request)
+            self._send_again(request, error)
         else:
             self._take_answer(request, message.codes(answer))
 
@@ -231,7 +238,13 @@ class MarkerSender:
         self._tell(self._queues.given_up(request, self._leader_of))
         self._wake_all()
 
-    def _send_again(self, request: NodeRequest) -> None:
+    def _markers_of(self, delivery_id: int) -> Sequence[pb.TxnMarker]:
+        """None when the delivery has ended."""
+        return self._markers.get(delivery_id, ())
+
+    def _send_again(self, request: NodeRequest, error: BaseException) -> None:
+        if self._events is not None:
+            self._events.failed(request, self._markers_of, str(error) or type(error).__name__)
         self._tell(
             self._queues.unanswered(request, self._leader_of, self._now_ms(), random.random())
         )
@@ -241,6 +254,8 @@ class MarkerSender:
         self, request: NodeRequest, codes: Mapping[tuple[int, int, Partition], ErrorCode]
     ) -> None:
         record_answered(request, codes, self._markers, self._queued_ns)
+        if self._events is not None:
+            self._events.refused(request, codes, self._markers_of)
         answered = self._queues.answered(
             request, codes, self._leader_of, self._now_ms(), random.random()
         )

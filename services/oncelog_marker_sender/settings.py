@@ -27,3 +27,8 @@ class MarkerSenderSettings(BaseSettings):
     retry_backoff_max_ms: int = Field(
         1000, ge=1, le=600_000, description="longest wait before a marker is sent again"
     )
+    redis_url: str = Field(
+        "",
+        description="where the live event feed goes, redis://host:6379/0; empty: there is none. "
+        "Nothing waits for it",
+    )

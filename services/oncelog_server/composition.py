@@ -24,6 +24,7 @@ from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.rpc.role import Role
+from oncelog.telemetry.history import History, LocalFeed
 from oncelog_server.data_folder import DataFolder
 from oncelog_server.settings import EmbeddedSettings
 
@@ -118,11 +119,12 @@ async def embedded_roles(
             marker_sender=marker_sender,
             controller=controller,
         )
-        log_roles = await _start_log(stack, data, sources, follower, directory)
+        events = History()
+        log_roles = await _start_log(stack, data, sources, follower, directory, events)
         listener = await _start_listener(stack, settings, sources, follower, directory)
         counting = Counting(controller_role, *log_roles, listener)
         gateway = await _start_gateway(
-            stack, settings, data, sources, follower, directory, counting
+            stack, settings, data, sources, follower, directory, counting, events
         )
         yield Addresses(
             bootstrap=f"{settings.host}:{listener.port}",
@@ -228,6 +230,7 @@ async def _start_log(
     sources: Sources,
     follower: MetadataFollower,
     directory: LocalDirectory,
+    events: History,
 ) -> tuple["StorageRole", "CoordinatorRole", "MarkerSenderRole"]:
     from oncelog_coordinator.settings import CoordinatorSettings
     from oncelog_coordinator.wiring import build_coordinator
@@ -237,10 +240,25 @@ async def _start_log(
     from oncelog_storage.wiring import build_storage
 
     storage = build_storage(
-        sources.read(StorageSettings, data_dir=data / "logs"), NODE_ID, follower, directory
+        sources.read(StorageSettings, data_dir=data / "logs"),
+        NODE_ID,
+        follower,
+        directory,
+        feed=LocalFeed(events, "storage", NODE_ID),
     )
-    marker_sender = build_marker_sender(sources.read(MarkerSenderSettings), follower, directory)
-    coordinator = build_coordinator(sources.read(CoordinatorSettings), NODE_ID, follower, directory)
+    marker_sender = build_marker_sender(
+        sources.read(MarkerSenderSettings),
+        follower,
+        directory,
+        feed=LocalFeed(events, "marker-sender", NODE_ID),
+    )
+    coordinator = build_coordinator(
+        sources.read(CoordinatorSettings),
+        NODE_ID,
+        follower,
+        directory,
+        feed=LocalFeed(events, "coordinator", NODE_ID),
+    )
     directory.storage(NODE_ID).bind(storage.servicer)
     directory.marker_sender().bind(marker_sender.servicer)
     directory.coordinator(NODE_ID).bind(coordinator.servicer)
@@ -293,6 +311,7 @@ async def _start_gateway(
     follower: MetadataFollower,
     directory: LocalDirectory,
     counting: "Counting",
+    events: History,
 ) -> int:
     from oncelog_gateway.settings import GatewaySettings
     from oncelog_gateway.wiring import build_gateway
@@ -307,6 +326,8 @@ async def _start_gateway(
         # Clients that reach Kafka by this name reach REST by it.
         names = f"{gateway_settings.allowed_hosts},{settings.advertised_host}"
         gateway_settings = gateway_settings.model_copy(update={"allowed_hosts": names})
-    gateway = build_gateway(gateway_settings, follower, directory, read_figures=counting.figures)
+    gateway = build_gateway(
+        gateway_settings, follower, directory, read_figures=counting.figures, history=events
+    )
     await _start(stack, gateway)
     return gateway.port

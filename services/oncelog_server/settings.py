@@ -119,11 +119,13 @@ SET_BY_CLUSTER = {
     },
     "storage": {"data_dir": _OF_THE_FOLDER, "redis_url": _OF_THE_FOLDER},
     "coordinator": {"redis_url": _OF_THE_FOLDER},
+    "marker_sender": {"redis_url": _OF_THE_FOLDER},
     "listener": {"host": _OF_EACH_PROCESS, "port": "`oncelog cluster` takes [cluster] port"},
     "gateway": {
         "host": _OF_EACH_PROCESS,
         "port": "`oncelog cluster` takes [cluster] gateway_port",
         "audit_path": _OF_THE_FOLDER,
+        "redis_url": _OF_THE_FOLDER,
     },
 }
 """The same for `oncelog cluster`."""

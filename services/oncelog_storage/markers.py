@@ -15,9 +15,9 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
 from oncelog.rpc.transaction_starts import TransactionStarts
 from oncelog.runtime import Clock
-from oncelog.telemetry.feed import EventFeed
 from oncelog_storage.changed_settings import ChangedSettings
 from oncelog_storage.core.verification import KnownStart, Verifications
+from oncelog_storage.feed_events import StorageEvents
 from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.log import MarkerToWrite
 from oncelog_storage.partition import PartitionLeader
@@ -42,7 +42,7 @@ class MarkerHandler:
         starts: TransactionStarts,
         changed: ChangedSettings,
         clock: Clock,
-        feed: EventFeed | None = None,
+        events: StorageEvents | None = None,
         traces: OpenTraces | None = None,
     ) -> None:
         self._hosted = hosted
@@ -50,7 +50,7 @@ class MarkerHandler:
         self._starts = starts
         self._changed = changed
         self._clock = clock
-        self._feed = feed
+        self._events = events
 
     async def write(self, request: pb.WriteTxnMarkersRequest) -> pb.WriteTxnMarkersResponse:
         """Markers of one partition are written together, whatever their order in the request."""
@@ -129,16 +129,9 @@ class MarkerHandler:
             return
         for (wanted, answer), code in zip(group, codes, strict=True):
             answer.error_code = code
-            if self._feed is not None:
-                self._feed.publish(
-                    "marker",
-                    topic=partition.topic,
-                    partition=partition.partition,
-                    producer_id=wanted.producer_id,
-                    producer_epoch=wanted.producer_epoch,
-                    outcome="commit" if wanted.is_commit else "abort",
-                    coordinator_epoch=wanted.coordinator_epoch,
-                    error_code=int(code),
+            if self._events is not None:
+                self._events.marker(
+                    partition, wanted, int(code), last_offset, leader.last_stable_offset
                 )
 
 

@@ -18,6 +18,7 @@ from oncelog.telemetry import spans
 from oncelog_storage.arrivals import Arrivals
 from oncelog_storage.changed_settings import ChangedSettings
 from oncelog_storage.core.verification import VerificationGuard
+from oncelog_storage.feed_events import StorageEvents
 from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.partition import PartitionLeader
 from oncelog_storage.partition_values import Appended
@@ -86,8 +87,10 @@ class ProduceHandler:
         clock: Clock,
         changed: ChangedSettings,
         traces: OpenTraces | None = None,
+        events: StorageEvents | None = None,
     ) -> None:
         self._traces = traces or OpenTraces()
+        self._events = events
         self._settings = settings
         self._changed = changed
         self._hosted = hosted
@@ -116,6 +119,8 @@ class ProduceHandler:
         else:
             self._append_all(request, items)
         self._trace(items)
+        if self._events is not None:
+            self._tell(request, items, self._events)
         if request.acks:
             with spans.span("replication wait"):
                 await self._wait_committed(request, items)
@@ -133,6 +138,23 @@ class ProduceHandler:
                         "oncelog.producer_epoch": item.header.producer_epoch,
                         f"oncelog.offset.{item.leader.partition}": item.appended.base_offset,
                     }
+                )
+
+    def _tell(self, request: pb.ProduceRequest, items: list[_Item], events: StorageEvents) -> None:
+        client = (request.client_id, request.client_host)
+        for item in items:
+            # One that was refused before its header was read has none.
+            header: BatchHeader | None = getattr(item, "header", None)
+            if header is None or header.producer_id < 0:
+                continue
+            if item.appended is not None:
+                if header.is_transactional and not item.appended.is_duplicate:
+                    base_offset = item.appended.base_offset
+                    events.appended(request.transactional_id, item.leader, header, base_offset)
+            elif item.is_refused:
+                code = item.answer.error_code
+                events.refused(
+                    request.transactional_id, client, item.leader.partition, header, code
                 )
 
     def _check_all(

@@ -11,9 +11,10 @@ from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.transaction_starts import TransactionStarts
 from oncelog.runtime import Clock, SystemClock
-from oncelog.telemetry.feed import build_feed
+from oncelog.telemetry.feed import Feed, build_feed
 from oncelog.wording import counted
 from oncelog_storage.changed_settings import ChangedSettings
+from oncelog_storage.feed_events import StorageEvents
 from oncelog_storage.fetch import FetchHandler
 from oncelog_storage.files import OpenFiles, way_out
 from oncelog_storage.hosted import HostedPartitions
@@ -44,6 +45,7 @@ class StorageRole:
         clock: Clock,
         sync: Callable[[list[str]], None],
         node_epoch: Callable[[], int] | None = None,
+        feed: Feed | None = None,
     ) -> None:
         self._node_id = node_id
         self._metadata = metadata
@@ -74,10 +76,11 @@ class StorageRole:
         traces = OpenTraces()
         self._fetch = FetchHandler(settings, self._hosted)
         self._warm_up: asyncio.Task[None] | None = None
-        self._feed = build_feed(settings.redis_url, "storage", node_id)
+        self._feed = feed or build_feed(settings.redis_url, "storage", node_id)
+        events = None if self._feed is None else StorageEvents(self._feed)
         self.servicer = StorageServicer(
             self._hosted,
-            ProduceHandler(settings, self._hosted, verifier, clock, changed, traces),
+            ProduceHandler(settings, self._hosted, verifier, clock, changed, traces, events),
             self._fetch,
             self.replication.sessions,
             MarkerHandler(
@@ -85,7 +88,7 @@ class StorageRole:
                 TransactionStarts(metadata, directory),
                 changed,
                 clock,
-                self._feed,
+                events,
                 traces,
             ),
             clock,
@@ -170,12 +173,14 @@ def build_storage(
     clock: Clock | None = None,
     sync: Callable[[list[str]], None] = sync_logs,
     node_epoch: Callable[[], int] | None = None,
+    feed: Feed | None = None,
 ) -> StorageRole:
     """A storage node that is not started yet. `metadata` should hold an image by the time of `start`.
 
-    `node_epoch` tells what this process was given when it registered; without it the image's word is taken. `clock` and
-    `sync` (called in worker threads with files whose bytes must reach the disk) are seams for simulation.
+    `node_epoch` tells what this process was given when it registered; without it the image's word is taken. `feed`
+    replaces the one of the settings' `redis_url`. `clock` and `sync` (called in worker threads with files whose bytes
+    must reach the disk) are seams for simulation.
     """
     return StorageRole(
-        settings, node_id, metadata, directory, clock or SystemClock(), sync, node_epoch
+        settings, node_id, metadata, directory, clock or SystemClock(), sync, node_epoch, feed
     )

@@ -176,12 +176,13 @@ def _settings(
             "ONCELOG_STORAGE_REDIS_URL": redis_url,
         },
         COORDINATOR: {"ONCELOG_COORDINATOR_REDIS_URL": redis_url},
-        MARKER_SENDER: {},
+        MARKER_SENDER: {"ONCELOG_MARKER_SENDER_REDIS_URL": redis_url},
         LISTENER: {"ONCELOG_LISTENER_HOST": "0.0.0.0", "ONCELOG_LISTENER_PORT": str(KAFKA_PORT)},
         GATEWAY: {
             "ONCELOG_GATEWAY_HOST": "0.0.0.0",
             "ONCELOG_GATEWAY_PORT": str(HTTP_PORT),
             "ONCELOG_GATEWAY_AUDIT_PATH": f"{DATA}/audit.jsonl",
+            "ONCELOG_GATEWAY_REDIS_URL": redis_url,
         },
     }
     shared = {"ONCELOG_NODE_HOST": "0.0.0.0", "ONCELOG_NODE_CONTROLLERS": controllers}

@@ -19,6 +19,7 @@ from oncelog.ids import (
     TransactionalId,
 )
 from oncelog.trace import TransactionTrace
+from oncelog_coordinator.core.client import NO_CLIENT, Client
 from oncelog_coordinator.core.markers import DecisionKey, MarkersDelivered
 from oncelog_coordinator.core.stamp import Stamp
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState
@@ -36,6 +37,7 @@ class InitProducerId:
     cluster_transaction_version: int = 2
     new_producer_id: ProducerId | None = None
     stamp: Stamp | None = None
+    client: Client = NO_CLIENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class AddPartitions:
     """Its client was refused for that one and comes again (`core.stamp`)."""
     trace: TransactionTrace | None = None
     """For the transaction that this starts, if it starts one."""
+    client: Client = NO_CLIENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class EndTxn:
     """Its client was refused for that one and comes again (`core.stamp`)."""
     addition_told: Stamp | None = None
     """An addition before it, on this connection, was refused for that one."""
+    client: Client = NO_CLIENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,8 @@ async def _append(call: Call, items: dict[TopicPartition, Any]) -> dict[TopicPar
                 timeout_ms=timeout_ms,
                 verification_mode=mode,
                 partitions=partitions,
+                client_id=(call.client_id or "") if transactional_id else "",
+                client_host=call.session.peer if transactional_id else "",
             )
         )
         return answer.partitions

@@ -6,7 +6,8 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import typer
@@ -16,6 +17,7 @@ from oncelog_server.cli.addresses import checked_gateway
 from oncelog_server.cli.options import named
 
 TIMEOUT_S: Final = 30.0
+EVENT_STREAM: Final = "text/event-stream"
 COMMAND_OF: Final = (
     ("/v1/groups", "oncelog groups list"),
     ("/v1/sinks", "oncelog sinks list"),
@@ -60,13 +62,26 @@ class Rest:
         """None where nothing is left to be told."""
         return self._ask("DELETE", path, None)
 
+    def events(self, path: str, last_id: str = "") -> Iterator[dict[str, Any]]:
+        """Server-sent events, each one's data, as they come. Ends when the connection does."""
+        request = urllib.request.Request(self._base + path, headers={"Accept": EVENT_STREAM})
+        if last_id:
+            request.add_header("Last-Event-ID", last_id)
+        with self._answered(request) as answer:
+            yield from read_events(answer)
+
     def _ask(self, method: str, path: str, body: bytes | None) -> Any:
         request = urllib.request.Request(self._base + path, data=body, method=method)
         if body is not None:
             request.add_header("Content-Type", "application/json")
+        with self._answered(request) as answer:
+            return None if answer.status == http.HTTPStatus.NO_CONTENT else json.load(answer)
+
+    @contextmanager
+    def _answered(self, request: urllib.request.Request) -> Iterator[Any]:
         try:
             with self._opener.open(request, timeout=TIMEOUT_S) as answer:
-                return None if answer.status == http.HTTPStatus.NO_CONTENT else json.load(answer)
+                yield answer
         except urllib.error.HTTPError as error:
             with error:
                 content = error.read()
@@ -83,6 +98,13 @@ class Rest:
             raise OncelogError(
                 f"{self._base} does not answer as oncelog's gateway does; give another --gateway"
             ) from None
+
+
+def read_events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The data of each event of a `text/event-stream`. Raises ValueError for what is none."""
+    for line in lines:
+        if line.startswith(b"data: "):
+            yield json.loads(line[len(b"data: ") :])
 
 
 def quoted(name: str) -> str:

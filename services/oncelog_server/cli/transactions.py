@@ -131,6 +131,23 @@ def describe_transaction(
     )
 
 
+@app.command("timeline")
+def show_timeline(
+    transactional_id: TransactionalId,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="go on as it happens, until Ctrl-C")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, max=ROWS_MAX, help="newest events")] = 200,
+    gateway: Gateway = "",
+    output: AsOutput = None,
+) -> None:
+    """What happened to a transaction: every state, epoch, partition, refusal and marker, with its cause."""
+    from oncelog_server.cli.rest import Rest
+    from oncelog_server.cli.timelines import timeline
+
+    timeline(Rest(gateway), transactional_id, limit, follow=follow, is_json=output == Output.JSON)
+
+
 @app.command("describe-producers")
 def describe_producers(
     topic: Topic, partition: Partition, gateway: Gateway = "", output: AsOutput = None

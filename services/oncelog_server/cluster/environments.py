@@ -9,6 +9,7 @@ from oncelog_server.cluster.plan import (
     GATEWAY,
     HOST,
     LISTENER,
+    MARKER_SENDER,
     REDIS,
     STORAGE,
     Member,
@@ -46,10 +47,13 @@ def _of_role(member: Member, state: ClusterState, folder: Path) -> dict[str, str
         return own | ({"ONCELOG_STORAGE_REDIS_URL": redis} if redis else {})
     if member.role == COORDINATOR.role:
         return {"ONCELOG_COORDINATOR_REDIS_URL": redis} if redis else {}
+    if member.role == MARKER_SENDER.role:
+        return {"ONCELOG_MARKER_SENDER_REDIS_URL": redis} if redis else {}
     if member.role == LISTENER.role:
         return {"ONCELOG_LISTENER_HOST": HOST, "ONCELOG_LISTENER_PORT": str(member.port)}
     if member.role == GATEWAY.role:
-        return {
+        own = {"ONCELOG_GATEWAY_REDIS_URL": redis} if redis else {}
+        return own | {
             "ONCELOG_GATEWAY_HOST": HOST,
             "ONCELOG_GATEWAY_PORT": str(member.port),
             "ONCELOG_GATEWAY_AUDIT_PATH": str(folder / "data" / f"{member.name}-audit.jsonl"),

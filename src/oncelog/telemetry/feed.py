@@ -19,10 +19,12 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
 
 from oncelog.errors import OncelogError
+from oncelog.ids import Partition
+from oncelog.telemetry.history import HOLE, Value
 
 _log = logging.getLogger("oncelog.feed")
 
@@ -40,9 +42,15 @@ BACKOFF_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
 STOP_TIMEOUT_S: Final = 1.0
 
-HOLE: Final = "hole"
 
-Value = str | int
+class Feed(Protocol):
+    """Where a role tells what it does: an `EventFeed`, or a `LocalFeed` in the process of the gateway."""
+
+    def publish(self, kind: str, **fields: Value) -> None: ...
+
+    def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
 
 
 class _Hole:
@@ -197,12 +205,30 @@ def _cut(fields: Mapping[str, Value]) -> Mapping[str, Value]:
     }
 
 
+def names_of(partitions: Iterable[Partition]) -> str:
+    """`orders-0,orders-1`: as many whole names as fit into a field."""
+    names: list[str] = []
+    left = TEXT_CHARS_MAX
+    for partition in partitions:
+        name = f"{partition.topic}-{partition.partition}"
+        left -= len(name) + 1
+        if left < 0:
+            break
+        names.append(name)
+    return ",".join(names)
+
+
 def build_feed(redis_url: str, role: str, node_id: int) -> EventFeed | None:
     """None when no Redis is named. Raises OncelogError for a URL that is none."""
     if not redis_url:
         return None
+    check_redis_url(redis_url)
+    return EventFeed(redis_url, role, node_id)
+
+
+def check_redis_url(redis_url: str) -> None:
+    """Raises OncelogError."""
     if not redis_url.startswith(("redis://", "rediss://", "unix://")):
         raise OncelogError(
             f"{redis_url!r} is no Redis URL; write redis://host:6379/0, or leave it empty for no feed"
         )
-    return EventFeed(redis_url, role, node_id)

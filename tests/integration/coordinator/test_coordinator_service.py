@@ -215,27 +215,6 @@ class TestViews:
 
         run(scenario)
 
-    def test_the_story_of_an_id_names_the_causes(self):
-        async def scenario():
-            async with started(Cluster()) as client:
-                identity = identity_of(await client.init())
-                await client.add(identity)
-                await client.end((identity[0], 5))
-                await client.end(identity)
-                await client.until_state("CompleteCommit")
-                told = [
-                    (step.cause, step.label, step.state) for step in client.role.shards.story("pay")
-                ]
-                assert told == [
-                    ("InitProducerId", "initialised", "Empty"),
-                    ("AddPartitions", "transaction_started", "Ongoing"),
-                    ("EndTxn", "fenced", ""),
-                    ("EndTxn", "commit_prepared", "PrepareCommit"),
-                    ("MarkersDelivered", "completed", "CompleteCommit"),
-                ]
-
-        run(scenario)
-
 
 class TestTimeoutsAndOperators:
     def test_a_transaction_is_aborted_soon_after_its_timeout(self):

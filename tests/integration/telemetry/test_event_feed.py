@@ -132,7 +132,10 @@ async def test_transactions_and_their_markers_are_told(redis_server, tmp_path, m
         await until(is_told)
     states = [event["state"] for event in events if event["kind"] == "transaction"]
     assert states == ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit"]
-    assert {event["transactional_id"] for event in events if "state" in event} == {"pay"}
+    causes = [event["cause"] for event in events if event["kind"] == "transaction"]
+    assert causes == ["initialised", "transaction_started", "commit_prepared", "completed"]
+    told = [event for event in events if event["kind"] == "transaction"]
+    assert {event["transactional_id"] for event in told} == {"pay"}
     (refused,) = (event for event in events if event["kind"] == "refused")
     assert (refused["transactional_id"], refused["cause"]) == ("pay", "fenced")
     assert (refused["producer_epoch"], refused["node"]) == ("9", str(NODE))

@@ -61,20 +61,24 @@ class TraceContext(_message.Message):
     def __init__(self, traceparent: _Optional[str] = ..., tracestate: _Optional[str] = ..., start_ns: _Optional[int] = ...) -> None: ...
 
 class RequestStamp(_message.Message):
-    __slots__ = ("listener", "connection", "request", "coordinator_epoch", "delayed_by", "addition_delayed_by")
+    __slots__ = ("listener", "connection", "request", "coordinator_epoch", "delayed_by", "addition_delayed_by", "client_id", "client_host")
     LISTENER_FIELD_NUMBER: _ClassVar[int]
     CONNECTION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
     DELAYED_BY_FIELD_NUMBER: _ClassVar[int]
     ADDITION_DELAYED_BY_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
     listener: int
     connection: int
     request: int
     coordinator_epoch: int
     delayed_by: RequestNumber
     addition_delayed_by: RequestNumber
-    def __init__(self, listener: _Optional[int] = ..., connection: _Optional[int] = ..., request: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., delayed_by: _Optional[_Union[RequestNumber, _Mapping]] = ..., addition_delayed_by: _Optional[_Union[RequestNumber, _Mapping]] = ...) -> None: ...
+    client_id: str
+    client_host: str
+    def __init__(self, listener: _Optional[int] = ..., connection: _Optional[int] = ..., request: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., delayed_by: _Optional[_Union[RequestNumber, _Mapping]] = ..., addition_delayed_by: _Optional[_Union[RequestNumber, _Mapping]] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ...) -> None: ...
 
 class RequestNumber(_message.Message):
     __slots__ = ("listener", "connection", "request")

@@ -1,0 +1,112 @@
+"""What a partition leader tells the live feed: transactions that begin to write, producers that are refused, and
+markers (docs/events.md)."""
+
+import time
+from typing import Final
+
+from oncelog.errors import ErrorCode, error_code_of
+from oncelog.ids import Partition
+from oncelog.record.batch import BatchHeader
+from oncelog.telemetry.feed import Feed
+from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.partition_values import MarkerRequest
+
+REFUSAL_PAUSE_S: Final = 1.0
+REFUSALS_MAX: Final = 10_000
+
+_OF_PRODUCERS: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+    }
+)
+"""What is told: what says something of the producer, and a partition that takes no writes."""
+
+
+class StorageEvents:
+    """The same refusal of the same producer is told once a second, with the count of those before it."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._refused: dict[tuple[Partition, int, int], tuple[float, int]] = {}
+
+    def appended(
+        self, transactional_id: str, leader: PartitionLeader, header: BatchHeader, base_offset: int
+    ) -> None:
+        """Told of each transactional batch; an event is only the one that opens a transaction in its partition."""
+        entry = leader.log.producers.get(header.producer_id)
+        if entry is None or entry.current_txn_first_offset != base_offset:
+            return
+        self._feed.publish(
+            "opened",
+            transactional_id=transactional_id,
+            topic=leader.partition.topic,
+            partition=leader.partition.partition,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            offset=base_offset,
+        )
+
+    def refused(
+        self,
+        transactional_id: str,
+        client: tuple[str, str],
+        partition: Partition,
+        header: BatchHeader,
+        error_code: int,
+    ) -> None:
+        """A batch with a producer id."""
+        if error_code not in _OF_PRODUCERS or header.producer_id < 0:
+            return
+        key = (partition, header.producer_id, error_code)
+        now = time.monotonic()
+        told_at, count = self._refused.pop(key, (-REFUSAL_PAUSE_S, 0))
+        if now - told_at < REFUSAL_PAUSE_S:
+            self._refused[key] = (told_at, count + 1)
+            return
+        self._refused[key] = (now, 0)
+        if len(self._refused) > REFUSALS_MAX:
+            del self._refused[next(iter(self._refused))]
+        name = {"transactional_id": transactional_id} if transactional_id else {}
+        self._feed.publish(
+            "refused",
+            **name,
+            request="Produce",
+            error=error_code_of(error_code).name,
+            count=count + 1,
+            topic=partition.topic,
+            partition=partition.partition,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            client_id=client[0],
+            client_host=client[1],
+        )
+
+    def marker(
+        self,
+        partition: Partition,
+        wanted: MarkerRequest,
+        error_code: int,
+        offset: int,
+        last_stable_offset: int,
+    ) -> None:
+        """`offset` of the marker, or of the last one of those that were written together."""
+        self._feed.publish(
+            "marker",
+            topic=partition.topic,
+            partition=partition.partition,
+            producer_id=wanted.producer_id,
+            producer_epoch=wanted.producer_epoch,
+            outcome="commit" if wanted.is_commit else "abort",
+            coordinator_epoch=wanted.coordinator_epoch,
+            error_code=error_code,
+            offset=offset,
+            last_stable_offset=last_stable_offset,
+        )

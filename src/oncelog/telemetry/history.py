@@ -1,0 +1,349 @@
+"""What happened lately, in memory: events of all roles, found by transactional.id, producer id or partition.
+
+```
+roles ──▶ EventFeed ──▶ Redis stream ──▶ StreamReader ──┐
+                                                         ├──▶ History ──▶ timelines, subscribers
+roles of the same process ──▶ LocalFeed ─────────────────┘
+```
+
+It holds the newest `events_max` events and no more. Nothing correct depends on it: what is missing is shown as a hole.
+Each event carries its `origin` (one start of one process) and a `number` without gaps. A number that is seen again is a
+repetition and is dropped. A number that is skipped becomes a hole.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.ids import Partition
+
+HOLE: Final = "hole"
+EVENTS_MAX: Final = 20_000
+SUBSCRIBER_EVENTS_MAX: Final = 1_000
+ORIGINS_MAX: Final = 1_000
+"""Starts of processes whose numbers are known; the one that was silent longest is forgotten."""
+
+Value = str | int
+Key = tuple[str, str | int | Partition]
+
+INTEGERS: Final = frozenset(
+    {
+        "attempt",
+        "coordinator_epoch",
+        "count",
+        "error_code",
+        "last_stable_offset",
+        "node",
+        "number",
+        "offset",
+        "partition",
+        "partitions",
+        "previous_producer_epoch",
+        "previous_producer_id",
+        "producer_epoch",
+        "producer_id",
+        "shard",
+        "start_time_ms",
+        "time_ms",
+        "timeout_ms",
+    }
+)
+"""Fields that a Redis stream gives back as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that a role decided or wrote. `fields` has what its kind says of it (docs/events.md)."""
+
+    id: str
+    """`milliseconds-sequence` as in a Redis stream; grows."""
+    time_ms: int
+    """By the clock of the role that tells it."""
+    role: str
+    node: int
+    kind: str
+    fields: Mapping[str, Value]
+
+    def text(self, name: str) -> str:
+        """A field as text, empty when it is absent."""
+        return str(self.fields.get(name, ""))
+
+    def number(self, name: str) -> int:
+        """A field as a number, -1 when it is absent or none."""
+        value = self.fields.get(name, -1)
+        return value if isinstance(value, int) else -1
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """Empty fields match everything. Holes match always: whoever watches must know of them."""
+
+    kinds: frozenset[str] = frozenset()
+    transactional_id: str | None = None
+    producer_id: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+
+    def matches(self, event: Event) -> bool:
+        if event.kind == HOLE:
+            return True
+        if self.kinds and event.kind not in self.kinds:
+            return False
+        if self.transactional_id not in (None, event.fields.get("transactional_id")):
+            return False
+        producers = (event.number("producer_id"), event.number("previous_producer_id"))
+        if self.producer_id is not None and self.producer_id not in producers:
+            return False
+        return self.topic is None or any(
+            one.topic == self.topic and self.partition in (None, one.partition)
+            for one in partitions_of(event)
+        )
+
+
+class Subscription:
+    """Events that come from now on. One that is too slow gets a hole with their count instead of the oldest."""
+
+    def __init__(self, wanted: Callable[[Event], bool], events_max: int) -> None:
+        self._wanted = wanted
+        self._events: deque[Event] = deque()
+        self._events_max = events_max
+        self._dropped = 0
+        self._news = asyncio.Event()
+
+    def offer(self, event: Event) -> None:
+        if not self._wanted(event):
+            return
+        if len(self._events) >= self._events_max:
+            self._events.popleft()
+            self._dropped += 1
+        self._events.append(event)
+        self._news.set()
+
+    async def next(self, timeout_s: float) -> list[Event]:
+        """All that waits; empty when nothing came within `timeout_s`."""
+        if not self._events:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._news.wait()
+            except TimeoutError:
+                return []
+        self._news.clear()
+        events = list(self._events)
+        self._events.clear()
+        dropped, self._dropped = self._dropped, 0
+        if dropped:
+            first = events[0]
+            events.insert(
+                0, Event(first.id, first.time_ms, "gateway", -1, HOLE, {"count": dropped})
+            )
+        return events
+
+
+class History:
+    """Take and ask in one event loop; every method returns at once."""
+
+    def __init__(self, events_max: int = EVENTS_MAX) -> None:
+        self._events: deque[Event] = deque()
+        self._events_max = events_max
+        self._deferred: deque[Mapping[str, Value]] = deque(maxlen=events_max)
+        self._by_key: dict[Key, deque[Event]] = {}
+        self._numbers: dict[str, int] = {}
+        self._subscriptions: set[Subscription] = set()
+        self._last_ms = 0
+        self._sequence = 0
+        self.away_reason = ""
+        """Why no events come at this moment; empty while they do."""
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """Time of the oldest event that is known. None: there is none."""
+        self._settle()
+        return self._events[0].time_ms if self._events else None
+
+    def __len__(self) -> int:
+        self._settle()
+        return len(self._events)
+
+    # ------------------------------------------------------------------------------------------------- in
+
+    def take(self, told: Mapping[str, Value], event_id: str | None = None) -> None:
+        """One event as its role told it. Drops a repetition; puts a hole where its origin skipped numbers."""
+        fields = dict(told)
+        kind, time_ms = str(fields.pop("kind", "")), _integer(fields.pop("time_ms", 0))
+        role, node = str(fields.pop("role", "")), _integer(fields.pop("node", -1))
+        origin, number = str(fields.pop("origin", "")), _integer(fields.pop("number", -1))
+        identity = event_id or self._next_id(time_ms)
+        if origin and number >= 0:
+            expected = self._numbers.pop(origin, None)
+            length = _integer(fields.get("count", 1)) if kind == HOLE else 1
+            if expected is not None and number < expected:
+                self._numbers[origin] = expected
+                return
+            self._numbers[origin] = number + length
+            if len(self._numbers) > ORIGINS_MAX:
+                del self._numbers[next(iter(self._numbers))]
+            if expected is not None and number > expected:
+                self._add(Event(identity, time_ms, role, node, HOLE, {"count": number - expected}))
+        self._add(Event(identity, time_ms, role, node, kind, fields))
+
+    def defer(self, told: Mapping[str, Value]) -> None:
+        """As `take`, at the price of one append: an event that nobody asks about is never looked at."""
+        self._deferred.append(told)
+        if self._subscriptions:
+            self._settle()
+
+    def _settle(self) -> None:
+        while self._deferred:
+            self.take(self._deferred.popleft())
+
+    def _next_id(self, time_ms: int) -> str:
+        if time_ms > self._last_ms:
+            self._last_ms, self._sequence = time_ms, 0
+        else:
+            self._sequence += 1
+        return f"{self._last_ms}-{self._sequence}"
+
+    def _add(self, event: Event) -> None:
+        self._events.append(event)
+        for key in _keys(event):
+            self._by_key.setdefault(key, deque()).append(event)
+        if len(self._events) > self._events_max:
+            self._forget(self._events.popleft())
+        for subscription in tuple(self._subscriptions):
+            subscription.offer(event)
+
+    def _forget(self, event: Event) -> None:
+        for key in _keys(event):
+            known = self._by_key[key]
+            known.popleft()
+            if not known:
+                del self._by_key[key]
+
+    # ------------------------------------------------------------------------------------------------ out
+
+    def of_transaction(
+        self, transactional_id: str, producer_ids: Iterable[int] = ()
+    ) -> list[Event]:
+        """Of this id and of the producer ids that it had, oldest first. `producer_ids`: those known from elsewhere."""
+        self._settle()
+        found = list(self._by_key.get(("transactional_id", transactional_id), ()))
+        producers = set(producer_ids)
+        for event in found:
+            producers |= {event.number("producer_id"), event.number("previous_producer_id")}
+        # What a role other than the coordinator tells has no transactional.id, but a producer id.
+        for producer_id in producers - {-1}:
+            found += (
+                event
+                for event in self._by_key.get(("producer_id", producer_id), ())
+                if "transactional_id" not in event.fields
+            )
+        return _in_order(found)
+
+    def of_producer(self, producer_id: int) -> list[Event]:
+        self._settle()
+        return _in_order(self._by_key.get(("producer_id", producer_id), ()))
+
+    def of_partition(self, partition: Partition) -> list[Event]:
+        self._settle()
+        return _in_order(self._by_key.get(("partition", partition), ()))
+
+    def holes(self, since_ms: int = 0) -> list[Event]:
+        """Where events are missing, oldest first."""
+        self._settle()
+        return [event for event in self._events if event.kind == HOLE and event.time_ms >= since_ms]
+
+    def newest(self, events_max: int, wanted: EventFilter | None = None) -> list[Event]:
+        """Oldest first."""
+        self._settle()
+        found: list[Event] = []
+        for event in reversed(self._events):
+            if len(found) == events_max:
+                break
+            if wanted is None or wanted.matches(event):
+                found.append(event)
+        return found[::-1]
+
+    def after(self, event_id: str, wanted: EventFilter) -> Iterator[Event]:
+        """For a subscriber that comes again; a hole first when its last event is not known any more."""
+        self._settle()
+        last = order_of(event_id)
+        if self._events and order_of(self._events[0].id) > last:
+            yield Event(event_id, self._events[0].time_ms, "gateway", -1, HOLE, {"count": -1})
+        for event in self._events:
+            if order_of(event.id) > last and wanted.matches(event):
+                yield event
+
+    def subscribe(
+        self, wanted: EventFilter, events_max: int = SUBSCRIBER_EVENTS_MAX
+    ) -> Subscription:
+        self._settle()
+        subscription = Subscription(wanted.matches, events_max)
+        self._subscriptions.add(subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        self._subscriptions.discard(subscription)
+
+    @property
+    def subscriber_count(self) -> int:
+        return len(self._subscriptions)
+
+
+class LocalFeed:
+    """A role's way into the history of its own process: a `Feed` without a task."""
+
+    def __init__(self, history: History, role: str, node_id: int) -> None:
+        self._history = history
+        self._common: dict[str, Value] = {"role": role, "node": node_id}
+
+    def publish(self, kind: str, **fields: Value) -> None:
+        """Never waits and never raises."""
+        now_ms = time.time_ns() // 1_000_000
+        self._history.defer({**self._common, "kind": kind, "time_ms": now_ms, **fields})
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    async def stop(self) -> None:
+        """Nothing to stop."""
+
+
+def partitions_of(event: Event) -> Iterator[Partition]:
+    """Those that an event names."""
+    if "topic" in event.fields:
+        yield Partition(event.text("topic"), event.number("partition"))
+    for name in ("added", "names"):
+        for written in filter(None, event.text(name).split(",")):
+            topic, _, number = written.rpartition("-")
+            if topic and number.isdecimal():
+                yield Partition(topic, int(number))
+
+
+def order_of(event_id: str) -> tuple[int, int]:
+    """Ids compare by this. Raises ValueError for a text that is no id."""
+    milliseconds, _, sequence = event_id.partition("-")
+    return int(milliseconds), int(sequence or 0)
+
+
+def _keys(event: Event) -> set[Key]:
+    keys: set[Key] = {("partition", partition) for partition in partitions_of(event)}
+    if "transactional_id" in event.fields:
+        keys.add(("transactional_id", event.text("transactional_id")))
+    for name in ("producer_id", "previous_producer_id"):
+        if event.number(name) >= 0:
+            keys.add(("producer_id", event.number(name)))
+    return keys
+
+
+def _in_order(events: Iterable[Event]) -> list[Event]:
+    return sorted(events, key=lambda event: (event.time_ms, order_of(event.id)))
+
+
+def _integer(value: Value) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        return -1

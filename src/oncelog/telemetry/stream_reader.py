@@ -1,0 +1,129 @@
+"""Reads the live feed back: the Redis stream of all roles into the history of this process.
+
+It reads the newest events first, then waits for more. While Redis is away the history says so and keeps what it has.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oncelog.telemetry.feed import BACKOFF_MAX_S, BACKOFF_S, STREAM, check_redis_url
+from oncelog.telemetry.history import INTEGERS, History, Value, order_of
+
+_log = logging.getLogger("oncelog.feed")
+
+PAGE_EVENTS: Final = 500
+BLOCK_MS: Final = 1_000
+"""One wait for news. Redis is asked again after it, so a dead connection is noticed soon."""
+CALL_TIMEOUT_S: Final = 5.0
+
+
+class StreamReader:
+    """Call `start` in a running loop. It ends with `stop` and never by itself."""
+
+    def __init__(self, redis_url: str, history: History, events_max: int, stream: str = STREAM):
+        self._url = redis_url
+        self._history = history
+        self._events_max = events_max
+        self._stream = stream
+        self._task: asyncio.Task[None] | None = None
+        history.away_reason = "nothing was read from Redis yet"
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="event stream reader")
+
+    async def stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _run(self) -> None:
+        # Imported late: a gateway without a feed does not pay for it.
+        from redis.asyncio import Redis
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+        from redis.exceptions import RedisError
+
+        redis: Any = Redis.from_url(
+            self._url,
+            socket_timeout=CALL_TIMEOUT_S,
+            socket_connect_timeout=CALL_TIMEOUT_S,
+            retry=Retry(NoBackoff(), 0),
+        )
+        backoff_s = BACKOFF_S
+        last: bytes | None = None
+        try:
+            while True:
+                try:
+                    if last is None:
+                        last = await self._read_newest(redis)
+                    elif self._history.away_reason:
+                        last = await self._still_there(redis, last)
+                    last = await self._read_on(redis, last)
+                    backoff_s = BACKOFF_S
+                    self._history.away_reason = ""
+                except (RedisError, OSError, TimeoutError) as error:
+                    if not self._history.away_reason:
+                        _log.warning("the event stream cannot be read: %r", error)
+                    self._history.away_reason = f"Redis does not answer: {error}"
+                    await asyncio.sleep(backoff_s * random.uniform(0.5, 1.0))
+                    backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
+        finally:
+            await redis.aclose()
+
+    async def _read_newest(self, redis: Any) -> bytes:
+        """The id after which `_read_on` goes on."""
+        pages: list[list[tuple[bytes, dict[bytes, bytes]]]] = []
+        before, left = "+", self._events_max
+        while left > 0:
+            page = await redis.xrevrange(self._stream, max=before, count=min(left, PAGE_EVENTS))
+            if not page:
+                break
+            pages.append(page)
+            left -= len(page)
+            before = f"({page[-1][0].decode()}"
+        for page in reversed(pages):
+            for event_id, fields in reversed(page):
+                self._history.take(_told(fields), event_id.decode())
+            await asyncio.sleep(0)
+        return pages[0][0][0] if pages else b"0-0"
+
+    async def _still_there(self, redis: Any, last: bytes) -> bytes:
+        """A Redis that lost its stream and whose clock was set back begins below `last`."""
+        newest = await redis.xrevrange(self._stream, count=1)
+        is_below = newest and order_of(newest[0][0].decode()) < order_of(last.decode())
+        return b"0-0" if is_below else last
+
+    async def _read_on(self, redis: Any, last: bytes) -> bytes:
+        answer = await redis.xread({self._stream: last}, count=PAGE_EVENTS, block=BLOCK_MS)
+        for _, page in answer or ():
+            for event_id, fields in page:
+                self._history.take(_told(fields), event_id.decode())
+                last = event_id
+        return last
+
+
+def build_reader(redis_url: str, history: History, events_max: int) -> StreamReader | None:
+    """None when no Redis is named. Raises OncelogError for a URL that is none."""
+    if not redis_url:
+        history.away_reason = "no Redis is configured (ONCELOG_GATEWAY_REDIS_URL)"
+        return None
+    check_redis_url(redis_url)
+    return StreamReader(redis_url, history, events_max)
+
+
+def _told(fields: Mapping[bytes, bytes]) -> dict[str, Value]:
+    told: dict[str, Value] = {}
+    for name_bytes, value_bytes in fields.items():
+        name, value = name_bytes.decode(errors="replace"), value_bytes.decode(errors="replace")
+        told[name] = int(value) if name in INTEGERS and _is_integer(value) else value
+    return told
+
+
+def _is_integer(text: str) -> bool:
+    return text.lstrip("-").isdecimal()

@@ -1,0 +1,89 @@
+"""The feed and its reader through a real Redis: what was, what comes, and what a dead Redis leaves."""
+
+import asyncio
+
+import pytest
+from tests.integration.telemetry.redis_server import RedisServer
+
+from oncelog.errors import OncelogError
+from oncelog.telemetry.feed import EventFeed
+from oncelog.telemetry.history import History
+from oncelog.telemetry.stream_reader import StreamReader, build_reader
+
+DEADLINE_S = 60
+
+
+@pytest.fixture
+def redis_server(tmp_path):
+    server = RedisServer(tmp_path)
+    server.start()
+    yield server
+    server.kill()
+
+
+async def until(condition):
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 (what it looks at sets no event)
+            await asyncio.sleep(0.01)
+
+
+def ids(history):
+    return [event.fields.get("transactional_id", event.kind) for event in history.newest(10_000)]
+
+
+def test_what_was_told_before_and_what_comes_is_read_in_order(redis_server):
+    async def scenario():
+        feed = EventFeed(redis_server.url, "coordinator", 21)
+        feed.start()
+        for number in range(1_300):
+            feed.publish("transaction", transactional_id=f"pay-{number}", producer_id=number)
+        await until(lambda: not feed.queued)
+        history = History(1_200)
+        reader = StreamReader(redis_server.url, history, 1_200)
+        assert history.away_reason
+        reader.start()
+        await until(lambda: len(history) == 1_200)
+        assert ids(history) == [f"pay-{number}" for number in range(100, 1_300)]
+        assert [event.role for event in history.of_producer(1_299)] == ["coordinator"]
+        feed.publish("transaction", transactional_id="next")
+        await until(lambda: ids(history)[-1] == "next")
+        assert history.away_reason == ""
+        await reader.stop()
+        await feed.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_redis_that_dies_loses_history_only_and_the_hole_is_shown_and_heals(redis_server):
+    async def scenario():
+        feed = EventFeed(redis_server.url, "coordinator", 21, queue_events_max=10)
+        feed.start()
+        history = History()
+        reader = StreamReader(redis_server.url, history, 1_000)
+        reader.start()
+        feed.publish("transaction", transactional_id="before")
+        await until(lambda: ids(history) == ["before"])
+        redis_server.kill()
+        await until(lambda: history.away_reason)
+        for number in range(100):
+            feed.publish("transaction", transactional_id=f"during-{number}")
+        assert ids(history) == ["before"], "what is known stays"
+        redis_server.start()
+        feed.publish("transaction", transactional_id="lost too")
+        await until(lambda: len(history) >= 12 and not history.away_reason)
+        feed.publish("transaction", transactional_id="after")
+        await until(lambda: ids(history)[-1] == "after")
+        assert ids(history)[1:11] == [f"during-{number}" for number in range(10)]
+        assert sum(hole.fields["count"] for hole in history.holes()) == 91
+        await reader.stop()
+        await feed.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_reader_without_a_redis_says_so():
+    history = History()
+    assert build_reader("", history, 100) is None
+    assert "ONCELOG_GATEWAY_REDIS_URL" in history.away_reason
+    with pytest.raises(OncelogError, match="redis://"):
+        build_reader("localhost:6379", history, 100)
