@@ -76,7 +76,6 @@ COORDINATOR: Final[Mapping[str, Knob]] = {
     "CONCURRENT_WAIT_MS": Knob((100,), (0, 2000)),
     "DELIVERIES_MAX": Knob((1000,), (1, 2)),
     "START_TIMEOUT_MS": Knob((5000,), (0,)),
-    "STORY_STEPS_MAX": Knob((256,), (0, 1)),
     "GROUP_INITIAL_REBALANCE_DELAY_MS": Knob((200,), (0, 3000)),
     "GROUP_CONSUMER_SESSION_TIMEOUT_MS": Knob((10_000, 45_000), (5000,)),
     "GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS": Knob((1000,), (200,)),

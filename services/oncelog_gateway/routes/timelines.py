@@ -67,9 +67,12 @@ def timelines_router(timelines: Timelines, streams_max: int) -> APIRouter:
         partition: Annotated[int | None, Query(ge=0, le=INT32_MAX)] = None,
         limit: Limit = 100,
         last_event_id: Annotated[
-            str | None,
-            Header(pattern=r"^\d{1,18}-\d{1,18}$", description="go on after this one"),
-        ] = None,
+            str,
+            Header(
+                pattern=r"^(\d{1,18}-\d{1,18})?$",
+                description="go on after this one; empty: with the newest",
+            ),
+        ] = "",
     ) -> Response | EventPage:
         """The newest events. With `Accept: text/event-stream` they come first, then each new one as a server-sent
         event: `id`, `event` (its kind) and `data` (JSON).
@@ -93,7 +96,7 @@ def timelines_router(timelines: Timelines, streams_max: int) -> APIRouter:
 
 
 async def _stream(
-    timelines: Timelines, wanted: EventFilter, limit: int, last_event_id: str | None
+    timelines: Timelines, wanted: EventFilter, limit: int, last_event_id: str
 ) -> AsyncIterator[str]:
     history = timelines.history
     subscription = history.subscribe(wanted)
