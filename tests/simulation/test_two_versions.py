@@ -88,7 +88,9 @@ OPTIONAL = (
 @pytest.mark.timeout(TIMEOUT_S + 30)
 def test_what_is_optional_is_not_missed_and_a_seed_is_one_run_under_two_hash_seeds():
     without = [part for name in OPTIONAL for part in ("--without", name)]
-    given = ("--scenario", TWO_VERSIONS, "--seeds", "12" if IS_FULL else "1", *without)
+    # Seeds of its own: two runs of one seed at one time have two folders, and their names stand in messages.
+    given = ("--scenario", TWO_VERSIONS, "--first-seed", "901", *without)
+    given += ("--seeds", "12" if IS_FULL else "1")
     assert digests(*given, hash_seed="1") == digests(*given, hash_seed="2")
 
 
