@@ -6,7 +6,7 @@ and the copies cost.
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,10 +31,10 @@ Latencies = dict[str, list[float]]
 
 
 @contextmanager
-def a_cluster() -> Iterator[Cluster]:
+def a_cluster(environment: Mapping[str, str] | None = None) -> Iterator[Cluster]:
     """A running cluster of the shape of `make cluster`, on a folder that goes away with it."""
     with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as folder:
-        cluster = Cluster(Path(folder) / "cluster")
+        cluster = Cluster(Path(folder) / "cluster", environment=environment)
         with cluster:
             yield cluster
 

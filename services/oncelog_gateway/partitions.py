@@ -1,16 +1,18 @@
 """Partitions as REST shows them: offsets, the transaction that holds the LSO, and what hangs."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from oncelog.api.v1 import storage_pb2
-from oncelog.errors import KafkaError
+from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Millis, Partition
 from oncelog.rpc.metadata import MetadataImage
 from oncelog.runtime.clock import Clock
 from oncelog_gateway.core.hanging import (
+    Coordinated,
     CoordinatedTransaction,
     OpenTransaction,
+    SilentFor,
     named_by,
     owner_of,
     still_open,
@@ -49,13 +51,14 @@ class Partitions:
             for partition, answer in described.items()
             if not isinstance(answer, KafkaError) and _is_held(answer)
         ]
-        known, failures = await self._transactions.of_producers(
+        answered, failures = await self._transactions.of_producers(
             [one.producer_id for one in holders]
         )
-        suspects = [one for one in holders if owner_of(one, known) is None]
+        known = Coordinated(answered)
+        suspects = [one for one in holders if owner_of(one, known.of(one)) is None]
         unowned = set() if failures else set(await self._confirmed(suspects))
         shown = {
-            one.partition: self._holder(one, known, unowned, is_known=not failures)
+            one.partition: self._holder(one, known.of(one), unowned, is_known=not failures)
             for one in holders
         }
         image = self._roles.image
@@ -88,7 +91,7 @@ class Partitions:
         ]
 
     async def hanging(
-        self, partitions: Sequence[Partition], min_idle_ms: int, asked: PageRequest
+        self, partitions: Sequence[Partition], silent_for: SilentFor, asked: PageRequest
     ) -> HangingPage:
         """Transactions open in these partitions that no coordinator will end (`core.hanging`)."""
         described = await self._roles.describe_partitions(partitions)
@@ -101,13 +104,16 @@ class Partitions:
         producers = await self._roles.describe_producers(busy)
         failures += [answer for answer in producers.values() if isinstance(answer, KafkaError)]
         opened = opened_in(producers)
-        known, silent = await self._transactions.of_producers([one.producer_id for one in opened])
-        suspects = [one for one in opened if owner_of(one, known) is None]
+        answered, silent = await self._transactions.of_producers(
+            [one.producer_id for one in opened]
+        )
+        known = Coordinated(answered)
+        suspects = [one for one in opened if owner_of(one, known.of(one)) is None]
         # A coordinator that did not answer may own any of them: then none is accused.
         confirmed = [] if silent else await self._confirmed(suspects)
         now = self._clock.now()
-        rows = [_hanging(one, named_by(one, known), now) for one in confirmed]
-        rows = [row for row in rows if row.idle_ms is None or row.idle_ms >= min_idle_ms]
+        found = [_hanging(one, named_by(one, known.of(one)), now) for one in confirmed]
+        rows = [row for row in found if silent_for.shows(row.idle_ms)]
         page, next_cursor = page_of(
             rows, lambda row: (row.topic, row.partition, row.start_offset), asked
         )
@@ -115,6 +121,7 @@ class Partitions:
             hanging=page,
             total=len(rows),
             next_cursor=next_cursor,
+            hidden_count=len(found) - len(rows),
             checked_partitions=len(partitions) - len(failures),
             open_transactions=len(opened),
             incomplete=[failure_of(error) for error in (*failures, *silent)],
@@ -129,7 +136,7 @@ class Partitions:
     def _holder(
         self,
         opened: OpenTransaction,
-        known: Iterable[CoordinatedTransaction],
+        known: Sequence[CoordinatedTransaction],
         unowned: set[OpenTransaction],
         *,
         is_known: bool,
@@ -161,6 +168,41 @@ def all_partitions(image: MetadataImage, topic_pattern: str = "") -> list[Partit
         for name in sorted(image.topics)
         if topic_pattern in name
         for one in image.topics[name].partitions
+    ]
+
+
+def partitions_to_search(
+    image: MetadataImage, topic: str | None, partition: int | None, broker: int | None
+) -> list[Partition]:
+    """Of the topic, this one of it, with a replica on this node: as far as each is given. Raises KafkaError."""
+    if topic is None and partition is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"partition {partition} of which topic? give topic too"
+        )
+    if topic is not None and topic not in image.topics:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"there is no topic {topic!r}; GET /v1/topics lists all",
+        )
+    if broker is not None and broker not in image.nodes:
+        raise KafkaError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            f"there is no node {broker}; the nodes are {', '.join(map(str, sorted(image.nodes)))}",
+        )
+    topics = sorted(image.topics) if topic is None else [topic]
+    if topic is not None and partition is not None:
+        count = len(image.topics[topic].partitions)
+        if partition >= count:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"there is no partition {partition} of {topic!r}; it has {count}",
+            )
+    return [
+        Partition(name, one.partition)
+        for name in topics
+        for one in image.topics[name].partitions
+        if (partition is None or one.partition == partition)
+        and (broker is None or broker in one.replicas)
     ]
 
 

@@ -194,9 +194,13 @@ class HangingTransaction(Resource):
     producer_id: int
     producer_epoch: int
     start_offset: int
-    coordinator_epoch: int
-    last_timestamp_ms: int | None
-    idle_ms: int | None
+    coordinator_epoch: int = Field(
+        description="of the last marker this producer id got here; -1: none yet"
+    )
+    last_timestamp_ms: int | None = Field(description="of its last record here, by its producer")
+    idle_ms: int | None = Field(
+        description="since that record: what Kafka's find-hanging calls the duration"
+    )
     transactional_id: str | None
     coordinator_state: str | None
     abort: str = Field(description="the command that ends it")
@@ -204,6 +208,9 @@ class HangingTransaction(Resource):
 
 class HangingPage(Page):
     hanging: list[HangingTransaction]
+    hidden_count: int = Field(
+        description="hanging too, and left out by `min_idle_ms` or `max_transaction_timeout_ms`"
+    )
     checked_partitions: int
     open_transactions: int
 

@@ -170,7 +170,7 @@ class ShardMachine:
                     reply = Reply(event.request_id, views.describe(rows[-1]))
                     return Decision((), (reply,), "described")
             case ListTransactions():
-                everything = chain(self.txn.transactions, self._branches())
+                everything = chain(self.txn.candidates(event), self._branches())
                 listed = views.list_transactions(everything, event, now)
                 return Decision((), (Reply(event.request_id, listed),), "listed")
         return self.txn.decide(event, now)

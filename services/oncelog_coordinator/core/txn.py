@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from oncelog.ids import Millis, Offset, TransactionalId
+from oncelog.ids import Millis, Offset, ProducerId, TransactionalId
 from oncelog.machine import Decision, Effect, Reply, SetTimer
 from oncelog_coordinator.core import (
     add_partitions,
@@ -63,6 +63,8 @@ class TxnMachine:
     def __init__(self, config: TxnConfig | None = None) -> None:
         self._config = config or TxnConfig()
         self._txns: dict[TransactionalId, TxnMetadata] = {}
+        self._of_producer: dict[ProducerId, tuple[TransactionalId, ...]] = {}
+        """One name each, unless a restored shard says otherwise: whoever looks for an owner must see every one."""
         self._decision_numbers: dict[TransactionalId, int] = {}
         self._last_number = 0
         self._is_live = False
@@ -113,11 +115,13 @@ class TxnMachine:
         name = record.transactional_id
         if isinstance(record, TxnTombstone):
             known = self._txns.pop(name, None)
+            self._index(known, None)
             assert not self._is_live or known is None or known.state.is_idle, (offset, known)
             self._decision_numbers.pop(name, None)
             return
         if self._is_live:
             check_transition(self._txns.get(name), record)
+        self._index(self._txns.get(name), record)
         self._txns[name] = record
         if record.state.is_prepared:
             self._decision_numbers[name] = number
@@ -167,6 +171,13 @@ class TxnMachine:
         """All of them, in the order their ids were first seen."""
         return self._txns.values()
 
+    def candidates(self, filters: ListTransactions) -> Iterable[TxnMetadata]:
+        """All that `filters` can let pass: of a hundred thousand ids, a filter of producers reads only theirs."""
+        if not filters.producer_ids:
+            return self._txns.values()
+        producer_ids = dict.fromkeys(filters.producer_ids)
+        return [self._txns[name] for one in producer_ids for name in self._of_producer.get(one, ())]
+
     # ------------------------------------------------------------------------------------------------
 
     def _decide_periodic_or_read(
@@ -185,10 +196,23 @@ class TxnMachine:
                 described = views.describe(self._txns.get(event.transactional_id))
                 return Decision((), (Reply(event.request_id, described),), "described")
             case ListTransactions():
-                listed = views.list_transactions(self._txns.values(), event, now)
+                listed = views.list_transactions(self.candidates(event), event, now)
                 return Decision((), (Reply(event.request_id, listed),), "listed")
             case _:
                 assert_never(event)
+
+    def _index(self, known: TxnMetadata | None, record: TxnMetadata | None) -> None:
+        """Keeps the producer ids of one transactional.id; most records change none."""
+        if known is not None and record is not None and known.producer_id == record.producer_id:
+            return
+        if known is not None:
+            others = self._of_producer.pop(known.producer_id)
+            others = tuple(name for name in others if name != known.transactional_id)
+            if others:
+                self._of_producer[known.producer_id] = others
+        if record is not None:
+            others = self._of_producer.get(record.producer_id, ())
+            self._of_producer[record.producer_id] = (*others, record.transactional_id)
 
     def _next_key(self, transactional_id: TransactionalId) -> DecisionKey:
         """Names the decision that the next applied record would be."""

@@ -34,12 +34,13 @@ def list_transactions(
 ) -> ListAnswer:
     """Raises KafkaError for a pattern that was not checked before."""
     pattern = compile_id_pattern(filters.transactional_id_pattern)
+    producer_ids = frozenset(filters.producer_ids)
     return ListAnswer(
         tuple(
             txn
             for txn in transactions
             if (filters.states is None or txn.state in filters.states)
-            and (not filters.producer_ids or txn.producer_id in filters.producer_ids)
+            and (not producer_ids or txn.producer_id in producer_ids)
             and (filters.duration_ms < 0 or now - txn.start_timestamp > filters.duration_ms)
             and (pattern is None or pattern.matches(txn.transactional_id))
         )

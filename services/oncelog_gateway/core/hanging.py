@@ -13,7 +13,8 @@ marker is acknowledged. Had the transaction ended before 2, its marker would be 
 what passes all three is open without an owner. Steps 1 and 2 alone accuse every transaction that commits in between.
 """
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,6 +54,35 @@ class CoordinatedTransaction:
     @property
     def is_open(self) -> bool:
         return self.state in OPEN_STATES
+
+
+@dataclass(frozen=True, slots=True)
+class SilentFor:
+    """Which hanging transactions are shown: those that had no record for so long. The others are counted."""
+
+    min_idle_ms: int = 0
+    max_transaction_timeout_ms: int | None = None
+    """Longer than this, as Kafka's tool compares; no transaction of a live producer is silent for longer."""
+
+    def shows(self, idle_ms: int | None) -> bool:
+        """A transaction whose last record has no timestamp may be of any age: it is shown."""
+        if idle_ms is None:
+            return True
+        timeout_ms = self.max_transaction_timeout_ms
+        return idle_ms >= self.min_idle_ms and (timeout_ms is None or idle_ms > timeout_ms)
+
+
+class Coordinated:
+    """What coordinators know, by producer id: ten thousand open transactions are each looked up once."""
+
+    def __init__(self, transactions: Iterable[CoordinatedTransaction]) -> None:
+        self._of: dict[ProducerId, list[CoordinatedTransaction]] = defaultdict(list)
+        for one in transactions:
+            self._of[one.producer_id].append(one)
+
+    def of(self, opened: OpenTransaction) -> Sequence[CoordinatedTransaction]:
+        """Whose producer id it is."""
+        return self._of.get(opened.producer_id, ())
 
 
 def owner_of(

@@ -4,12 +4,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from oncelog.errors import ErrorCode, KafkaError
+from oncelog_gateway.core.hanging import SilentFor
 from oncelog_gateway.core.paging import page_of
 from oncelog_gateway.marker_queues import marker_queues
-from oncelog_gateway.partitions import Partitions, all_partitions
+from oncelog_gateway.partitions import Partitions, partitions_to_search
 from oncelog_gateway.problems import documented
-from oncelog_gateway.resources import INT64_MAX, HangingPage, MarkerQueue, MarkerQueuePage
+from oncelog_gateway.resources import (
+    INT32_MAX,
+    INT64_MAX,
+    HangingPage,
+    MarkerQueue,
+    MarkerQueuePage,
+)
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.routes.paging import Paging
 from oncelog_gateway.transactions import failure_of
@@ -25,21 +31,28 @@ def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
         topic: Annotated[
             str | None, Query(min_length=1, max_length=249, description="only this topic")
         ] = None,
+        partition: Annotated[
+            int | None,
+            Query(ge=0, le=INT32_MAX, description="only this partition of the topic"),
+        ] = None,
+        broker: Annotated[
+            int | None,
+            Query(ge=0, le=INT32_MAX, description="only partitions with a replica on this node"),
+        ] = None,
         min_idle_ms: Annotated[
             int, Query(ge=0, le=INT64_MAX, description="only with no record for this long")
         ] = 0,
+        max_transaction_timeout_ms: Annotated[
+            int | None,
+            Query(ge=0, le=INT64_MAX, description="only with no record for longer than this"),
+        ] = None,
         *,
         paging: Paging,
     ) -> HangingPage:
         """Open in a partition and not at a coordinator: nobody will end them, and read_committed waits for good."""
-        image = roles.image
-        if topic is not None and topic not in image.topics:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"there is no topic {topic!r}; GET /v1/topics lists all",
-            )
-        asked = [one for one in all_partitions(image) if topic is None or one.topic == topic]
-        return await partitions.hanging(asked, min_idle_ms, paging)
+        asked = partitions_to_search(roles.image, topic, partition, broker)
+        silent_for = SilentFor(min_idle_ms, max_transaction_timeout_ms)
+        return await partitions.hanging(asked, silent_for, paging)
 
     @router.get("/marker-queues", summary="Markers that wait for a node", responses=documented(404))
     async def list_marker_queues(paging: Paging) -> MarkerQueuePage:

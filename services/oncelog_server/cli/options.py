@@ -12,6 +12,7 @@ import typer
 BOOTSTRAP_DEFAULT: Final = "localhost:9092"
 GATEWAY_DEFAULT: Final = "http://localhost:8080"
 ADDRESS_VARIABLES: Final = ("ONCELOG_BOOTSTRAP", "ONCELOG_GATEWAY", "ONCELOG_PROFILE")
+INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
 

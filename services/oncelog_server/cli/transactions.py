@@ -4,9 +4,9 @@ from typing import Annotated, Any, Final, get_args
 
 import typer
 
-from oncelog.wording import counted
 from oncelog_server.cli.lazy import HelpfulGroup
 from oncelog_server.cli.options import (
+    INT32_MAX,
     INT64_MAX,
     AsOutput,
     Gateway,
@@ -182,6 +182,19 @@ def describe_producers(
 @app.command("find-hanging")
 def find_hanging(
     topic: Annotated[str | None, typer.Option(help="only this topic")] = None,
+    partition: Annotated[
+        int | None, typer.Option(min=0, max=INT32_MAX, help="only this partition of it")
+    ] = None,
+    broker_id: Annotated[
+        int | None,
+        typer.Option(min=0, max=INT32_MAX, help="only partitions with a replica on this node"),
+    ] = None,
+    max_transaction_timeout: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=INT64_MAX // 60_000, help="only with no record for more minutes than this"
+        ),
+    ] = None,
     min_idle_ms: Annotated[
         int, typer.Option(min=0, max=INT64_MAX, help="only with no record for this long")
     ] = 0,
@@ -189,42 +202,23 @@ def find_hanging(
     output: AsOutput = None,
 ) -> None:
     """Transactions open in a partition that no coordinator will ever end."""
+    from oncelog_server.cli.hanging import show_hanging
     from oncelog_server.cli.rest import Rest
-    from oncelog_server.cli.tables import duration, say, show_json, show_table
+    from oncelog_server.cli.tables import show_json
 
-    # All of them are asked for: one that is left out is told of.
-    found = Rest(gateway).get("/v1/hanging-transactions", {"topic": topic, "limit": ROWS_MAX})
-    hanging = found["hanging"]
-    found["hanging"] = [one for one in hanging if one["idle_ms"] >= min_idle_ms]
-    found["hidden_by_min_idle_ms"] = hidden = len(hanging) - len(found["hanging"])
+    asked = {"topic": topic, "partition": partition, "broker": broker_id, "limit": ROWS_MAX}
+    hides = []
+    if min_idle_ms:
+        asked["min_idle_ms"] = min_idle_ms
+        hides.append(f"--min-idle-ms {min_idle_ms}")
+    if max_transaction_timeout is not None:
+        asked["max_transaction_timeout_ms"] = max_transaction_timeout * 60_000
+        hides.append(f"--max-transaction-timeout {max_transaction_timeout}")
+    found = Rest(gateway).get("/v1/hanging-transactions", asked)
     if output == Output.JSON:
         show_json(found)
     else:
-        show_table(
-            ["partition", ">start offset", ">pid", ">epoch", ">silent for", "transactional id"],
-            [
-                (
-                    f"{one['topic']}-{one['partition']}",
-                    one["start_offset"],
-                    one["producer_id"],
-                    one["producer_epoch"],
-                    duration(one["idle_ms"]),
-                    one["transactional_id"],
-                )
-                for one in found["hanging"]
-            ],
-            empty=f"Nothing hangs for {duration(min_idle_ms)} or longer"
-            if hidden
-            else f"Nothing hangs: {counted(found['open_transactions'], 'open transaction')} in "
-            f"{counted(found['checked_partitions'], 'partition')}, none without a coordinator",
-        )
-        if hidden:
-            say(
-                f"{counted(hidden, 'hanging transaction')} with a record in the last {duration(min_idle_ms)} "
-                f"{'is' if hidden == 1 else 'are'} not shown; without --min-idle-ms all are"
-            )
-        for one in found["hanging"]:
-            say(f"to end it: {one['abort']}")
+        show_hanging(found, " ".join(hides))
     _fail_if(found["incomplete"])
 
 

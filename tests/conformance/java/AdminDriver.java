@@ -36,6 +36,9 @@ import org.apache.kafka.common.utils.Exit;
  */
 public final class AdminDriver {
     private static final ObjectMapper JSON = new ObjectMapper();
+    /** One for all tools: Scala's console keeps the stream that the first one printed to. */
+    private static final ByteArrayOutputStream PRINTED = new ByteArrayOutputStream();
+    private static final PrintStream CAPTURE = new PrintStream(PRINTED, true, StandardCharsets.UTF_8);
     private static Integer exitCode;
 
     public static void main(String[] arguments) throws Exception {
@@ -69,24 +72,23 @@ public final class AdminDriver {
     private static Map<String, Object> tool(String[] words) throws ReflectiveOperationException {
         PrintStream out = System.out;
         PrintStream err = System.err;
-        ByteArrayOutputStream printed = new ByteArrayOutputStream();
-        PrintStream capture = new PrintStream(printed, true, StandardCharsets.UTF_8);
+        PRINTED.reset();
         exitCode = null;
         try {
-            System.setOut(capture);
-            System.setErr(capture);
+            System.setOut(CAPTURE);
+            System.setErr(CAPTURE);
             Class.forName(words[1]).getMethod("main", String[].class)
                 .invoke(null, (Object) Arrays.copyOfRange(words, 2, words.length));
         } catch (InvocationTargetException failure) {
             if (!(failure.getCause() instanceof Exited)) {
-                failure.getCause().printStackTrace(capture);
+                failure.getCause().printStackTrace(CAPTURE);
                 exitCode = -1;
             }
         } finally {
             System.setOut(out);
             System.setErr(err);
         }
-        return Map.of("exit", exitCode == null ? 0 : exitCode, "printed", printed.toString(StandardCharsets.UTF_8));
+        return Map.of("exit", exitCode == null ? 0 : exitCode, "printed", PRINTED.toString(StandardCharsets.UTF_8));
     }
 
     /** A group with one offset and no members. */

@@ -1,6 +1,7 @@
 """Reading and ending transactions over REST."""
 
 import asyncio
+import time
 import urllib.parse
 
 from tests.integration.gateway.gateway_cluster import gateway_cluster
@@ -302,6 +303,52 @@ def test_hanging_is_told_from_open_and_from_just_ended(tmp_path):
         assert holders == [False, True, None]
         assert rows[0]["lso_holder"]["transactional_id"] == "owned"
         assert rows[1]["lso_lag"] == 80
+
+    run(tmp_path, scenario)
+
+
+def test_hanging_is_searched_where_it_is_asked_and_what_a_filter_hides_is_counted(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders", 3)
+        await cluster.create_topic("other")
+        now = time.time_ns() // 1_000_000
+        for topic, partition, offset, minutes in (
+            ("orders", 0, 10, 1),
+            ("orders", 1, 20, 30),
+            ("other", 0, 30, 90),
+        ):
+            cluster.storage.open_transaction(
+                topic,
+                partition,
+                producer_id=offset,
+                start_offset=offset,
+                coordinator_epoch=4,
+                timestamp_ms=now - minutes * 60_000,
+            )
+        cluster.storage.open_transaction(
+            "orders", 2, producer_id=40, start_offset=40, timestamp_ms=-1
+        )
+
+        async def found(query):
+            answer = (await cluster.get(f"/v1/hanging-transactions?{query}")).json
+            return [row["start_offset"] for row in answer["hanging"]], answer["hidden_count"]
+
+        assert await found("") == ([10, 20, 40, 30], 0)
+        assert await found("topic=orders&partition=1") == ([20], 0)
+        assert await found("broker=1&topic=other") == ([30], 0)
+        # 40 has no timestamp: nobody can say that it is young.
+        assert await found("max_transaction_timeout_ms=900000") == ([20, 40, 30], 1)
+        assert await found("min_idle_ms=3600000&topic=orders") == ([40], 2)
+        row = (await cluster.get("/v1/hanging-transactions?topic=other")).json["hanging"][0]
+        assert (row["coordinator_epoch"], row["last_timestamp_ms"]) == (4, now - 90 * 60_000)
+        for query, status, told in (
+            ("partition=1", 422, "give topic too"),
+            ("topic=orders&partition=3", 404, "no partition 3 of 'orders'; it has 3"),
+            ("topic=none", 404, "no topic 'none'"),
+            ("broker=99", 404, "no node 99; the nodes are 1"),
+        ):
+            refused = await cluster.get(f"/v1/hanging-transactions?{query}")
+            assert (refused.status, told in refused.json["detail"]) == (status, True), refused.json
 
     run(tmp_path, scenario)
 

@@ -18,6 +18,7 @@ from tests.unit.coordinator.txn_rows import (
 from oncelog.errors import KafkaError
 from oncelog_coordinator.core.id_pattern import compile_id_pattern
 from oncelog_coordinator.core.txn_events import DescribeTransaction, ListTransactions
+from oncelog_coordinator.core.txn_state import TxnTombstone
 from oncelog_coordinator.core.views import split_state_filters
 
 
@@ -55,6 +56,24 @@ def test_state_names_that_do_not_exist_are_told_back_and_match_nothing():
 
 def test_producer_ids_filter():
     assert names(producer_ids=(PID,)) == ["empty", "done"]
+
+
+def test_a_producer_id_is_found_as_long_as_somebody_has_it():
+    live = machine()
+    for producer_id, name in ((9, "done"), (8, "empty")):
+        moved = stored(EMPTY, transactional_id=name, producer_id=producer_id, producer_epoch=0)
+        live.apply(10, moved)
+
+    def found(*producer_ids):
+        asked = ListTransactions(1, producer_ids=producer_ids)
+        assert list(live.candidates(asked)) == list(Step(live, asked).answer.transactions)
+        return [t.transactional_id for t in live.candidates(asked)]
+
+    assert found(PID) == []
+    assert found(9, 9) == ["done"]
+    assert found(9, 8) == ["done", "ongoing", "empty"]
+    live.apply(11, TxnTombstone("empty"))
+    assert found(9, 8) == ["done", "ongoing"]
 
 
 def test_the_duration_is_strict_and_an_empty_entry_always_passes():

@@ -4,8 +4,10 @@ import pytest
 
 from oncelog.ids import Partition
 from oncelog_gateway.core.hanging import (
+    Coordinated,
     CoordinatedTransaction,
     OpenTransaction,
+    SilentFor,
     named_by,
     owner_of,
     still_open,
@@ -43,6 +45,25 @@ def test_an_open_transaction_without_this_partition_is_no_owner():
 def test_another_producers_transaction_is_no_owner():
     assert owner_of(opened(), [coordinated(producer_id=8)]) is None
     assert named_by(opened(), [coordinated(producer_id=8)]) is None
+
+
+def test_what_is_known_of_a_producer_id_is_found_by_it():
+    known = Coordinated([coordinated(), coordinated(producer_id=8), coordinated("Empty")])
+    assert [one.state for one in known.of(opened())] == ["Ongoing", "Empty"]
+    assert known.of(opened(producer_id=9)) == ()
+
+
+@pytest.mark.parametrize(
+    ("filters", "shown"),
+    [
+        (SilentFor(), [0, 900_000, 900_001, None]),
+        (SilentFor(min_idle_ms=900_000), [900_000, 900_001, None]),
+        (SilentFor(max_transaction_timeout_ms=900_000), [900_001, None]),
+        (SilentFor(max_transaction_timeout_ms=0), [900_000, 900_001, None]),
+    ],
+)
+def test_kafkas_timeout_is_strict_and_what_has_no_time_is_shown(filters, shown):
+    assert [one for one in (0, 900_000, 900_001, None) if filters.shows(one)] == shown
 
 
 def test_a_prepared_tv2_transaction_owns_the_epoch_below_its_own():

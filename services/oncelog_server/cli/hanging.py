@@ -1,0 +1,66 @@
+"""What `oncelog transactions find-hanging` prints."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from oncelog.wording import counted
+from oncelog_server.cli.tables import duration, say, show_table
+
+
+def show_hanging(found: dict[str, Any], hides: str) -> None:
+    """`hides`: the options that may have hidden some, as they were typed."""
+    hidden = found["hidden_count"]
+    show_table(
+        [
+            "partition",
+            ">start offset",
+            ">pid",
+            ">epoch",
+            ">coord epoch",
+            "last record",
+            ">duration",
+            "transactional id",
+        ],
+        [
+            (
+                f"{one['topic']}-{one['partition']}",
+                one["start_offset"],
+                one["producer_id"],
+                one["producer_epoch"],
+                one["coordinator_epoch"],
+                moment(one["last_timestamp_ms"]),
+                duration(one["idle_ms"]),
+                one["transactional_id"],
+            )
+            for one in found["hanging"]
+        ],
+        empty=f"Nothing is shown: {_searched(found)}"
+        if hidden
+        else f"Nothing hangs: {_searched(found)}, none without a coordinator",
+    )
+    if hidden:
+        more = "more " if found["hanging"] else ""
+        verbs = "hangs but was" if hidden == 1 else "hang but were"
+        say(f"{hidden} {more}{verbs} hidden by {hides}")
+    left_out = found["total"] - len(found["hanging"])
+    if left_out:
+        say(f"{counted(left_out, 'more hanging transaction')} did not fit; --topic narrows it")
+    for one in found["hanging"]:
+        say(f"to end it: {one['abort']}")
+
+
+def moment(timestamp_ms: int | None) -> str:
+    """In UTC, to the second; the number itself when no calendar has it."""
+    if timestamp_ms is None:
+        return "–"
+    try:
+        return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+
+
+def _searched(found: dict[str, Any]) -> str:
+    return (
+        f"{counted(found['open_transactions'], 'open transaction')} in "
+        f"{counted(found['checked_partitions'], 'partition')}"
+    )
