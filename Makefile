@@ -139,7 +139,7 @@ chart: setup ## the Helm chart without a cluster: lint, render with Helm 3 and 4
 	$(PYTEST) -q -n 2 tests/deploy
 
 # A cluster is a dozen processes: such tests run one at a time, with the machine to themselves.
-CLUSTER_TESTS := tests/integration/processes tests/integration/failover
+CLUSTER_TESTS := tests/integration/processes tests/integration/failover tests/incidents
 
 .PHONY: clusters
 clusters: setup ## whole clusters of processes: start, kills, failover, restarts

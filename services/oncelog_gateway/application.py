@@ -13,6 +13,7 @@ from oncelog.runtime.clock import Clock
 from oncelog.telemetry.history import History
 from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.console import console_router
+from oncelog_gateway.explanations import Explanations
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.metrics import Metrics, ReadFigures
 from oncelog_gateway.nodes import Nodes
@@ -26,6 +27,7 @@ from oncelog_gateway.request_guard import RequestGuard
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.routes.cluster import cluster_router, probes_router
 from oncelog_gateway.routes.ending import ending_router
+from oncelog_gateway.routes.explain import explain_router
 from oncelog_gateway.routes.features import Features, features_router
 from oncelog_gateway.routes.groups import groups_router
 from oncelog_gateway.routes.hanging import hanging_router
@@ -76,6 +78,9 @@ def create_app(
     changes = TopicChanges(roles, audit)
     operators = Operators(settings.trusted_proxies)
     metrics = Metrics(read_figures)
+    history = history or History()
+    sinks = Sinks(roles, audit)
+    explanations = Explanations(roles, transactions, partitions, groups, sinks, history, clock)
     app = FastAPI(
         title="oncelog",
         description=_DESCRIPTION,
@@ -88,8 +93,9 @@ def create_app(
     routers = (
         # Before the paths that take any id: the first that fits a path is the one that was meant.
         ending_router(transactions, operators),
-        timelines_router(Timelines(roles, history or History()), settings.event_streams_max),
+        timelines_router(Timelines(roles, history), settings.event_streams_max),
         transactions_router(transactions),
+        explain_router(explanations),
         hanging_router(roles, partitions),
         partitions_router(roles, partitions),
         partition_router(roles, partitions),
@@ -100,7 +106,7 @@ def create_app(
         replica_moves_router(ReplicaMoves(roles, audit), operators),
         nodes_router(Nodes(roles, audit), operators),
         reassignments_router(Reassignments(roles, audit), operators),
-        sinks_router(Sinks(roles, audit), operators),
+        sinks_router(sinks, operators),
         features_router(Features(roles, audit), operators),
         cluster_router(roles),
         probes_router(roles),

@@ -101,6 +101,11 @@ class Roles:
 
         return await self._of_leaders(partitions, ask)
 
+    async def ask_leader(self, partition: Partition, method: str, request: Any) -> Any:
+        """The answer of the partition's leader."""
+        call = getattr(self._storage(partition, self.leader_of(partition)), method)
+        return await self._call(f"the leader of {partition}", call, request)
+
     async def write_abort_marker(self, marker: AbortMarker) -> None:
         """Append one abort marker at the partition's leader (facts 1.4: the request is WriteTxnMarkers)."""
         node_id, stub = self._marker_writer(marker.partition)

@@ -86,6 +86,13 @@ def branch_transactional_id(sink: str, batch_id: int, task_partition: int) -> Tr
     return TransactionalId(f"{_BRANCH_PREFIX}{batch_id}/{task_partition}/{sink}")
 
 
+def branch_sink(transactional_id: str) -> str | None:
+    """The sink of a branch; None for a transactional.id of any other producer."""
+    if not transactional_id.startswith(_BRANCH_PREFIX):
+        return None
+    return transactional_id[len(_BRANCH_PREFIX) :].split("/", 2)[-1]
+
+
 def job_sink_name(transactional_id: str, job_id: str | None) -> str:
     """The sink of a batch job, or of all jobs without an id. Slashes are escaped: no two pairs have one name."""
     escaped = transactional_id.replace("%", "%25").replace("/", "%2F")

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -13,7 +14,17 @@ from rich.text import Text
 
 from oncelog_gateway.core.wording import duration, size
 
-__all__ = ["duration", "number", "say", "show_fields", "show_json", "show_table", "size", "warn"]
+__all__ = [
+    "duration",
+    "number",
+    "say",
+    "show_fields",
+    "show_json",
+    "show_paragraph",
+    "show_table",
+    "size",
+    "warn",
+]
 
 GAP: Final = 3
 """Columns between two columns of a table."""
@@ -81,6 +92,15 @@ def _show_rows(names: Sequence[str], cells: Sequence[Sequence[Text]]) -> None:
         for name, cell in zip(names, row, strict=True):
             line = Text.assemble((name.ljust(width), "bold"), "  ", cell)
             _out().print(line, soft_wrap=True)
+
+
+def show_paragraph(text: str, *, indent: int = 0, bullet: str = "", style: str = "") -> None:
+    """Folded between words; lines after the first stand below the text, not below the bullet."""
+    room = max(_out().width - indent - len(bullet), 20)
+    lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
+    for number, line in enumerate(lines):
+        head = bullet if number == 0 else " " * len(bullet)
+        _out().print(Text(" " * indent + head + line, style=style), soft_wrap=True)
 
 
 def show_fields(fields: Iterable[tuple[str, object]]) -> None:

@@ -131,6 +131,37 @@ def describe_transaction(
     )
 
 
+@app.command("explain")
+def explain(
+    subject: Annotated[
+        str,
+        typer.Argument(
+            callback=not_empty,
+            help="a transactional.id, a producer id, a topic-partition, a group or a sink",
+        ),
+    ],
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="transaction, producer, partition, group or sink; only where a name is several",
+            show_default=False,
+        ),
+    ] = "",
+    gateway: Gateway = "",
+    output: AsOutput = None,
+) -> None:
+    """Why something waits or was refused: a verdict, how it came to that, and what to type next."""
+    from oncelog_server.cli.explain import show_explanation
+    from oncelog_server.cli.rest import Rest
+    from oncelog_server.cli.tables import show_json
+
+    found = Rest(gateway).get("/v1/explain", {"subject": subject, "kind": kind})
+    if output == Output.JSON:
+        show_json(found)
+    else:
+        show_explanation(found)
+
+
 @app.command("timeline")
 def show_timeline(
     transactional_id: TransactionalId,

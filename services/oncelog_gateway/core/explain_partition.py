@@ -1,0 +1,122 @@
+"""What holds a partition's last stable offset, and who will end it."""
+
+import shlex
+
+from oncelog_gateway.core.diagnosis import (
+    Command,
+    Diagnosis,
+    Evidence,
+    PartitionFacts,
+    seconds,
+)
+
+
+def explain_partition(facts: PartitionFacts, owner: Diagnosis | None) -> Diagnosis:
+    """`owner`: the diagnosis of the transaction that holds the partition back, if a coordinator knows one."""
+    if facts.leader < 0:
+        return _without_leader(facts)
+    if facts.failure:
+        return Diagnosis(
+            "unknown",
+            f"The leader of {facts.name} on node {facts.leader} did not answer: {facts.failure}.",
+            next_commands=(Command("oncelog nodes list", "shows whether the node lives"),),
+            unknown=(facts.failure,),
+        )
+    if facts.holder is None:
+        return Diagnosis(
+            "healthy",
+            f"Nothing holds {facts.name} back: read_committed may read to the high watermark, offset "
+            f"{facts.high_watermark}.",
+            evidence=_offsets(facts),
+            next_commands=(
+                Command(
+                    f"oncelog transactions describe-producers --topic {shlex.quote(facts.partition.topic)} "
+                    f"--partition {facts.partition.partition}",
+                    "shows who writes to it",
+                ),
+            ),
+        )
+    return _hanging(facts) if facts.holder.is_hanging else _held(facts, owner)
+
+
+def _without_leader(facts: PartitionFacts) -> Diagnosis:
+    nodes = ", ".join(map(str, facts.dead_replicas))
+    return Diagnosis(
+        "no-leader",
+        f"{facts.name} has no leader: nobody can read or write it, and markers wait.",
+        (f"Replicas on nodes that do not live: {nodes}.",) if nodes else (),
+        next_commands=(
+            Command(
+                "oncelog nodes list", f"shows the nodes{f': start {nodes} again' if nodes else ''}"
+            ),
+            Command("oncelog transactions markers", "shows the markers that wait"),
+        ),
+    )
+
+
+def _hanging(facts: PartitionFacts) -> Diagnosis:
+    holder = facts.holder
+    assert holder is not None, facts
+    findings = [
+        f"The transaction of producer {holder.producer_id}, epoch {holder.producer_epoch}, began at offset "
+        f"{holder.start_offset} and is open here.",
+        "No coordinator has it open, so no marker will come: its records were written behind the coordinator's back.",
+        f"read_committed stops at offset {facts.last_stable_offset}, {facts.held_back} records before the high "
+        "watermark, for good.",
+    ]
+    if holder.idle_ms is not None:
+        findings.insert(1, f"Its last record here is {seconds(holder.idle_ms)} old.")
+    if holder.transactional_id:
+        findings.append(
+            f"The producer id belongs to {holder.transactional_id!r}, which is {holder.state} at its coordinator."
+        )
+    return Diagnosis(
+        "hanging-transaction",
+        f"A hanging transaction holds {facts.name} at offset {facts.last_stable_offset}; nobody will end it.",
+        tuple(findings),
+        _offsets(facts),
+        (
+            Command(holder.abort, "shows what the abort would do; it writes nothing"),
+            Command(
+                f"{holder.abort} --execute",
+                "writes the abort marker; refused when a coordinator owns the transaction after all",
+                is_safe=False,
+            ),
+        ),
+    )
+
+
+def _held(facts: PartitionFacts, owner: Diagnosis | None) -> Diagnosis:
+    holder = facts.holder
+    assert holder is not None, facts
+    name = holder.transactional_id or f"producer {holder.producer_id}"
+    held = f"{facts.name} is held at offset {facts.last_stable_offset} by {name}"
+    if owner is None:
+        why = (
+            "no coordinator answered for it, so whether it hangs is not known"
+            if holder.is_hanging is None
+            else "it was ending at this moment; ask again"
+        )
+        return Diagnosis(
+            "unknown", f"{held}: {why}.", evidence=_offsets(facts), next_commands=(_again(facts),)
+        )
+    return Diagnosis(
+        owner.incident if owner.incident != "open" else "open-and-slow",
+        f"{held}, {facts.held_back} records before the high watermark. {owner.verdict}",
+        owner.findings,
+        (*_offsets(facts), *owner.evidence),
+        owner.next_commands,
+        owner.unknown,
+    )
+
+
+def _again(facts: PartitionFacts) -> Command:
+    return Command(f"oncelog transactions explain {shlex.quote(facts.name)}", "asks again")
+
+
+def _offsets(facts: PartitionFacts) -> tuple[Evidence, ...]:
+    source = f"leader on node {facts.leader}"
+    return (
+        Evidence("last stable offset", str(facts.last_stable_offset), source),
+        Evidence("high watermark", str(facts.high_watermark), source),
+    )

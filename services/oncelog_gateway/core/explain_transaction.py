@@ -1,0 +1,481 @@
+"""Why a transactional.id is where it is: facts in, a diagnosis out.
+
+Rules are asked in order, and the first that fits answers. A rule reads the state that its coordinator tells, what
+partition leaders tell, and the newest events. Events may be missing: then a rule that needs them is silent.
+"""
+
+import shlex
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from oncelog.telemetry.history import Event
+from oncelog_gateway.core.diagnosis import (
+    RECENT_MS,
+    Command,
+    Diagnosis,
+    Evidence,
+    TransactionFacts,
+    ago,
+    client_of,
+    seconds,
+)
+
+HUNG_MS: Final = 5_000
+"""A producer that was silent for longer, hung."""
+LOOP_PAUSE_MS: Final = 5_000
+"""A client that still asks, asks more often."""
+LOOP_COUNT: Final = 3
+"""So many refusals are a loop."""
+_FENCED: Final = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
+_NOT_READY: Final = frozenset(
+    {"NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"}
+)
+
+
+def explain_transaction(facts: TransactionFacts) -> Diagnosis:
+    for rule in _RULES:
+        found = rule(facts)
+        if found is not None:
+            return found
+    return _healthy(facts)
+
+
+def _shard_loads(facts: TransactionFacts) -> Diagnosis | None:
+    if facts.error not in _NOT_READY:
+        return None
+    name = f"shard {facts.shard} of __transaction_state"
+    if facts.coordinator < 0:
+        verdict = f"No coordinator owns {name}. Clients of {_quoted(facts)} are told COORDINATOR_NOT_AVAILABLE."
+        does = "shows which coordinators live: start one"
+    else:
+        verdict = (
+            f"The coordinator on node {facts.coordinator} is loading {name}. Until it has read the shard, clients of "
+            f"{_quoted(facts)} are told {facts.error} and ask again."
+        )
+        does = "shows whether the node lives, and who leads the shard's partition"
+    told = [f"{ago(facts.now, e.time_ms)}: {e.text('state')}" for e in facts.shard_events[-4:]]
+    return Diagnosis(
+        "shard-loads",
+        verdict,
+        tuple(f"The shard, {one}." for one in told),
+        (Evidence("answer", facts.error, f"coordinator on node {facts.coordinator}"),),
+        (Command("oncelog nodes list", does), _look(facts)),
+        facts.unknown,
+    )
+
+
+def _unknown_id(facts: TransactionFacts) -> Diagnosis | None:
+    if facts.state is not None:
+        return None
+    if facts.error == "TRANSACTIONAL_ID_NOT_FOUND":
+        return Diagnosis(
+            "unknown-id",
+            f"No coordinator knows {_quoted(facts)}: nobody has used it, or not for longer than "
+            "transactional.id.expiration.ms.",
+            next_commands=(Command("oncelog transactions list", "shows every id that is known"),),
+            unknown=facts.unknown,
+        )
+    return Diagnosis(
+        "unknown",
+        f"The coordinator of {_quoted(facts)} on node {facts.coordinator} did not answer ({facts.error}).",
+        next_commands=(Command("oncelog nodes list", "shows whether the node lives"), _look(facts)),
+        unknown=facts.unknown,
+    )
+
+
+def _marker_waits(facts: TransactionFacts) -> Diagnosis | None:
+    if facts.state not in ("PrepareCommit", "PrepareAbort"):
+        return None
+    outcome = "commit" if facts.state == "PrepareCommit" else "abort"
+    decided = next((e for e in reversed(facts.events) if e.text("state") == facts.state), None)
+    written = {
+        (e.text("topic"), e.number("partition"))
+        for e in facts.events
+        if decided is not None
+        and e.kind == "marker"
+        and e.time_ms >= decided.time_ms
+        and e.number("error_code") == 0
+    }
+    waiting = [one for one in facts.partitions if tuple(one.partition) not in written]
+    dead = [one for one in waiting if one.leader < 0]
+    stuck = dead or [one for one in waiting if one.failure] or waiting
+    names = ", ".join(one.name for one in stuck) or "some partitions"
+    findings = []
+    if decided is not None:
+        findings.append(f"The {outcome} was decided {ago(facts.now, decided.time_ms)}.")
+    commands = [Command("oncelog transactions markers", "shows the queues of the marker senders")]
+    if dead:
+        nodes = sorted({node for one in dead for node in one.dead_replicas})
+        verdict = (
+            f"The {outcome} is decided, but {names} has no leader, so its marker cannot be written. The producer is "
+            "told CONCURRENT_TRANSACTIONS until it is."
+        )
+        if nodes:
+            listed = ", ".join(map(str, nodes))
+            findings.append(f"Replicas on nodes that do not live: {listed}.")
+            commands.insert(
+                0, Command("oncelog nodes list", f"shows them: start node {listed} again")
+            )
+    else:
+        verdict = (
+            f"The {outcome} is decided, and {names} has not taken its marker yet. The producer is told "
+            "CONCURRENT_TRANSACTIONS until it has."
+        )
+        commands.insert(0, Command("oncelog partitions list", "shows who leads the partition"))
+    loop = _repeated(facts, {"CONCURRENT_TRANSACTIONS"})
+    if loop is not None:
+        findings.append(_told_loop(facts, loop))
+    failed = [e for e in facts.events if e.kind == "marker_failed"][-1:]
+    findings += [f"Last try, {ago(facts.now, e.time_ms)}: {e.text('error')}." for e in failed]
+    for queue in facts.queues:
+        where = "no leader" if queue.node is None else f"node {queue.node}"
+        findings.append(
+            f"Marker sender {queue.marker_sender} holds {queue.marker_count} for {where}, the oldest for "
+            f"{seconds(queue.oldest_age_ms)}."
+        )
+    return Diagnosis(
+        "marker-stuck",
+        verdict,
+        tuple(findings),
+        _state_evidence(facts),
+        (*commands, _look(facts)),
+        facts.unknown,
+    )
+
+
+def _concurrent_loop(facts: TransactionFacts) -> Diagnosis | None:
+    loop = _repeated(facts, {"CONCURRENT_TRANSACTIONS"})
+    if loop is None:
+        return None
+    return Diagnosis(
+        "concurrent-transactions",
+        f"{client_of(loop[-1])[:1].upper()}{client_of(loop[-1])[1:]} asks for {loop[-1].text('request')} before the "
+        "transaction before it is complete, and is told CONCURRENT_TRANSACTIONS each time.",
+        (_told_loop(facts, loop), *_last_change(facts)),
+        _state_evidence(facts),
+        (Command("oncelog transactions markers", "shows markers that wait"), _look(facts)),
+        facts.unknown,
+    )
+
+
+def _ended_then_refused(facts: TransactionFacts) -> Diagnosis | None:
+    """The server ended the producer's transaction, and the producer came back: it is fenced, or finds none."""
+    ended = _last(facts.events, lambda e: e.text("bump") in ("takeover", "timeout", "operator"))
+    if ended is None or _goes_on_after(facts, ended):
+        return None
+    aborts = ended.text("state") == "PrepareAbort"
+    refused = [
+        e for e in facts.events if e.kind == "refused" and e.time_ms >= ended.time_ms - 1_000
+    ]
+    lost = _last(
+        refused, lambda e: e.text("error") in _FENCED or e.text("error") == "INVALID_TXN_STATE"
+    )
+    if lost is None and not aborts:
+        return None
+    first = _first_of_bump(facts, ended)
+    silence_ms = _silence(facts, first)
+    who = client_of(lost) if lost is not None else _old_client(facts, first)
+    if lost is not None and lost.text("error") == "INVALID_TXN_STATE":
+        return _no_transaction(facts, first, lost, who)
+    return _fenced(facts, first, lost, who, silence_ms)
+
+
+def _no_transaction(facts: TransactionFacts, ended: Event, lost: Event, who: str) -> Diagnosis:
+    why = _cause(ended)
+    return Diagnosis(
+        "invalid-txn-state",
+        f"{_capital(who)} sent {lost.text('request')} for a transaction that had ended: {why}. So it was told "
+        "INVALID_TXN_STATE.",
+        (
+            f"{_capital(why)} {ago(facts.now, ended.time_ms)}; the transaction was aborted.",
+            f"{lost.text('request')} came {seconds(lost.time_ms - ended.time_ms)} later.",
+            "Nothing of that transaction is visible to read_committed.",
+        ),
+        _state_evidence(facts),
+        (_raise_timeout(facts), _look(facts)),
+        facts.unknown,
+    )
+
+
+def _fenced(
+    facts: TransactionFacts, ended: Event, lost: Event | None, who: str, silence_ms: int
+) -> Diagnosis:
+    by = {
+        "takeover": f"{client_of(ended)} took the transactional.id over",
+        "timeout": f"the transaction was open for longer than its timeout of {seconds(ended.number('timeout_ms'))}",
+        "operator": "an operator terminated the transaction",
+    }[ended.text("bump")]
+    hung = silence_ms >= HUNG_MS
+    incident = f"fenced-by-{ended.text('bump')}"
+    before, after = ended.number("previous_producer_epoch"), ended.number("producer_epoch")
+    if hung and ended.text("bump") == "takeover":
+        incident = "hung-then-fenced"
+        verdict = (
+            f"{_capital(who)} was silent for {seconds(silence_ms)}; then {by}, which fenced it."
+        )
+    else:
+        verdict = f"{_capital(who)} is fenced: {by}."
+    findings = [
+        f"The producer epoch went from {before} to {after} {ago(facts.now, ended.time_ms)}."
+    ]
+    last = _last_activity(facts, ended)
+    if hung and last is not None:
+        findings.append(
+            f"The last that was heard of the producer, {seconds(silence_ms)} before: {_activity(last)}."
+        )
+    if ended.text("state") == "PrepareAbort" or _aborted_after(facts, ended):
+        findings.append("Its open transaction was aborted; read_committed shows nothing of it.")
+    if lost is not None:
+        findings.append(
+            f"Its {lost.text('request')} was refused with {lost.text('error')} {ago(facts.now, lost.time_ms)}."
+        )
+    else:
+        findings.append("It has not come back since; its next request will be refused.")
+    commands = [_look(facts)]
+    if ended.text("bump") == "timeout":
+        commands.insert(0, _raise_timeout(facts))
+    elif ended.text("bump") == "takeover":
+        commands.insert(
+            0,
+            Command(
+                f"oncelog transactions timeline {_word(facts)} --follow",
+                "shows whether two clients go on taking it from each other: give each a transactional.id of its own",
+            ),
+        )
+    return Diagnosis(
+        incident,
+        verdict,
+        tuple(findings),
+        (
+            Evidence("cause", ended.text("cause"), f"coordinator on node {ended.node}"),
+            *_state_evidence(facts),
+        ),
+        tuple(commands),
+        facts.unknown,
+    )
+
+
+def _is_open(facts: TransactionFacts) -> Diagnosis | None:
+    if facts.state != "Ongoing":
+        return None
+    left_ms = facts.start_ms + facts.timeout_ms - facts.now
+    held = [one for one in facts.partitions if one.held_back]
+    client = _old_client(facts, None)
+    last = facts.events[-1] if facts.events else None
+    verdict = f"The transaction is open for {seconds(facts.age_ms)}, and its producer lives as far as is known."
+    if held:
+        verdict = (
+            f"The transaction of {client} is open for {seconds(facts.age_ms)} and holds back "
+            f"{sum(one.held_back for one in held)} records in {', '.join(one.name for one in held)}."
+        )
+    findings = [
+        f"It ends when its producer ends it, or in {seconds(max(left_ms, 0))} by its timeout of "
+        f"{seconds(facts.timeout_ms)}."
+    ]
+    if last is not None:
+        findings.append(
+            f"The last that was heard of it, {ago(facts.now, last.time_ms)}: {_activity(last)}."
+        )
+    findings += [
+        f"{one.name}: read_committed stops at offset {one.last_stable_offset}, {one.held_back} records before the "
+        "high watermark."
+        for one in held
+    ]
+    return Diagnosis(
+        "open-and-slow" if held else "open",
+        verdict,
+        tuple(findings),
+        _state_evidence(facts),
+        (
+            _look(facts),
+            Command(
+                f"oncelog transactions terminate {_word(facts)} --dry-run",
+                "shows what ending it now would do; without --dry-run it fences the producer",
+            ),
+        ),
+        facts.unknown,
+    )
+
+
+def _healthy(facts: TransactionFacts) -> Diagnosis:
+    outcome = {
+        "CompleteCommit": "Its last transaction was committed",
+        "CompleteAbort": "Its last transaction was aborted",
+        "Empty": "Its producer is initialised",
+    }.get(facts.state or "", f"It is in state {facts.state}")
+    return Diagnosis(
+        "healthy",
+        f"{outcome}, no transaction is open, and nothing waits for it.",
+        _last_change(facts),
+        _state_evidence(facts),
+        (_look(facts),),
+        facts.unknown,
+    )
+
+
+_RULES: Final[tuple[Callable[[TransactionFacts], Diagnosis | None], ...]] = (
+    _shard_loads,
+    _unknown_id,
+    _marker_waits,
+    _ended_then_refused,
+    _concurrent_loop,
+    _is_open,
+)
+
+
+# ---------------------------------------------------------------------------------------------------- events
+
+
+def _last(events: Iterable[Event], fits: Callable[[Event], bool]) -> Event | None:
+    found = None
+    for event in events:
+        if fits(event):
+            found = event
+    return found
+
+
+def _first_of_bump(facts: TransactionFacts, ended: Event) -> Event:
+    """InitProducerId over an open transaction bumps twice: the abort, then the new producer. The first one fenced."""
+    same = [
+        e
+        for e in facts.events
+        if e.text("bump") == ended.text("bump")
+        and ended.time_ms - e.time_ms <= HUNG_MS
+        and e.text("client_id") == ended.text("client_id")
+    ]
+    return same[0] if same else ended
+
+
+def _goes_on_after(facts: TransactionFacts, ended: Event) -> bool:
+    """The successor has worked since, and nobody was refused lately: the past."""
+    works = any(
+        e.kind == "transaction"
+        and e.text("state") == "CompleteCommit"
+        and e.time_ms > ended.time_ms
+        for e in facts.events
+    )
+    refused = _last(facts.events, lambda e: e.kind == "refused" and e.text("error") in _FENCED)
+    return works and (refused is None or facts.now - refused.time_ms > RECENT_MS)
+
+
+def _is_activity(event: Event) -> bool:
+    """Something that the producer itself did."""
+    if event.kind == "transaction":
+        return event.text("request") in ("InitProducerId", "AddPartitions", "EndTxn")
+    return event.kind in ("opened", "verified")
+
+
+def _last_activity(facts: TransactionFacts, ended: Event) -> Event | None:
+    return _last(
+        facts.events,
+        lambda e: (
+            e.time_ms <= ended.time_ms and e is not ended and not e.text("bump") and _is_activity(e)
+        ),
+    ) or _last(facts.events, lambda e: e.time_ms < ended.time_ms and _is_activity(e))
+
+
+def _silence(facts: TransactionFacts, ended: Event) -> int:
+    last = _last_activity(facts, ended)
+    return 0 if last is None else max(ended.time_ms - last.time_ms, 0)
+
+
+def _old_client(facts: TransactionFacts, ended: Event | None) -> str:
+    """Who had the transactional.id before."""
+    known = _last(
+        facts.events,
+        lambda e: bool(e.text("client_host")) and (ended is None or e.time_ms < ended.time_ms),
+    )
+    return "its producer" if known is None else client_of(known)
+
+
+def _aborted_after(facts: TransactionFacts, ended: Event) -> bool:
+    return any(
+        e.text("state") in ("PrepareAbort", "CompleteAbort") and e.time_ms >= ended.time_ms
+        for e in facts.events
+    )
+
+
+def _repeated(facts: TransactionFacts, errors: set[str]) -> list[Event] | None:
+    """Refusals that are a loop: several, and the last a moment ago."""
+    found = [
+        e
+        for e in facts.events
+        if e.kind == "refused" and e.text("error") in errors and facts.now - e.time_ms <= RECENT_MS
+    ]
+    if not found or facts.now - found[-1].time_ms > LOOP_PAUSE_MS:
+        return None
+    return found if sum(max(e.number("count"), 1) for e in found) >= LOOP_COUNT else None
+
+
+def _told_loop(facts: TransactionFacts, loop: list[Event]) -> str:
+    count = sum(max(e.number("count"), 1) for e in loop)
+    return (
+        f"{loop[-1].text('request')} was refused with {loop[-1].text('error')} {count} times or more since "
+        f"{ago(facts.now, loop[0].time_ms)}."
+    )
+
+
+def _last_change(facts: TransactionFacts) -> tuple[str, ...]:
+    last = _last(facts.events, lambda e: e.kind == "transaction")
+    if last is None:
+        return ()
+    return (
+        f"Last change, {ago(facts.now, last.time_ms)}: {last.text('state')} by {last.text('request')}.",
+    )
+
+
+def _activity(event: Event) -> str:
+    if event.kind == "opened":
+        return f"its first record in {event.text('topic')}-{event.number('partition')}"
+    if event.kind == "verified":
+        return f"a write to {event.text('names')}"
+    if event.kind == "transaction":
+        added = event.text("added")
+        return f"{event.text('request')}" + (f" with {added}" if added else "")
+    return event.kind.replace("_", " ")
+
+
+def _cause(ended: Event) -> str:
+    return {
+        "timeout": f"its timeout of {seconds(ended.number('timeout_ms'))} passed",
+        "operator": "an operator terminated it",
+        "takeover": f"{client_of(ended)} took the transactional.id over",
+    }[ended.text("bump")]
+
+
+# -------------------------------------------------------------------------------------------------- commands
+
+
+def _word(facts: TransactionFacts) -> str:
+    name = facts.transactional_id
+    return f"-- {shlex.quote(name)}" if name.startswith("-") else shlex.quote(name)
+
+
+def _quoted(facts: TransactionFacts) -> str:
+    return repr(facts.transactional_id)
+
+
+def _look(facts: TransactionFacts) -> Command:
+    return Command(
+        f"oncelog transactions timeline {_word(facts)}", "shows every step with its cause"
+    )
+
+
+def _raise_timeout(facts: TransactionFacts) -> Command:
+    return Command(
+        "transaction.timeout.ms of the producer",
+        f"make it longer than the longest pause of the application; it is {seconds(facts.timeout_ms)} now",
+    )
+
+
+def _state_evidence(facts: TransactionFacts) -> tuple[Evidence, ...]:
+    source = f"coordinator on node {facts.coordinator}"
+    return (
+        Evidence("state", facts.state or "not known", source),
+        Evidence("producer", f"{facts.producer_id}, epoch {facts.producer_epoch}", source),
+        Evidence("events", str(len(facts.events)), "history of the gateway"),
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,36 @@
+"""`/v1/explain`: why something is as it is, in sentences."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from oncelog_gateway.explanations import Explanation, Explanations, Kind
+from oncelog_gateway.problems import documented
+
+
+def explain_router(explanations: Explanations) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["transactions"])
+
+    @router.get(
+        "/explain", summary="Explain what holds something up", responses=documented(404, 409)
+    )
+    async def explain(
+        subject: Annotated[
+            str,
+            Query(
+                min_length=1,
+                max_length=32_767,
+                description="a transactional.id, a producer id, a topic-partition, a group or a sink",
+                examples=["payments", "1001", "orders-0"],
+            ),
+        ],
+        kind: Annotated[
+            Kind | None, Query(description="needed only where one name is several things")
+        ] = None,
+    ) -> Explanation:
+        """A verdict, how it came to that, the evidence, and what to type next. It asks every role that knows something,
+        and says what it could not read.
+        """
+        return await explanations.explain(subject, kind)
+
+    return router

@@ -1,0 +1,129 @@
+"""What makes an incident: real clients that do what clients do when something goes wrong, and raw requests for what no
+client does by itself."""
+
+import asyncio
+import time
+from datetime import timedelta
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.unit.listener.listener_requests import produce_request
+from tests.unit.listener.wire_client import WireClient
+
+from oncelog.record.records import Record, encode_batch
+from oncelog_server.cli.rest import Rest
+
+PATIENCE_S = 30
+ANSWER_MAX_S = 2.0
+END_TXN, INIT_PRODUCER_ID, ADD_PARTITIONS, PRODUCE = 26, 22, 24, 0
+
+
+def eventually(found, what="it did not happen"):
+    deadline = time.monotonic() + PATIENCE_S
+    while not (answer := found()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+    return answer
+
+
+def explained(gateway, subject, **more):
+    """What one command tells, and that it tells it soon."""
+    before = time.monotonic()
+    found = Rest(gateway).get("/v1/explain", {"subject": subject, **more})
+    assert time.monotonic() - before <= ANSWER_MAX_S, found
+    assert found["verdict"], found
+    return found
+
+
+def told(found):
+    return " ".join([found["verdict"], *found["findings"]])
+
+
+def new_topic(bootstrap, name, partitions=1, replicas=1):
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    (created,) = admin.create_topics([NewTopic(name, partitions, replicas)]).values()
+    created.result(PATIENCE_S)
+    return name
+
+
+def producer(bootstrap, transactional_id, client_id="app-1", timeout_ms=60_000):
+    opened = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": transactional_id,
+            "client.id": client_id,
+            "transaction.timeout.ms": timeout_ms,
+            "log_level": 0,
+        }
+    )
+    opened.init_transactions(PATIENCE_S)
+    return opened
+
+
+def write(opened, topic, *values):
+    """In a transaction that stays open."""
+    opened.begin_transaction()
+    for value in values or (b"x",):
+        opened.produce(topic, value, partition=0)
+    assert opened.flush(PATIENCE_S) == 0
+
+
+def consumer(bootstrap, group, topic=None):
+    opened = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
+    if topic is not None:
+        opened.subscribe([topic])
+    return opened
+
+
+def raw(bootstrap, scenario):
+    """Runs `scenario(client)` on a connection of its own."""
+    host, port = bootstrap.split(",")[0].rsplit(":", 1)
+
+    async def run():
+        client = await WireClient.connect(int(port), host)
+        try:
+            return await scenario(client)
+        finally:
+            client.close()
+
+    return asyncio.run(run())
+
+
+async def raw_init(client, transactional_id, timeout_ms, producer_id=-1, producer_epoch=-1):
+    while True:
+        answer = await client.call(
+            INIT_PRODUCER_ID,
+            3,
+            transactional_id=transactional_id,
+            transaction_timeout=timedelta(milliseconds=timeout_ms),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        )
+        if answer.error_code == 0:
+            return answer.producer_id, answer.producer_epoch
+        await asyncio.sleep(0.05)
+
+
+async def raw_produce(client, topic, transactional_id, producer_id, producer_epoch):
+    """Version 10: a TV1 client's."""
+    records = encode_batch(
+        [Record(None, b"behind the back", timestamp=int(time.time() * 1000))],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    request = produce_request(
+        10, name=topic, records=(bytes(records),), transactional_id=transactional_id
+    )
+    answer = await client.call(PRODUCE, 10, request=request)
+    return answer.responses[0].partition_responses[0].error_code

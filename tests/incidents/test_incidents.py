@@ -1,0 +1,209 @@
+"""Incidents in `oncelog up`, each made by a script and explained by one command (docs/operations.md)."""
+
+import time
+
+import pytest
+from tests.incidents.scenes import (
+    ADD_PARTITIONS,
+    END_TXN,
+    PATIENCE_S,
+    consumer,
+    eventually,
+    explained,
+    new_topic,
+    producer,
+    raw,
+    raw_init,
+    raw_produce,
+    told,
+    write,
+)
+from tests.targets import open_target
+
+from oncelog.client.cluster import ClientSettings, Cluster
+from oncelog.client.core.addresses import parse_addresses
+from oncelog.protocol.messages import schema_of
+from oncelog.spark.attempt import AttemptName, TaskIdentity, join_attempt, new_nonce, open_attempt
+from oncelog_server.cli import run
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patched:
+        # So that a write can go behind the coordinator's back, as with Kafka before 3.6.
+        patched.setenv("ONCELOG_STORAGE_TRANSACTION_PARTITION_VERIFICATION_ENABLE", "false")
+        with open_target(tmp_path_factory.mktemp("oncelog")) as running:
+            yield running
+
+
+@pytest.fixture
+def name(request):
+    return request.node.name.removeprefix("test_")[:60]
+
+
+@pytest.fixture
+def topic(server, name):
+    return new_topic(server.bootstrap, f"t-{name}")
+
+
+def refused(opened):
+    """Commits, in vain."""
+    with pytest.raises(Exception, match=r"fenced|epoch|state"):
+        opened.commit_transaction(PATIENCE_S)
+
+
+def test_hung_then_fenced(server, topic, name):
+    first = producer(server.bootstrap, name, "app-1")
+    write(first, topic)
+    time.sleep(5.5)
+    producer(server.bootstrap, name, "app-2")
+    refused(first)
+    found = explained(server.gateway, name)
+    assert found["incident"] == "hung-then-fenced"
+    assert found["verdict"].startswith("Client 'app-1' at")
+    assert "was silent for 5." in found["verdict"]
+    assert "client 'app-2'" in found["verdict"]
+    assert f"its first record in {topic}-0" in told(found)
+    assert "EndTxn was refused with PRODUCER_FENCED" in told(found)
+
+
+def test_fenced_by_takeover(server, topic, name):
+    first = producer(server.bootstrap, name, "app-1")
+    write(first, topic)
+    producer(server.bootstrap, name, "app-2")
+    refused(first)
+    found = explained(server.gateway, name)
+    assert found["incident"] == "fenced-by-takeover"
+    assert found["verdict"].startswith("Client 'app-1' at 127.0.0.1:")
+    assert "client 'app-2' at 127.0.0.1:" in found["verdict"]
+    assert "epoch went from 0 to 1" in told(found)
+    assert "a transactional.id of its own" in found["next_commands"][0]["does"]
+
+
+def test_fenced_by_timeout(server, topic, name):
+    first = producer(server.bootstrap, name, "app-1", timeout_ms=1_000)
+    write(first, topic)
+    eventually(lambda: explained(server.gateway, name)["incident"] == "fenced-by-timeout")
+    assert "has not come back" in told(explained(server.gateway, name))
+    refused(first)
+    found = explained(server.gateway, name)
+    assert found["incident"] == "fenced-by-timeout"
+    assert "longer than its timeout of 1.0 s" in found["verdict"]
+    assert "transaction.timeout.ms" in found["next_commands"][0]["command"]
+
+
+def test_a_slow_live_producer_holds_the_lso(server, topic, name):
+    write(producer(server.bootstrap, name, "app-1"), topic, b"a", b"b", b"c")
+    for subject in (f"{topic}-0", name):
+        found = explained(server.gateway, subject)
+        assert found["incident"] == "open-and-slow"
+        assert name in told(found) + subject
+        assert "3 records" in told(found)
+        assert "by its timeout of 60 s" in told(found)
+        assert any("terminate" in one["command"] for one in found["next_commands"])
+
+
+def test_a_hanging_transaction_holds_the_lso(server, topic, name):
+    assert raw(server.bootstrap, lambda client: raw_produce(client, topic, name, 999_999, 3)) == 0
+    found = explained(server.gateway, f"{topic}-0")
+    assert found["incident"] == "hanging-transaction"
+    assert "nobody will end it" in found["verdict"]
+    assert "behind the coordinator's back" in told(found)
+    look, act = found["next_commands"]
+    assert (look["is_safe"], act["is_safe"]) == (True, False)
+    assert run(["--gateway", server.gateway, *act["command"].split()[1:]]) == 0
+    eventually(lambda: explained(server.gateway, f"{topic}-0")["incident"] == "healthy")
+
+
+def test_invalid_txn_state_after_a_timeout_abort(server, topic, name):
+    """A client that recovers its epoch and commits what the server had aborted."""
+
+    async def scenario(client):
+        producer_id, epoch = await raw_init(client, name, 300)
+        types = schema_of(ADD_PARTITIONS, 1).request_types
+        await client.call(
+            ADD_PARTITIONS,
+            1,
+            v3_and_below_transactional_id=name,
+            v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=(types.AddPartitionsToTxnTopic(name=topic, partitions=(0,)),),
+        )
+        eventually(lambda: explained(server.gateway, name)["incident"] == "fenced-by-timeout")
+        again, epoch = await raw_init(client, name, 300, producer_id, epoch)
+        answer = await client.call(
+            END_TXN,
+            1,
+            transactional_id=name,
+            producer_id=again,
+            producer_epoch=epoch,
+            committed=True,
+        )
+        return answer.error_code
+
+    assert raw(server.bootstrap, scenario) == 48
+    found = explained(server.gateway, name)
+    assert found["incident"] == "invalid-txn-state"
+    assert "its timeout of 0.3 s passed" in found["verdict"]
+    assert "INVALID_TXN_STATE" in found["verdict"]
+
+
+def test_a_lag_of_markers_never_reaches_zero(server, topic, name):
+    opened = producer(server.bootstrap, name)
+    write(opened, topic, b"a", b"b")
+    opened.commit_transaction(PATIENCE_S)
+    reader = consumer(server.bootstrap, f"g-{name}", topic)
+    seen = []
+    while len(seen) < 2:
+        seen += [m for m in reader.consume(10, 1) if not m.error()]
+    reader.commit(message=seen[-1], asynchronous=False)
+    reader.close()
+    found = explained(server.gateway, f"g-{name}")
+    assert found["incident"] == "lag-of-markers"
+    assert "has read everything. Its lag of 1 is 1 transaction markers" in found["verdict"]
+
+
+def test_an_unstable_offset_commit_waits_for_its_transaction(server, topic, name):
+    opened = producer(server.bootstrap, name, "app-1")
+    reader = consumer(server.bootstrap, f"g-{name}", topic)
+    plain = producer(server.bootstrap, f"{name}-input")
+    write(plain, topic)
+    plain.commit_transaction(PATIENCE_S)
+    eventually(lambda: [m for m in reader.consume(1, 1) if not m.error()])
+    opened.begin_transaction()
+    opened.send_offsets_to_transaction(
+        reader.position(reader.assignment()), reader.consumer_group_metadata(), PATIENCE_S
+    )
+    found = explained(server.gateway, f"g-{name}")
+    assert found["incident"] == "unstable-offset-commit"
+    assert name in found["verdict"]
+    assert "UNSTABLE_OFFSET_COMMIT" in told(found)
+    opened.commit_transaction(PATIENCE_S)
+    reader.close()
+
+
+def test_a_spark_attempt_of_a_dead_driver(server, name):
+    settings = ClientSettings()
+    with Cluster(parse_addresses(server.bootstrap), settings) as cluster:
+        attempt = AttemptName(name, new_nonce())
+        open_attempt(cluster, attempt, 60_000)
+        join_attempt(cluster, attempt, TaskIdentity("query", "run", 7, 0, 0), False)
+    found = explained(server.gateway, name)
+    assert (found["kind"], found["incident"]) == ("sink", "spark-attempt-open")
+    assert "the driver has not decided it" in found["verdict"]
+    assert "start the query again" in found["next_commands"][0]["command"]
+
+
+def test_what_is_well_is_told_and_what_is_unknown_is_refused(server, topic, name, capfd):
+    opened = producer(server.bootstrap, name)
+    write(opened, topic)
+    opened.commit_transaction(PATIENCE_S)
+    assert eventually(lambda: explained(server.gateway, name)["incident"] == "healthy")
+    assert explained(server.gateway, f"{topic}-0")["incident"] == "healthy"
+    arguments = ["--gateway", server.gateway, "transactions", "explain"]
+    assert run([*arguments, name]) == 0
+    assert "nothing waits for it" in " ".join(capfd.readouterr().out.split())
+    assert run([*arguments, "nobody"]) == 1
+    assert "'nobody' is no transactional.id" in capfd.readouterr().err
+    assert run([*arguments, name, "--kind", "planet"]) == 2
+    assert "--kind" in capfd.readouterr().err

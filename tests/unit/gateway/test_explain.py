@@ -1,0 +1,240 @@
+"""The rules of explain, row by row: facts in, a diagnosis out. What real incidents give is in tests/incidents."""
+
+import pytest
+
+from oncelog.ids import Partition
+from oncelog.telemetry.history import Event
+from oncelog_gateway.core.diagnosis import (
+    Command,
+    Diagnosis,
+    HolderFacts,
+    PartitionFacts,
+    QueueFacts,
+    TransactionFacts,
+    seconds,
+)
+from oncelog_gateway.core.explain_group import Behind, GroupFacts, OffsetFacts, explain_group
+from oncelog_gateway.core.explain_partition import explain_partition
+from oncelog_gateway.core.explain_sink import AttemptFacts, SinkFacts, explain_sink
+from oncelog_gateway.core.explain_transaction import explain_transaction
+
+NOW = 1_000_000
+ORDERS = Partition("orders", 0)
+
+
+def event(at_s, kind, **fields):
+    """So many seconds before now."""
+    return Event(f"{NOW - at_s * 1000}-0", NOW - at_s * 1000, "coordinator", 21, kind, fields)
+
+
+def changed(at_s, state, request, **more):
+    return event(at_s, "transaction", state=state, request=request, cause=request, **more)
+
+
+def bumped(at_s, bump, state="PrepareAbort", **more):
+    epochs = {"previous_producer_epoch": 3, "producer_epoch": 4, "timeout_ms": 60_000}
+    return changed(at_s, state, "x", bump=bump, **(epochs | more))
+
+
+def refusal(at_s, error, **more):
+    return event(at_s, "refused", request="EndTxn", error=error, count=1, **more)
+
+
+def facts(state="CompleteAbort", **more):
+    given = {"producer_id": 7, "producer_epoch": 4, "start_ms": NOW - 30_000, "timeout_ms": 60_000}
+    return TransactionFacts("pay", NOW, 5, 21, state=state, **(given | more))
+
+
+APP_1 = {"client_id": "app-1", "client_host": "10.0.0.1:1"}
+APP_2 = {"client_id": "app-2", "client_host": "10.0.0.2:2"}
+BEGUN = changed(60, "Ongoing", "AddPartitions", **APP_1)
+
+ROWS = [
+    ("shard-loads", facts(None, error="NOT_COORDINATOR"), "is loading shard 5"),
+    ("unknown-id", facts(None, error="TRANSACTIONAL_ID_NOT_FOUND"), "nobody has used it"),
+    ("unknown", facts(None, error="REQUEST_TIMED_OUT"), "did not answer"),
+    (
+        "marker-stuck",
+        facts("PrepareCommit", partitions=(PartitionFacts(ORDERS, -1, (12,)),)),
+        "orders-0 has no leader",
+    ),
+    (
+        "marker-stuck",
+        facts("PrepareAbort", partitions=(PartitionFacts(ORDERS, 11),)),
+        "orders-0 has not taken its marker yet",
+    ),
+    (
+        "hung-then-fenced",
+        facts(
+            events=[BEGUN, bumped(13, "takeover", **APP_2), refusal(12, "PRODUCER_FENCED", **APP_1)]
+        ),
+        "Client 'app-1' at 10.0.0.1:1 was silent for 47 s; then client 'app-2' at 10.0.0.2:2 took",
+    ),
+    (
+        "fenced-by-takeover",
+        facts(
+            events=[
+                changed(13, "Ongoing", "AddPartitions", **APP_1),
+                bumped(12, "takeover", **APP_2),
+            ]
+        ),
+        "Client 'app-1' at 10.0.0.1:1 is fenced: client 'app-2'",
+    ),
+    (
+        "fenced-by-timeout",
+        facts(events=[BEGUN, bumped(13, "timeout"), refusal(1, "INVALID_PRODUCER_EPOCH", **APP_1)]),
+        "longer than its timeout of 60 s",
+    ),
+    ("fenced-by-operator", facts(events=[BEGUN, bumped(3, "operator")]), "an operator terminated"),
+    (
+        "invalid-txn-state",
+        facts(events=[BEGUN, bumped(13, "timeout"), refusal(1, "INVALID_TXN_STATE", **APP_1)]),
+        "its timeout of 60 s passed",
+    ),
+    (
+        "concurrent-transactions",
+        facts(
+            "CompleteCommit", events=[refusal(3 - n, "CONCURRENT_TRANSACTIONS") for n in range(3)]
+        ),
+        "is told CONCURRENT_TRANSACTIONS each time",
+    ),
+    ("open", facts("Ongoing", events=[BEGUN]), "open for 30 s"),
+    (
+        "open-and-slow",
+        facts(
+            "Ongoing",
+            partitions=(
+                PartitionFacts(ORDERS, 11, (), 10, 14, HolderFacts(7, 4, 10, "pay", "Ongoing")),
+            ),
+        ),
+        "holds back 4 records in orders-0",
+    ),
+    ("healthy", facts("CompleteCommit"), "was committed"),
+    (
+        "healthy",
+        facts(
+            "CompleteCommit",
+            events=[
+                bumped(600, "takeover", **APP_2),
+                refusal(599, "PRODUCER_FENCED", **APP_1),
+                changed(1, "CompleteCommit", "MarkersDelivered"),
+            ],
+        ),
+        "was committed",
+    ),
+]
+
+
+@pytest.mark.parametrize(("incident", "given", "words"), ROWS)
+def test_a_transaction(incident, given, words):
+    found = explain_transaction(given)
+    assert (found.incident, words in found.verdict) == (incident, True), found
+    assert found.next_commands
+
+
+def test_the_queues_and_the_last_failure_are_told_with_a_stuck_marker():
+    failed = event(2, "marker_failed", error="connection refused", names="orders-0")
+    found = explain_transaction(
+        facts(
+            "PrepareCommit",
+            partitions=(PartitionFacts(ORDERS, 11),),
+            events=[changed(40, "PrepareCommit", "EndTxn"), failed],
+            queues=(QueueFacts(31, 11, 5, 40_000),),
+        )
+    )
+    told = " ".join(found.findings)
+    assert "The commit was decided 40 s ago." in told
+    assert "connection refused" in told
+    assert "Marker sender 31 holds 5 for node 11, the oldest for 40 s." in told
+
+
+def test_a_partition_whose_marker_is_written_is_not_named():
+    written = event(1, "marker", topic="orders", partition=0, error_code=0)
+    found = explain_transaction(
+        facts(
+            "PrepareCommit",
+            partitions=(PartitionFacts(ORDERS, 11), PartitionFacts(Partition("orders", 1), 11)),
+            events=[changed(2, "PrepareCommit", "EndTxn"), written],
+        )
+    )
+    assert "orders-1" in found.verdict
+    assert "orders-0" not in found.verdict
+
+
+def held(**more):
+    holder = HolderFacts(7, 4, 10, **({"transactional_id": "pay", "state": "Ongoing"} | more))
+    return PartitionFacts(ORDERS, 11, (), 10, 14, holder)
+
+
+OWNER = Diagnosis(
+    "open", "The transaction is open for 30 s.", next_commands=(Command("oncelog", "helps"),)
+)
+PARTITIONS = [
+    ("no-leader", PartitionFacts(ORDERS, -1, (12,)), None),
+    ("unknown", PartitionFacts(ORDERS, 11, failure="no answer"), None),
+    ("healthy", PartitionFacts(ORDERS, 11, (), 14, 14), None),
+    ("hanging-transaction", held(is_hanging=True, abort="oncelog transactions abort"), None),
+    ("open-and-slow", held(), OWNER),
+    ("unknown", held(), None),
+    ("unknown", held(is_hanging=None, transactional_id=None), None),
+]
+
+
+@pytest.mark.parametrize(("incident", "given", "owner"), PARTITIONS)
+def test_a_partition(incident, given, owner):
+    found = explain_partition(given, owner)
+    assert found.incident == incident, found
+    assert "orders-0" in found.verdict
+    assert found.next_commands
+
+
+def group(*offsets, members=1, **more):
+    return GroupFacts("billing", "Stable", members, offsets, **more)
+
+
+MARKERS = OffsetFacts(ORDERS, 10, 1, Behind(markers=1))
+GROUPS = [
+    ("healthy", group(OffsetFacts(ORDERS, 10, 0)), "has read everything"),
+    ("lag-of-markers", group(MARKERS), "Its lag of 1 is 1 transaction markers"),
+    ("behind", group(MARKERS, OffsetFacts(ORDERS, 4, 6, Behind(5, 0, 1))), "5 records behind"),
+    ("behind", group(OffsetFacts(ORDERS, 4, 6)), "6 records or more behind"),
+    ("no-members", group(OffsetFacts(ORDERS, 4, 6, Behind(6)), members=0), "no members"),
+    ("open", group(OffsetFacts(ORDERS, 4, 6, held=held())), "cannot read on in orders-0"),
+    (
+        "unstable-offset-commit",
+        group(pending=(ORDERS,), holder=HolderFacts(7, 4, 1, "pay")),
+        "wait for the open transaction of pay",
+    ),
+]
+
+
+@pytest.mark.parametrize(("incident", "given", "words"), GROUPS)
+def test_a_group(incident, given, words):
+    found = explain_group(given, OWNER)
+    assert (found.incident, words in found.verdict) == (incident, True), found
+
+
+def attempt(state, deadline_s=30):
+    return AttemptFacts(8, state, NOW - 90_000, NOW + deadline_s * 1000, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("incident", "attempts", "words"),
+    [
+        ("healthy", (), "batch 7 was committed last"),
+        ("spark-attempt-open", (attempt("Open"),), "batch 8 open since 90 s ago"),
+        ("spark-attempt-open", (attempt("Open", -1),), "within a second"),
+        ("spark-markers-under-way", (attempt("Committing"),), "on their way"),
+    ],
+)
+def test_a_sink(incident, attempts, words):
+    found = explain_sink(SinkFacts("bank", NOW, 7, attempts))
+    assert (found.incident, words in found.verdict) == (incident, True), found
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(-5, "0.0 s"), (300, "0.3 s"), (9_999, "10.0 s"), (47_000, "47 s"), (720_000, "12 min")],
+)
+def test_times_are_short(milliseconds, text):
+    assert seconds(milliseconds) == text
