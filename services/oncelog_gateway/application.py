@@ -98,7 +98,7 @@ def create_app(
         explain_router(explanations),
         hanging_router(roles, partitions),
         partitions_router(roles, partitions),
-        partition_router(roles, partitions),
+        partition_router(roles, partitions, transactions),
         topics_router(roles),
         topic_changes_router(changes, operators),
         topic_alterations_router(roles, changes, operators),

@@ -67,6 +67,14 @@ class Partitions:
             for partition in partitions
         ]
 
+    async def opened(self, one: OpenTransaction) -> LsoHolder:
+        """Whose it is, since when, and whether anybody will end it; as of what holds an LSO."""
+        answered, failures = await self._transactions.of_producers([one.producer_id])
+        known = Coordinated(answered).of(one)
+        suspects = [one] if owner_of(one, known) is None and not failures else []
+        unowned = set(await self._confirmed(suspects))
+        return self._holder(one, known, unowned, is_known=not failures)
+
     async def producers(self, partition: Partition) -> list[ActiveProducer]:
         """Every producer the leader remembers. Raises KafkaError."""
         self._roles.leader_of(partition)

@@ -79,6 +79,15 @@ class Roles:
 
         return await self._of_leaders(partitions, ask)
 
+    async def describe_record(self, partition: Partition, offset: int) -> Any:
+        """A `DescribeRecordResponse` without an error."""
+        named = TopicPartition(topic=partition.topic, partition=partition.partition)
+        request = storage_pb2.DescribeRecordRequest(partition=named, offset=offset)
+        stub = self._storage(partition, self.leader_of(partition))
+        answer = await self._call("the partition leader", stub.DescribeRecord, request)
+        raise_for(answer.error_code, answer.error_message or f"{partition} at offset {offset}")
+        return answer
+
     async def list_offsets(
         self, partitions: Iterable[Partition], timestamp_ms: int
     ) -> dict[Partition, storage_pb2.ListedOffset | KafkaError]:

@@ -12,13 +12,13 @@ from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
 from oncelog.record.batch import BatchHeader, read_single_batch
 from oncelog.runtime import Clock
 from oncelog_storage import offsets
-from oncelog_storage.core.producer_state import ProducerEntry
 from oncelog_storage.fetch import FetchHandler
 from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.markers import MarkerHandler
 from oncelog_storage.partition import PartitionLeader
 from oncelog_storage.produce import ProduceHandler, refuse
 from oncelog_storage.record_deletion import RecordDeletion
+from oncelog_storage.record_fate import describe_producer, describe_record
 from oncelog_storage.replica_sessions import ReplicaSessions
 
 _APPEND_TIMEOUT_MS: Final = 30_000
@@ -138,7 +138,7 @@ class StorageServicer:
                 refuse(answer, error)
                 continue
             for entry in leader.log.producers.entries():
-                _describe_producer(answer.producers.add(), entry)
+                describe_producer(answer.producers.add(), entry)
         return response
 
     async def DescribePartitions(
@@ -153,6 +153,17 @@ class StorageServicer:
                 _describe_partition(answer, self._hosted.get(*partition))
             except KafkaError as error:
                 answer.error_code = error.error_code
+        return response
+
+    async def DescribeRecord(
+        self, request: pb.DescribeRecordRequest, context: Any
+    ) -> pb.DescribeRecordResponse:
+        response = pb.DescribeRecordResponse()
+        try:
+            leader = self._hosted.get(request.partition.topic, request.partition.partition)
+            describe_record(leader, request.offset, response)
+        except KafkaError as error:
+            refuse(response, error)
         return response
 
     async def DeleteRecords(
@@ -176,15 +187,6 @@ def _coordinator_batch(records: bytes, leader: PartitionLeader) -> BatchHeader:
     return header
 
 
-def _describe_producer(answer: pb.ActiveProducer, entry: ProducerEntry) -> None:
-    answer.producer_id = entry.producer_id
-    answer.producer_epoch = entry.producer_epoch
-    answer.last_sequence = entry.last_sequence
-    answer.last_timestamp_ms = entry.last_timestamp
-    answer.coordinator_epoch = entry.coordinator_epoch
-    answer.current_txn_start_offset = entry.current_txn_first_offset
-
-
 def _describe_partition(answer: pb.PartitionDescription, leader: PartitionLeader) -> None:
     log = leader.log
     answer.log_start_offset = log.log_start_offset
@@ -197,4 +199,4 @@ def _describe_partition(answer: pb.PartitionDescription, leader: PartitionLeader
     answer.open_transaction_count = log.producers.ongoing_count
     holder = leader.lso_holder()
     if holder is not None:
-        _describe_producer(answer.lso_holder, holder)
+        describe_producer(answer.lso_holder, holder)

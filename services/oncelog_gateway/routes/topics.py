@@ -15,7 +15,14 @@ from oncelog_gateway.core.topic_configs import as_json, configs_as_json
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import Partitions, all_partitions
 from oncelog_gateway.problems import documented
-from oncelog_gateway.resources import INT32_MAX, PartitionPage, PartitionStatus, ProducerPage
+from oncelog_gateway.record_status import RecordStatus, record_status
+from oncelog_gateway.resources import (
+    INT32_MAX,
+    INT64_MAX,
+    PartitionPage,
+    PartitionStatus,
+    ProducerPage,
+)
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.routes.paging import Paging
 from oncelog_gateway.topic_changes import TopicChanges
@@ -33,7 +40,7 @@ from oncelog_gateway.topic_resources import (
     TopicPartitionLeadership,
     TopicSummary,
 )
-from oncelog_gateway.transactions import known_or_none
+from oncelog_gateway.transactions import Transactions, known_or_none
 
 PARTITIONS_READ_MAX = 10_000
 """Partitions whose offsets one request reads; beyond it, ask topic by topic."""
@@ -222,7 +229,7 @@ def partitions_router(roles: Roles, partitions: Partitions) -> APIRouter:
     return router
 
 
-def partition_router(roles: Roles, partitions: Partitions) -> APIRouter:
+def partition_router(roles: Roles, partitions: Partitions, transactions: Transactions) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["partitions"])
 
     @router.get(
@@ -246,6 +253,18 @@ def partition_router(roles: Roles, partitions: Partitions) -> APIRouter:
         rows = await partitions.producers(Partition(topic, partition))
         page, next_cursor = page_of(rows, lambda row: (row.producer_id,), paging)
         return ProducerPage(producers=page, total=len(rows), next_cursor=next_cursor)
+
+    @router.get(
+        "/partitions/{topic}/{partition}/records/{offset}",
+        summary="Is this record committed?",
+        responses=documented(404),
+    )
+    async def describe_record(
+        topic: Name, partition: Index, offset: Annotated[int, Path(ge=0, le=INT64_MAX)]
+    ) -> RecordStatus:
+        """Committed, aborted, open, or why there is nothing to say; never the record itself."""
+        asked = Partition(topic, partition)
+        return await record_status(roles, partitions, transactions, asked, offset)
 
     return router
 

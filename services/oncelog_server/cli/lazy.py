@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "transactions": Entry("oncelog_server.cli.transactions", "app"),
     "sinks": Entry("oncelog_server.cli.sinks", "app"),
     "groups": Entry("oncelog_server.cli.groups", "app"),
+    "records": Entry("oncelog_server.cli.records", "app"),
     "partitions": Entry("oncelog_server.cli.partitions", "app"),
     "nodes": Entry("oncelog_server.cli.nodes", "app"),
     "features": Entry("oncelog_server.cli.features", "app"),

@@ -198,6 +198,11 @@ def test_an_open_transaction_is_seen_protected_and_ended(oncelog, topic, server)
     holder = json.loads(oncelog("partitions", topic, "-o", "json"))[0]["lso_holder"]
     assert (holder["transactional_id"], holder["hanging"]) == ("stuck/one", False)
     assert "stuck/one, Ongoing" in " ".join(oncelog("partitions", topic).split())
+    record = json.loads(oncelog("records", "status", topic, "0", "0", "-o", "json"))
+    assert (record["status"], record["transactional_id"]) == ("open", "stuck/one")
+    said = " ".join(oncelog("records", "status", topic, "0", "0").split())
+    assert "transactional id stuck/one" in said
+    assert "terminate stuck/one" in said
     told = oncelog("transactions", "find-hanging")
     assert "Nothing hangs: 1 open transaction in " in told
     where = ["--topic", topic, "--partition", "0", "--start-offset", "0"]
@@ -210,6 +215,9 @@ def test_an_open_transaction_is_seen_protected_and_ended(oncelog, topic, server)
     deadline = time.monotonic() + DEADLINE_S
     while json.loads(oncelog("partitions", topic, "-o", "json"))[0]["lso_lag"]:
         assert time.monotonic() < deadline
+    assert "aborted by the marker at" in oncelog("records", "status", topic, "0", "0")
+    assert "abort marker" in oncelog("records", "status", topic, "0", "1")
+    assert "not written" in oncelog("records", "status", topic, "0", "7")
     assert "no transaction is open" in oncelog("transactions", "abort", *where, code=1)
     state = json.loads(oncelog("transactions", "describe", "stuck/one", "-o", "json"))["state"]
     assert state in ("PrepareAbort", "CompleteAbort")

@@ -34,6 +34,7 @@ class DictStorage:
 
     def __init__(self):
         self.producers = {}
+        self.records = {}
         self.markers = []
         self.before_describe = []
         self.is_silent = False
@@ -109,6 +110,25 @@ class DictStorage:
                 for one in request.partitions
             ]
         )
+
+    async def DescribeRecord(self, request, context):  # noqa: N802
+        """What a test put there; else a record without a transaction."""
+        await self._answer()
+        where = (request.partition.topic, request.partition.partition)
+        opened = self._open(*where)
+        found = storage_pb2.DescribeRecordResponse(
+            fate=storage_pb2.NOT_TRANSACTIONAL,
+            log_end_offset=100,
+            high_watermark=90,
+            last_stable_offset=opened[0].current_txn_start_offset if opened else 90,
+            producer_id=-1,
+            txn_first_offset=-1,
+            txn_last_offset=-1,
+        )
+        found.MergeFrom(
+            self.records.get((*where, request.offset), storage_pb2.DescribeRecordResponse())
+        )
+        return found
 
     async def ListOffsets(self, request, context):  # noqa: N802
         """Logs begin at 5 and end at 100; record N has the timestamp N."""

@@ -6,7 +6,7 @@ import urllib.parse
 
 from tests.integration.gateway.gateway_cluster import gateway_cluster
 
-from oncelog.api.v1 import controller_pb2
+from oncelog.api.v1 import controller_pb2, storage_pb2
 
 
 def run(tmp_path, scenario, **settings):
@@ -351,6 +351,74 @@ def test_hanging_is_searched_where_it_is_asked_and_what_a_filter_hides_is_counte
             assert (refused.status, told in refused.json["detail"]) == (status, True), refused.json
 
     run(tmp_path, scenario)
+
+
+def test_what_became_of_a_record(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        cluster.coordinator.put("pay", producer_id=1, partitions=[("orders", 0)])
+        cluster.coordinator.put("done", producer_id=2, state="CompleteAbort")
+        cluster.storage.open_transaction("orders", 0, producer_id=1, start_offset=40)
+        opened = cluster.storage.producers["orders", 0][0]
+        fates = {
+            10: {"fate": storage_pb2.IN_COMMITTED, "producer_id": 2},
+            11: {"fate": storage_pb2.COMMIT_MARKER, "producer_id": 2},
+            20: {
+                "fate": storage_pb2.IN_ABORTED,
+                "producer_id": 2,
+                "txn_first_offset": 20,
+                "txn_last_offset": 25,
+            },
+            30: {"fate": storage_pb2.COMPACTED},
+            40: {
+                "fate": storage_pb2.IN_OPEN,
+                "producer_id": 1,
+                "txn_first_offset": 40,
+                "open_transaction": opened,
+            },
+            50: {"fate": storage_pb2.IN_COMMITTED, "producer_id": 7},
+        }
+        for offset, fields in fates.items():
+            cluster.storage.records["orders", 0, offset] = storage_pb2.DescribeRecordResponse(
+                **fields
+            )
+
+        async def found(offset):
+            return (await cluster.get(f"/v1/partitions/orders/0/records/{offset}")).json
+
+        told = {offset: await found(offset) for offset in (*fates, 5, 60, 95)}
+        assert {offset: (one["status"], one["read_committed"]) for offset, one in told.items()} == {
+            5: ("not_transactional", True),
+            10: ("committed", True),
+            11: ("control", False),
+            20: ("aborted", False),
+            30: ("compacted", False),
+            40: ("open", False),
+            50: ("committed", False),
+            60: ("not_transactional", False),
+            95: ("above_high_watermark", False),
+        }
+        assert (told[11]["marker"], told[11]["transactional_id"]) == ("commit", "done")
+        assert (told[20]["transaction_start_offset"], told[20]["marker_offset"]) == (20, 25)
+        holder = told[40]["open_transaction"]
+        assert (holder["transactional_id"], holder["hanging"]) == ("pay", False)
+        assert "terminate pay" in holder["advice"]
+        assert told[50]["transactional_id"] is None
+        assert "held by another transaction" in told[50]["detail"]
+        cluster.coordinator.put("pay", producer_id=1, state="CompleteCommit")
+        assert (await found(40))["open_transaction"]["hanging"] is True
+        cluster.coordinator.is_silent = True
+        silent = await found(40)
+        assert (silent["status"], silent["open_transaction"]["hanging"]) == ("open", None)
+        cluster.coordinator.is_silent = False
+        for path, status in (
+            ("none/0/records/0", 404),
+            ("orders/9/records/0", 404),
+            ("orders/0/records/-1", 422),
+        ):
+            assert (await cluster.get(f"/v1/partitions/{path}")).status == status
+
+    run(tmp_path, scenario, call_timeout_ms=300)
 
 
 def test_a_silent_coordinator_is_a_gateway_timeout(tmp_path):

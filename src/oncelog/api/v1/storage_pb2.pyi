@@ -13,9 +13,34 @@ class VerificationMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     VERIFY_LEGACY: _ClassVar[VerificationMode]
     VERIFY_ABORTABLE: _ClassVar[VerificationMode]
     ADD_PARTITION: _ClassVar[VerificationMode]
+
+class RecordFate(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RECORD_FATE_UNKNOWN: _ClassVar[RecordFate]
+    BELOW_LOG_START: _ClassVar[RecordFate]
+    NOT_WRITTEN: _ClassVar[RecordFate]
+    COMPACTED: _ClassVar[RecordFate]
+    NOT_TRANSACTIONAL: _ClassVar[RecordFate]
+    IN_COMMITTED: _ClassVar[RecordFate]
+    IN_ABORTED: _ClassVar[RecordFate]
+    IN_OPEN: _ClassVar[RecordFate]
+    COMMIT_MARKER: _ClassVar[RecordFate]
+    ABORT_MARKER: _ClassVar[RecordFate]
+    OTHER_CONTROL: _ClassVar[RecordFate]
 VERIFY_LEGACY: VerificationMode
 VERIFY_ABORTABLE: VerificationMode
 ADD_PARTITION: VerificationMode
+RECORD_FATE_UNKNOWN: RecordFate
+BELOW_LOG_START: RecordFate
+NOT_WRITTEN: RecordFate
+COMPACTED: RecordFate
+NOT_TRANSACTIONAL: RecordFate
+IN_COMMITTED: RecordFate
+IN_ABORTED: RecordFate
+IN_OPEN: RecordFate
+COMMIT_MARKER: RecordFate
+ABORT_MARKER: RecordFate
+OTHER_CONTROL: RecordFate
 
 class ProduceRequest(_message.Message):
     __slots__ = ("transactional_id", "acks", "timeout_ms", "verification_mode", "partitions", "client_id", "client_host")
@@ -338,6 +363,42 @@ class ActiveProducer(_message.Message):
     coordinator_epoch: int
     current_txn_start_offset: int
     def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., current_txn_start_offset: _Optional[int] = ...) -> None: ...
+
+class DescribeRecordRequest(_message.Message):
+    __slots__ = ("partition", "offset")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    partition: _types_pb2.TopicPartition
+    offset: int
+    def __init__(self, partition: _Optional[_Union[_types_pb2.TopicPartition, _Mapping]] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class DescribeRecordResponse(_message.Message):
+    __slots__ = ("error_code", "error_message", "fate", "log_start_offset", "log_end_offset", "high_watermark", "last_stable_offset", "producer_id", "producer_epoch", "txn_first_offset", "txn_last_offset", "open_transaction")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    FATE_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LAST_STABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TXN_FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TXN_LAST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    OPEN_TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    error_message: str
+    fate: RecordFate
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    producer_id: int
+    producer_epoch: int
+    txn_first_offset: int
+    txn_last_offset: int
+    open_transaction: ActiveProducer
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., fate: _Optional[_Union[RecordFate, str]] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., txn_first_offset: _Optional[int] = ..., txn_last_offset: _Optional[int] = ..., open_transaction: _Optional[_Union[ActiveProducer, _Mapping]] = ...) -> None: ...
 
 class DescribePartitionsRequest(_message.Message):
     __slots__ = ("partitions",)

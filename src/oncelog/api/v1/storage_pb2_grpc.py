@@ -74,6 +74,11 @@ class StorageStub:
                 request_serializer=oncelog_dot_api_dot_v1_dot_storage__pb2.DescribePartitionsRequest.SerializeToString,
                 response_deserializer=oncelog_dot_api_dot_v1_dot_storage__pb2.DescribePartitionsResponse.FromString,
                 _registered_method=True)
+        self.DescribeRecord = channel.unary_unary(
+                '/oncelog.api.v1.Storage/DescribeRecord',
+                request_serializer=oncelog_dot_api_dot_v1_dot_storage__pb2.DescribeRecordRequest.SerializeToString,
+                response_deserializer=oncelog_dot_api_dot_v1_dot_storage__pb2.DescribeRecordResponse.FromString,
+                _registered_method=True)
         self.DeleteRecords = channel.unary_unary(
                 '/oncelog.api.v1.Storage/DeleteRecords',
                 request_serializer=oncelog_dot_api_dot_v1_dot_storage__pb2.DeleteRecordsRequest.SerializeToString,
@@ -140,6 +145,13 @@ class StorageServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeRecord(self, request, context):
+        """What became of the record at one offset.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteRecords(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -195,6 +207,11 @@ def add_StorageServicer_to_server(servicer, server):
                     servicer.DescribePartitions,
                     request_deserializer=oncelog_dot_api_dot_v1_dot_storage__pb2.DescribePartitionsRequest.FromString,
                     response_serializer=oncelog_dot_api_dot_v1_dot_storage__pb2.DescribePartitionsResponse.SerializeToString,
+            ),
+            'DescribeRecord': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeRecord,
+                    request_deserializer=oncelog_dot_api_dot_v1_dot_storage__pb2.DescribeRecordRequest.FromString,
+                    response_serializer=oncelog_dot_api_dot_v1_dot_storage__pb2.DescribeRecordResponse.SerializeToString,
             ),
             'DeleteRecords': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteRecords,
@@ -423,6 +440,33 @@ class Storage:
             '/oncelog.api.v1.Storage/DescribePartitions',
             oncelog_dot_api_dot_v1_dot_storage__pb2.DescribePartitionsRequest.SerializeToString,
             oncelog_dot_api_dot_v1_dot_storage__pb2.DescribePartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeRecord(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.api.v1.Storage/DescribeRecord',
+            oncelog_dot_api_dot_v1_dot_storage__pb2.DescribeRecordRequest.SerializeToString,
+            oncelog_dot_api_dot_v1_dot_storage__pb2.DescribeRecordResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,88 @@
+"""`oncelog records`: what became of one record, through the gateway."""
+
+from typing import Annotated, Any
+
+import typer
+
+from oncelog_server.cli.lazy import HelpfulGroup
+from oncelog_server.cli.options import (
+    INT32_MAX,
+    INT64_MAX,
+    AsOutput,
+    Gateway,
+    Output,
+    not_empty,
+)
+
+app = typer.Typer(
+    add_completion=False,
+    help="See what became of a record.",
+    cls=HelpfulGroup,
+    no_args_is_help=True,
+)
+
+
+@app.callback()
+def records() -> None:
+    """See what became of a record."""
+
+
+@app.command("status")
+def show_status(
+    topic: Annotated[str, typer.Argument(callback=not_empty, help="the topic")],
+    partition: Annotated[int, typer.Argument(min=0, max=INT32_MAX, help="its partition")],
+    offset: Annotated[int, typer.Argument(min=0, max=INT64_MAX, help="of the record")],
+    gateway: Gateway = "",
+    output: AsOutput = None,
+) -> None:
+    """Is it committed? Or aborted, open, compacted, not written yet."""
+    from oncelog_server.cli.rest import Rest, quoted
+    from oncelog_server.cli.tables import show_fields, show_json
+
+    found = Rest(gateway).get(f"/v1/partitions/{quoted(topic)}/{partition}/records/{offset}")
+    if output == Output.JSON:
+        show_json(found)
+        return
+    show_fields(
+        [
+            ("record", f"{topic}-{partition} at {offset}"),
+            ("status", found["status"].replace("_", " ") + _of_marker(found)),
+            ("", found["detail"]),
+            *_producer(found),
+            *_transaction(found["open_transaction"]),
+            (
+                "partition",
+                f"log start {found['log_start_offset']}, last stable offset {found['last_stable_offset']}, "
+                f"high watermark {found['high_watermark']}, log end {found['log_end_offset']}",
+            ),
+        ]
+    )
+
+
+def _of_marker(found: dict[str, Any]) -> str:
+    return f" record: {found['marker']} marker" if found["marker"] else ""
+
+
+def _producer(found: dict[str, Any]) -> list[tuple[str, str]]:
+    if found["producer_id"] is None:
+        return []
+    rows = [("producer", f"{found['producer_id']}, epoch {found['producer_epoch']}")]
+    if found["transactional_id"] is not None:
+        rows.insert(0, ("transactional id", found["transactional_id"]))
+    return rows
+
+
+def _transaction(opened: dict[str, Any] | None) -> list[tuple[str, str]]:
+    from oncelog_server.cli.tables import duration
+
+    if opened is None:
+        return []
+    state = opened["coordinator_state"] or "no coordinator knows it"
+    return [
+        (
+            "open since",
+            f"{duration(opened['age_ms'])}, first record here at {opened['start_offset']}",
+        ),
+        ("at its coordinator", state + (", hanging" if opened["hanging"] else "")),
+        ("what to do", opened["advice"]),
+    ]
