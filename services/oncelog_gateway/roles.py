@@ -55,29 +55,23 @@ class Roles:
         self, partitions: Iterable[Partition]
     ) -> dict[Partition, storage_pb2.PartitionDescription | KafkaError]:
         """Offsets of each partition as its leader has them, or why they could not be had."""
-
-        async def ask(
-            stub: Any, asked: list[Partition]
-        ) -> Iterable[storage_pb2.PartitionDescription]:
-            request = storage_pb2.DescribePartitionsRequest(partitions=_named(asked))
-            answer = await self._call("the partition leader", stub.DescribePartitions, request)
-            return answer.partitions  # type: ignore[no-any-return]
-
-        return await self._of_leaders(partitions, ask)
+        request = storage_pb2.DescribePartitionsRequest
+        return await self._of_leaders(partitions, self._asks("DescribePartitions", request))
 
     async def describe_producers(
         self, partitions: Iterable[Partition]
     ) -> dict[Partition, storage_pb2.PartitionProducers | KafkaError]:
         """Producers of each partition as its leader has them, or why they could not be had."""
+        request = storage_pb2.DescribeProducersRequest
+        return await self._of_leaders(partitions, self._asks("DescribeProducers", request))
 
-        async def ask(
-            stub: Any, asked: list[Partition]
-        ) -> Iterable[storage_pb2.PartitionProducers]:
-            request = storage_pb2.DescribeProducersRequest(partitions=_named(asked))
-            answer = await self._call("the partition leader", stub.DescribeProducers, request)
+    def _asks(self, method: str, request: Any) -> Callable[..., Awaitable[Iterable[Any]]]:
+        async def ask(stub: Any, asked: list[Partition]) -> Iterable[Any]:
+            about = request(partitions=_named(asked))
+            answer = await self._call("the partition leader", getattr(stub, method), about)
             return answer.partitions  # type: ignore[no-any-return]
 
-        return await self._of_leaders(partitions, ask)
+        return ask
 
     async def describe_record(self, partition: Partition, offset: int) -> Any:
         """A `DescribeRecordResponse` without an error."""
