@@ -302,12 +302,10 @@ class GroupCoordinatorServicer:
         return answer, start_ms
 
     async def OffsetFetch(self, request: Any, context: Any) -> Any:
-        fetched = await asyncio.gather(
-            *(self._fetch(group, require_stable=request.require_stable) for group in request.groups)
-        )
+        fetched = await asyncio.gather(*(self._fetch(one, request) for one in request.groups))
         return pb.OffsetFetchResponse(groups=fetched)
 
-    async def _fetch(self, group: Any, *, require_stable: bool) -> Any:
+    async def _fetch(self, group: Any, request: Any) -> Any:
         partitions = None if group.all_topics else tuple(_partitions(group.topics))
         answer: FetchOffsetsAnswer | CodeAnswer = await self._ask(
             group.group_id,
@@ -315,9 +313,10 @@ class GroupCoordinatorServicer:
                 request_id,
                 group.group_id,
                 partitions,
-                require_stable,
+                request.require_stable,
                 group.member_id,
                 group.member_epoch,
+                request.with_pending,
             ),
             CodeAnswer,
         )
@@ -335,6 +334,7 @@ class GroupCoordinatorServicer:
                     leader_epoch=found.leader_epoch,
                     metadata=found.metadata,
                     error_code=found.error_code,
+                    pending_producer_ids=found.pending,
                 )
                 for found in answer.offsets
             ],

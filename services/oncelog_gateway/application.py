@@ -74,7 +74,7 @@ def create_app(
     audit = AuditLog(settings.audit_path, clock)
     transactions = Transactions(roles, audit, clock)
     partitions = Partitions(roles, transactions, clock)
-    groups = Groups(roles, audit)
+    groups = Groups(roles, audit, transactions, clock)
     changes = TopicChanges(roles, audit)
     operators = Operators(settings.trusted_proxies)
     metrics = Metrics(read_figures)

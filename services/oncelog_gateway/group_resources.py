@@ -40,15 +40,29 @@ class GroupDetail(Group):
     members: list[GroupMember]
 
 
+class UnstableOffset(Resource):
+    """An open transaction that commits this offset: clients that want stable offsets wait until it ends."""
+
+    transactional_id: str | None = Field(
+        description="null when no coordinator knows the producer id, or one did not answer"
+    )
+    producer_id: int
+    coordinator_state: str | None
+    age_ms: int | None = Field(description="since it began, by its coordinator")
+
+
 class GroupOffset(Resource):
     topic: str
     partition: int
     offset: int | None = Field(
-        description="the next to be read; null: a transaction that changes it is open"
+        description="the next to be read; null: nothing is committed but by an open transaction"
     )
     metadata: str
     log_end_offset: int | None = Field(description="null: the leader did not say, or it is deleted")
     lag: int | None = Field(description="records not read yet, open and aborted ones included")
+    unstable_by: list[UnstableOffset] = Field(
+        default_factory=list, description="transactions that are about to change it"
+    )
 
 
 class GroupOffsetPage(Page):

@@ -7,10 +7,12 @@ from typing import Any
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.ids import Partition
+from oncelog.ids import Millis, Partition, ProducerId
 from oncelog.rpc.metadata import GROUP
+from oncelog.runtime.clock import Clock
 from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.core.group_assignment import assigned_partitions
+from oncelog_gateway.core.hanging import CoordinatedTransaction
 from oncelog_gateway.core.paging import PageRequest, page_of
 from oncelog_gateway.group_resources import (
     Group,
@@ -25,10 +27,11 @@ from oncelog_gateway.group_resources import (
     ResetOffsetsRequest,
     ToOffset,
     ToTimestamp,
+    UnstableOffset,
 )
 from oncelog_gateway.operators import Operator
 from oncelog_gateway.roles import Roles, raise_for
-from oncelog_gateway.transactions import failure_of
+from oncelog_gateway.transactions import Transactions, failure_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,13 @@ class GroupLags:
 class Groups:
     """Reads and deletes groups through the coordinators of their shards. Every method raises KafkaError."""
 
-    def __init__(self, roles: Roles, audit: AuditLog) -> None:
+    def __init__(
+        self, roles: Roles, audit: AuditLog, transactions: Transactions, clock: Clock
+    ) -> None:
         self._roles = roles
         self._audit = audit
+        self._transactions = transactions
+        self._clock = clock
 
     async def page(self, *, states: Sequence[str], asked: PageRequest) -> GroupPage:
         """In order of id. A silent coordinator is a failure in the page, unless all are silent."""
@@ -112,14 +119,17 @@ class Groups:
         )
 
     async def offsets(self, group_id: str, asked: PageRequest) -> GroupOffsetPage:
-        """Every partition the group has committed for, and its lag where the leader answers."""
+        """Every partition the group has committed for, its lag where the leader answers, and who will change it."""
         await self.describe(group_id)
-        found = await self._committed(group_id)
+        found = await self._committed(group_id, with_pending=True)
         described = await self._roles.describe_partitions(found)
         failures = [one for one in described.values() if isinstance(one, KafkaError)]
+        unstable, silent = await self._unstable(found)
         rows = [
-            _offset(partition, found[partition], described.get(partition)) for partition in found
+            _offset(partition, found[partition], described.get(partition), unstable)
+            for partition in found
         ]
+        failures += silent
         page, next_cursor = page_of(rows, lambda row: (row.topic, row.partition), asked)
         return GroupOffsetPage(
             group_id=group_id,
@@ -130,10 +140,24 @@ class Groups:
             total_lag=sum(row.lag or 0 for row in rows),
         )
 
-    async def _committed(self, group_id: str) -> dict[Partition, pb.OffsetFetchResponse.Offset]:
+    async def _unstable(
+        self, found: Mapping[Partition, pb.OffsetFetchResponse.Offset]
+    ) -> tuple[dict[int, UnstableOffset], tuple[KafkaError, ...]]:
+        """By producer id; and who did not answer."""
+        producers = {one: None for offset in found.values() for one in offset.pending_producer_ids}
+        known, silent = await self._transactions.of_producers(list(producers))
+        now = self._clock.now()
+        of_producer = {one.producer_id: one for one in known}
+        return {
+            one: _unstable(one, of_producer.get(ProducerId(one)), now) for one in producers
+        }, silent
+
+    async def _committed(
+        self, group_id: str, *, with_pending: bool = False
+    ) -> dict[Partition, pb.OffsetFetchResponse.Offset]:
         coordinator = self._roles.coordinator_of_group(group_id)
         wanted = pb.OffsetFetchRequest.Group(group_id=group_id, member_epoch=-1, all_topics=True)
-        request = pb.OffsetFetchRequest(groups=[wanted])
+        request = pb.OffsetFetchRequest(groups=[wanted], with_pending=with_pending)
         answer = await self._roles.ask_groups(coordinator, "OffsetFetch", request)
         return {
             Partition(one.topic, one.partition): one
@@ -317,7 +341,21 @@ def _assignments(content: bytes) -> list[GroupAssignment] | None:
     ]
 
 
-def _offset(partition: Partition, committed: Any, described: Any) -> GroupOffset:
+def _unstable(
+    producer_id: int, known: CoordinatedTransaction | None, now: Millis
+) -> UnstableOffset:
+    is_begun = known is not None and known.is_open and known.start_time_ms >= 0
+    return UnstableOffset(
+        transactional_id=known.transactional_id if known else None,
+        producer_id=producer_id,
+        coordinator_state=known.state if known else None,
+        age_ms=max(now - known.start_time_ms, 0) if known and is_begun else None,
+    )
+
+
+def _offset(
+    partition: Partition, committed: Any, described: Any, unstable: Mapping[int, UnstableOffset]
+) -> GroupOffset:
     end = None if described is None or isinstance(described, KafkaError) else described
     offset = committed.offset if committed.offset >= 0 else None
     high_watermark = None if end is None else end.high_watermark
@@ -328,4 +366,5 @@ def _offset(partition: Partition, committed: Any, described: Any) -> GroupOffset
         metadata=committed.metadata,
         log_end_offset=high_watermark,
         lag=None if offset is None or high_watermark is None else max(0, high_watermark - offset),
+        unstable_by=[unstable[one] for one in committed.pending_producer_ids],
     )

@@ -222,17 +222,23 @@ def fetch(
             return Decision((), (Reply(event.request_id, refused),), "fetch_refused")
     committed = offsets.of(event.group_id)
     asked = tuple(committed) if event.partitions is None else event.partitions
+    if event.with_pending and event.partitions is None:
+        pending = offsets.pending_partitions(event.group_id)
+        asked = tuple(dict.fromkeys((*asked, *pending)))
     found = []
     for partition in asked:
         if event.require_stable and offsets.is_pending(event.group_id, partition):
             found.append(FetchedOffset(partition, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT))
             continue
         entry = committed.get(partition)
-        found.append(
+        one = (
             FetchedOffset(partition)
             if entry is None
             else FetchedOffset(partition, entry.offset, entry.leader_epoch, entry.metadata)
         )
+        if event.with_pending:
+            one = one._replace(pending=offsets.pending_producers(event.group_id, partition))
+        found.append(one)
     answer = FetchOffsetsAnswer(tuple(found))
     return Decision((), (Reply(event.request_id, answer),), "offsets_fetched")
 

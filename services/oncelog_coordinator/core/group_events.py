@@ -220,6 +220,8 @@ class FetchOffsets:
     require_stable: bool
     member_id: str = ""
     member_epoch: int = -1
+    with_pending: bool = False
+    """Of all that the group has, also what only open transactions commit; and whose they are."""
 
 
 class FetchedOffset(NamedTuple):
@@ -228,6 +230,8 @@ class FetchedOffset(NamedTuple):
     leader_epoch: int = -1
     metadata: str = ""
     error_code: ErrorCode = ErrorCode.NONE
+    pending: tuple[ProducerId, ...] = ()
+    """Whose open transactions commit it; only told when asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,9 @@ class GroupOffsets:
     def pending_partitions(self, group_id: str) -> tuple[Partition, ...]:
         return tuple(self._open.get(group_id, ()))
 
+    def pending_producers(self, group_id: str, partition: Partition) -> tuple[ProducerId, ...]:
+        return tuple(self._open.get(group_id, {}).get(partition, ()))
+
     def has_any(self, group_id: str) -> bool:
         return group_id in self._committed or group_id in self._open
 

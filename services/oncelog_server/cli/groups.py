@@ -161,7 +161,7 @@ def group_offsets(group_id: GroupId, gateway: Gateway = "", output: AsOutput = N
                 number(one["offset"]),
                 number(one["log_end_offset"]),
                 number(one["lag"]),
-                one["metadata"],
+                _note(one),
             )
             for one in found["offsets"]
         ],
@@ -169,6 +169,16 @@ def group_offsets(group_id: GroupId, gateway: Gateway = "", output: AsOutput = N
     )
     if found["offsets"]:
         say(f"{counted(found['total_lag'], 'offset')} behind (commit markers count)")
+
+
+def _note(offset: dict[str, Any]) -> str:
+    """Why clients that want stable offsets wait here, then what was committed with the offset."""
+    held = [
+        f"unstable: {one['transactional_id'] or 'producer {}'.format(one['producer_id'])}, "
+        f"{one['coordinator_state'] or 'unknown to every coordinator'}"
+        for one in offset["unstable_by"]
+    ]
+    return "; ".join(filter(None, [*held, offset["metadata"]]))
 
 
 @app.command("delete")

@@ -283,6 +283,7 @@ class DictGroups:
     def __init__(self):
         self.groups = {}
         self.offsets = {}
+        self.pending = {}
         self.error_code = ErrorCode.NONE
 
     def put(self, group_id, *, state="Empty", members=()):
@@ -332,7 +333,12 @@ class DictGroups:
                     group_id=group.group_id,
                     offsets=[
                         groups_pb2.OffsetFetchResponse.Offset(
-                            topic=topic, partition=partition, offset=offset
+                            topic=topic,
+                            partition=partition,
+                            offset=offset,
+                            pending_producer_ids=self.pending.get((topic, partition), ())
+                            if request.with_pending
+                            else (),
                         )
                         for (topic, partition), offset in self.offsets.get(
                             group.group_id, {}

@@ -8,9 +8,9 @@ from tests.integration.gateway.gateway_cluster import gateway_cluster
 from oncelog.errors import ErrorCode
 
 
-def run(tmp_path, scenario):
+def run(tmp_path, scenario, **settings):
     async def go():
-        async with gateway_cluster(tmp_path) as cluster:
+        async with gateway_cluster(tmp_path, **settings) as cluster:
             await scenario(cluster)
 
     asyncio.run(go())
@@ -90,6 +90,28 @@ def test_offsets_are_shown_with_their_lag(tmp_path):
         assert (await cluster.get("/v1/groups/nobody/offsets")).status == 404
 
     run(tmp_path, scenario)
+
+
+def test_the_transaction_behind_an_unstable_offset_is_named(tmp_path):
+    async def scenario(cluster):
+        await cluster.create_topic("orders", 2)
+        cluster.coordinator.put("pay", producer_id=4, partitions=[("__consumer_offsets", 3)])
+        cluster.groups.put("billing")
+        cluster.groups.offsets["billing"] = {("orders", 0): 10, ("orders", 1): -1}
+        cluster.groups.pending = {("orders", 0): [4], ("orders", 1): [4, 5]}
+        found = (await cluster.get("/v1/groups/billing/offsets")).json
+        first, second = found["offsets"]
+        assert first["unstable_by"][0].pop("age_ms") > 0
+        pay = {"transactional_id": "pay", "producer_id": 4, "coordinator_state": "Ongoing"}
+        assert (first["offset"], first["unstable_by"]) == (10, [pay])
+        assert second["offset"] is None
+        assert [one["transactional_id"] for one in second["unstable_by"]] == ["pay", None]
+        cluster.coordinator.is_silent = True
+        found = (await cluster.get("/v1/groups/billing/offsets")).json
+        assert found["offsets"][0]["unstable_by"][0]["transactional_id"] is None
+        assert found["incomplete"][0]["kafka_error_name"] == "REQUEST_TIMED_OUT"
+
+    run(tmp_path, scenario, call_timeout_ms=300)
 
 
 def test_the_console_shows_groups(tmp_path):

@@ -95,6 +95,21 @@ def test_the_table_has_the_columns_of_kafkas_find_hanging(gateway, capsys, monke
     assert "3 more hanging transactions did not fit" in said
 
 
+def test_the_transaction_behind_an_unstable_offset_is_named(gateway, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    answers, url = gateway
+    held = {"transactional_id": "pay", "producer_id": 4, "coordinator_state": "Ongoing"}
+    nobody = {"transactional_id": None, "producer_id": 5, "coordinator_state": None}
+    row = {"topic": "orders", "partition": 0, "offset": 3, "log_end_offset": 9, "lag": 6}
+    answers["/v1/groups/billing/offsets"] = {
+        "offsets": [{**row, "metadata": "m", "unstable_by": [held, nobody]}],
+        "total_lag": 6,
+    }
+    assert run(["groups", "offsets", "billing", "--gateway", url]) == 0
+    said = capsys.readouterr().out
+    assert "unstable: pay, Ongoing; unstable: producer 5, unknown to every coordinator; m" in said
+
+
 def test_advice_is_given_once_for_a_transaction(gateway, capsys):
     answers, url = gateway
     advice = "its producer will end it: oncelog transactions terminate pay"

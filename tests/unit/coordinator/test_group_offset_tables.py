@@ -83,6 +83,24 @@ def test_offsets_in_a_transaction_wait_for_its_marker(commit, offset):
     assert world.fetch(require_stable=True) == offset
 
 
+def test_who_is_about_to_change_an_offset_is_told_to_who_asks():
+    world = GroupWorld()
+    world.commit_in_transaction(1, (7, 0))
+    world.commit_in_transaction(2, (8, 0))
+
+    def pending(partitions=None, *, with_pending=True):
+        answer = world.answer(FetchOffsets, "g", partitions, False, with_pending=with_pending)
+        return [(one.partition, one.offset, one.pending) for one in answer.offsets]
+
+    assert pending() == [(ORDERS, -1, (7, 8))]
+    # Clients that ask for all topics are told what is committed, as ever.
+    assert pending(with_pending=False) == []
+    world.end((7, 0))
+    assert pending((ORDERS,)) == [(ORDERS, 1, (8,))]
+    world.end((8, 0), commit=False)
+    assert pending() == [(ORDERS, 1, ())]
+
+
 def test_what_was_said_later_outside_the_transaction_wins():
     world = GroupWorld()
     world.commit_in_transaction(9)

@@ -223,7 +223,7 @@ class OffsetCommitResponse(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[_types_pb2.PartitionError, _Mapping]]] = ...) -> None: ...
 
 class OffsetFetchRequest(_message.Message):
-    __slots__ = ("groups", "require_stable")
+    __slots__ = ("groups", "require_stable", "with_pending")
     class Group(_message.Message):
         __slots__ = ("group_id", "member_id", "member_epoch", "all_topics", "topics")
         GROUP_ID_FIELD_NUMBER: _ClassVar[int]
@@ -239,27 +239,31 @@ class OffsetFetchRequest(_message.Message):
         def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., all_topics: _Optional[bool] = ..., topics: _Optional[_Iterable[_Union[_types_pb2.TopicPartitions, _Mapping]]] = ...) -> None: ...
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     REQUIRE_STABLE_FIELD_NUMBER: _ClassVar[int]
+    WITH_PENDING_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedCompositeFieldContainer[OffsetFetchRequest.Group]
     require_stable: bool
-    def __init__(self, groups: _Optional[_Iterable[_Union[OffsetFetchRequest.Group, _Mapping]]] = ..., require_stable: _Optional[bool] = ...) -> None: ...
+    with_pending: bool
+    def __init__(self, groups: _Optional[_Iterable[_Union[OffsetFetchRequest.Group, _Mapping]]] = ..., require_stable: _Optional[bool] = ..., with_pending: _Optional[bool] = ...) -> None: ...
 
 class OffsetFetchResponse(_message.Message):
     __slots__ = ("groups",)
     class Offset(_message.Message):
-        __slots__ = ("topic", "partition", "offset", "leader_epoch", "metadata", "error_code")
+        __slots__ = ("topic", "partition", "offset", "leader_epoch", "metadata", "error_code", "pending_producer_ids")
         TOPIC_FIELD_NUMBER: _ClassVar[int]
         PARTITION_FIELD_NUMBER: _ClassVar[int]
         OFFSET_FIELD_NUMBER: _ClassVar[int]
         LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
         METADATA_FIELD_NUMBER: _ClassVar[int]
         ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+        PENDING_PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
         topic: str
         partition: int
         offset: int
         leader_epoch: int
         metadata: str
         error_code: int
-        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ..., error_code: _Optional[int] = ...) -> None: ...
+        pending_producer_ids: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ..., error_code: _Optional[int] = ..., pending_producer_ids: _Optional[_Iterable[int]] = ...) -> None: ...
     class Group(_message.Message):
         __slots__ = ("group_id", "error_code", "offsets")
         GROUP_ID_FIELD_NUMBER: _ClassVar[int]
