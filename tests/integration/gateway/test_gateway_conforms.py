@@ -32,6 +32,11 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422, 
 include-name = "GET /v1/hanging-transactions"
 checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422, "5xx"]
 
+# What a subject must look like depends on its kind.
+[[operations]]
+include-name = "GET /v1/explain"
+checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422, "5xx"]
+
 # A group may be called `billing/offsets`, and DELETE of it is declared.
 [[operations]]
 include-path = "/v1/groups/{group_id}/offsets"
