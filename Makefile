@@ -150,6 +150,11 @@ slow: setup java jdk ## what is too long for `make test`, and examples by chance
 	ONCELOG_TEST_EXPLORE=1 $(PYTEST) -q -n 2 tests/property tests/unit/gateway tests/unit/robustness tests/unit/spark -m "not slow"
 	$(PYTEST) -q -m slow tests/property tests/integration tests/conformance tests/spark tests/simulation
 
+.PHONY: pages
+pages: setup ## the console in a real Chromium (apt-get install chromium, or ONCELOG_CHROMIUM=…): pages, keyboard, accessibility
+	$(BIN)/uv pip install -q --require-hashes -r requirements/pages.lock
+	$(PYTEST) -q tests/pages
+
 .PHONY: trace
 trace: setup ## the trace of one transaction, drawn in the terminal; ARGS="--abort", ARGS=--kill-coordinator
 	@$(BIN)/python -m oncelog_server.tracing $(ARGS)
@@ -246,6 +251,7 @@ lock: ## pin dependencies again (names, versions and hashes; no addresses)
 	  $(COMPILE) $$also $$extras pyproject.toml -o requirements/$$name.lock || exit 1; \
 	done
 	@$(COMPILE) --group images -o requirements/images.lock
+	@$(COMPILE) --constraint requirements/dev.lock --group pages -o requirements/pages.lock
 
 .PHONY: clean
 clean: ## remove what can be made again

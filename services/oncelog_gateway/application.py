@@ -12,7 +12,7 @@ from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime.clock import Clock
 from oncelog.telemetry.history import History
 from oncelog_gateway.audit import AuditLog
-from oncelog_gateway.console import console_router
+from oncelog_gateway.console import Views, console_router
 from oncelog_gateway.explanations import Explanations
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.metrics import Metrics, ReadFigures
@@ -80,6 +80,7 @@ def create_app(
     metrics = Metrics(read_figures)
     history = history or History()
     sinks = Sinks(roles, audit)
+    timelines = Timelines(roles, history)
     explanations = Explanations(roles, transactions, partitions, groups, sinks, history, clock)
     app = FastAPI(
         title="oncelog",
@@ -93,7 +94,7 @@ def create_app(
     routers = (
         # Before the paths that take any id: the first that fits a path is the one that was meant.
         ending_router(transactions, operators),
-        timelines_router(Timelines(roles, history), settings.event_streams_max),
+        timelines_router(timelines, settings.event_streams_max),
         transactions_router(transactions),
         explain_router(explanations),
         hanging_router(roles, partitions),
@@ -111,7 +112,13 @@ def create_app(
         cluster_router(roles),
         probes_router(roles),
         scrape_router(roles, transactions, partitions, groups, metrics, settings),
-        console_router(app, roles, transactions, partitions, groups),
+        console_router(
+            app,
+            roles,
+            Views(transactions, partitions, groups, sinks, timelines, explanations),
+            settings,
+            clock,
+        ),
     )
     for router in routers:
         app.include_router(router, dependencies=[Depends(only_known_parameters)])

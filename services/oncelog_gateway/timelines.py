@@ -1,5 +1,7 @@
 """Timelines: what happened to a transaction, from the history of this process."""
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
 from oncelog.errors import ErrorCode, KafkaError
@@ -58,7 +60,7 @@ class Timelines:
         except KafkaError as error:
             unknown = error
         producers = () if known is None else (known.producer_id,)
-        events = self.history.of_transaction(transactional_id, producers)
+        events = self.events_of(transactional_id, producers)
         if unknown is not None and not events:
             raise unknown
         is_unknown = unknown is None or unknown.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -72,7 +74,7 @@ class Timelines:
             producer_id=known.producer_id if known else None,
             producer_epoch=known.producer_epoch if known else None,
             state=known.state if known else None,
-            events=[shown(event) for event in self._with_holes(events)[-limit:]],
+            events=[shown(event) for event in events[-limit:]],
             since_ms=self.history.oldest_ms,
             missing=missing,
         )
@@ -84,8 +86,9 @@ class Timelines:
             missing=self.history.away_reason,
         )
 
-    def _with_holes(self, events: list[Event]) -> list[Event]:
-        """A hole may hide an event of any transaction that was alive then."""
+    def events_of(self, transactional_id: str, producer_ids: Sequence[int]) -> list[Event]:
+        """With the holes among them: a hole may hide an event of any transaction that was alive then."""
+        events = self.history.of_transaction(transactional_id, producer_ids)
         if not events:
             return events
         holes = self.history.holes(events[0].time_ms)

@@ -216,7 +216,7 @@ def _fenced(
     else:
         verdict = f"{_capital(who)} is fenced: {by}."
     findings = [
-        f"The producer epoch went from {before} to {after} {ago(facts.now, ended.time_ms)}."
+        f"The producer epoch went from {before} to {after}, {ago(facts.now, ended.time_ms)}."
     ]
     last = _last_activity(facts, ended)
     if hung and last is not None:

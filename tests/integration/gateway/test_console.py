@@ -1,0 +1,99 @@
+"""Every page of the console, against every role in one process."""
+
+import asyncio
+import re
+from urllib.request import Request, urlopen
+
+import confluent_kafka
+import uvloop
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from oncelog.process.sources import Sources
+from oncelog_server.composition import embedded_roles
+from oncelog_server.settings import EmbeddedSettings
+
+PATIENCE_S = 30
+NAME = "pay<b>/1"
+
+
+def read(gateway, path):
+    with urlopen(Request(gateway + path), timeout=PATIENCE_S) as answer:
+        return answer.read().decode(), answer.headers
+
+
+def prepare(bootstrap):
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    (created,) = admin.create_topics([NewTopic("orders", 1, 1)]).values()
+    created.result(PATIENCE_S)
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": NAME, "log_level": 0}
+    )
+    producer.init_transactions(PATIENCE_S)
+    producer.begin_transaction()
+    producer.produce("orders", b"x", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    return producer
+
+
+PAGES = {
+    "/": ("Overview", "orders-0"),
+    "/transactions": ("pay&lt;b&gt;/1", "Ongoing"),
+    "/transactions?state=CompleteAbort": ("No transaction matches",),
+    "/transactions?id_pattern=pay*&late=1": ("No transaction matches",),
+    "/transaction?id=pay%3Cb%3E%2F1": (
+        "open-and-slow",
+        "<svg",
+        "the transaction begins with",
+        "What would",
+    ),
+    "/transaction?id=nobody": ("No coordinator knows",),
+    "/partitions": ("orders-0",),
+    "/partition?topic=orders&partition=0": (
+        "is held at offset 0",
+        'class="held"',
+        "pay&lt;b&gt;/1",
+    ),
+    "/partition?topic=orders&partition=7": ("there is no partition 7",),
+    "/groups": ("No group has read anything yet",),
+    "/group?id=nobody": ("nobody",),
+    "/sinks": ("No Spark query has written here",),
+    "/explain?subject=orders-0": ("open-and-slow",),
+    "/explain?subject=nobody": ("is no transactional.id",),
+    "/explain": ("Name a transactional.id",),
+    "/audit": ("terminate",),
+    "/docs": ("REST reference", "/v1/explain"),
+}
+
+
+def check(addresses):
+    gateway = addresses.gateway
+    producer = prepare(addresses.bootstrap)
+    body = Request(
+        f"{gateway}/v1/transactions/{'pay%3Cb%3E%2F1'}/terminate",
+        b'{"dry_run": true}',
+        {"Content-Type": "application/json"},
+        method="POST",
+    )
+    urlopen(body, timeout=PATIENCE_S).close()
+    for path, words in PAGES.items():
+        text, headers = read(gateway, path)
+        missing = [word for word in words if word not in text]
+        assert not missing, (path, missing, text[-2_000:])
+        assert NAME not in text, f"{path} shows a name as HTML"
+        policy = headers["Content-Security-Policy"]
+        assert "script-src 'self'" in policy
+        elsewhere = re.findall(r'(?:src|href|action)="(?:https?:)?//[^"]*', text)
+        assert not elsewhere, path
+    script, headers = read(gateway, "/console.js")
+    assert headers["Content-Type"].startswith("text/javascript")
+    assert "EventSource" in script
+    producer.abort_transaction(PATIENCE_S)
+
+
+def test_every_page_shows_what_it_is_for_and_asks_nobody_elsewhere(tmp_path):
+    async def scenario():
+        settings = EmbeddedSettings(port=0, gateway_port=0, data=tmp_path)
+        async with embedded_roles(settings, tmp_path, Sources()) as addresses:
+            await asyncio.to_thread(check, addresses)
+
+    uvloop.run(scenario())

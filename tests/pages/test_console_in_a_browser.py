@@ -1,0 +1,172 @@
+"""The console in a real Chromium: every page, the keyboard, live updates, the way to end a transaction, accessibility.
+
+`make pages` runs it. Without Chromium or Playwright it is skipped, with the reason.
+"""
+
+import os
+import shutil
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.targets import open_target
+
+playwright = pytest.importorskip("playwright.sync_api", reason="`make pages` installs Playwright")
+axe = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="`make pages` installs axe"
+)
+
+PATIENCE_S = 30
+PATIENCE_MS = 10_000
+CHROMIUM = os.environ.get("ONCELOG_CHROMIUM") or shutil.which("chromium")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+NAME = "slow/one"
+PATHS = [
+    "/",
+    "/transactions",
+    "/transaction?id=slow%2Fone",
+    "/partitions",
+    "/partition?topic=orders&partition=0",
+    "/groups",
+    "/sinks",
+    "/explain?subject=orders-0",
+    "/audit",
+    "/docs",
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with open_target(tmp_path_factory.mktemp("oncelog")) as running:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap})
+        (created,) = admin.create_topics([NewTopic("orders", 1, 1)]).values()
+        created.result(PATIENCE_S)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("no Chromium: apt-get install chromium, or set ONCELOG_CHROMIUM")
+    with playwright.sync_playwright() as started:
+        running = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield running
+        running.close()
+
+
+@pytest.fixture(params=["light", "dark"])
+def scheme(request):
+    return request.param
+
+
+@pytest.fixture
+def tab(browser, server):
+    """Opens pages; every error that the browser tells of fails the test."""
+    errors, contexts = [], []
+
+    def opened(path, *, width=1200, scheme="light"):
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, base_url=server.gateway
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(path)
+        return page
+
+    yield opened
+    for one in contexts:
+        one.close()
+    assert not errors
+
+
+def begin(server, name=NAME):
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": server.bootstrap,
+            "transactional.id": name,
+            "client.id": "app-1",
+            "log_level": 0,
+        }
+    )
+    producer.init_transactions(PATIENCE_S)
+    producer.begin_transaction()
+    producer.produce("orders", b"x", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    return producer
+
+
+@pytest.fixture(scope="module")
+def opened(server):
+    return begin(server)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_is_accessible_and_fits_a_phone(tab, opened, path, scheme):
+    page = tab(path, width=390, scheme=scheme)
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= 390, f"{path} is {width} pixels wide"
+    found = axe.Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_a_page_comes_within_300_ms(tab, opened):
+    page = tab("/")
+    for path in PATHS[:-1]:
+        page.goto(path)
+        timing = "performance.getEntriesByType('navigation')[0].responseEnd"
+        assert page.evaluate(timing) <= 300, path
+
+
+def test_the_keyboard_reaches_the_question_and_its_answer(tab, opened):
+    page = tab("/")
+    page.keyboard.press("/")
+    page.keyboard.type("orders-0")
+    page.keyboard.press("Enter")
+    page.get_by_text("orders-0 is held at offset 0 by slow/one").wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+
+
+def test_a_transaction_appears_and_goes_on_without_a_reload(tab, server, opened):
+    page = tab("/transactions")
+    page.evaluate("window.sameDocument = true")
+    producer = begin(server, "appears")
+    row = page.get_by_role("row").filter(has_text="appears")
+    row.get_by_text("Ongoing").wait_for()
+    producer.commit_transaction(PATIENCE_S)
+    row.get_by_text("CompleteCommit").wait_for()
+    assert page.evaluate("window.sameDocument")
+
+
+def test_ending_a_transaction_shows_first_what_it_would_do(tab, server):
+    begin(server, "ended")
+    page = tab("/transaction?id=ended")
+    act = page.get_by_role("button", name="Fence the producer and abort")
+    assert act.is_hidden()
+    page.get_by_role("button", name="What would ending it do?").click()
+    act.wait_for()
+    assert "Ongoing" in page.locator("output").inner_text()
+    act.click()
+    page.locator("td", has_text="abort is decided: an operator asks for it").wait_for()
+    page.get_by_text("CompleteAbort", exact=True).first.wait_for()
+    page.goto("/audit")
+    page.get_by_text("terminate").first.wait_for()
+
+
+def test_the_lanes_show_every_event_and_keep_their_names(tab, opened):
+    page = tab("/transaction?id=slow%2Fone")
+    marks = page.locator(".lanes circle").count()
+    assert marks >= 3
+    assert page.locator("table.timeline tbody tr").count() >= marks
+    assert "coordinator" in page.locator("svg.names").inner_html()
