@@ -39,7 +39,7 @@ from oncelog_gateway.groups import Groups
 from oncelog_gateway.marker_queues import marker_queues
 from oncelog_gateway.partitions import Partitions, abort_command
 from oncelog_gateway.records_behind import RecordsBehind
-from oncelog_gateway.resources import PartitionStatus, Resource
+from oncelog_gateway.resources import INT32_MAX, INT64_MAX, PartitionStatus, Resource
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.sinks import Sinks
 from oncelog_gateway.transactions import Transactions, partitions_of
@@ -49,6 +49,8 @@ T = TypeVar("T")
 
 PARTITIONS_MAX: Final = 100
 """Of one transaction or group; the others are not looked at, and it is said."""
+DIGITS_MAX: Final = 19
+"""Of the largest number there is; Python refuses to read thousands of digits."""
 TIMEOUT_S: Final = 1.5
 """Of one question. What has not answered by then is unknown, and the rest is told."""
 
@@ -418,11 +420,13 @@ class Explanations:
 
 def _partition(subject: str) -> Partition | None:
     topic, _, number = subject.rpartition("-")
-    return Partition(topic, int(number)) if topic and number.isdecimal() else None
+    if not topic or not number.isdecimal() or len(number) > DIGITS_MAX or int(number) > INT32_MAX:
+        return None
+    return Partition(topic, int(number))
 
 
 def _producer_id(subject: str) -> int:
-    if not subject.isdecimal():
+    if not subject.isdecimal() or len(subject) > DIGITS_MAX or int(subject) > INT64_MAX:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{subject!r} is no producer id; 1001 is one")
     return int(subject)
 

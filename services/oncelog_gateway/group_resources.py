@@ -51,6 +51,17 @@ class UnstableOffset(Resource):
     age_ms: int | None = Field(description="since it began, by its coordinator")
 
 
+class RecordsAfter(Resource):
+    """What comes after an offset, batch by batch: an offset is not always a record that a reader gets."""
+
+    records: int = Field(description="that a read_committed reader gets")
+    aborted: int
+    markers: int
+    is_whole: bool = Field(
+        description="false: counted up to an open transaction, or the first MiB; more follows"
+    )
+
+
 class GroupOffset(Resource):
     topic: str
     partition: int
@@ -60,6 +71,9 @@ class GroupOffset(Resource):
     metadata: str
     log_end_offset: int | None = Field(description="null: the leader did not say, or it is deleted")
     lag: int | None = Field(description="records not read yet, open and aborted ones included")
+    behind: RecordsAfter | None = Field(
+        None, description="with `count_records`; null: nothing is behind, or it was not counted"
+    )
     unstable_by: list[UnstableOffset] = Field(
         default_factory=list, description="transactions that are about to change it"
     )

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
@@ -23,6 +23,7 @@ from oncelog_gateway.group_resources import (
     GroupOffsetPage,
     GroupPage,
     OffsetMove,
+    RecordsAfter,
     ResetOffsets,
     ResetOffsetsRequest,
     ToOffset,
@@ -30,8 +31,12 @@ from oncelog_gateway.group_resources import (
     UnstableOffset,
 )
 from oncelog_gateway.operators import Operator
+from oncelog_gateway.records_behind import RecordsBehind
 from oncelog_gateway.roles import Roles, raise_for
 from oncelog_gateway.transactions import Transactions, failure_of
+
+COUNTED_MAX: Final = 100
+COUNTED_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +123,9 @@ class Groups:
             ],
         )
 
-    async def offsets(self, group_id: str, asked: PageRequest) -> GroupOffsetPage:
+    async def offsets(
+        self, group_id: str, asked: PageRequest, *, count_records: bool = False
+    ) -> GroupOffsetPage:
         """Every partition the group has committed for, its lag where the leader answers, and who will change it."""
         await self.describe(group_id)
         found = await self._committed(group_id, with_pending=True)
@@ -131,6 +138,8 @@ class Groups:
         ]
         failures += silent
         page, next_cursor = page_of(rows, lambda row: (row.topic, row.partition), asked)
+        if count_records:
+            page = await self._counted(page)
         return GroupOffsetPage(
             group_id=group_id,
             offsets=page,
@@ -139,6 +148,31 @@ class Groups:
             incomplete=[failure_of(failure) for failure in failures],
             total_lag=sum(row.lag or 0 for row in rows),
         )
+
+    async def _counted(self, page: Sequence[GroupOffset]) -> list[GroupOffset]:
+        """Reads at most the first MiB behind each of the first offsets that are behind, a few at a time."""
+        counting = RecordsBehind(self._roles)
+        places = asyncio.Semaphore(COUNTED_AT_ONCE)
+
+        async def counted(row: GroupOffset) -> GroupOffset:
+            if row.offset is None or row.log_end_offset is None or not row.lag:
+                return row
+            async with places:
+                partition = Partition(row.topic, row.partition)
+                found = await counting.count(partition, row.offset, row.log_end_offset)
+            if found is None:
+                return row
+            behind = RecordsAfter(
+                records=found.records,
+                aborted=found.aborted,
+                markers=found.markers,
+                is_whole=found.is_whole,
+            )
+            return row.model_copy(update={"behind": behind})
+
+        behind = [row for row in page if row.lag][:COUNTED_MAX]
+        done = dict(zip(map(id, behind), await asyncio.gather(*map(counted, behind)), strict=True))
+        return [done.get(id(row), row) for row in page]
 
     async def _unstable(
         self, found: Mapping[Partition, pb.OffsetFetchResponse.Offset]

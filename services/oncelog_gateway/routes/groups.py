@@ -56,9 +56,20 @@ def groups_router(groups: Groups, operators: Operators) -> APIRouter:
         summary="Offsets of a group",
         responses=documented(404),
     )
-    async def group_offsets(group_id: GroupId, paging: Paging) -> GroupOffsetPage:
-        """What was committed, partition by partition, and how many records come after it."""
-        return await groups.offsets(group_id, paging)
+    async def group_offsets(
+        group_id: GroupId,
+        count_records: Annotated[
+            bool,
+            Query(
+                description="read what comes after, at most 1 MiB of each of 100 partitions, and tell records that a "
+                "read_committed reader gets from aborted ones and markers"
+            ),
+        ] = False,
+        *,
+        paging: Paging,
+    ) -> GroupOffsetPage:
+        """What was committed, partition by partition, and how many offsets come after it."""
+        return await groups.offsets(group_id, paging, count_records=count_records)
 
     @router.patch(
         "/groups/{group_id:path}/offsets",

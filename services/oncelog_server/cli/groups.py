@@ -149,18 +149,20 @@ def group_offsets(group_id: GroupId, gateway: Gateway = "", output: AsOutput = N
     from oncelog_server.cli.rest import Rest, quoted
     from oncelog_server.cli.tables import number, say, show_json, show_table
 
-    found = Rest(gateway).get(f"/v1/groups/{quoted(group_id)}/offsets", {"limit": PAGE})
+    asked = {"limit": PAGE, "count_records": "true"}
+    found = Rest(gateway).get(f"/v1/groups/{quoted(group_id)}/offsets", asked)
     if output == Output.JSON:
         show_json(found)
         return
     show_table(
-        ["partition", ">offset", ">end", ">lag", "note"],
+        ["partition", ">offset", ">end", ">lag", ">records", "note"],
         [
             (
                 f"{one['topic']}-{one['partition']}",
                 number(one["offset"]),
                 number(one["log_end_offset"]),
                 number(one["lag"]),
+                _records(one),
                 _note(one),
             )
             for one in found["offsets"]
@@ -169,6 +171,16 @@ def group_offsets(group_id: GroupId, gateway: Gateway = "", output: AsOutput = N
     )
     if found["offsets"]:
         say(f"{counted(found['total_lag'], 'offset')} behind (commit markers count)")
+
+
+def _records(offset: dict[str, Any]) -> str:
+    """That a read_committed reader gets; `+` where more follows than was read."""
+    if offset["lag"] == 0:
+        return "0"
+    behind = offset["behind"]
+    if behind is None:
+        return "–"
+    return f"{behind['records']}{'' if behind['is_whole'] else '+'}"
 
 
 def _note(offset: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.conformance.group_members import Member, eventually
 
 from oncelog_server.demo.processes import OncelogServer
@@ -93,3 +94,38 @@ def test_a_member_is_not_told_where_to_begin(oncelog):
     refused = oncelog("consume", "orders", "--group", "g", "--offset", "3", code=2)
     assert "reset-offsets" in " ".join(refused.split())
     assert "neither" in oncelog("groups", "reset-offsets", "g", "--topic", "t", "--to", "x", code=2)
+
+
+def test_records_behind_are_told_from_markers_and_aborted_ones(oncelog, server):
+    oncelog("topics", "create", "counted")
+    oncelog("produce", "counted", stdin="a\n")
+    assert oncelog("consume", "counted", "--group", "counters", "--values-only") == "a\n"
+    producer = Producer(
+        {"bootstrap.servers": server.bootstrap, "transactional.id": "pay", "log_level": 0}
+    )
+    producer.init_transactions(20)
+    for values, ends in (("bc", "commit"), ("d", "abort"), ("e", None)):
+        producer.begin_transaction()
+        for value in values:
+            producer.produce("counted", value)
+        producer.flush(20)
+        if ends == "commit":
+            producer.commit_transaction(20)
+        elif ends == "abort":
+            producer.abort_transaction(20)
+    consumer = Consumer(
+        {"bootstrap.servers": server.bootstrap, "group.id": "counters", "log_level": 0}
+    )
+    group = consumer.consumer_group_metadata()
+    producer.send_offsets_to_transaction([TopicPartition("counted", 0, 3)], group, 20)
+    consumer.close()
+    found = json.loads(oncelog("groups", "offsets", "counters", "-o", "json"))["offsets"][0]
+    assert (found["offset"], found["lag"]) == (1, 6)
+    # It is counted up to the open transaction.
+    assert found["behind"] == {"records": 2, "aborted": 1, "markers": 2, "is_whole": False}
+    assert [one["transactional_id"] for one in found["unstable_by"]] == ["pay"]
+    assert "2+ unstable: pay" in " ".join(oncelog("groups", "offsets", "counters").split())
+    producer.abort_transaction(20)
+    found = json.loads(oncelog("groups", "offsets", "counters", "-o", "json"))["offsets"][0]
+    assert found["behind"] == {"records": 2, "aborted": 2, "markers": 3, "is_whole": True}
+    assert found["unstable_by"] == []

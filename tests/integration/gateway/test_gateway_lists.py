@@ -246,3 +246,17 @@ def test_markers_that_wait_are_shown_by_node_with_their_age(tmp_path):
         delivering.cancel()
 
     run(tmp_path, scenario)
+
+
+def test_explain_refuses_a_number_that_is_none(tmp_path):
+    async def scenario(cluster):
+        for kind, subject in (
+            ("producer", "1" * 5_000),
+            ("producer", "9" * 19),
+            ("partition", "orders-" + "1" * 5_000),
+            ("partition", "orders-4294967296"),
+        ):
+            refused = await cluster.get(f"/v1/explain?kind={kind}&subject={subject}")
+            assert (refused.status, refused.json["kafka_error_code"]) == (422, 42)
+
+    run(tmp_path, scenario)

@@ -100,13 +100,15 @@ def test_the_transaction_behind_an_unstable_offset_is_named(gateway, capsys, mon
     answers, url = gateway
     held = {"transactional_id": "pay", "producer_id": 4, "coordinator_state": "Ongoing"}
     nobody = {"transactional_id": None, "producer_id": 5, "coordinator_state": None}
+    behind = {"records": 4, "aborted": 1, "markers": 1, "is_whole": False}
     row = {"topic": "orders", "partition": 0, "offset": 3, "log_end_offset": 9, "lag": 6}
     answers["/v1/groups/billing/offsets"] = {
-        "offsets": [{**row, "metadata": "m", "unstable_by": [held, nobody]}],
+        "offsets": [{**row, "metadata": "m", "behind": behind, "unstable_by": [held, nobody]}],
         "total_lag": 6,
     }
     assert run(["groups", "offsets", "billing", "--gateway", url]) == 0
     said = capsys.readouterr().out
+    assert "4+" in said
     assert "unstable: pay, Ongoing; unstable: producer 5, unknown to every coordinator; m" in said
 
 
