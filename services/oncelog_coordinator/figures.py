@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from oncelog.process.figures import Figure, counters_by, histograms_by
+from oncelog.process.figures import Figure, counters_by, gauge, histograms_by
 from oncelog_coordinator.wiring import CoordinatorRole
 
 
@@ -14,6 +14,23 @@ def coordinator_figures(role: CoordinatorRole) -> Iterator[Figure]:
             "decision",
             labels,
         )
+    yield gauge(
+        "oncelog_coordinator_shards_loading",
+        "Shards of this process that are not loaded yet; their clients are told to come again",
+        role.shards.loading_count + role.group_shards.loading_count,
+    )
+    yield histograms_by(
+        "oncelog_coordinator_shard_load_seconds",
+        "From the assignment of a shard to its first answer (Kafka: partition-load-time)",
+        "kind",
+        {"transaction": role.shards.load_times, "group": role.group_shards.load_times},
+    )
+    yield histograms_by(
+        "oncelog_coordinator_append_seconds",
+        "From a decision of a transaction shard to its record being durable",
+        "kind",
+        {"transaction": role.shards.times.append},
+    )
     times = role.shards.times
     yield histograms_by(
         "oncelog_coordinator_transaction_seconds",

@@ -10,6 +10,7 @@ An empty shard costs one fetch and two small objects: its task and its producer 
 
 import asyncio
 import logging
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -18,6 +19,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import CoordinatorEpoch, shard_of
 from oncelog.journal import AppendFailed
+from oncelog.process.figures import Histogram
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.runtime import Driver
 from oncelog_coordinator.backoff import Backoff
@@ -82,6 +84,7 @@ class Reigns(ABC, Generic[ReignT]):
         self._loads = asyncio.Semaphore(LOADS_MAX)
         self._is_running = False
         self.labels: Counter[str] = Counter()
+        self.load_times = Histogram()
         """How often each kind of decision was taken, over all shards."""
         metadata.on_change(self._on_metadata)
 
@@ -125,6 +128,11 @@ class Reigns(ABC, Generic[ReignT]):
         if reign is None:
             raise ShardUnavailable(ErrorCode.NOT_COORDINATOR)
         return reign
+
+    @property
+    def loading_count(self) -> int:
+        """Shards assigned to this node that do not answer yet."""
+        return sum(reign.driver is None for reign in self._reigns.values())
 
     def _shard_number(self, name: str) -> int | None:
         """As `MetadataImage.shard_for` finds it. None: no shard exists yet."""
@@ -183,6 +191,7 @@ class Reigns(ABC, Generic[ReignT]):
         # Loading only reads, so repeating it is safe; it goes on until it works or the shard is taken away.
         settings = self._settings
         backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        began = time.monotonic()
         while not reign.is_over:
             image = self._metadata.image
             life = self._new_life(reign)
@@ -197,6 +206,7 @@ class Reigns(ABC, Generic[ReignT]):
             else:
                 if not reign.is_over:
                     reign.life = life
+                    self.load_times.observe(time.monotonic() - began)
                     self._tell(reign, "loaded")
                     return
             await life.driver.stop()

@@ -3,6 +3,7 @@ finds them by transactional.id. What is the same for every kind of shard is in `
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -63,6 +64,7 @@ class TransactionReign(Reign):
     ) -> None:
         super().__init__(shard, coordinator_epoch)
         self._times = ShardTimes(times)
+        self._append_times = times.append
         self._events = None if feed is None else DecisionEvents(feed, shard, coordinator_epoch)
         self._before: TxnMetadata | None = None
         self.traces = TransactionTraces(shard, coordinator_epoch)
@@ -81,6 +83,13 @@ class TransactionReign(Reign):
             completion = self._completions.pop(event.decision_key.name, None)
             if completion is not None and not completion.done():
                 completion.set_result(None)
+
+    def committed(self, event: Any, decision: Decision[Any], decided_ns: int) -> None:
+        """The driver tells of each decision that the world may know of."""
+        if decision.records:
+            self._append_times.observe((time.time_ns() - decided_ns) / 1e9)
+        if spans.recorder is not None:
+            self.traces.committed(event, decision, decided_ns)
 
     async def completion(self, transactional_id: str, deadline: float) -> None:
         """Returns when this prepared transaction is complete. Raises TimeoutError at `deadline` of the loop's clock."""
@@ -239,7 +248,7 @@ class Shards(Reigns[TransactionReign]):
             on_label=self._count,
             stamp=stamp,
             observe=observe,
-            committed=None if spans.recorder is None else reign.traces.committed,
+            committed=reign.committed,
         )
 
         async def close(has_moved: bool) -> None:

@@ -19,6 +19,8 @@ class TransactionTimes:
 
     def __init__(self) -> None:
         self.open_to_complete = {outcome: Histogram() for outcome in _OUTCOMES.values()}
+        self.append = Histogram()
+        """From a decision to its record being durable."""
         self.end_to_complete = {outcome: Histogram() for outcome in _OUTCOMES.values()}
 
 

@@ -284,6 +284,7 @@ def values_schema() -> Schema:
         "metrics": _closed(
             serviceMonitor=_closed(enabled=_FLAG, interval=_NAME, labels=_LABELS),
             prometheusRule=_closed(enabled=_FLAG, labels=_LABELS),
+            dashboard=_closed(enabled=_FLAG, labels=_LABELS),
         ),
         "serviceAccount": _closed(create=_FLAG, name=_TEXT, annotations=_LABELS),
     }

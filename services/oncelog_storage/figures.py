@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from oncelog.process.figures import Figure, counter, gauge
+from oncelog.process.figures import Figure, counter, gauge, histograms_by
 from oncelog_storage.wiring import StorageRole
 
 
@@ -62,6 +62,18 @@ def storage_figures(role: StorageRole) -> Iterator[Figure]:
         "Records that a follower has not yet, of the partition led here where they are most",
         lag,
         ("follower",),
+    )
+    yield histograms_by(
+        "oncelog_storage_produce_seconds",
+        "From a produce request at the leader to its answer: append, verification, replication",
+        "acks",
+        role.produce_times.produce,
+    )
+    yield histograms_by(
+        "oncelog_storage_verification_seconds",
+        "Waiting for the coordinator before the first batch of a transaction in a partition",
+        "kind",
+        {"transaction": role.produce_times.verification},
     )
     yield from _cleaner_figures(role)
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError, RecordsRefused
 from oncelog.ids import INTERNAL_TOPICS, Partition
+from oncelog.process.figures import Histogram
 from oncelog.record.batch import BatchHeader, read_header
 from oncelog.record.check import is_long_check
 from oncelog.runtime import Clock
@@ -78,6 +79,16 @@ class _Item:
         return self.answer.error_code != 0
 
 
+class ProduceTimes:
+    """For `/metrics`."""
+
+    def __init__(self) -> None:
+        self.produce = {acks: Histogram() for acks in ("-1", "0", "1")}
+        """From the request to its answer, by acks: append, verification and replication."""
+        self.verification = Histogram()
+        """What the transaction coordinator took of it."""
+
+
 class ProduceHandler:
     def __init__(
         self,
@@ -88,7 +99,9 @@ class ProduceHandler:
         changed: ChangedSettings,
         traces: OpenTraces | None = None,
         events: StorageEvents | None = None,
+        times: ProduceTimes | None = None,
     ) -> None:
+        self._times = times or ProduceTimes()
         self._traces = traces or OpenTraces()
         self._events = events
         self._settings = settings
@@ -100,6 +113,14 @@ class ProduceHandler:
         self._one_large_check = asyncio.Lock()
 
     async def produce(self, request: pb.ProduceRequest) -> pb.ProduceResponse:
+        began = time.monotonic()
+        response = await self._produce(request)
+        times = self._times.produce.get(str(request.acks))
+        if times is not None:
+            times.observe(time.monotonic() - began)
+        return response
+
+    async def _produce(self, request: pb.ProduceRequest) -> pb.ProduceResponse:
         response = pb.ProduceResponse()
         items: list[_Item] = []
         for part in request.partitions:
@@ -114,7 +135,9 @@ class ProduceHandler:
         await self._finish_batches(items, now)
         if request.transactional_id and self._needs_verification(request, items):
             async with self._verifier.turn(request.transactional_id):
+                began = time.monotonic()
                 await self._verify(request, items)
+                self._times.verification.observe(time.monotonic() - began)
                 self._append_all(request, items)
         else:
             self._append_all(request, items)

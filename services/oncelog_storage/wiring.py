@@ -23,7 +23,7 @@ from oncelog_storage.log_directory import LogDirectory
 from oncelog_storage.maintenance import Maintenance
 from oncelog_storage.markers import MarkerHandler
 from oncelog_storage.partition import PartitionLeader
-from oncelog_storage.produce import ProduceHandler
+from oncelog_storage.produce import ProduceHandler, ProduceTimes
 from oncelog_storage.replication import Replication
 from oncelog_storage.servicer import StorageServicer
 from oncelog_storage.settings import StorageSettings
@@ -78,9 +78,12 @@ class StorageRole:
         self._warm_up: asyncio.Task[None] | None = None
         self._feed = feed or build_feed(settings.redis_url, "storage", node_id)
         events = None if self._feed is None else StorageEvents(self._feed)
+        self.produce_times = ProduceTimes()
         self.servicer = StorageServicer(
             self._hosted,
-            ProduceHandler(settings, self._hosted, verifier, clock, changed, traces, events),
+            ProduceHandler(
+                settings, self._hosted, verifier, clock, changed, traces, events, self.produce_times
+            ),
             self._fetch,
             self.replication.sessions,
             MarkerHandler(
