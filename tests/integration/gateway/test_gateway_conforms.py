@@ -10,7 +10,7 @@ from tests.integration.gateway.gateway_cluster import gateway_cluster
 
 from oncelog.api.v1 import coordinator_pb2
 
-EXAMPLES_MAX = 6
+EXAMPLES_MAX = 4
 
 
 CONFIG = """
