@@ -21,6 +21,9 @@ class ConfluentProducer:
             "log_level": 0,
             "reconnect.backoff.max.ms": 300,
             "topic.metadata.propagation.max.ms": 1500,
+            # Its re-bootstrap drops the broker that send_offsets_to_transaction goes on waiting for (known limits):
+            # once in some thousand kills the call hung for ten minutes, whatever its timeout.
+            "metadata.recovery.strategy": "none",
             "compression.type": options.get("compression", "none"),
         }
         if transactional_id is not None:
