@@ -120,7 +120,7 @@ def test_the_console_shows_groups(tmp_path):
         cluster.groups.put("a<b")
         page = (await cluster.get("/")).body
         assert b"a&lt;b" in page
-        assert b"/v1/groups/a%3Cb/offsets" in page
+        assert b"/group?id=a%3Cb" in page
         cluster.groups.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert b"its groups are not shown" in (await cluster.get("/")).body
 
