@@ -151,7 +151,7 @@ slow: setup java jdk ## what is too long for `make test`, and examples by chance
 	$(PYTEST) -q -m slow tests/property tests/integration tests/conformance tests/spark tests/simulation
 
 .PHONY: pages
-pages: setup ## the console in a real Chromium (apt-get install chromium, or ONCELOG_CHROMIUM=…): pages, keyboard, accessibility
+pages: setup ## the console in a real Chromium (apt-get install chromium, or ONCELOG_TEST_CHROMIUM=…): pages, keyboard, accessibility
 	$(BIN)/uv pip install -q --require-hashes -r requirements/pages.lock
 	$(PYTEST) -q tests/pages
 

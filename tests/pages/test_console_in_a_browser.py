@@ -18,7 +18,7 @@ axe = pytest.importorskip(
 
 PATIENCE_S = 30
 PATIENCE_MS = 10_000
-CHROMIUM = os.environ.get("ONCELOG_CHROMIUM") or shutil.which("chromium")
+CHROMIUM = os.environ.get("ONCELOG_TEST_CHROMIUM") or shutil.which("chromium")
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -55,7 +55,7 @@ def server(tmp_path_factory):
 @pytest.fixture(scope="module")
 def browser():
     if CHROMIUM is None:
-        pytest.skip("no Chromium: apt-get install chromium, or set ONCELOG_CHROMIUM")
+        pytest.skip("no Chromium: apt-get install chromium, or set ONCELOG_TEST_CHROMIUM")
     with playwright.sync_playwright() as started:
         running = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield running
