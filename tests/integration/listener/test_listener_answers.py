@@ -187,13 +187,6 @@ def test_a_cursor_outside_the_topics_that_were_asked_for_is_refused(cursor_topic
     assert [(one.name, one.error_code) for one in answer.topics] == [("a", 42)]
 
 
-def test_a_coordinator_without_its_shard_is_not_available():
-    assert ask(World(shards=0), 10, 1, key="pay", key_type=1).error_code == 15
-    assert ask(World(shards=0), 10, 1, key="g", key_type=0).error_code == 15
-    assert ask(World(), 10, 1, key="g", key_type=0).error_code == 0
-    assert ask(World(), 10, 0, key="g").error_code == 0
-
-
 def test_coordinators_of_several_keys_are_told_one_by_one():
     answer = ask(World(), 10, 6, key_type=1, coordinator_keys=("a", "", "b"))
     assert [(one.key, one.error_code) for one in answer.coordinators] == [

@@ -7,6 +7,7 @@ from oncelog.process.sources import Sources
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import MetadataFollower
+from oncelog.telemetry.history import History
 from oncelog_server import composition
 from oncelog_server.data_folder import DataFolder
 from oncelog_server.settings import EmbeddedSettings
@@ -40,5 +41,8 @@ async def embedded(data):
             marker_sender=DirectStub(),
             controller=controller,
         )
-        storage, *_ = await composition._start_log(stack, data, sources, metadata, directory)
+        events = History()
+        storage, *_ = await composition._start_log(
+            stack, data, sources, metadata, directory, events
+        )
         yield Embedded(controller, storage, metadata)
