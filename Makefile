@@ -181,7 +181,7 @@ conformance-cluster: setup jdk ## the same tests against a cluster of processes
 
 .PHONY: spark
 spark: setup java ## PySpark source and sink, and the crash matrix
-	$(PYTEST) -q tests/spark -m "not slow"
+	$(PYTEST) -q -n 2 --dist loadfile tests/spark -m "not slow"
 
 .PHONY: spark-cluster
 spark-cluster: setup java ## the same against a cluster of processes

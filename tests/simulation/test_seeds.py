@@ -108,9 +108,9 @@ def test_wrong_use_is_told_in_a_line(arguments, told):
 
 @pytest.mark.timeout(2 * TIMEOUT_S + 30)
 def test_a_seed_alone_runs_in_the_scenario_that_it_has_among_many():
-    many = simulate("--seeds", "1", "--first-seed", "5", "--digests").stdout.split()
-    alone = simulate("--seed", "5").stdout
-    assert f"seed 5 of {many[1]}, " in alone
+    many = simulate("--seeds", "1", "--first-seed", "3", "--digests").stdout.split()
+    alone = simulate("--seed", "3").stdout
+    assert f"seed 3 of {many[1]}, " in alone
     assert f"digest {many[2]}\n" in alone
 
 
