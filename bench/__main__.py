@@ -11,6 +11,7 @@ from rich.table import Table
 from bench import results
 from bench.client_workloads import Tell, commit_latency, throughput, transaction_rate
 from bench.cluster_workloads import cluster
+from bench.console_workload import console
 from bench.coordinator_workloads import coordinator_memory, coordinator_recovery
 from bench.hanging_workload import find_hanging
 from bench.process_workloads import recovery, start
@@ -27,11 +28,12 @@ WORKLOADS: dict[str, Callable[[bool, Tell], list[Measurement]]] = {
     "coordinator-memory": coordinator_memory,
     "cluster": cluster,
     "find-hanging": find_hanging,
+    "console": console,
     "spark": spark,
 }
 
-ONLY_BY_NAME = {"find-hanging"}
-"""A hundred thousand ids take minutes to make; without `--only`, it does not run."""
+ONLY_BY_NAME = {"find-hanging", "console"}
+"""Many ids take minutes to make; without `--only`, these do not run."""
 
 
 def main() -> int:

@@ -2,24 +2,17 @@
 transactions, each of which has to be matched with its coordinator."""
 
 import json
-import threading
 import time
 import urllib.request
-from collections.abc import Sequence
-from datetime import timedelta
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from kio.static.primitive import i32Timedelta
 
 from bench.client_workloads import CALL_TIMEOUT_S, Tell, transactional_producer
 from bench.cluster_workloads import a_cluster
+from bench.many_transactions import SETTLE_S, Wanted, make_transactions
 from bench.results import Measurement, percentile
-from oncelog.client.connection import Connection, Deadline
-from oncelog.client.core.addresses import parse_addresses
-from oncelog.protocol.messages import schema_of
-from oncelog.protocol.versions import INIT_PRODUCER_ID
 from oncelog.wording import counted
 
 FIND_HANGING_BAR_S = 2.0
@@ -27,9 +20,7 @@ PARTITIONS_MAX_VARIABLE = "ONCELOG_CONTROLLER_PARTITIONS_MAX"
 TOPICS = 10
 PRODUCERS = 10
 PARTITIONS_OF_A_PRODUCER = 100
-CONNECTIONS = 16
 REPEATS = 5
-SETTLE_S = 600
 
 
 def find_hanging(is_quick: bool, tell: Tell) -> list[Measurement]:
@@ -38,7 +29,7 @@ def find_hanging(is_quick: bool, tell: Tell) -> list[Measurement]:
     with a_cluster({PARTITIONS_MAX_VARIABLE: "20000"}) as running:
         _create_topics(running.bootstrap, partitions, tell)
         tell(counted(names, "transactional id"))
-        _take_ids(running.bootstrap, names)
+        make_transactions(running.bootstrap, Wanted(names))
         tell("open transactions")
         producers = _open_transactions(running.bootstrap)
         seconds = []
@@ -78,45 +69,6 @@ def _create_topics(bootstrap: str, partitions: int, tell: Tell) -> None:
         topic = NewTopic(f"many-{number}", partitions, replication_factor=3)
         for future in admin.create_topics([topic], request_timeout=SETTLE_S).values():
             future.result(SETTLE_S)
-
-
-def _take_ids(bootstrap: str, names: int) -> None:
-    """InitProducerId of each, over raw connections: a producer for each would be a thread for each."""
-    errors: list[BaseException] = []
-
-    def take(part: Sequence[int]) -> None:
-        try:
-            _take(bootstrap, part)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [
-        threading.Thread(target=take, args=(range(first, names, CONNECTIONS),))
-        for first in range(CONNECTIONS)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-
-
-def _take(bootstrap: str, numbers: Sequence[int]) -> None:
-    schema = schema_of(INIT_PRODUCER_ID, 4)
-    deadline = Deadline(SETTLE_S * 1_000)
-    addresses = parse_addresses(bootstrap)
-    with Connection.connect(addresses[numbers[0] % len(addresses)], "bench", deadline) as line:
-        for number in numbers:
-            request = schema.request(
-                transactional_id=f"id-{number}",
-                transaction_timeout=i32Timedelta.parse(timedelta(minutes=1)),
-                producer_id=-1,
-                producer_epoch=-1,
-            )
-            while (code := line.call(schema, request, deadline).error_code) != 0:
-                assert code in (14, 15, 16, 51), code
-                time.sleep(0.1)
 
 
 def _open_transactions(bootstrap: str) -> list[Producer]:

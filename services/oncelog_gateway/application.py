@@ -12,7 +12,8 @@ from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime.clock import Clock
 from oncelog.telemetry.history import History
 from oncelog_gateway.audit import AuditLog
-from oncelog_gateway.console import Views, console_router
+from oncelog_gateway.console import console_router
+from oncelog_gateway.console_pages import Views
 from oncelog_gateway.explanations import Explanations
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.metrics import Metrics, ReadFigures
@@ -20,6 +21,7 @@ from oncelog_gateway.nodes import Nodes
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import Partitions
 from oncelog_gateway.problems import Problem, install
+from oncelog_gateway.producers import Producers
 from oncelog_gateway.query_check import only_known_parameters
 from oncelog_gateway.reassignments import Reassignments
 from oncelog_gateway.replica_moves import ReplicaMoves
@@ -72,16 +74,11 @@ def create_app(
     """Everything the gateway serves. Starts nothing and asks nobody."""
     roles = Roles(metadata, directory, settings.call_timeout_ms)
     audit = AuditLog(settings.audit_path, clock)
-    transactions = Transactions(roles, audit, clock)
-    partitions = Partitions(roles, transactions, clock)
-    groups = Groups(roles, audit, transactions, clock)
+    views = _views(roles, audit, history or History(), clock)
+    transactions, partitions, groups = views.transactions, views.partitions, views.groups
     changes = TopicChanges(roles, audit)
     operators = Operators(settings.trusted_proxies)
     metrics = Metrics(read_figures)
-    history = history or History()
-    sinks = Sinks(roles, audit)
-    timelines = Timelines(roles, history)
-    explanations = Explanations(roles, transactions, partitions, groups, sinks, history, clock)
     app = FastAPI(
         title="oncelog",
         description=_DESCRIPTION,
@@ -94,9 +91,9 @@ def create_app(
     routers = (
         # Before the paths that take any id: the first that fits a path is the one that was meant.
         ending_router(transactions, operators),
-        timelines_router(timelines, settings.event_streams_max),
+        timelines_router(views.timelines, settings.event_streams_max),
         transactions_router(transactions),
-        explain_router(explanations),
+        explain_router(views.explanations),
         hanging_router(roles, partitions),
         partitions_router(roles, partitions),
         partition_router(roles, partitions, transactions),
@@ -105,20 +102,14 @@ def create_app(
         topic_alterations_router(roles, changes, operators),
         groups_router(groups, operators),
         replica_moves_router(ReplicaMoves(roles, audit), operators),
-        nodes_router(Nodes(roles, audit), operators),
+        nodes_router(views.nodes, operators),
         reassignments_router(Reassignments(roles, audit), operators),
-        sinks_router(sinks, operators),
+        sinks_router(views.sinks, operators),
         features_router(Features(roles, audit), operators),
         cluster_router(roles),
         probes_router(roles),
         scrape_router(roles, transactions, partitions, groups, metrics, settings),
-        console_router(
-            app,
-            roles,
-            Views(transactions, partitions, groups, sinks, timelines, explanations),
-            settings,
-            clock,
-        ),
+        console_router(app, roles, views, settings, clock),
     )
     for router in routers:
         app.include_router(router, dependencies=[Depends(only_known_parameters)])
@@ -128,6 +119,23 @@ def create_app(
     app.add_middleware(RequestGuard, metrics=metrics, settings=settings)
     _document_problems(app)
     return app
+
+
+def _views(roles: Roles, audit: AuditLog, history: History, clock: Clock) -> Views:
+    transactions = Transactions(roles, audit, clock)
+    partitions = Partitions(roles, transactions, clock)
+    groups = Groups(roles, audit, transactions, clock)
+    sinks = Sinks(roles, audit)
+    return Views(
+        transactions,
+        partitions,
+        groups,
+        sinks,
+        Timelines(roles, history),
+        Explanations(roles, transactions, partitions, groups, sinks, history, clock),
+        Producers(roles, transactions),
+        Nodes(roles, audit),
+    )
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -2,62 +2,58 @@
 from elsewhere, and nothing has to be built."""
 
 import asyncio
-from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Any, Final, NamedTuple, cast, get_args
+from typing import Any, Final, cast, get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse, Response
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from oncelog.errors import KafkaError
 from oncelog.ids import Partition
 from oncelog.runtime.clock import Clock
-from oncelog.wording import noun
+from oncelog_gateway.console_cluster import add_nodes, add_producers
+from oncelog_gateway.console_pages import (
+    OVERVIEW_ROWS_MAX,
+    PARTITIONS_READ_MAX,
+    ROWS_MAX,
+    TEMPLATES,
+    Pages,
+    Steps,
+    Told,
+    Views,
+    page_number,
+    rows_of,
+)
 from oncelog_gateway.console_values import LagSamples, audit_rows, bar_of, event_rows
+from oncelog_gateway.core.hanging import OPEN_STATES
 from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.core.swim_lanes import NAMES_WIDTH, draw
-from oncelog_gateway.core.wording import duration, size
-from oncelog_gateway.explanations import Explanation, Explanations, Kind
-from oncelog_gateway.groups import Groups
 from oncelog_gateway.nodes import Duties, cluster_node
-from oncelog_gateway.partitions import Partitions, all_partitions
-from oncelog_gateway.resources import ActiveProducer, PartitionStatus, TransactionState
+from oncelog_gateway.partitions import all_partitions
+from oncelog_gateway.resources import PartitionStatus, TransactionState
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.settings import GatewaySettings
-from oncelog_gateway.sinks import Sinks
-from oncelog_gateway.timelines import Timelines
-from oncelog_gateway.transactions import Transactions
+from oncelog_gateway.subjects import KINDS, Kind
 
-PARTITIONS_READ_MAX: Final = 2_000
-ROWS_MAX: Final = 200
 EVENTS_SHOWN_MAX: Final = 300
-_FOLDER: Final = Path(__file__).parent / "templates"
+GROUPS_MAX: Final = 10_000
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
-
-
-class Views(NamedTuple):
-    """What the pages read."""
-
-    transactions: Transactions
-    partitions: Partitions
-    groups: Groups
-    sinks: Sinks
-    timelines: Timelines
-    explanations: Explanations
 
 
 def console_router(
     app: FastAPI, roles: Roles, views: Views, settings: GatewaySettings, clock: Clock
 ) -> APIRouter:
-    router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
     pages = Pages(app, roles, views, settings, clock)
+    router = APIRouter(
+        include_in_schema=False, default_response_class=HTMLResponse, route_class=pages.route()
+    )
     for add in (
         _add_overview,
         _add_transactions,
         _add_partitions,
+        add_producers,
         _add_groups_and_sinks,
+        add_nodes,
         _add_explanation,
         _add_audit_and_docs,
     ):
@@ -65,51 +61,8 @@ def console_router(
     return router
 
 
-class Pages:
-    """Renders; what every page has in common."""
-
-    def __init__(
-        self, app: FastAPI, roles: Roles, views: Views, settings: GatewaySettings, clock: Clock
-    ) -> None:
-        self.app = app
-        self.roles = roles
-        self.views = views
-        self.settings = settings
-        self.clock = clock
-        self._templates = Environment(
-            loader=FileSystemLoader(_FOLDER),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.filters["duration"] = duration
-        self._templates.filters["count"] = lambda number: f"{number:,}".replace(",", " ")
-        self._templates.filters["noun"] = noun
-        self._templates.filters["size"] = size
-
-    def page(self, template: str, here: str, /, **values: Any) -> HTMLResponse:
-        """`here`: the path in the navigation that it belongs to."""
-        values.setdefault("subject", "")
-        values.setdefault("events", "")
-        shown = self._templates.get_template(template).render(
-            version=self.app.version, here=here, **values
-        )
-        return HTMLResponse(shown, headers=_HEADERS)
-
-    async def explained(self, subject: str, kind: Kind | None) -> tuple[Explanation | None, str]:
-        """Or why there is no explanation."""
-        try:
-            return await self.views.explanations.explain(subject, kind), ""
-        except KafkaError as error:
-            return None, error.message
-
-    def missing(self, subject: str, problem: str) -> HTMLResponse:
-        return self.page("explain.html", "", subject=subject, found=None, problem=problem)
-
-
 def _add_overview(router: APIRouter, pages: Pages) -> None:
-    script = (_FOLDER / "console.js").read_bytes()
+    script = (TEMPLATES / "console.js").read_bytes()
     lag_samples = LagSamples()
 
     @router.get("/console.js")
@@ -120,24 +73,22 @@ def _add_overview(router: APIRouter, pages: Pages) -> None:
     async def index() -> HTMLResponse:
         image = pages.roles.image
         visible = [one for one in all_partitions(image) if not image.topics[one.topic].internal]
-        listed, failures = await pages.views.transactions.everything()
-        opened = sorted(
-            (one for one in listed if one.age_ms is not None), key=lambda one: -(one.age_ms or 0)
+        opened = await pages.views.transactions.urgent(
+            OVERVIEW_ROWS_MAX, states=sorted(OPEN_STATES)
         )
         rows = await pages.views.partitions.statuses(visible[:PARTITIONS_READ_MAX])
         rows.sort(key=_worst_first)
         lag_samples.add(pages.clock.now(), sum(row.lso_lag or 0 for row in rows))
-        known_groups, group_failures = await pages.views.groups.known(ROWS_MAX)
+        known_groups, group_failures = await pages.views.groups.known(OVERVIEW_ROWS_MAX)
         duties = Duties(image)
         return pages.page(
             "index.html",
             "/",
             image=image,
-            opened=opened[:ROWS_MAX],
-            opened_count=len(opened),
-            known_count=len(listed),
-            failures=failures,
-            rows=rows[:ROWS_MAX],
+            opened=opened.rows,
+            opened_count=opened.total,
+            failures=opened.failures,
+            rows=rows[:OVERVIEW_ROWS_MAX],
             partition_count=len(visible),
             hanging=[row for row in rows if row.lso_holder and row.lso_holder.hanging],
             groups=known_groups,
@@ -153,39 +104,34 @@ def _add_overview(router: APIRouter, pages: Pages) -> None:
 def _add_transactions(router: APIRouter, pages: Pages) -> None:
     @router.get("/transactions")
     async def transaction_list(
-        id_pattern: str = "", state: str = "", late: str = ""
+        id_pattern: str = "", state: str = "", late: str = "", page: str = "1"
     ) -> HTMLResponse:
-        listed, failures = await pages.views.transactions.everything()
-        found = [
-            one
-            for one in listed
-            if (not state or one.state == state)
-            and (not late or one.is_late)
-            and (not id_pattern or fnmatchcase(one.transactional_id, id_pattern))
-        ]
-        found.sort(
-            key=lambda one: (
-                one.age_ms is None,
-                -(one.age_ms or 0),
-                -(one.last_update_time_ms or 0),
-            )
+        number = page_number(page)
+        asked = {"id_pattern": id_pattern, "state": state, "late": late}
+        found = await pages.views.transactions.urgent(
+            ROWS_MAX,
+            skipped=(number - 1) * ROWS_MAX,
+            states=[state] if state else (),
+            id_pattern=id_pattern,
+            late_only=bool(late),
         )
         return pages.page(
             "transactions.html",
             "/transactions",
-            rows=found[:ROWS_MAX],
-            total=len(found),
-            failures=failures,
+            rows=found.rows,
+            total=found.total,
+            failures=found.failures,
             states=get_args(TransactionState),
-            asked={"id_pattern": id_pattern, "state": state, "late": late},
+            asked=asked,
+            steps=Steps.of(number, found.total, asked),
             events="/v1/events?kind=transaction&limit=1",
         )
 
     @router.get("/transaction")
     async def one_transaction(id: str) -> HTMLResponse:
-        found, problem = await pages.explained(id, "transaction")
-        if found is None:
-            return pages.missing(id, problem)
+        told = await pages.explained(id, "transaction")
+        if told.found is None:
+            return pages.missing(id, told)
         try:
             detail = await pages.views.transactions.describe(id)
         except KafkaError:
@@ -197,7 +143,7 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
             "/transactions",
             name=id,
             subject=id,
-            found=found,
+            found=told.found,
             detail=detail,
             picture=draw(events),
             left=NAMES_WIDTH,
@@ -209,7 +155,8 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
 
 def _add_partitions(router: APIRouter, pages: Pages) -> None:
     @router.get("/partitions")
-    async def partition_list(topic: str = "") -> HTMLResponse:
+    async def partition_list(topic: str = "", page: str = "1") -> HTMLResponse:
+        number = page_number(page)
         image = pages.roles.image
         asked = [
             one
@@ -221,48 +168,53 @@ def _add_partitions(router: APIRouter, pages: Pages) -> None:
         return pages.page(
             "partitions.html",
             "/partitions",
-            rows=rows[:ROWS_MAX],
+            rows=rows_of(rows, number),
             partition_count=len(asked),
+            steps=Steps.of(number, len(rows), {"topic": topic}),
             topic=topic,
         )
 
     @router.get("/partition")
     async def one_partition(topic: str, partition: int) -> HTMLResponse:
         asked, name = Partition(topic, partition), f"{topic}-{partition}"
-        found, problem = await pages.explained(name, "partition")
-        if found is None:
-            return pages.missing(name, problem)
+        told = await pages.explained(name, "partition")
+        if told.found is None:
+            return pages.missing(name, told)
         (row,) = await pages.views.partitions.statuses([asked])
-        producers: list[ActiveProducer] = []
-        try:
-            producers = await pages.views.partitions.producers(asked)
-        except KafkaError as error:
-            problem = error.message
+        producers = await pages.views.producers.of([asked], ROWS_MAX)
         where = urlencode({"topic": topic, "partition": partition})
         return pages.page(
             "partition.html",
             "/partitions",
             subject=name,
             row=row,
-            found=found,
-            problem=problem,
-            bar=bar_of(row, producers),
+            found=told.found,
+            bar=bar_of(row, producers.rows),
             producers=producers,
+            now=pages.clock.now(),
             events=f"/v1/events?limit=1&{where}",
         )
 
 
 def _add_groups_and_sinks(router: APIRouter, pages: Pages) -> None:
     @router.get("/groups")
-    async def group_list() -> HTMLResponse:
-        known, failures = await pages.views.groups.known(ROWS_MAX)
-        return pages.page("groups.html", "/groups", groups=known, failures=failures)
+    async def group_list(page: str = "1") -> HTMLResponse:
+        number = page_number(page)
+        known, failures = await pages.views.groups.known(GROUPS_MAX)
+        return pages.page(
+            "groups.html",
+            "/groups",
+            groups=rows_of(known, number),
+            total=len(known),
+            steps=Steps.of(number, len(known), {}),
+            failures=failures,
+        )
 
     @router.get("/group")
     async def one_group(id: str) -> HTMLResponse:
-        found, problem = await pages.explained(id, "group")
-        if found is None:
-            return pages.missing(id, problem)
+        told = await pages.explained(id, "group")
+        if told.found is None:
+            return pages.missing(id, told)
         described = await pages.views.groups.describe(id)
         offsets = await pages.views.groups.offsets(id, PageRequest(ROWS_MAX, None))
         return pages.page(
@@ -270,7 +222,7 @@ def _add_groups_and_sinks(router: APIRouter, pages: Pages) -> None:
             "/groups",
             name=id,
             subject=id,
-            found=found,
+            found=told.found,
             offsets=offsets.offsets,
             members=described.members,
         )
@@ -284,13 +236,15 @@ def _add_groups_and_sinks(router: APIRouter, pages: Pages) -> None:
 def _add_explanation(router: APIRouter, pages: Pages) -> None:
     @router.get("/explain")
     async def explain(subject: str = "", kind: str = "") -> HTMLResponse:
-        wanted = cast("Kind | None", kind if kind in get_args(Kind) else None)
+        wanted = cast("Kind | None", kind if kind in KINDS else None)
         if not subject.strip():
-            return pages.missing(
-                "", "Name a transactional.id, producer id, topic-partition, group or sink."
-            )
-        found, problem = await pages.explained(subject.strip(), wanted)
-        return pages.page("explain.html", "", subject=subject.strip(), found=found, problem=problem)
+            what = "Name a transactional.id, producer id, topic-partition, group or sink."
+            return pages.missing("", Told(None, what))
+        # A name may begin or end with a blank; a blank that somebody pasted is likelier.
+        told = await pages.explained(subject, wanted)
+        if told.found is None and not told.kinds and subject != subject.strip():
+            told = await pages.explained(subject.strip(), wanted)
+        return pages.missing(subject, told)
 
 
 def _add_audit_and_docs(router: APIRouter, pages: Pages) -> None:
@@ -313,13 +267,6 @@ def _add_audit_and_docs(router: APIRouter, pages: Pages) -> None:
 
 def _worst_first(row: PartitionStatus) -> tuple[bool, int, bool]:
     return (row.failure is None, -(row.lso_lag or 0), not row.under_replicated)
-
-
-_HEADERS: Final = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-}
 
 
 def _by_tag(schema: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

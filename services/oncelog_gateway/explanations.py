@@ -1,9 +1,9 @@
 """Gathers what the rules of `core.explain_*` read, all roles at once and with a deadline, and lets them answer."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Literal, TypeVar
+from typing import Final
 
 from pydantic import Field
 
@@ -11,6 +11,7 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import (
     CONSUMER_OFFSETS_TOPIC,
     NO_TIMESTAMP,
+    TRANSACTION_STATE_TOPIC,
     CoordinatorEpoch,
     Offset,
     Partition,
@@ -29,30 +30,32 @@ from oncelog_gateway.core.diagnosis import (
     QueueFacts,
     TransactionFacts,
 )
-from oncelog_gateway.core.explain_group import GroupFacts, OffsetFacts, explain_group
+from oncelog_gateway.core.explain_group import Behind, GroupFacts, OffsetFacts, explain_group
 from oncelog_gateway.core.explain_partition import explain_partition
+from oncelog_gateway.core.explain_producer import (
+    explain_idle_producer,
+    explain_silence,
+    names_of,
+)
 from oncelog_gateway.core.explain_sink import AttemptFacts, SinkFacts, explain_sink
 from oncelog_gateway.core.explain_transaction import explain_transaction
 from oncelog_gateway.core.hanging import OpenTransaction
 from oncelog_gateway.core.paging import PageRequest
+from oncelog_gateway.group_resources import GroupOffset, UnstableOffset
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.marker_queues import marker_queues
-from oncelog_gateway.partitions import Partitions, abort_command
-from oncelog_gateway.records_behind import RecordsBehind
-from oncelog_gateway.resources import INT32_MAX, INT64_MAX, PartitionStatus, Resource
+from oncelog_gateway.partitions import Partitions, abort_command, all_partitions
+from oncelog_gateway.patience import impatient
+from oncelog_gateway.resources import PartitionStatus, Resource
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.sinks import Sinks
+from oncelog_gateway.subjects import NOT_SAID, Kind, Named, Subjects, partition_of, producer_id_of
 from oncelog_gateway.transactions import Transactions, partitions_of
-
-Kind = Literal["transaction", "producer", "partition", "group", "sink"]
-T = TypeVar("T")
 
 PARTITIONS_MAX: Final = 100
 """Of one transaction or group; the others are not looked at, and it is said."""
-DIGITS_MAX: Final = 19
-"""Of the largest number there is; Python refuses to read thousands of digits."""
-TIMEOUT_S: Final = 1.5
-"""Of one question. What has not answered by then is unknown, and the rest is told."""
+PRODUCER_PARTITIONS_MAX: Final = 2_000
+"""Of all topics, that are searched for a producer id."""
 
 
 class EvidenceRow(Resource):
@@ -99,25 +102,21 @@ class Explanations:
         self._sinks = sinks
         self._history = history
         self._clock = clock
-        self._behind = RecordsBehind(roles)
+        self._subjects = Subjects(roles, transactions, groups, history)
 
     async def explain(self, subject: str, kind: Kind | None) -> Explanation:
-        """Raises KafkaError when nothing of this name is known, or when several things are."""
-        found = [kind] if kind is not None else await self._kinds_of(subject)
-        if not found:
-            raise KafkaError(
-                ErrorCode.RESOURCE_NOT_FOUND,
-                f"{subject!r} is no transactional.id, producer id, topic-partition, group or sink that is known",
-            )
-        if len(found) > 1:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"{subject!r} is a {' and a '.join(found)}; choose one with kind",
-            )
-        diagnosis = await self._of(subject, found[0])
+        """Within two seconds. Raises KafkaError when nothing of this name is known, or when several things are."""
+        with impatient():
+            named = Named(kind) if kind is not None else await self._subjects.named(subject)
+            try:
+                diagnosis = await self._of(subject, named.kind)
+            except KafkaError as error:
+                if error.error_code not in NOT_SAID:
+                    raise
+                diagnosis = self._unanswered(subject, named.kind, error)
         return Explanation(
             subject=subject,
-            kind=found[0],
+            kind=named.kind,
             incident=diagnosis.incident,
             verdict=diagnosis.verdict,
             findings=list(diagnosis.findings),
@@ -129,7 +128,7 @@ class Explanations:
                 CommandRow(command=one.command, does=one.does, is_safe=one.is_safe)
                 for one in diagnosis.next_commands
             ],
-            unknown=list(diagnosis.unknown),
+            unknown=list(dict.fromkeys((*diagnosis.unknown, *named.unknown))),
         )
 
     async def _of(self, subject: str, kind: Kind) -> Diagnosis:
@@ -137,9 +136,9 @@ class Explanations:
             case "transaction":
                 return await self.transaction(subject)
             case "producer":
-                return await self._producer(_producer_id(subject))
+                return await self._producer(producer_id_of(subject))
             case "partition":
-                partition = _partition(subject)
+                partition = partition_of(subject)
                 if partition is None:
                     raise KafkaError(
                         ErrorCode.INVALID_REQUEST,
@@ -152,32 +151,23 @@ class Explanations:
             case "sink":
                 return await self._sink(subject)
 
-    async def _kinds_of(self, subject: str) -> list[Kind]:
-        found: list[Kind] = []
-        partition = _partition(subject)
-        if partition is not None and self._roles.image.partition(partition) is not None:
-            found.append("partition")
-        asked: dict[Kind, Awaitable[object]] = {
-            "transaction": self._roles.describe_transaction(subject),
-            "group": self._known_group(subject),
-            "sink": self._roles.describe_sink(subject),
-        }
-        answers = await asyncio.gather(*map(_known, asked.values()))
-        answered = dict(zip(asked, answers, strict=True))
-        found += [kind for kind, is_known in answered.items() if is_known]
-        if "transaction" not in found and self._history.of_transaction(subject):
-            found.append("transaction")
-        if not found and None in answered.values():
-            # Its coordinator did not say; the explanation will.
-            found.append(next(kind for kind, is_known in answered.items() if is_known is None))
-        if not found and subject.isdecimal():
-            found.append("producer")
-        return found
-
-    async def _known_group(self, group_id: str) -> None:
-        described = await self._groups.describe(group_id)
-        if described.state == "Dead":
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r}")
+    def _unanswered(self, subject: str, kind: Kind, error: KafkaError) -> Diagnosis:
+        image = self._roles.image
+        shards, topic = (
+            (GROUP, CONSUMER_OFFSETS_TOPIC)
+            if kind == "group"
+            else (TRANSACTION, TRANSACTION_STATE_TOPIC)
+        )
+        count = image.shard_count(shards)
+        number = shard_of(subject, count) if count else -1
+        owner = image.shards.get((shards, number))
+        return explain_silence(
+            f"{kind} {subject!r}",
+            f"shard {number} of {topic}",
+            -1 if owner is None else owner.coordinator,
+            error.error_code.name,
+            (error.message,),
+        )
 
     # ------------------------------------------------------------------------------------------ transactions
 
@@ -205,7 +195,7 @@ class Explanations:
             ],
         )
         try:
-            known = await _within(self._roles.describe_transaction(transactional_id))
+            known = await self._roles.describe_transaction(transactional_id)
         except KafkaError as error:
             events = self._history.of_transaction(transactional_id)
             return replace(
@@ -240,23 +230,25 @@ class Explanations:
         }
         if names:
             return await self.transaction(sorted(names)[0])
-        if failures:
-            raise failures[0]
-        opened = await self._opened_by(producer_id)
-        if opened is not None:
-            return await self._partition(opened)
-        return Diagnosis(
-            "healthy",
-            f"No transactional.id has producer id {producer_id} and nothing is open under it: it is an idempotent "
-            "producer, or one of long ago.",
-        )
-
-    async def _opened_by(self, producer_id: int) -> Partition | None:
-        """Where it has a transaction open, as the history knows."""
-        for event in reversed(self._history.of_producer(producer_id)):
-            if event.kind == "opened":
-                return Partition(event.text("topic"), event.number("partition"))
-        return None
+        asked = all_partitions(self._roles.image)
+        described = await self._roles.describe_producers(asked[:PRODUCER_PARTITIONS_MAX])
+        unknown = list(dict.fromkeys(one.message for one in failures))
+        silent = [one for one, answer in described.items() if isinstance(answer, KafkaError)]
+        if silent:
+            unknown.append(f"the producers of {names_of(silent)}: no leader said")
+        if len(asked) > len(described):
+            unknown.append(f"{len(asked) - len(described)} more partitions were not looked at")
+        written = {
+            partition: one.current_txn_start_offset
+            for partition, answer in described.items()
+            if not isinstance(answer, KafkaError)
+            for one in answer.producers
+            if one.producer_id == producer_id
+        }
+        opened = [one for one, start_offset in written.items() if start_offset >= 0]
+        if opened:
+            return await self._partition(opened[0])
+        return explain_idle_producer(producer_id, sorted(written), unknown)
 
     async def _queues(self) -> list[QueueFacts]:
         rows, _ = await marker_queues(self._roles)
@@ -284,17 +276,7 @@ class Explanations:
         return await self.transaction(holder.transactional_id)
 
     async def _partition_facts(self, asked: Sequence[Partition]) -> list[PartitionFacts]:
-        try:
-            rows = await _within(self._partitions.statuses(asked))
-        except KafkaError as error:
-            return [self._unread(one, error.message) for one in asked]
-        return [self._facts_of(row) for row in rows]
-
-    def _unread(self, partition: Partition, failure: str) -> PartitionFacts:
-        found = self._roles.image.partition(partition)
-        return PartitionFacts(
-            partition, -1 if found is None else found.leader, self._dead(partition), failure=failure
-        )
+        return [self._facts_of(row) for row in await self._partitions.statuses(asked)]
 
     def _dead(self, partition: Partition) -> tuple[int, ...]:
         image = self._roles.image
@@ -343,28 +325,23 @@ class Explanations:
 
     async def _group(self, group_id: str) -> Diagnosis:
         described = await self._groups.describe(group_id)
-        page = await self._groups.offsets(group_id, PageRequest(PARTITIONS_MAX, None))
+        asked = PageRequest(PARTITIONS_MAX, None)
+        page = await self._groups.offsets(group_id, asked, count_records=True)
         unknown = _unknown_history(self._history)
+        unknown += dict.fromkeys(one.detail for one in page.incomplete)
         if page.total > PARTITIONS_MAX:
             unknown.append(f"{page.total - PARTITIONS_MAX} more partitions were not looked at")
-        lagging = [
-            Partition(row.topic, row.partition)
-            for row in page.offsets
-            if row.lag and row.offset is not None
-        ]
+        lagging = [Partition(row.topic, row.partition) for row in page.offsets if row.lag]
         held = {
             facts.partition: facts
             for facts in await self._partition_facts(lagging)
             if facts.holder is not None
         }
-        offsets: list[OffsetFacts] = []
-        for row in page.offsets:
-            partition = Partition(row.topic, row.partition)
-            behind = None
-            if row.lag and row.offset is not None and partition not in held:
-                behind = await self._behind.count(partition, row.offset, row.log_end_offset or 0)
-            offsets.append(OffsetFacts(partition, row.offset, row.lag, behind, held.get(partition)))
-        pending, holder = await self._pending(group_id)
+        offsets = [_offset_facts(row, held) for row in page.offsets]
+        pending = [Partition(row.topic, row.partition) for row in page.offsets if row.unstable_by]
+        holder = next(
+            (_committer(row.unstable_by[0]) for row in page.offsets if row.unstable_by), None
+        )
         facts = GroupFacts(
             group_id,
             described.state,
@@ -374,25 +351,10 @@ class Explanations:
             holder,
             tuple(unknown),
         )
-        if not pending:
-            holder = next((one.held.holder for one in offsets if one.held is not None), None)
-        return explain_group(facts, await self._owner(holder))
-
-    async def _pending(self, group_id: str) -> tuple[list[Partition], HolderFacts | None]:
-        """Partitions whose offsets an open transaction commits for the group, and that transaction. One that began
-        before it in the group's shard hides it: its end is awaited first in any case."""
-        count = self._roles.image.shard_count(GROUP)
-        if not count:
-            return [], None
-        shard = Partition(CONSUMER_OFFSETS_TOPIC, shard_of(group_id, count))
-        (facts,) = await self._partition_facts([shard])
-        holder = facts.holder
-        if holder is None:
-            return [], None
-        pending = await self._behind.pending_offsets(
-            shard, holder.start_offset, group_id, holder.producer_id
-        )
-        return pending, holder
+        first = next((one.held for one in offsets if one.held is not None), None)
+        if pending or first is None:
+            return explain_group(facts, await self._owner(holder))
+        return explain_group(facts, explain_partition(first, await self._owner(first.holder)))
 
     # ------------------------------------------------------------------------------------------------- sinks
 
@@ -418,49 +380,27 @@ class Explanations:
         )
 
 
-def _partition(subject: str) -> Partition | None:
-    topic, _, number = subject.rpartition("-")
-    if not topic or not number.isdecimal() or len(number) > DIGITS_MAX or int(number) > INT32_MAX:
-        return None
-    return Partition(topic, int(number))
+def _committer(found: UnstableOffset) -> HolderFacts:
+    return HolderFacts(
+        found.producer_id,
+        -1,
+        -1,
+        found.transactional_id,
+        found.coordinator_state,
+        found.age_ms,
+    )
 
 
-def _producer_id(subject: str) -> int:
-    if not subject.isdecimal() or len(subject) > DIGITS_MAX or int(subject) > INT64_MAX:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{subject!r} is no producer id; 1001 is one")
-    return int(subject)
+def _offset_facts(row: GroupOffset, held: Mapping[Partition, PartitionFacts]) -> OffsetFacts:
+    partition = Partition(row.topic, row.partition)
+    behind = None
+    if row.behind is not None and partition not in held:
+        found = row.behind
+        behind = Behind(found.records, found.aborted, found.markers, found.is_whole)
+    return OffsetFacts(partition, row.offset, row.lag, behind, held.get(partition))
 
 
 def _unknown_history(history: History) -> list[str]:
     unknown = [history.away_reason] if history.away_reason else []
     missing = sum(max(one.number("count"), 1) for one in history.holes())
     return [*unknown, f"{missing} events are missing in the history"] if missing else unknown
-
-
-async def _known(answer: Awaitable[object]) -> bool | None:
-    """None: nobody could say."""
-    try:
-        await _within(answer)
-    except KafkaError as error:
-        return None if error.error_code in _NOT_SAID else False
-    return True
-
-
-_NOT_SAID: Final = frozenset(
-    {
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.BROKER_NOT_AVAILABLE,
-    }
-)
-
-
-async def _within(answer: Awaitable[T]) -> T:
-    """Raises KafkaError(REQUEST_TIMED_OUT)."""
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            return await answer
-    except TimeoutError:
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no answer within {TIMEOUT_S:g} s") from None

@@ -249,6 +249,11 @@ class TerminateRequest(RequestBody):
         False,
         description="true: show what would be ended; the coordinator fences, so the default is to act",
     )
+    start_time_ms: int | None = Field(
+        None,
+        ge=0,
+        description="as the dry run answered: only the transaction that began then is ended, not the next one",
+    )
 
 
 class TerminateResult(Resource):
@@ -258,6 +263,7 @@ class TerminateResult(Resource):
     producer_id: int
     producer_epoch: int
     state_before: str
+    start_time_ms: int | None = Field(description="null: no transaction was open")
     audit_id: str
     detail: str
 

@@ -19,6 +19,7 @@ from oncelog.rpc.directory import Directory, transaction_coordinator
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataFollower, MetadataImage
 from oncelog.rpc.sessions import PeerUnavailable
 from oncelog_gateway.core.interlock import AbortMarker
+from oncelog_gateway.patience import wait_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +230,8 @@ class Roles:
         for failure in failures:
             if failure.error_code is ErrorCode.INVALID_REGULAR_EXPRESSION:
                 raise failure
+        if len(answers) == 1:
+            return Listing(tuple(answers[0].transactions), tuple(failures))
         # By producer id too: two tries of one Spark task share a transactional id.
         found: dict[tuple[str, int], coordinator_pb2.TransactionDescription] = {
             (one.transactional_id, one.producer_id): one
@@ -420,22 +423,19 @@ class Roles:
     async def describe_controller(self) -> controller_pb2.DescribeControllerResponse:
         """The active one."""
         request = controller_pb2.DescribeControllerRequest()
-        stub = self._directory.controller()
-        return await self._call("the controller", stub.DescribeController, request)  # type: ignore[no-any-return]
+        return await self.ask_controller("DescribeController", request)  # type: ignore[no-any-return]
 
     async def drain_node(self, node_id: int, *, cancel: bool) -> None:
         """Returns once this process's image shows it."""
         request = controller_pb2.DrainNodeRequest(node_id=node_id, cancel=cancel)
-        stub = self._directory.controller()
-        answer = await self._call("the controller", stub.DrainNode, request)
+        answer = await self.ask_controller("DrainNode", request)
         raise_for(answer.status.error_code, answer.status.error_message)
         await self.seen(answer.metadata_offset)
 
     async def remove_node(self, node_id: int) -> None:
         """Returns once this process's image no longer has the node."""
         request = controller_pb2.RemoveNodeRequest(node_id=node_id)
-        stub = self._directory.controller()
-        answer = await self._call("the controller", stub.RemoveNode, request)
+        answer = await self.ask_controller("RemoveNode", request)
         raise_for(answer.status.error_code, answer.status.error_message)
         await self.seen(answer.metadata_offset)
 
@@ -452,8 +452,7 @@ class Roles:
                 for partition, replicas in wanted.items()
             ]
         )
-        stub = self._directory.controller()
-        answer = await self._call("the controller", stub.ReassignPartitions, request)
+        answer = await self.ask_controller("ReassignPartitions", request)
         failures = {
             Partition(one.topic, one.partition): KafkaError(
                 error_code_of(one.error_code),
@@ -477,12 +476,13 @@ class Roles:
             ) from None
 
     async def _call(self, whom: str, method: Callable[..., Awaitable[Any]], request: Any) -> Any:
+        timeout_s = wait_s(self._call_timeout_ms / 1000)
         try:
-            return await method(request, timeout=self._call_timeout_ms / 1000)
+            return await method(request, timeout=timeout_s)
         except TimeoutError:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"{whom} did not answer within {self._call_timeout_ms} ms; whether it acted is not known",
+                f"{whom} did not answer within {timeout_s * 1000:.0f} ms; whether it acted is not known",
             ) from None
         except PeerUnavailable as error:
             if not error.was_sent:

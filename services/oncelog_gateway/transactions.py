@@ -1,7 +1,8 @@
 """Transactions as REST shows them, and the two ways to end one."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from heapq import nsmallest
+from typing import Any, NamedTuple, TypeVar
 
 from oncelog.api.v1 import coordinator_pb2, storage_pb2
 from oncelog.errors import ErrorCode, KafkaError
@@ -36,6 +37,7 @@ from oncelog_gateway.resources import (
     AbortRequest,
     AbortResult,
     Failure,
+    TerminateRequest,
     TerminateResult,
     Transaction,
     TransactionDetail,
@@ -45,6 +47,14 @@ from oncelog_gateway.resources import (
 from oncelog_gateway.roles import Listing, Roles
 
 T = TypeVar("T", OpenTransaction, AbortMarker)
+
+
+class TransactionsFound(NamedTuple):
+    rows: list[Transaction]
+    total: int
+    """Of all that match."""
+    failures: tuple[KafkaError, ...]
+    """Of coordinators that did not answer."""
 
 
 class Transactions:
@@ -95,6 +105,31 @@ class Transactions:
         now = self._clock.now()
         return [Transaction(**_fields(one, now)) for one in listing.transactions], listing.failures
 
+    async def urgent(
+        self,
+        rows_max: int,
+        *,
+        skipped: int = 0,
+        states: Sequence[str] = (),
+        id_pattern: str = "",
+        late_only: bool = False,
+    ) -> TransactionsFound:
+        """Open ones first, the oldest of them first; then the newest. Only the rows that are shown are made: there may
+        be very many. Raises KafkaError for a pattern that cannot be."""
+        listing = await self._roles.list_transactions(
+            states=states, id_pattern=as_regular_expression(id_pattern)
+        )
+        now = self._clock.now()
+        found: Sequence[coordinator_pb2.TransactionDescription] = listing.transactions
+        if late_only:
+            found = [one for one in found if _is_late(one, now)]
+        shown = nsmallest(skipped + rows_max, found, key=_open_first)[skipped:]
+        return TransactionsFound(
+            [Transaction(**_fields(one, now)) for one in shown],
+            len(found),
+            listing.failures,
+        )
+
     async def describe(self, transactional_id: str) -> TransactionDetail:
         """With the first offset in each partition where its leader says. Raises KafkaError."""
         described = await self._described(transactional_id)
@@ -139,17 +174,26 @@ class Transactions:
     # ---------------------------------------------------------------------------------------------------- ending
 
     async def terminate(
-        self, operator: Operator, transactional_id: str, *, dry_run: bool
+        self, operator: Operator, transactional_id: str, request: TerminateRequest
     ) -> TerminateResult:
-        """Ask the coordinator to fence the producer and abort. Raises KafkaError."""
+        """Ask the coordinator to fence the producer and abort. Raises KafkaError, also when another transaction is open
+        than the one that was looked at."""
+        dry_run = request.dry_run
         audit_id = await self._audit.attempted(
             self._clock.now(),
             operator,
             "terminate",
-            {"transactional_id": transactional_id, "dry_run": dry_run},
+            {"transactional_id": transactional_id, **request.model_dump(exclude_none=True)},
         )
         try:
             before = await self._roles.describe_transaction(transactional_id)
+            start_time_ms = _open_since(before)
+            if request.start_time_ms not in (None, start_time_ms):
+                raise KafkaError(
+                    ErrorCode.INVALID_TXN_STATE,
+                    f"the transaction of {transactional_id!r} that was looked at has ended meanwhile; the id is "
+                    f"{before.state} now, and nothing was changed",
+                )
             if not dry_run:
                 await self._roles.terminate(transactional_id)
         except BaseException as error:
@@ -169,6 +213,7 @@ class Transactions:
             producer_id=before.producer_id,
             producer_epoch=before.producer_epoch,
             state_before=before.state,
+            start_time_ms=start_time_ms,
             audit_id=audit_id,
             detail=detail,
         )
@@ -297,8 +342,8 @@ def known_or_none(value: int) -> int | None:
 
 def _fields(one: coordinator_pb2.TransactionDescription, now: Millis) -> dict[str, Any]:
     start = known_or_none(one.transaction_start_time_ms)
-    # A completed transaction still carries its start (facts 1.4); it has no age any more.
-    age = max(now - start, 0) if start is not None and one.state in OPEN_STATES else None
+    opened = _open_since(one)
+    age = None if opened is None else max(now - opened, 0)
     return {
         "transactional_id": one.transactional_id,
         "producer_id": one.producer_id,
@@ -306,7 +351,7 @@ def _fields(one: coordinator_pb2.TransactionDescription, now: Millis) -> dict[st
         "state": one.state,
         "age_ms": age,
         "timeout_ms": one.transaction_timeout_ms,
-        "is_late": age is not None and age > one.transaction_timeout_ms,
+        "is_late": _is_late(one, now),
         "start_time_ms": start,
         "last_update_time_ms": known_or_none(one.last_update_time_ms),
         "partition_count": len(one.partitions),
@@ -315,6 +360,25 @@ def _fields(one: coordinator_pb2.TransactionDescription, now: Millis) -> dict[st
         "coordinator": one.coordinator,
         "coordinator_epoch": one.coordinator_epoch,
     }
+
+
+def _open_first(
+    one: coordinator_pb2.TransactionDescription,
+) -> tuple[bool, int, str]:
+    since = _open_since(one)
+    if since is not None:
+        return (False, since, one.transactional_id)
+    return (True, -one.last_update_time_ms, one.transactional_id)
+
+
+def _is_late(one: coordinator_pb2.TransactionDescription, now: Millis) -> bool:
+    since = _open_since(one)
+    return since is not None and now - since > one.transaction_timeout_ms
+
+
+def _open_since(one: coordinator_pb2.TransactionDescription) -> int | None:
+    # A completed transaction still carries its start (facts 1.4); it is not open any more.
+    return known_or_none(one.transaction_start_time_ms) if one.state in OPEN_STATES else None
 
 
 def _granted(answer: T | Refusal) -> T:

@@ -3,107 +3,27 @@
 `make pages` runs it. Without Chromium or Playwright it is skipped, with the reason.
 """
 
-import os
-import shutil
-
-import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
-from tests.targets import open_target
+from tests.pages.clients import PATIENCE_S, begin
 
-playwright = pytest.importorskip("playwright.sync_api", reason="`make pages` installs Playwright")
 axe = pytest.importorskip(
     "axe_playwright_python.sync_playwright", reason="`make pages` installs axe"
 )
 
-PATIENCE_S = 30
-PATIENCE_MS = 10_000
-CHROMIUM = os.environ.get("ONCELOG_TEST_CHROMIUM") or shutil.which("chromium")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-NAME = "slow/one"
 PATHS = [
     "/",
     "/transactions",
     "/transaction?id=slow%2Fone",
     "/partitions",
     "/partition?topic=orders&partition=0",
+    "/producers",
+    "/nodes",
     "/groups",
     "/sinks",
     "/explain?subject=orders-0",
     "/audit",
     "/docs",
 ]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with open_target(tmp_path_factory.mktemp("oncelog")) as running:
-        admin = AdminClient({"bootstrap.servers": running.bootstrap})
-        (created,) = admin.create_topics([NewTopic("orders", 1, 1)]).values()
-        created.result(PATIENCE_S)
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("no Chromium: apt-get install chromium, or set ONCELOG_TEST_CHROMIUM")
-    with playwright.sync_playwright() as started:
-        running = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield running
-        running.close()
-
-
-@pytest.fixture(params=["light", "dark"])
-def scheme(request):
-    return request.param
-
-
-@pytest.fixture
-def tab(browser, server):
-    """Opens pages; every error that the browser tells of fails the test."""
-    errors, contexts = [], []
-
-    def opened(path, *, width=1200, scheme="light"):
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, base_url=server.gateway
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(path)
-        return page
-
-    yield opened
-    for one in contexts:
-        one.close()
-    assert not errors
-
-
-def begin(server, name=NAME):
-    producer = confluent_kafka.Producer(
-        {
-            "bootstrap.servers": server.bootstrap,
-            "transactional.id": name,
-            "client.id": "app-1",
-            "log_level": 0,
-        }
-    )
-    producer.init_transactions(PATIENCE_S)
-    producer.begin_transaction()
-    producer.produce("orders", b"x", partition=0)
-    assert producer.flush(PATIENCE_S) == 0
-    return producer
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import shlex
 from dataclasses import dataclass
 
 from oncelog.ids import Partition
+from oncelog.wording import counted
 from oncelog_gateway.core.diagnosis import (
     Command,
     Diagnosis,
@@ -59,7 +60,7 @@ def explain_group(facts: GroupFacts, owner: Diagnosis | None) -> Diagnosis:
         return _unstable(facts, owner)
     lagging = [one for one in facts.offsets if one.lag]
     if not lagging:
-        return _told(facts, "healthy", f"Group {facts.group_id!r} has read everything.")
+        return _nothing_behind(facts)
     held = [one for one in lagging if one.held is not None and one.held.holder is not None]
     if held:
         return _held_back(facts, held, owner)
@@ -68,6 +69,24 @@ def explain_group(facts: GroupFacts, owner: Diagnosis | None) -> Diagnosis:
     ):
         return _only_markers(facts, lagging)
     return _lags(facts, lagging)
+
+
+def _nothing_behind(facts: GroupFacts) -> Diagnosis:
+    unread = [one.name for one in facts.offsets if one.offset is not None and one.lag is None]
+    if unread:
+        return _told(
+            facts,
+            "unknown",
+            f"How far group {facts.group_id!r} is behind in {', '.join(unread)} is not known: no leader answered.",
+        )
+    if not facts.offsets:
+        return _told(
+            facts,
+            "no-offsets",
+            f"Group {facts.group_id!r} has committed nothing yet"
+            + ("." if facts.member_count else ", and it has no members."),
+        )
+    return _told(facts, "healthy", f"Group {facts.group_id!r} has read everything.")
 
 
 def _unstable(facts: GroupFacts, owner: Diagnosis | None) -> Diagnosis:
@@ -113,7 +132,9 @@ def _only_markers(facts: GroupFacts, lagging: list[OffsetFacts]) -> Diagnosis:
     lag = sum(one.lag or 0 for one in lagging)
     markers = sum(one.behind.markers for one in lagging if one.behind is not None)
     aborted = sum(one.behind.aborted for one in lagging if one.behind is not None)
-    what = f"{markers} transaction markers" + (f" and {aborted} aborted records" if aborted else "")
+    what = counted(markers, "transaction marker")
+    if aborted:
+        what += f" and {counted(aborted, 'aborted record')}"
     return _told(
         facts,
         "lag-of-markers",
@@ -129,7 +150,7 @@ def _only_markers(facts: GroupFacts, lagging: list[OffsetFacts]) -> Diagnosis:
 def _lags(facts: GroupFacts, lagging: list[OffsetFacts]) -> Diagnosis:
     records = sum(one.behind.records if one.behind is not None else one.lag or 0 for one in lagging)
     is_whole = all(one.behind is not None and one.behind.is_whole for one in lagging)
-    count = f"{records} records" if is_whole else f"{records} records or more"
+    count = counted(records, "record") if is_whole else f"{records} records or more"
     idle = "" if facts.member_count else "; it has no members, so nobody reads"
     return _told(
         facts,
@@ -144,7 +165,9 @@ def _told(facts: GroupFacts, incident: str, verdict: str, *findings: str) -> Dia
 
 
 def _state(facts: GroupFacts) -> Evidence:
-    return Evidence("group", f"{facts.state}, {facts.member_count} members", "its coordinator")
+    return Evidence(
+        "group", f"{facts.state}, {counted(facts.member_count, 'member')}", "its coordinator"
+    )
 
 
 def _look(facts: GroupFacts) -> Command:

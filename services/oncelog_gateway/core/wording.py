@@ -1,5 +1,7 @@
 """Quantities as people read them, in the console and at the command line."""
 
+from collections.abc import Iterable
+
 
 def duration(milliseconds: int | None) -> str:
     """Two units at most: `3 d 4 h`, `12 s`, `250 ms`."""
@@ -29,3 +31,14 @@ def size(size_bytes: int | None) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} TiB"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """`0–3, 7`; empty for none."""
+    spans: list[tuple[int, int]] = []
+    for one in sorted(numbers):
+        if spans and spans[-1][1] == one - 1:
+            spans[-1] = (spans[-1][0], one)
+        else:
+            spans.append((one, one))
+    return ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in spans)

@@ -35,10 +35,11 @@ def ending_router(transactions: Transactions, operators: Operators) -> APIRouter
         transactional_id: TransactionalId,
         body: Annotated[TerminateRequest | None, Body()] = None,
     ) -> TerminateResult:
-        """The coordinator fences the producer and aborts its transaction; the producer's next request fails."""
-        is_dry_run = body is not None and body.dry_run
+        """The coordinator fences the producer and aborts its transaction; the producer's next request fails. With the
+        `start_time_ms` of a dry run, a transaction that began since is left alone.
+        """
         return await transactions.terminate(
-            operators.of(request), transactional_id, dry_run=is_dry_run
+            operators.of(request), transactional_id, body or TerminateRequest()
         )
 
     return router

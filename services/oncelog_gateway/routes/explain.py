@@ -4,8 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from oncelog_gateway.explanations import Explanation, Explanations, Kind
+from oncelog_gateway.explanations import Explanation, Explanations
 from oncelog_gateway.problems import documented
+from oncelog_gateway.subjects import Kind
 
 
 def explain_router(explanations: Explanations) -> APIRouter:

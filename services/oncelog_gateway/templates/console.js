@@ -5,36 +5,57 @@
   const ask = document.getElementById("ask");
   let waiting = null;
   let busy = false;
+  let took = 0;
+  let shown = document.getElementById("live").innerHTML;
+
+  // What somebody types in, is about to press, or has selected to copy stays as it is.
+  function isInUse(live, active) {
+    if (active && live.contains(active) && /^(INPUT|SELECT|BUTTON)$/.test(active.tagName)) return true;
+    const selected = getSelection();
+    return Boolean(selected && !selected.isCollapsed && live.contains(selected.anchorNode));
+  }
+
+  function linksTo(live, path) {
+    return [...live.querySelectorAll("a")].filter((one) => one.getAttribute("href") === path);
+  }
 
   async function readAgain() {
     const active = document.activeElement;
     const live = document.getElementById("live");
-    if (busy || document.hidden || (active && live.contains(active) && /^(INPUT|SELECT|BUTTON)$/.test(active.tagName))) return;
+    if (busy || document.hidden || isInUse(live, active)) return;
     busy = true;
+    const began = performance.now();
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const fresh = page.getElementById("live");
       if (!fresh) throw new Error("no page");
+      if (isInUse(live, document.activeElement)) return;
+      state.textContent = "live";
+      if (fresh.innerHTML === shown) return;
+      shown = fresh.innerHTML;
       const lanes = live.querySelector(".lanes");
       const scrolled = lanes ? lanes.scrollLeft + lanes.clientWidth >= lanes.scrollWidth - 40 : true;
       const at = lanes ? lanes.scrollLeft : 0;
       const path = active && live.contains(active) ? active.getAttribute("href") : null;
+      const nth = path ? linksTo(live, path).indexOf(active) : -1;
       live.replaceChildren(...fresh.childNodes);
       const again = live.querySelector(".lanes");
       if (again) again.scrollLeft = scrolled ? again.scrollWidth : at;
-      if (path) { const link = [...live.querySelectorAll("a")].find((one) => one.getAttribute("href") === path); if (link) link.focus(); }
+      const links = path ? linksTo(live, path) : [];
+      if (links.length) links[Math.min(nth, links.length - 1)].focus();
       localTimes();
-      state.textContent = "live";
     } catch (error) {
       state.textContent = "the gateway does not answer; trying again";
     } finally {
+      took = performance.now() - began;
       busy = false;
     }
   }
 
   function soon() {
-    if (waiting === null) waiting = setTimeout(() => { waiting = null; readAgain(); }, 400);
+    // A page that is dear to read is read more seldom.
+    if (waiting === null) waiting = setTimeout(() => { waiting = null; readAgain(); }, Math.max(400, 5 * took));
   }
 
   function localTimes() {
@@ -46,11 +67,31 @@
   }
 
   const events = document.getElementById("live").dataset.events;
-  if (events) {
-    const source = new EventSource(events);
-    for (const kind of ["transaction", "verified", "refused", "opened", "marker_queued", "marker_sent", "marker_failed", "marker", "shard", "hole"]) source.addEventListener(kind, soon);
-    addEventListener("pagehide", () => source.close());
+  function announce(text, isGood) {
+    const note = document.createElement("p");
+    note.className = isGood ? "note good" : "note warn";
+    note.textContent = text;
+    document.querySelector(".told").replaceChildren(note);
   }
+
+  let source = null;
+
+  function follow() {
+    if (!events || source) return;
+    source = new EventSource(events);
+    for (const kind of ["transaction", "verified", "refused", "opened", "marker_queued", "marker_sent", "marker_failed", "marker", "shard", "hole"]) source.addEventListener(kind, soon);
+  }
+
+  function unfollow() {
+    if (source) source.close();
+    source = null;
+  }
+
+  // A browser has six connections to one host: a page that nobody looks at must not keep one.
+  document.addEventListener("visibilitychange", () => { if (document.hidden) unfollow(); else { follow(); soon(); } });
+  addEventListener("pagehide", unfollow);
+  addEventListener("pageshow", follow);
+  follow();
   setInterval(readAgain, 5000);
 
   addEventListener("keydown", (event) => {
@@ -72,14 +113,24 @@
       const answer = await fetch(actions.dataset.terminate, {
         method: "POST",
         headers: { "Content-Type": "application/json" },
-        body: JSON.stringify({ dry_run: isDry }),
+        body: JSON.stringify(isDry ? { dry_run: true } : { start_time_ms: Number(actions.dataset.start) }),
       });
       const found = await answer.json();
       told.textContent = found.detail || answer.statusText;
-      if (answer.ok && isDry) { const act = actions.querySelector('[data-step="act"]'); act.hidden = false; act.focus(); }
-      else { button.blur(); soon(); }
+      if (answer.ok && isDry && found.start_time_ms !== null) {
+        const act = actions.querySelector('[data-step="act"]');
+        actions.dataset.start = found.start_time_ms;
+        act.hidden = false;
+        act.focus();
+      } else {
+        // Above the content, which is read again in a moment.
+        announce(told.textContent, answer.ok);
+        told.textContent = "";
+        button.blur();
+        soon();
+      }
     } catch (error) {
-      told.textContent = "the gateway does not answer; whether it acted is not known: look at the timeline";
+      announce("the gateway does not answer; whether it acted is not known: look at the timeline", false);
     } finally {
       button.disabled = false;
     }
@@ -87,5 +138,6 @@
 
   const lanes = document.querySelector(".lanes");
   if (lanes) lanes.scrollLeft = lanes.scrollWidth;
+  state.textContent = "live";
   localTimes();
 })();

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from oncelog_server.cli.tables import show_paragraph
+from oncelog_server.cli.tables import say, show_paragraph
 
 
 def show_explanation(found: dict[str, Any]) -> None:
+    found = _printable(found)
     show_paragraph(found["verdict"], style="bold")
     for finding in found["findings"]:
         show_paragraph(finding, bullet="- ")
@@ -13,7 +14,8 @@ def show_explanation(found: dict[str, Any]) -> None:
         show_paragraph("")
         show_paragraph("Next:")
     for one in found["next_commands"]:
-        show_paragraph(one["command"], indent=2)
+        # In one line, however long: it is there to be copied.
+        say(f"  {one['command']}")
         mark = "" if one["is_safe"] else "CHANGES DATA: "
         show_paragraph(f"{mark}{one['does']}", indent=6)
     for unknown in found["unknown"]:
@@ -21,3 +23,14 @@ def show_explanation(found: dict[str, Any]) -> None:
     told = (f"{one['name']} {one['value']} ({one['source']})" for one in found["evidence"])
     show_paragraph("")
     show_paragraph("; ".join((found["incident"], *told)))
+
+
+def _printable(found: Any) -> Any:
+    """A name may hold what moves a terminal's cursor."""
+    if isinstance(found, dict):
+        return {name: _printable(value) for name, value in found.items()}
+    if isinstance(found, list):
+        return [_printable(one) for one in found]
+    if not isinstance(found, str):
+        return found
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in found)

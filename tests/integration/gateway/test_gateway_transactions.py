@@ -272,6 +272,11 @@ def test_terminate_goes_through_the_coordinator_and_is_audited(tmp_path):
         attempted = cluster.audit()[2]
         assert (attempted["user"], attempted["remote_address"]) == ("mira", "127.0.0.1")
         assert attempted["target"]["transactional_id"] == "a/b"
+        assert shown.json["start_time_ms"] is not None
+        other = {"start_time_ms": shown.json["start_time_ms"] - 1}
+        refused = await cluster.post("/v1/transactions/a%2Fb/terminate", other)
+        assert refused.status == 409
+        assert "has ended meanwhile" in refused.json["detail"]
         missing = await cluster.post("/v1/transactions/nobody/terminate")
         assert missing.status == 404
 

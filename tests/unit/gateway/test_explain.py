@@ -15,6 +15,7 @@ from oncelog_gateway.core.diagnosis import (
 )
 from oncelog_gateway.core.explain_group import Behind, GroupFacts, OffsetFacts, explain_group
 from oncelog_gateway.core.explain_partition import explain_partition
+from oncelog_gateway.core.explain_producer import explain_idle_producer, explain_silence
 from oncelog_gateway.core.explain_sink import AttemptFacts, SinkFacts, explain_sink
 from oncelog_gateway.core.explain_transaction import explain_transaction
 
@@ -195,7 +196,10 @@ def group(*offsets, members=1, **more):
 MARKERS = OffsetFacts(ORDERS, 10, 1, Behind(markers=1))
 GROUPS = [
     ("healthy", group(OffsetFacts(ORDERS, 10, 0)), "has read everything"),
-    ("lag-of-markers", group(MARKERS), "Its lag of 1 is 1 transaction markers"),
+    ("no-offsets", group(), "has committed nothing yet."),
+    ("no-offsets", group(members=0), "has committed nothing yet, and it has no members."),
+    ("unknown", group(OffsetFacts(ORDERS, 10, None)), "in orders-0 is not known"),
+    ("lag-of-markers", group(MARKERS), "Its lag of 1 is 1 transaction marker:"),
     ("behind", group(MARKERS, OffsetFacts(ORDERS, 4, 6, Behind(5, 0, 1))), "5 records behind"),
     ("behind", group(OffsetFacts(ORDERS, 4, 6)), "6 records or more behind"),
     ("no-members", group(OffsetFacts(ORDERS, 4, 6, Behind(6)), members=0), "no members"),
@@ -212,6 +216,45 @@ GROUPS = [
 def test_a_group(incident, given, words):
     found = explain_group(given, OWNER)
     assert (found.incident, words in found.verdict) == (incident, True), found
+
+
+HELD_BY_A_HANGING_ONE = group(OffsetFacts(ORDERS, 4, 6, held=held(is_hanging=True)))
+
+
+def test_a_group_behind_a_hanging_transaction_is_given_the_command_that_ends_it():
+    partition = explain_partition(held(is_hanging=True), None)
+    found = explain_group(HELD_BY_A_HANGING_ONE, partition)
+    assert found.incident == "hanging-transaction"
+    assert found.next_commands == partition.next_commands
+
+
+@pytest.mark.parametrize(
+    ("incident", "written", "unknown", "words"),
+    [
+        ("healthy", [ORDERS], [], "orders-0 remembers it"),
+        ("healthy", [ORDERS] * 7, [], "orders-0 and 2 other partitions remember it"),
+        ("unknown-id", [], [], "it never wrote"),
+        ("unknown", [], ["node 3 did not answer"], "no partition that answered remembers it."),
+    ],
+)
+def test_a_producer_without_a_transactional_id(incident, written, unknown, words):
+    found = explain_idle_producer(7, written, unknown)
+    assert (found.incident, words in found.verdict) == (incident, True), found
+    assert list(found.unknown) == unknown
+
+
+@pytest.mark.parametrize(
+    ("incident", "node_id", "error", "words"),
+    [
+        ("shard-loads", -1, "COORDINATOR_NOT_AVAILABLE", "No coordinator owns shard 3"),
+        ("shard-loads", 21, "COORDINATOR_LOAD_IN_PROGRESS", "on node 21 is loading shard 3"),
+        ("unknown", 21, "REQUEST_TIMED_OUT", "did not answer (REQUEST_TIMED_OUT)"),
+    ],
+)
+def test_a_name_whose_coordinator_is_silent(incident, node_id, error, words):
+    found = explain_silence("group 'billing'", "shard 3", node_id, error)
+    assert (found.incident, words in found.verdict) == (incident, True), found
+    assert "group 'billing'" in found.verdict
 
 
 def attempt(state, deadline_s=30):

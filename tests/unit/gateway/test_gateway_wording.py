@@ -13,7 +13,7 @@ from oncelog.topic_config import TOPIC_CONFIGS, checked_overrides
 from oncelog_gateway.core.id_pattern import ID_PATTERN_SCHEMA, as_regular_expression
 from oncelog_gateway.core.paging import PageRequest, page_of
 from oncelog_gateway.core.topic_configs import CONFIGS_SCHEMA, configs_as_json, configs_as_text
-from oncelog_gateway.core.wording import duration, size
+from oncelog_gateway.core.wording import duration, ranges, size
 
 
 class Row(NamedTuple):
@@ -138,3 +138,11 @@ def test_a_config_that_could_never_be_right_is_named(configs, word):
 
 def test_the_schema_has_every_config():
     assert list(CONFIGS_SCHEMA["properties"]) == list(TOPIC_CONFIGS)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [([], ""), ([7], "7"), ([3, 1, 2, 0], "0–3"), ([0, 1, 5, 7, 8], "0–1, 5, 7–8")],
+)
+def test_numbers_that_follow_each_other_are_a_range(numbers, text):
+    assert ranges(numbers) == text

@@ -1,0 +1,93 @@
+"""The console with ten thousand transactional ids, a thousand of them in an open transaction: what each page takes."""
+
+import tempfile
+import time
+import urllib.request
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from bench.client_workloads import CALL_TIMEOUT_S, Tell
+from bench.cluster_workloads import a_cluster
+from bench.many_transactions import Wanted, make_transactions
+from bench.results import Measurement, percentile
+from oncelog_server.cluster.cluster import Cluster
+from oncelog_server.demo.processes import OncelogServer
+
+PAGE_BAR_MS = 300
+TOPIC = "many"
+PARTITIONS = 20
+REPEATS = 10
+PATHS = (
+    "/",
+    "/transactions",
+    "/transactions?state=Ongoing",
+    "/transaction?id=id-0",
+    "/transaction?id=id-9999",
+    "/producers",
+    f"/producers?topic={TOPIC}-0",
+    "/producers?producer_id=1000",
+    "/partitions",
+    f"/partition?topic={TOPIC}&partition=0",
+    "/groups",
+    "/sinks",
+    "/nodes",
+    f"/explain?subject={TOPIC}-0",
+    "/audit",
+    "/docs",
+)
+
+
+def wanted_of(is_quick: bool) -> Wanted:
+    scale = 10 if is_quick else 1
+    return Wanted(10_000 // scale, 1_000 // scale, 4_000 // scale, TOPIC, PARTITIONS)
+
+
+def fill(bootstrap: str, wanted: Wanted, replicas: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    topic = NewTopic(TOPIC, PARTITIONS, replication_factor=replicas)
+    for future in admin.create_topics([topic]).values():
+        future.result(CALL_TIMEOUT_S)
+    make_transactions(bootstrap, wanted)
+
+
+def console(is_quick: bool, tell: Tell) -> list[Measurement]:
+    """Milliseconds from request to the whole page: `oncelog up`, then a cluster."""
+    rows = []
+    for target, replicas in (("oncelog up", 1), ("cluster", 3)):
+        with _running(target) as running:
+            wanted = wanted_of(is_quick)
+            tell(f"{target}: {wanted.ids} transactional ids")
+            fill(running.bootstrap, wanted, replicas)
+            for path in PATHS:
+                tell(f"{target}: {path}")
+                rows += _measured(running.gateway, path, f"{target}, {wanted.ids} ids, {path}")
+    return rows
+
+
+def _running(target: str) -> "AbstractContextManager[OncelogServer | Cluster]":
+    if target == "cluster":
+        return a_cluster()
+    return OncelogServer(Path(tempfile.mkdtemp(prefix="oncelog-bench-")) / "data")
+
+
+def _measured(gateway: str, path: str, what: str) -> list[Measurement]:
+    taken_ms = []
+    for _ in range(REPEATS):
+        started_at = time.perf_counter()
+        with urllib.request.urlopen(gateway + path, timeout=CALL_TIMEOUT_S) as answer:
+            answer.read()
+        taken_ms.append((time.perf_counter() - started_at) * 1000)
+    return [
+        Measurement(
+            "console",
+            f"{what}, {label}",
+            "ms",
+            percentile(taken_ms, share),
+            is_lower_better=True,
+            bar=PAGE_BAR_MS,
+        )
+        for label, share in (("median", 0.5), ("slowest", 1.0))
+    ]

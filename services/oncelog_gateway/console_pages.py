@@ -1,0 +1,175 @@
+"""What every page of the console has in common: what it reads, and how it is rendered."""
+
+import shlex
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import urlencode
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, Response
+from fastapi.routing import APIRoute
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from oncelog.errors import KafkaError
+from oncelog.runtime.clock import Clock
+from oncelog.wording import noun
+from oncelog_gateway.core.wording import duration, size
+from oncelog_gateway.explanations import Explanation, Explanations
+from oncelog_gateway.groups import Groups
+from oncelog_gateway.nodes import Nodes
+from oncelog_gateway.partitions import Partitions
+from oncelog_gateway.patience import impatient
+from oncelog_gateway.problems import status_of
+from oncelog_gateway.producers import Producers
+from oncelog_gateway.roles import Roles
+from oncelog_gateway.settings import GatewaySettings
+from oncelog_gateway.sinks import Sinks
+from oncelog_gateway.subjects import Kind, SeveralKinds
+from oncelog_gateway.timelines import Timelines
+from oncelog_gateway.transactions import Transactions
+
+PARTITIONS_READ_MAX: Final = 2_000
+ROWS_MAX: Final = 100
+OVERVIEW_ROWS_MAX: Final = 40
+"""Of each list; its own page has all."""
+PAGE_DIGITS_MAX: Final = 6
+T = TypeVar("T")
+TEMPLATES: Final = Path(__file__).parent / "templates"
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+}
+
+
+class Views(NamedTuple):
+    """What the pages read."""
+
+    transactions: Transactions
+    partitions: Partitions
+    groups: Groups
+    sinks: Sinks
+    timelines: Timelines
+    explanations: Explanations
+    producers: Producers
+    nodes: Nodes
+
+
+class Pages:
+    """Renders; what every page has in common."""
+
+    def __init__(
+        self, app: FastAPI, roles: Roles, views: Views, settings: GatewaySettings, clock: Clock
+    ) -> None:
+        self.app = app
+        self.roles = roles
+        self.views = views
+        self.settings = settings
+        self.clock = clock
+        self._templates = Environment(
+            loader=FileSystemLoader(TEMPLATES),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters["duration"] = duration
+        self._templates.filters["count"] = lambda number: f"{number:,}".replace(",", " ")
+        self._templates.filters["noun"] = noun
+        self._templates.filters["size"] = size
+        self._templates.filters["shell"] = shlex.quote
+
+    def page(self, template: str, here: str, /, **values: Any) -> HTMLResponse:
+        """`here`: the path in the navigation that it belongs to."""
+        values.setdefault("subject", "")
+        values.setdefault("events", "")
+        shown = self._templates.get_template(template).render(
+            version=self.app.version, here=here, **values
+        )
+        return HTMLResponse(shown, headers=_HEADERS)
+
+    async def explained(self, subject: str, kind: Kind | None) -> "Told":
+        try:
+            return Told(await self.views.explanations.explain(subject, kind))
+        except SeveralKinds as error:
+            return Told(None, error.message, error.kinds)
+        except KafkaError as error:
+            return Told(None, error.message)
+
+    def missing(self, subject: str, told: "Told", status: int = 200) -> HTMLResponse:
+        page = self.page("explain.html", "", subject=subject, told=told)
+        page.status_code = status
+        return page
+
+    def route(self) -> type[APIRoute]:
+        """Answers in two seconds, and in HTML also when it is an error."""
+        missing = self.missing
+
+        class PageRoute(APIRoute):
+            def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+                handle = super().get_route_handler()
+
+                async def handled(request: Request) -> Response:
+                    subject = request.query_params.get("id", "")
+                    with impatient():
+                        try:
+                            return await handle(request)
+                        except KafkaError as error:
+                            told = Told(None, error.message or error.error_code.name)
+                            return missing(subject, told, status_of(error.error_code))
+                        except RequestValidationError as error:
+                            wrong = "; ".join(
+                                f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()[:5]
+                            )
+                            return missing(
+                                subject, Told(None, wrong), HTTPStatus.UNPROCESSABLE_ENTITY
+                            )
+
+                return handled
+
+        return PageRoute
+
+
+class Steps(NamedTuple):
+    """Links to the rows before and after these; None where there are none."""
+
+    first: int
+    last: int
+    before: str | None
+    after: str | None
+
+    @classmethod
+    def of(cls, number: int, total: int, asked: Mapping[str, str]) -> "Steps":
+        first, last = (number - 1) * ROWS_MAX + 1, min(number * ROWS_MAX, total)
+
+        def link(page: int) -> str:
+            return "?" + urlencode({**{k: v for k, v in asked.items() if v}, "page": page})
+
+        return cls(
+            first,
+            last,
+            link(number - 1) if number > 1 else None,
+            link(number + 1) if last < total else None,
+        )
+
+
+def page_number(text: str) -> int:
+    """From 1 on; what is no number is the first page."""
+    is_number = text.isdecimal() and len(text) <= PAGE_DIGITS_MAX
+    return max(int(text), 1) if is_number else 1
+
+
+def rows_of(rows: Sequence[T], number: int) -> Sequence[T]:
+    return rows[(number - 1) * ROWS_MAX : number * ROWS_MAX]
+
+
+class Told(NamedTuple):
+    """An explanation, or why there is none."""
+
+    found: Explanation | None
+    problem: str = ""
+    kinds: Sequence[Kind] = ()
+    """To choose from."""

@@ -1,0 +1,48 @@
+"""How long one answer for people may wait for the roles: each call, and all of them together.
+
+Every call has the gateway's own timeout. A page and an explanation have less: a role that is frozen must cost them a
+line that says so, not the reader's patience. Calls of the same task and of the tasks that it starts share the time.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final, NamedTuple
+
+CALL_S: Final = 1.0
+ALL_S: Final = 1.8
+LEAST_S: Final = 0.001
+"""A call that comes too late still fails as one that was not answered."""
+
+
+class _Limit(NamedTuple):
+    ends_at: float
+    call_s: float
+
+
+_limit: ContextVar[_Limit | None] = ContextVar("limit", default=None)
+
+
+@contextmanager
+def impatient(call_s: float = CALL_S, all_s: float = ALL_S) -> Iterator[None]:
+    """Within, a call waits `call_s` at most, and none goes on after `all_s`. Of two, one in the other, the sooner end
+    counts."""
+    ends_at = asyncio.get_running_loop().time() + all_s
+    outer = _limit.get()
+    if outer is not None:
+        ends_at, call_s = min(ends_at, outer.ends_at), min(call_s, outer.call_s)
+    token = _limit.set(_Limit(ends_at, call_s))
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def wait_s(longest_s: float) -> float:
+    """How long a call that starts now may wait."""
+    limit = _limit.get()
+    if limit is None:
+        return longest_s
+    left_s = limit.ends_at - asyncio.get_running_loop().time()
+    return max(min(longest_s, limit.call_s, left_s), LEAST_S)

@@ -1,0 +1,86 @@
+"""Producers as partition leaders remember them, over many partitions: who writes where, and who has what open."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+
+from oncelog.api.v1 import storage_pb2
+from oncelog.errors import KafkaError
+from oncelog.ids import Partition
+from oncelog_gateway.resources import ActiveProducer
+from oncelog_gateway.roles import Roles
+from oncelog_gateway.transactions import Transactions, known_or_none
+
+
+class ProducerIn(ActiveProducer):
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducersFound:
+    rows: list[ProducerIn]
+    """What is open first, the oldest of it first; then the newest."""
+    total: int
+    opened_count: int
+    producer_count: int
+    """Different ids."""
+    failures: tuple[str, ...]
+
+
+class Producers:
+    def __init__(self, roles: Roles, transactions: Transactions) -> None:
+        self._roles = roles
+        self._transactions = transactions
+
+    async def of(
+        self, partitions: Sequence[Partition], rows_max: int, producer_id: int | None = None
+    ) -> ProducersFound:
+        """The first rows of all; only those are named. What a leader or coordinator does not answer is a failure."""
+        described = await self._roles.describe_producers(partitions)
+        failures = dict.fromkeys(
+            answer.message for answer in described.values() if isinstance(answer, KafkaError)
+        )
+        found = [
+            (partition, one)
+            for partition in partitions
+            if not isinstance(answer := described[partition], KafkaError)
+            for one in answer.producers
+            if producer_id is None or one.producer_id == producer_id
+        ]
+        shown = nsmallest(rows_max, found, key=_open_first)
+        known, silent = await self._transactions.of_producers([one.producer_id for _, one in shown])
+        failures.update((one.message, None) for one in silent)
+        names: dict[int, str] = {one.producer_id: one.transactional_id for one in known}
+        return ProducersFound(
+            [_row(partition, one, names.get(one.producer_id)) for partition, one in shown],
+            len(found),
+            sum(one.current_txn_start_offset >= 0 for _, one in found),
+            len({one.producer_id for _, one in found}),
+            tuple(failures),
+        )
+
+
+def _open_first(
+    row: tuple[Partition, storage_pb2.ActiveProducer],
+) -> tuple[bool, int, Partition, int]:
+    partition, one = row
+    if one.current_txn_start_offset >= 0:
+        return (False, one.last_timestamp_ms, partition, one.producer_id)
+    return (True, -one.last_timestamp_ms, partition, one.producer_id)
+
+
+def _row(
+    partition: Partition, one: storage_pb2.ActiveProducer, transactional_id: str | None
+) -> ProducerIn:
+    return ProducerIn(
+        topic=partition.topic,
+        partition=partition.partition,
+        producer_id=one.producer_id,
+        producer_epoch=one.producer_epoch,
+        last_sequence=known_or_none(one.last_sequence),
+        last_timestamp_ms=known_or_none(one.last_timestamp_ms),
+        coordinator_epoch=one.coordinator_epoch,
+        current_txn_start_offset=known_or_none(one.current_txn_start_offset),
+        transactional_id=transactional_id,
+    )
