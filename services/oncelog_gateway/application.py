@@ -74,7 +74,8 @@ def create_app(
     """Everything the gateway serves. Starts nothing and asks nobody."""
     roles = Roles(metadata, directory, settings.call_timeout_ms)
     audit = AuditLog(settings.audit_path, clock)
-    views = _views(roles, audit, history or History(), clock)
+    # An empty history is false, and the one that fills later is the one to show.
+    views = _views(roles, audit, History() if history is None else history, clock)
     transactions, partitions, groups = views.transactions, views.partitions, views.groups
     changes = TopicChanges(roles, audit)
     operators = Operators(settings.trusted_proxies)

@@ -62,12 +62,11 @@ class GatewayRole:
         read_figures: "ReadFigures" = lambda: (),
         history: History | None = None,
     ) -> None:
-        self._history = history or History(settings.history_events_max)
         self._reader: StreamReader | None = None
         if history is None:
-            self._reader = build_reader(
-                settings.redis_url, self._history, settings.history_events_max
-            )
+            history = History(settings.history_events_max)
+            self._reader = build_reader(settings.redis_url, history, settings.history_events_max)
+        self._history = history
         self._settings = settings
         self._metadata = metadata
         self._directory = directory

@@ -9,6 +9,9 @@ from oncelog.errors import OncelogError
 from oncelog.telemetry.feed import EventFeed
 from oncelog.telemetry.history import History
 from oncelog.telemetry.stream_reader import StreamReader, build_reader
+from oncelog_gateway.settings import GatewaySettings
+from oncelog_gateway.wiring import build_gateway
+from oncelog_server.cli.rest import Rest
 
 DEADLINE_S = 60
 
@@ -50,6 +53,30 @@ def test_what_was_told_before_and_what_comes_is_read_in_order(redis_server):
         assert history.away_reason == ""
         await reader.stop()
         await feed.stop()
+
+    asyncio.run(scenario())
+
+
+async def events_of(gateway):
+    rest = Rest(f"http://127.0.0.1:{gateway.port}")
+    return (await asyncio.to_thread(rest.get, "/v1/events"))["events"]
+
+
+def test_a_gateway_that_starts_before_anything_happens_shows_what_happens_then(redis_server):
+    async def scenario():
+        gateway = build_gateway(GatewaySettings(port=0, redis_url=redis_server.url), None, None)
+        await gateway.start()
+        # It answers, so it is whole, and there was nothing to read yet.
+        assert await events_of(gateway) == []
+        feed = EventFeed(redis_server.url, "coordinator", 21)
+        feed.start()
+        feed.publish("transaction", transactional_id="first")
+        async with asyncio.timeout(DEADLINE_S):
+            while not (told := await events_of(gateway)):
+                await asyncio.sleep(0.05)
+        assert [one["fields"]["transactional_id"] for one in told] == ["first"]
+        await feed.stop()
+        await gateway.stop()
 
     asyncio.run(scenario())
 
