@@ -54,6 +54,8 @@ from oncelog_gateway.transactions import Transactions, partitions_of
 
 PARTITIONS_MAX: Final = 100
 """Of one transaction or group; the others are not looked at, and it is said."""
+FAILURES_MAX: Final = 5
+"""Of partitions that did not answer, that are told one by one."""
 PRODUCER_PARTITIONS_MAX: Final = 2_000
 """Of all topics, that are searched for a producer id."""
 
@@ -204,9 +206,12 @@ class Explanations:
         asked = partitions_of(known)
         if len(asked) > PARTITIONS_MAX:
             unknown.append(f"{len(asked) - PARTITIONS_MAX} more partitions were not looked at")
-        rows, queues = await asyncio.gather(
+        rows, (queues, silent) = await asyncio.gather(
             self._partition_facts(asked[:PARTITIONS_MAX]), self._queues()
         )
+        unknown += [f"{row.name}: {row.failure}" for row in rows if row.failure][:FAILURES_MAX]
+        if known.state in ("PrepareCommit", "PrepareAbort"):
+            unknown += [f"markers that wait: {one.message}" for one in silent]
         return replace(
             facts,
             state=known.state,
@@ -250,12 +255,13 @@ class Explanations:
             return await self._partition(opened[0])
         return explain_idle_producer(producer_id, sorted(written), unknown)
 
-    async def _queues(self) -> list[QueueFacts]:
-        rows, _ = await marker_queues(self._roles)
-        return [
+    async def _queues(self) -> tuple[list[QueueFacts], list[KafkaError]]:
+        rows, failures = await marker_queues(self._roles)
+        queues = [
             QueueFacts(row.marker_sender, row.node, row.marker_count, row.oldest_age_ms)
             for row in rows
         ]
+        return queues, failures
 
     # -------------------------------------------------------------------------------------------- partitions
 

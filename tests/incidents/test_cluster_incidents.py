@@ -10,29 +10,19 @@ from tests.incidents.scenes import (
     explained,
     new_topic,
     producer,
+    shown,
     told,
     write,
 )
 from tests.integration.failover.test_kills import coordinator_of
-from tests.targets import cluster_folder
 
-from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.plan import STORAGE
 
 ALONE = 13
+SETTLE_S = 60
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with cluster_folder() as folder, Cluster(folder) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def whole(cluster):
-    """What a test broke is whole again before the next."""
-    yield
-    cluster.start_dead()
+pytestmark = pytest.mark.usefixtures("whole")
 
 
 def topic_on(cluster, name, node_id):
@@ -48,32 +38,73 @@ def name_of(cluster, node_id):
     return next(one.name for one in cluster.members if one.node_id == node_id)
 
 
-def test_a_marker_is_stuck_behind_a_dead_leader_and_the_producer_loops(cluster):
-    topic, other = topic_on(cluster, "alone", ALONE), new_topic(cluster.bootstrap, "other", 1, 3)
-    opened = producer(cluster.bootstrap, "stuck", "app-1")
+@pytest.fixture
+def stuck(cluster, request):
+    """A producer whose commit is decided, and whose marker waits for the only replica of its partition."""
+    name = request.node.name.removeprefix("test_")[:60]
+    topic = topic_on(cluster, f"alone-{name}", ALONE)
+    opened = producer(cluster.bootstrap, name, "app-1")
     write(opened, topic)
     cluster.kill(name_of(cluster, ALONE))
     opened.commit_transaction(PATIENCE_S)
+    eventually(lambda: "has no leader" in explained(cluster.gateway, name)["verdict"])
+    return name, topic, opened
 
-    def is_stuck():
-        found = explained(cluster.gateway, "stuck")
-        return "has no leader" in found["verdict"] and found
 
-    found = eventually(is_stuck)
-    assert found["incident"] == "marker-stuck"
-    assert "alone-0" in found["verdict"]
-    assert f"start node {ALONE} again" in found["next_commands"][0]["does"]
-    assert explained(cluster.gateway, "alone-0")["incident"] == "no-leader"
+def test_a_marker_is_stuck_behind_a_dead_leader(cluster, stuck):
+    name, topic, _ = stuck
+    shown(
+        cluster.gateway,
+        name,
+        "marker-stuck",
+        f"The commit is decided, but {topic}-0 has no leader",
+        f"start node {ALONE} again",
+    )
+    shown(cluster.gateway, f"{topic}-0", "no-leader", f"start {ALONE} again")
+    cluster.start_dead()
+    eventually(lambda: explained(cluster.gateway, name)["incident"] == "healthy")
 
+
+def test_an_application_that_starts_again_loops_on_concurrent_transactions(cluster, stuck):
+    name, topic, _ = stuck
+    again = threading.Thread(target=producer, args=(cluster.bootstrap, name, "app-2"), daemon=True)
+    again.start()
+    loop = "InitProducerId of client 'app-2' at 127.0.0.1:"
+    eventually(lambda: loop in told(explained(cluster.gateway, name)))
+    shown(
+        cluster.gateway,
+        name,
+        "marker-stuck",
+        f"{topic}-0 has no leader",
+        loop,
+        "was refused with CONCURRENT_TRANSACTIONS",
+        "times or more since",
+        f"start node {ALONE} again",
+    )
+    cluster.start_dead()
+    again.join(PATIENCE_S)
+    assert not again.is_alive(), "it still loops"
+
+
+def test_a_producer_that_goes_on_loops_on_concurrent_transactions(cluster, stuck):
+    name, topic, opened = stuck
+    other = new_topic(cluster.bootstrap, f"other-{name}", 1, 3)
     again = threading.Thread(target=write, args=(opened, other), daemon=True)
     again.start()
-    loop = "was refused with CONCURRENT_TRANSACTIONS"
-    found = eventually(lambda: loop in told(one := explained(cluster.gateway, "stuck")) and one)
-    assert found["incident"] == "marker-stuck", "the loop is its consequence"
+    loop = "client 'app-1' at 127.0.0.1:"
+    eventually(lambda: loop in told(explained(cluster.gateway, name)))
+    shown(
+        cluster.gateway,
+        name,
+        "marker-stuck",
+        f"{topic}-0 has no leader",
+        loop,
+        "was refused with CONCURRENT_TRANSACTIONS",
+    )
     cluster.start_dead()
     again.join(PATIENCE_S)
     opened.commit_transaction(PATIENCE_S)
-    eventually(lambda: explained(cluster.gateway, "stuck")["incident"] == "healthy")
+    eventually(lambda: explained(cluster.gateway, name)["incident"] == "healthy")
 
 
 class Named:
@@ -89,10 +120,25 @@ def test_a_shard_that_loads_is_told_of(cluster):
     for member in cluster.of_role(STORAGE):
         cluster.kill(member.name)
     cluster.kill(victim)
+    loops = threading.Thread(target=opened.commit_transaction, args=(SETTLE_S,), daemon=True)
+    loops.start()
     found = eventually(
-        lambda: (one := explained(cluster.gateway, "waits"))["incident"] == "shard-loads" and one
+        lambda: (
+            (one := explained(cluster.gateway, "waits"))["incident"] == "shard-loads"
+            and "is loading" in one["verdict"]
+            and one
+        )
     )
-    assert "of __transaction_state" in found["verdict"]
-    assert "nodes list" in found["next_commands"][0]["command"]
+    shown(
+        cluster.gateway,
+        "waits",
+        "shard-loads",
+        "of __transaction_state. Until it has read the shard, clients of 'waits' are told",
+        found["evidence"][0]["source"],
+        "oncelog nodes list",
+    )
+    assert loops.is_alive(), "the client does not wait"
     cluster.start_dead()
-    eventually(lambda: explained(cluster.gateway, "waits")["incident"] != "shard-loads")
+    loops.join(SETTLE_S)
+    assert not loops.is_alive(), "the client still waits"
+    eventually(lambda: explained(cluster.gateway, "waits")["incident"] == "healthy")

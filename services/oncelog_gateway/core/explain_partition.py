@@ -2,6 +2,7 @@
 
 import shlex
 
+from oncelog.wording import counted
 from oncelog_gateway.core.diagnosis import (
     Command,
     Diagnosis,
@@ -61,8 +62,8 @@ def _hanging(facts: PartitionFacts) -> Diagnosis:
         f"The transaction of producer {holder.producer_id}, epoch {holder.producer_epoch}, began at offset "
         f"{holder.start_offset} and is open here.",
         "No coordinator has it open, so no marker will come: its records were written behind the coordinator's back.",
-        f"read_committed stops at offset {facts.last_stable_offset}, {facts.held_back} records before the high "
-        "watermark, for good.",
+        f"read_committed stops at offset {facts.last_stable_offset}, {counted(facts.held_back, 'record')} before the "
+        "high watermark, for good.",
     ]
     if holder.idle_ms is not None:
         findings.insert(1, f"Its last record here is {seconds(holder.idle_ms)} old.")
@@ -102,7 +103,7 @@ def _held(facts: PartitionFacts, owner: Diagnosis | None) -> Diagnosis:
         )
     return Diagnosis(
         owner.incident if owner.incident != "open" else "open-and-slow",
-        f"{held}, {facts.held_back} records before the high watermark. {owner.verdict}",
+        f"{held}, {counted(facts.held_back, 'record')} before the high watermark. {owner.verdict}",
         owner.findings,
         (*_offsets(facts), *owner.evidence),
         owner.next_commands,

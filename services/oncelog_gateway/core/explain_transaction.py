@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from oncelog.telemetry.history import Event
+from oncelog.wording import counted
 from oncelog_gateway.core.diagnosis import (
     RECENT_MS,
     Command,
@@ -266,7 +267,7 @@ def _is_open(facts: TransactionFacts) -> Diagnosis | None:
     if held:
         verdict = (
             f"The transaction of {client} is open for {seconds(facts.age_ms)} and holds back "
-            f"{sum(one.held_back for one in held)} records in {', '.join(one.name for one in held)}."
+            f"{counted(sum(one.held_back for one in held), 'record')} in {', '.join(one.name for one in held)}."
         )
     findings = [
         f"It ends when its producer ends it, or in {seconds(max(left_ms, 0))} by its timeout of "
@@ -277,8 +278,8 @@ def _is_open(facts: TransactionFacts) -> Diagnosis | None:
             f"The last that was heard of it, {ago(facts.now, last.time_ms)}: {_activity(last)}."
         )
     findings += [
-        f"{one.name}: read_committed stops at offset {one.last_stable_offset}, {one.held_back} records before the "
-        "high watermark."
+        f"{one.name}: read_committed stops at offset {one.last_stable_offset}, {counted(one.held_back, 'record')} "
+        "before the high watermark."
         for one in held
     ]
     return Diagnosis(
@@ -410,8 +411,8 @@ def _repeated(facts: TransactionFacts, errors: set[str]) -> list[Event] | None:
 def _told_loop(facts: TransactionFacts, loop: list[Event]) -> str:
     count = sum(max(e.number("count"), 1) for e in loop)
     return (
-        f"{loop[-1].text('request')} was refused with {loop[-1].text('error')} {count} times or more since "
-        f"{ago(facts.now, loop[0].time_ms)}."
+        f"{loop[-1].text('request')} of {client_of(loop[-1])} was refused with {loop[-1].text('error')} {count} times "
+        f"or more since {ago(facts.now, loop[0].time_ms)}."
     )
 
 

@@ -1,0 +1,167 @@
+"""Explanations and pages while a part of the cluster is frozen or dead: right, or open about what is not known, and
+soon."""
+
+import time
+from contextlib import contextmanager
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from tests.incidents.scenes import (
+    ANSWER_MAX_S,
+    PATIENCE_S,
+    consumer,
+    eventually,
+    explained,
+    new_topic,
+    producer,
+    told,
+    write,
+)
+from tests.integration.failover.test_kills import coordinator_of, leader_of
+
+from oncelog.errors import OncelogError
+from oncelog_server.cli.rest import Rest
+from oncelog_server.cluster.plan import REDIS
+
+pytestmark = pytest.mark.usefixtures("whole")
+ROUND_TRIP_S = 0.3
+PAGES = [
+    "/",
+    "/transaction?id=away",
+    "/partition?topic=away&partition=0",
+    "/producers",
+    "/group?id=g-away",
+    "/nodes",
+]
+"""The first are asked while a frozen node is not fenced yet."""
+
+
+class Traffic:
+    transactional_id = "away"
+    topic = "away"
+
+
+@pytest.fixture(scope="module")
+def opened(cluster):
+    new_topic(cluster.bootstrap, "away", 1, 3)
+    running = producer(cluster.bootstrap, "away", "app-1", timeout_ms=600_000)
+    write(running, "away")
+    running.commit_transaction(PATIENCE_S)
+    reader = consumer(cluster.bootstrap, "g-away", "away")
+    seen = eventually(lambda: [one for one in reader.consume(1, 1) if not one.error()])
+    reader.commit(message=seen[0], asynchronous=False)
+    reader.close()
+    write(running, "away")
+    return running
+
+
+@contextmanager
+def frozen(cluster, name):
+    cluster.pause(name)
+    try:
+        yield
+    finally:
+        cluster.resume(name)
+
+
+def every_page(gateway):
+    """Each comes soon, and as a page."""
+    for path in PAGES:
+        before = time.monotonic()
+        try:
+            with urlopen(gateway + path, timeout=PATIENCE_S) as answer:
+                text = answer.read().decode()
+        except HTTPError as error:
+            raise AssertionError(f"{path}: {error.code} {error.read()[:500]!r}") from None
+        took_s = time.monotonic() - before
+        assert took_s <= ANSWER_MAX_S + ROUND_TRIP_S, f"{path} took {took_s:.2f} s"
+        assert '<main id="live"' in text
+
+
+def test_a_storage_node_is_frozen(cluster, opened):
+    with frozen(cluster, leader_of(cluster, Traffic)):
+        found = explained(cluster.gateway, "away-0")
+        assert found["incident"] == "unknown"
+        assert "did not answer" in told(found)
+        found = explained(cluster.gateway, "away")
+        assert found["incident"] in ("open", "open-and-slow")
+        assert any("away-0" in one for one in found["unknown"]), found
+        found = explained(cluster.gateway, "g-away")
+        assert (found["incident"], "is not known" in found["verdict"]) == ("unknown", True)
+        every_page(cluster.gateway)
+    eventually(lambda: explained(cluster.gateway, "away-0")["incident"] == "open-and-slow")
+
+
+def test_a_coordinator_is_frozen(cluster, opened):
+    with frozen(cluster, coordinator_of(cluster, Traffic)):
+        found = explained(cluster.gateway, "away")
+        assert "did not answer" in told(found), found
+        found = explained(cluster.gateway, "away-0")
+        assert found["incident"] == "unknown"
+        assert "whether it hangs is not known" in found["verdict"]
+        every_page(cluster.gateway)
+    eventually(lambda: explained(cluster.gateway, "away")["incident"] == "open-and-slow")
+
+
+def test_redis_is_dead(cluster, opened):
+    cluster.kill(REDIS)
+    try:
+        found = eventually(lambda: (one := explained(cluster.gateway, "away"))["unknown"] and one)
+        assert found["incident"] == "open-and-slow", "what roles say is told all the same"
+        every_page(cluster.gateway)
+    finally:
+        cluster.start_one(REDIS)
+    eventually(lambda: not explained(cluster.gateway, "away")["unknown"])
+
+
+NOTHING = "is no transactional.id, producer id, topic-partition, group or sink that is known"
+
+
+@pytest.mark.parametrize(
+    ("subject", "words"),
+    [
+        ("nobody", NOTHING),
+        ("away-1", "Topic 'away' has 1 partition, from away-0 on"),
+        ("away-99999999999999999999", NOTHING),
+        ("a/b/c", NOTHING),
+        ("żółw-🐢", NOTHING),
+        ("x" * 200, NOTHING),
+        ("-1", NOTHING),
+        ("99999999999999999999", NOTHING),
+        (" ", NOTHING),
+        ("\x00", NOTHING),
+    ],
+    ids=range(10),
+)
+def test_a_name_of_nobody_is_refused_with_what_could_be_meant(cluster, opened, subject, words):
+    before = time.monotonic()
+    with pytest.raises(OncelogError) as refused:
+        Rest(cluster.gateway).get("/v1/explain", {"subject": subject})
+    assert time.monotonic() - before <= ANSWER_MAX_S
+    assert repr(subject) in str(refused.value)
+    assert words in str(refused.value)
+    assert "[RESOURCE_NOT_FOUND]" in str(refused.value)
+
+
+def test_a_producer_id_of_nobody_is_told_so(cluster, opened):
+    found = explained(cluster.gateway, "424242")
+    assert (found["kind"], found["incident"]) == ("producer", "unknown-id")
+
+
+def test_a_topic_is_answered_with_its_partitions(cluster):
+    new_topic(cluster.bootstrap, "a.topic", 2, 3)
+    with pytest.raises(
+        OncelogError, match=r"It is a topic with 2 partitions: ask about one, a\.topic-0"
+    ):
+        Rest(cluster.gateway).get("/v1/explain", {"subject": "a.topic"})
+
+
+def test_a_name_that_is_two_things_is_explained_with_a_kind(cluster, opened):
+    reader = consumer(cluster.bootstrap, "away", "away")
+    eventually(lambda: [one for one in reader.consume(1, 1) if not one.error()])
+    reader.close()
+    with pytest.raises(OncelogError, match="is a transaction and a group; choose one with kind"):
+        Rest(cluster.gateway).get("/v1/explain", {"subject": "away"})
+    for kind in ("transaction", "group"):
+        assert explained(cluster.gateway, "away", kind=kind)["kind"] == kind
