@@ -40,6 +40,7 @@ from oncelog_server.cli.rest import Rest
 
 ROOT = Path(__file__).resolve().parents[2]
 START_OF_SPARK_S = 120
+SINK = "dead-driver"
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,42 @@ def server(tmp_path_factory):
         patched.setenv("ONCELOG_STORAGE_TRANSACTION_PARTITION_VERIFICATION_ENABLE", "false")
         with open_target(tmp_path_factory.mktemp("oncelog")) as running:
             yield running
+
+
+@pytest.fixture(scope="module")
+def driver(server, tmp_path_factory):
+    """Spark's, in the middle of a batch once it has started. That takes long, so it begins before the other tests."""
+    if shutil.which("java") is None:
+        yield None
+        return
+    source = new_topic(server.bootstrap, "from-spark")
+    sink = new_topic(server.bootstrap, "to-spark")
+    input_of_spark = producer(server.bootstrap, "input-of-spark")
+    write(input_of_spark, source)
+    input_of_spark.commit_transaction(PATIENCE_S)
+    folder = tmp_path_factory.mktemp("spark")
+    command = [sys.executable, "-m", "tests.incidents.slow_driver", server.bootstrap, source, sink]
+    with (folder / "driver.log").open("wb") as log:
+        running = subprocess.Popen(
+            [*command, str(folder / "checkpoint"), SINK],
+            stdout=log,
+            stderr=log,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+    yield running
+    kill_driver(running)
+
+
+def kill_driver(running):
+    if running.poll() is None:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait(PATIENCE_S)
+
+
+@pytest.fixture(autouse=True)
+def _driver_starts_first(driver):
+    pass
 
 
 @pytest.fixture
@@ -272,46 +309,6 @@ def test_an_unstable_offset_commit_waits_for_its_transaction(server, topic, name
     reader.close()
 
 
-@pytest.mark.spark
-@pytest.mark.timeout(START_OF_SPARK_S + PATIENCE_S)
-@pytest.mark.skipif(shutil.which("java") is None, reason="`make java` installs Java for Spark")
-def test_a_spark_attempt_of_a_dead_driver(server, topic, name, tmp_path):
-    source = new_topic(server.bootstrap, f"from-{name}")
-    input_of_spark = producer(server.bootstrap, f"{name}-input")
-    write(input_of_spark, source)
-    input_of_spark.commit_transaction(PATIENCE_S)
-    command = [sys.executable, "-m", "tests.incidents.slow_driver", server.bootstrap, source, topic]
-    with (tmp_path / "driver.log").open("wb") as log:
-        driver = subprocess.Popen(
-            [*command, str(tmp_path / "checkpoint"), name],
-            stdout=log,
-            stderr=log,
-            cwd=ROOT,
-            start_new_session=True,
-        )
-        try:
-            eventually(lambda: _is_at_work(server, name), "no task", START_OF_SPARK_S)
-        finally:
-            os.killpg(driver.pid, signal.SIGKILL)
-            driver.wait(PATIENCE_S)
-    shown(
-        server.gateway,
-        name,
-        "spark-attempt-open",
-        f"Sink '{name}' has batch 0 open since",
-        "the driver has not decided it. If the driver is dead, the attempt is aborted in",
-        "start the query again with the same checkpoint",
-    )
-
-
-def _is_at_work(server, name):
-    try:
-        found = Rest(server.gateway).get(f"/v1/sinks/{name}")
-    except OncelogError:
-        return False
-    return any(one["branches"] for one in found["attempts"])
-
-
 def test_what_is_well_is_told_and_what_is_unknown_is_refused(server, topic, name, capfd):
     opened = producer(server.bootstrap, name)
     write(opened, topic)
@@ -325,3 +322,26 @@ def test_what_is_well_is_told_and_what_is_unknown_is_refused(server, topic, name
     assert "'nobody' is no transactional.id" in capfd.readouterr().err
     assert run([*arguments, name, "--kind", "planet"]) == 2
     assert "--kind" in capfd.readouterr().err
+
+
+@pytest.mark.timeout(START_OF_SPARK_S + PATIENCE_S)
+@pytest.mark.skipif(shutil.which("java") is None, reason="`make java` installs Java for Spark")
+def test_a_spark_attempt_of_a_dead_driver(server, driver):
+    eventually(lambda: _is_at_work(server), "no task of Spark is at work", START_OF_SPARK_S)
+    kill_driver(driver)
+    shown(
+        server.gateway,
+        SINK,
+        "spark-attempt-open",
+        f"Sink '{SINK}' has batch 0 open since",
+        "the driver has not decided it. If the driver is dead, the attempt is aborted in",
+        "start the query again with the same checkpoint",
+    )
+
+
+def _is_at_work(server):
+    try:
+        found = Rest(server.gateway).get(f"/v1/sinks/{SINK}")
+    except OncelogError:
+        return False
+    return any(one["branches"] for one in found["attempts"])
