@@ -44,6 +44,10 @@ def test_an_odd_name_is_shown_as_it_is_and_fits_a_phone(tab, odd, name, path):
     assert shown == name
     page.get_by_text("open-and-slow").wait_for()
     assert is_narrow(page)
+    clipped = "(one) => one.scrollWidth > one.clientWidth + 1"
+    assert not page.locator("section.card").evaluate(clipped), (
+        "a part of the verdict is out of sight"
+    )
     assert page.title() != "pwned"
     assert page.locator("main img").count() == 0
 

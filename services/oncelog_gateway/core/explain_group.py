@@ -141,7 +141,7 @@ def _only_markers(facts: GroupFacts, lagging: list[OffsetFacts]) -> Diagnosis:
         f"Group {facts.group_id!r} has read everything. Its lag of {lag} is {what}: they have offsets, and no consumer "
         "is given them.",
         *(
-            f"{one.name}: committed offset {one.offset}, {one.lag} offsets before the end."
+            f"{one.name}: committed offset {one.offset}, {counted(one.lag or 0, 'offset')} before the end."
             for one in lagging
         ),
     )
