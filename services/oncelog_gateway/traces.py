@@ -35,7 +35,11 @@ class TracedRequests:
         if client:
             attributes["client.address"] = f"{client[0]}:{client[1]}"
         with spans.outermost(
-            f"REST {scope['method']}", spans.Kind.SERVER, caller=caller, attributes=attributes
+            f"REST {scope['method']}",
+            spans.Kind.SERVER,
+            caller=caller,
+            is_caller_ours=False,
+            attributes=attributes,
         ) as span:
 
             async def told(message: Message) -> None:

@@ -23,8 +23,9 @@ from oncelog_storage.feed_events import StorageEvents
 from oncelog_storage.hosted import HostedPartitions
 from oncelog_storage.partition import PartitionLeader
 from oncelog_storage.partition_values import Appended
+from oncelog_storage.record_links import linked_spans
 from oncelog_storage.settings import StorageSettings
-from oncelog_storage.traces import OpenTraces
+from oncelog_storage.traces import OpenTraces, OpenTransaction
 from oncelog_storage.verifier import Verifier
 
 ACKS_ALL: Final = -1
@@ -141,7 +142,8 @@ class ProduceHandler:
                 self._append_all(request, items)
         else:
             self._append_all(request, items)
-        self._trace(items)
+        if spans.recorder is not None:
+            await self._trace(items)
         if self._events is not None:
             self._tell(request, items, self._events)
         if request.acks:
@@ -149,19 +151,37 @@ class ProduceHandler:
                 await self._wait_committed(request, items)
         return response
 
-    def _trace(self, items: list[_Item]) -> None:
-        if spans.recorder is None:
-            return
+    async def _trace(self, items: list[_Item]) -> None:
+        """Behind the append, so that nothing waits for it but this answer."""
         for item in items:
-            if item.appended is not None and item.header.is_transactional:
-                self._traces.belongs(item.header.producer_id, item.header.producer_epoch)
-                spans.set_attributes(
-                    **{
-                        "oncelog.producer_id": item.header.producer_id,
-                        "oncelog.producer_epoch": item.header.producer_epoch,
-                        f"oncelog.offset.{item.leader.partition}": item.appended.base_offset,
-                    }
-                )
+            if item.appended is None or not item.header.is_transactional:
+                continue
+            header = item.header
+            known = self._traces.belongs(header.producer_id, header.producer_epoch)
+            spans.set_attributes(
+                **{
+                    "oncelog.producer_id": header.producer_id,
+                    "oncelog.producer_epoch": header.producer_epoch,
+                    f"oncelog.offset.{item.leader.partition}": item.appended.base_offset,
+                }
+            )
+            if known is not None and known.is_first_in(item.leader.partition):
+                await self._link(item, known)
+
+    async def _link(self, item: _Item, known: OpenTransaction) -> None:
+        """The running span, to the spans that the batch's records name."""
+        left = known.links_left
+        if not left:
+            return
+        if item.header.codec and is_long_check(len(item.records), item.header):
+            async with self._one_large_check:
+                found = await asyncio.to_thread(linked_spans, item.records, left)
+        else:
+            found = linked_spans(item.records, left)
+        running = spans.current()
+        if running is not None:
+            running.links += [one for one in found if one not in known.links]
+            known.links.update(found)
 
     def _tell(self, request: pb.ProduceRequest, items: list[_Item], events: StorageEvents) -> None:
         client = (request.client_id, request.client_host)

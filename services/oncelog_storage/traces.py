@@ -7,41 +7,69 @@ do not ask, so the trace is remembered until the transaction's marker. Markers c
 from collections import OrderedDict
 from typing import Any, Final
 
+from oncelog.ids import Partition
 from oncelog.rpc.trace_context import read_trace
 from oncelog.telemetry import spans
 from oncelog.telemetry.recorder import TraceRecorder
-from oncelog.trace import TransactionTrace
+from oncelog.trace import Traceparent, TransactionTrace
+from oncelog_storage.record_links import LINKS_MAX
 
 OPEN_MAX: Final = 10_000
 """Producers with an open transaction here; of more, the oldest is forgotten, and its later requests go untraced."""
+
+
+class OpenTransaction:
+    """One of a producer here."""
+
+    __slots__ = ("_partitions", "links", "trace")
+
+    def __init__(self, trace: TransactionTrace) -> None:
+        self.trace = trace
+        self.links: set[Traceparent] = set()
+        """To the spans that its records name."""
+        self._partitions: set[Partition] = set()
+
+    @property
+    def links_left(self) -> int:
+        return LINKS_MAX - len(self.links)
+
+    def is_first_in(self, partition: Partition) -> bool:
+        """Whether a batch is the first that is traced there. True once."""
+        if partition in self._partitions:
+            return False
+        self._partitions.add(partition)
+        return True
 
 
 class OpenTraces:
     """By producer, of this node."""
 
     def __init__(self) -> None:
-        self._traces: OrderedDict[tuple[int, int], TransactionTrace] = OrderedDict()
+        self._open: OrderedDict[tuple[int, int], OpenTransaction] = OrderedDict()
 
-    def belongs(self, producer_id: int, producer_epoch: int) -> None:
+    def belongs(self, producer_id: int, producer_epoch: int) -> OpenTransaction | None:
         """The request that runs now writes for this producer: learn its trace from it, or it from what is known."""
         running = spans.current()
         if spans.recorder is None or running is None:
-            return
+            return None
         key = (producer_id, producer_epoch)
+        known = self._open.get(key)
         trace = running.home.trace
         if trace is None:
-            spans.belongs_to(self._traces.get(key))
-            return
-        self._traces[key] = trace
-        if len(self._traces) > OPEN_MAX:
-            self._traces.popitem(last=False)
+            spans.belongs_to(None if known is None else known.trace)
+            return known
+        if known is None or known.trace.trace_id != trace.trace_id:
+            known = self._open[key] = OpenTransaction(trace)
+            if len(self._open) > OPEN_MAX:
+                self._open.popitem(last=False)
+        return known
 
     def ended(self, producer_id: int) -> None:
         """By a marker; TV2's has the next epoch already."""
         if spans.recorder is None:
             return
-        for key in [one for one in self._traces if one[0] == producer_id]:
-            del self._traces[key]
+        for key in [one for one in self._open if one[0] == producer_id]:
+            del self._open[key]
 
 
 class MarkerSpans:

@@ -37,6 +37,8 @@ class ReceivedSpan:
     attributes: dict[str, str | int | float | bool]
     links: list[str] = field(default_factory=list)
     """Span ids."""
+    linked_traces: list[str] = field(default_factory=list)
+    """The trace of each link."""
 
 
 def spans_of(request: Any) -> list[ReceivedSpan]:
@@ -60,6 +62,7 @@ def spans_of(request: Any) -> list[ReceivedSpan]:
                         (span.status.message or "error") if is_error else "",
                         _attributes(span.attributes),
                         [link.span_id.hex() for link in span.links],
+                        [link.trace_id.hex() for link in span.links],
                     )
                 )
     return found

@@ -78,9 +78,7 @@ class TraceRecorder:
 
     def take(self, home: Home, ended: Sequence[Span]) -> None:
         """Spans of one home, now that it is known where they belong."""
-        root_id = 0 if home.trace is None else home.trace.root_id
-        caller = home.caller
-        spans = [_ended(one, home.trace_id, root_id, caller) for one in ended]
+        spans = [_ended(one, home) for one in ended]
         self.add(home.trace_id, spans, is_kept=home.is_kept, may_wait=home.trace is not None)
 
     def add(
@@ -163,21 +161,23 @@ class TraceRecorder:
             self.spans_dropped += len(its_spans)
 
 
-def _ended(span: Span, trace_id: int, root_id: int, caller: Traceparent | None) -> EndedSpan:
+def _ended(span: Span, home: Home) -> EndedSpan:
     """The outermost of a home is below the transaction's root, and linked to its caller; without a transaction it is
     below its caller."""
-    links = span.links
+    links, caller = span.links, home.caller
     if span.parent is not None:
         parent_id = span.parent.span_id
-    elif root_id:
-        parent_id = root_id
-        links = links if caller is None else [*links, caller._replace(trace_id=trace_id)]
+    elif home.trace is not None:
+        parent_id = home.trace.root_id
+        if caller is not None:
+            moved = caller._replace(trace_id=home.trace_id) if home.is_caller_ours else caller
+            links = [*links, moved]
     else:
         parent_id = 0 if caller is None else caller.span_id
     return EndedSpan(
         span.name,
         span.kind,
-        trace_id,
+        home.trace_id,
         span.span_id,
         parent_id,
         span.start_ns,

@@ -59,7 +59,16 @@ def new_span_id() -> int:
 class Home:
     """Of the spans of one request here."""
 
-    __slots__ = ("caller", "ended", "is_kept", "is_over", "start_ns", "trace", "trace_id")
+    __slots__ = (
+        "caller",
+        "ended",
+        "is_caller_ours",
+        "is_kept",
+        "is_over",
+        "start_ns",
+        "trace",
+        "trace_id",
+    )
 
     def __init__(
         self,
@@ -70,6 +79,8 @@ class Home:
         self.trace = trace
         """The transaction's; None while none is known."""
         self.caller = caller
+        self.is_caller_ours = True
+        """Its spans move with the transaction as ours do; a client's stay in the client's trace."""
         self.trace_id = trace.trace_id if trace else caller.trace_id if caller else new_trace_id()
         self.start_ns = start_ns or time.time_ns()
         self.is_kept = caller is not None and caller.is_kept
@@ -192,6 +203,7 @@ def outermost(
     *,
     trace: TransactionTrace | None = None,
     caller: Traceparent | None = None,
+    is_caller_ours: bool = True,
     start_ns: int = 0,
     attributes: Mapping[str, Value] | None = None,
 ) -> Span | Nothing:
@@ -199,6 +211,7 @@ def outermost(
     if recorder is None:
         return NOTHING
     home = Home(trace, caller, start_ns)
+    home.is_caller_ours = is_caller_ours
     return Span(name, home, None, kind, dict(attributes or {}), start_ns)
 
 

@@ -148,11 +148,32 @@ def test_an_operator_who_ends_a_transaction_is_in_its_trace(log, receiver):
     assert state_of(trace) == "CompleteAbort"
     (ending,) = [one for one in trace.spans if one.name.startswith("REST POST /v1/transactions/")]
     assert ending.links == ["00f067aa0ba902b7"]
+    assert ending.linked_traces == ["4bf92f3577b34da6a3ce929d0e0e4736"], "the client's own"
     with urllib.request.urlopen(f"{log.rest_url}/metrics", timeout=20) as answer:
         counted = answer.read().decode()
     assert float(re.search(r'oncelog_trace_spans_total{what="kept"} (\S+)', counted)[1]) >= 15
     (decided,) = [one for one in trace.spans if one.name.endswith("ForceTerminateTransaction")]
     assert decided.attributes["oncelog.decision"] == "force_terminated"
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4"])
+def test_the_spans_that_records_name_are_linked(log, receiver, compression):
+    name = f"headers {compression}"
+    first, second, third = (f"00-{n:032x}-{n:016x}-01" for n in (0xA1, 0xB2, 0xC3))
+    made = producer(log, name, **{"compression.type": compression, "linger.ms": 100})
+    made.begin_transaction()
+    for told in (first, second, first, "not a traceparent", None):
+        made.produce("orders", b"1" * 5_000, headers=[("other", b"x"), ("traceparent", told)])
+    made.flush()
+    # Only the first batch in a partition is looked at.
+    made.produce("orders", b"2", headers=[("traceparent", third)])
+    made.commit_transaction(20)
+    trace = receiver.transaction(name, (*IN_EVERY_ONE, "client EndTxn"))
+    assert trace.is_connected, (trace.roots, trace.orphans)
+    appends = [one for one in trace.spans if one.name == "Storage/Produce"]
+    assert len(appends) == 2
+    linked = [list(zip(one.linked_traces, one.links, strict=True)) for one in appends]
+    assert linked == [[(f"{0xA1:032x}", f"{0xA1:016x}"), (f"{0xB2:032x}", f"{0xB2:016x}")], []]
 
 
 def test_without_an_endpoint_nothing_of_opentelemetry_is_loaded():

@@ -164,3 +164,11 @@ def test_the_ratio_is_that_of_opentelemetry(ratio):
     for trace_id in (1, 2**63, 2**64 - 1, 2**64, 2**64 + 2**60, 2**127 + 2**62):
         decision = theirs.should_sample(None, trace_id, "").decision
         assert is_in_ratio(trace_id, ratio) == (decision is Decision.RECORD_AND_SAMPLE)
+
+
+def test_a_client_that_calls_keeps_its_own_trace(world):
+    client = Traceparent(5, 6, False)
+    with spans.outermost("REST", spans.Kind.SERVER, caller=client, is_caller_ours=False):
+        spans.belongs_to(EARLY)
+    (one,) = world.kept
+    assert (one.parent_id, one.links) == (EARLY.root_id, [client])

@@ -1,0 +1,43 @@
+"""The spans that a transaction's records name: W3C's `traceparent` in their headers, as instrumented producers write it.
+
+Only a process that records spans looks, and only at the first batch of a transaction in each partition. Most batches
+are done with after one search for the header's name in their bytes.
+"""
+
+from typing import Final
+
+from oncelog.record.bulk import corrupt_errors, records_of, uncompressed
+from oncelog.trace import Traceparent, read_traceparent
+
+HEADER: Final = "traceparent"
+LINKS_MAX: Final = 32
+"""Different spans that one transaction is linked to by each leader. OpenTelemetry exports 128 links of a span by
+default, and nobody follows more than a few: one transaction may hold records of thousands of requests."""
+RECORDS_MAX: Final = 500
+"""Records of a batch that are looked at, about a tenth of a millisecond: all of them may name the same span."""
+_HEADER_BYTES: Final = HEADER.encode()
+
+
+def linked_spans(batch: bytes, links_max: int) -> list[Traceparent]:
+    """What the headers of a batch name, each once and in their order. A malformed `traceparent` names nothing.
+
+    The batch was checked before. Decompresses it, which takes as long as that check.
+    """
+    plain = uncompressed(batch)
+    assert isinstance(plain, bytes), type(plain)
+    if links_max <= 0 or _HEADER_BYTES not in plain:
+        return []
+    found: dict[Traceparent, None] = {}
+    try:
+        for position, record in enumerate(records_of(plain)):
+            if position == RECORDS_MAX or len(found) >= links_max:
+                break
+            for name, value in record.headers:
+                if name == HEADER and value:
+                    known = read_traceparent(value.decode("latin-1"))
+                    if known is not None:
+                        found[known] = None
+    except corrupt_errors():
+        # A log stores what its check let pass; tracing never refuses it.
+        return list(found)[:links_max]
+    return list(found)[:links_max]
