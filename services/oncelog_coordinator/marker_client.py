@@ -49,7 +49,8 @@ SLOT_HELD_S: Final = 1.0
 
 
 class MarkerClient:
-    """Of one shard under one coordinator epoch. `slots` bounds the deliveries of the whole process."""
+    """Of one shard under one coordinator epoch. `slots` bounds the deliveries of the whole process; `with_traces` says
+    of markers to which trace they belong, where they do not say it themselves."""
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class MarkerClient:
         settings: CoordinatorSettings,
         slots: asyncio.Semaphore,
         feed_back: Callable[[MarkersDelivered], None],
+        with_traces: Callable[[MarkersWanted], MarkersWanted] = lambda wanted: wanted,
     ) -> None:
         self._shard = shard
         self._coordinator_epoch = coordinator_epoch
@@ -68,12 +70,15 @@ class MarkerClient:
         self._settings = settings
         self._slots = slots
         self._feed_back = feed_back
+        self._with_traces = with_traces
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, effect: Send) -> None:
         """The machine's `Send` effect; returns at once."""
         assert effect.destination == MARKER_SENDER, effect
         wanted: MarkersWanted = effect.message
+        if spans.recorder is not None:
+            wanted = self._with_traces(wanted)
         task = asyncio.create_task(
             self._deliver(wanted),
             name=f"markers {wanted.decision_key.name}",

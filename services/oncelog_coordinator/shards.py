@@ -22,6 +22,7 @@ from oncelog.rpc.metadata import TRANSACTION, MetadataFollower
 from oncelog.runtime import Clock, Driver, DriverStopped
 from oncelog.telemetry import spans
 from oncelog.telemetry.feed import Feed
+from oncelog_coordinator.attempt_traces import AttemptTraces
 from oncelog_coordinator.core.markers import MarkersDelivered
 from oncelog_coordinator.core.shard_machine import ShardConfig, ShardEvent, ShardMachine
 from oncelog_coordinator.core.sink_events import JoinAttempt
@@ -67,7 +68,8 @@ class TransactionReign(Reign):
         self._append_times = times.append
         self._events = None if feed is None else DecisionEvents(feed, shard, coordinator_epoch)
         self._before: TxnMetadata | None = None
-        self.traces = TransactionTraces(shard, coordinator_epoch)
+        self._traces = TransactionTraces(shard, coordinator_epoch)
+        self.attempt_traces = AttemptTraces(shard, coordinator_epoch)
         self._completions: dict[str, asyncio.Future[None]] = {}
 
     def about_to_decide(self, before: TxnMetadata | None) -> None:
@@ -89,7 +91,20 @@ class TransactionReign(Reign):
         if decision.records:
             self._append_times.observe((time.time_ns() - decided_ns) / 1e9)
         if spans.recorder is not None:
-            self.traces.committed(event, decision, decided_ns)
+            self._traces.committed(event, decision, decided_ns)
+            self.attempt_traces.committed(decision, decided_ns)
+
+    def about_to_trace(self, event: Any, machine: ShardMachine) -> Any:
+        """The event as it is decided in a process that records spans."""
+        self.attempt_traces.about_to_decide(event, machine.sink)
+        return with_trace(event) if isinstance(event, AddPartitions) else event
+
+    def trace(
+        self, event: Any, decision: Decision[Any], machine: ShardMachine, now: Millis
+    ) -> None:
+        """The machine has applied the decision."""
+        self._traces.decided(event, decision, machine.txn.transaction(name_of(event)), now)
+        self.attempt_traces.decided(event, decision, machine.sink, now)
 
     async def completion(self, transactional_id: str, deadline: float) -> None:
         """Returns when this prepared transaction is complete. Raises TimeoutError at `deadline` of the loop's clock."""
@@ -205,19 +220,17 @@ class Shards(Reigns[TransactionReign]):
                 level = self._metadata.image.transaction_version
                 if event.cluster_transaction_version != level:
                     event = replace(event, cluster_transaction_version=level)
-            if isinstance(event, AddPartitions) and spans.recorder is not None:
-                return with_trace(event)
+            if spans.recorder is not None:
+                event = reign.about_to_trace(event, machine)
             if machine.wants_producer_id(event):
-                claimed = self._producer_ids.claim()
-                if isinstance(event, JoinAttempt):
-                    return replace(event, producer_id=claimed)
-                return replace(event, new_producer_id=claimed)
+                name = "producer_id" if isinstance(event, JoinAttempt) else "new_producer_id"
+                return replace(event, **{name: self._producer_ids.claim()})
             return event
 
         def observe(event: Any, decision: Decision[Any], now: Millis) -> None:
             reign.observe(event, decision, now)
             if spans.recorder is not None:
-                reign.traces.decided(event, decision, machine.txn.transaction(name_of(event)), now)
+                reign.trace(event, decision, machine, now)
 
         markers = MarkerClient(
             reign.shard,
@@ -227,6 +240,7 @@ class Shards(Reigns[TransactionReign]):
             self._settings,
             self._slots,
             feed_back,
+            lambda wanted: reign.attempt_traces.with_traces(wanted, machine.sink),
         )
         driver = Driver(
             f"shard {reign.shard}",

@@ -7,6 +7,7 @@ from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Partition, ProducerEpoch, ProducerId, Sequence
 from oncelog.runtime import DriverStopped
+from oncelog.telemetry import spans
 from oncelog_coordinator.core.sink import SinkEvent
 from oncelog_coordinator.core.sink_events import (
     AbortAttempt,
@@ -43,7 +44,11 @@ class SinkCalls:
             )
         except (ShardUnavailable, DriverStopped) as unavailable:
             return pb.OpenAttemptResponse(**_refusal(unavailable))
-        return pb.OpenAttemptResponse(**_outcome(answer), sink_epoch=answer.sink_epoch)
+        return pb.OpenAttemptResponse(
+            **_outcome(answer),
+            sink_epoch=answer.sink_epoch,
+            is_traced=spans.recorder is not None,
+        )
 
     async def JoinAttempt(self, request: Any, context: Any) -> Any:
         try:

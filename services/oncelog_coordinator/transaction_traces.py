@@ -137,6 +137,8 @@ def are_markers_kept(marker: MarkerWanted) -> bool:
     if recorder is None:
         return False
     now_ms = time.time_ns() // _NS_PER_MS
+    if marker.is_trace_kept:
+        return True
     return not marker.commit or 0 < marker.start_timestamp < now_ms - recorder.late_ms
 
 

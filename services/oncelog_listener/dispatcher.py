@@ -48,7 +48,7 @@ class Dispatcher:
             private = PRIVATE_CALLS.get(api_key)
             if private is None or version != PRIVATE_VERSION:
                 raise CloseConnection("the API is not served")
-            return Dispatch(self._answer_private(private, prefix, frame), may_be_cut=False)
+            return Dispatch(self._answer_private(private, prefix, frame, session), may_be_cut=False)
         if not route.api.serves(version):
             if api_key == API_VERSIONS:
                 return Dispatch(self._answer_unsupported(prefix), may_be_cut=True)
@@ -80,10 +80,10 @@ class Dispatcher:
         return framed_response(correlation_id, route.api.response_has_tags(version), parts)
 
     async def _answer_private(
-        self, call: PrivateCall, prefix: RequestPrefix, frame: Frame
+        self, call: PrivateCall, prefix: RequestPrefix, frame: Frame, session: Session
     ) -> bytes:
-        _, position = read_client_id(frame, is_flexible=True)
-        body = await private_call(self._cluster, call, frame, position)
+        client_id, position = read_client_id(frame, is_flexible=True)
+        body = await private_call(self._cluster, call, frame, position, session, client_id)
         return framed_response(prefix.correlation_id, True, [body])
 
     async def _answer_unsupported(self, prefix: RequestPrefix) -> bytes:

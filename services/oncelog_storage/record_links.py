@@ -1,4 +1,4 @@
-"""The spans that a transaction's records name: W3C's `traceparent` in their headers, as instrumented producers write it.
+"""The spans that a transaction's records name: W3C's `traceparent` in headers, as instrumented producers write it.
 
 Only a process that records spans looks, and only at the first batch of a transaction in each partition. Most batches
 are done with after one search for the header's name in their bytes.

@@ -3,6 +3,7 @@
 `00-<trace id, 32 hex digits>-<span id, 16>-<flags, 2>` is W3C's traceparent; flag 1 says that the trace is kept.
 """
 
+import hashlib
 import struct
 from typing import Final, NamedTuple
 
@@ -31,6 +32,16 @@ class TransactionTrace(NamedTuple):
     """The span that all the others are below; whoever writes the completion exports it."""
     start_ns: int
     """Of the root, Unix time."""
+
+
+def attempt_trace(nonce: bytes, start_ns: int = 0) -> TransactionTrace:
+    """Of an attempt of a Spark sink. A function of the nonce, so that everybody who takes part knows it: driver, tasks
+    and each coordinator. Hashed, so that a trace does not tell the nonce.
+    """
+    digest = hashlib.blake2b(nonce, digest_size=24, person=b"oncelog trace").digest()
+    trace_id = int.from_bytes(digest[:16], "big")
+    root_id = int.from_bytes(digest[16:], "big")
+    return TransactionTrace(trace_id or 1, root_id or 1, start_ns)
 
 
 def encode_trace(trace: TransactionTrace) -> bytes:

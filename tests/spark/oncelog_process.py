@@ -1,6 +1,7 @@
 """An `oncelog up` in a process of its own, which can be killed and started again on the same data."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -12,8 +13,14 @@ START_S = 60
 
 
 class OncelogProcess:
-    def __init__(self, folder: Path, advertised_port: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        advertised_port: int | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
         self._folder = folder
+        self._environment = os.environ | (environment or {})
         self._advertised_port = advertised_port
         self._process: subprocess.Popen | None = None
         self.address = Address("127.0.0.1", 1)
@@ -29,7 +36,7 @@ class OncelogProcess:
             command += ["--advertised-host", "127.0.0.1"]
             command += ["--advertised-port", str(self._advertised_port)]
         with (self._folder / "oncelog.log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=self._environment)
         deadline = time.monotonic() + START_S
         while not (ready.exists() and ready.read_text().strip()):
             if self._process.poll() is not None or time.monotonic() > deadline:

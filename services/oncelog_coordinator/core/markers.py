@@ -53,6 +53,8 @@ class MarkerWanted:
     """By which a leader asks when the open transaction began; told under TV1 only."""
     trace: TransactionTrace | None = None
     """To which the markers belong, whoever sends and writes them."""
+    is_trace_kept: bool = False
+    """Whatever the marker says."""
 
 
 @dataclass(frozen=True, slots=True)

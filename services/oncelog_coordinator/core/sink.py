@@ -157,6 +157,16 @@ class SinkMachine:
         """Whether this is a branch whose end is not yet everywhere: its AddPartitionsToTxn belongs here."""
         return producer_id in self._map.attempt_of_producer
 
+    def attempts_of(self, sink: str) -> list[Attempt]:
+        """The oldest first; what is completed is not there."""
+        held = self._map.sinks.get(sink)
+        return [] if held is None else held.sorted_attempts()
+
+    def attempt_of_producer(self, producer_id: ProducerId) -> Attempt | None:
+        """Whose live branch this is."""
+        sink, nonce = self._map.attempt_of_producer.get(producer_id, ("", b""))
+        return self._map.attempt(sink, nonce)
+
     def owns_transactional_id(self, transactional_id: str) -> bool:
         """Whether a live branch has this name. Costs a walk over the live branches."""
         return any(row.transactional_id == transactional_id for row in self.transaction_views())

@@ -6,11 +6,20 @@ from oncelog.errors import ErrorCode
 from oncelog.protocol.frames import Frame, FrameError
 from oncelog.protocol.private_api import PrivateCall
 from oncelog.rpc.metadata import TRANSACTION
+from oncelog_listener.call import Session
 from oncelog_listener.cluster import PEER_FAILURES, Cluster
 from oncelog_listener.repeats import ask_shard
+from oncelog_listener.traces import sink_answered, sink_span
 
 
-async def private_call(cluster: Cluster, call: PrivateCall, frame: Frame, position: int) -> bytes:
+async def private_call(
+    cluster: Cluster,
+    call: PrivateCall,
+    frame: Frame,
+    position: int,
+    session: Session,
+    client_id: str | None,
+) -> bytes:
     """The serialized response. Raises FrameError when the bytes are no such request."""
     try:
         request = call.request.FromString(bytes(frame[position:]))
@@ -19,12 +28,14 @@ async def private_call(cluster: Cluster, call: PrivateCall, frame: Frame, positi
     if not request.sink:
         return _refused(call, ErrorCode.INVALID_REQUEST)
     try:
-        answer = await ask_shard(
-            cluster,
-            TRANSACTION,
-            request.sink,
-            lambda coordinator: getattr(coordinator, call.method)(request),
-        )
+        with sink_span(call.method, request, session, client_id, cluster.node_id) as span:
+            answer = await ask_shard(
+                cluster,
+                TRANSACTION,
+                request.sink,
+                lambda coordinator: getattr(coordinator, call.method)(request),
+            )
+            sink_answered(call.method, span, answer)
     except PEER_FAILURES:
         return _refused(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     encoded: bytes = answer.SerializeToString()

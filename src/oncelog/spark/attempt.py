@@ -8,7 +8,7 @@ Each call may be repeated with the same arguments, so a lost answer is asked for
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from oncelog.client.cluster import Cluster
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition, is_job_sink
 from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_CALLS
+from oncelog.telemetry import spans
 
 NONCE_BYTES: Final = 16
 
@@ -60,6 +61,8 @@ class AttemptName:
 
     sink: str
     nonce: bytes
+    is_traced: bool = False
+    """Whether the coordinator records spans. Without its root those of Spark would belong nowhere (`traces`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +104,16 @@ def new_nonce() -> bytes:
     return secrets.token_bytes(NONCE_BYTES)
 
 
-def open_attempt(cluster: Cluster, attempt: AttemptName, timeout_ms: int) -> None:
-    """Open the attempt, which aborts any other open one of the sink. Raises FencedError, KafkaError, OncelogError."""
+def open_attempt(cluster: Cluster, attempt: AttemptName, timeout_ms: int) -> AttemptName:
+    """Open the attempt, which aborts any other open one of the sink; the attempt as the coordinator sees it.
+
+    Raises FencedError, KafkaError, OncelogError.
+    """
     response = _call(
         cluster, "OpenAttempt", sink=attempt.sink, nonce=attempt.nonce, timeout_ms=timeout_ms
     )
     _expect(response, attempt, "opening it", {SinkAnswer.OK})
+    return replace(attempt, is_traced=response.is_traced)
 
 
 def join_attempt(
@@ -210,7 +217,8 @@ def last_committed_batch_id(cluster: Cluster, sink: str) -> int:
 
 def _call(cluster: Cluster, method: str, **fields: Any) -> Any:
     request = PRIVATE_CALLS[KEY_OF_METHOD[method]].request(**fields)
-    return cluster.private_call(method, request)
+    with spans.span(method, spans.Kind.CLIENT):
+        return cluster.private_call(method, request)
 
 
 def _expect(

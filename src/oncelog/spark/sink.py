@@ -43,6 +43,8 @@ from oncelog.spark.attempt import (
 )
 from oncelog.spark.message_first import message_first
 from oncelog.spark.options import OnNewQuery, SinkOptions
+from oncelog.spark.traces import ending_span, opened, opening_span, task_span
+from oncelog.telemetry import spans
 
 if TYPE_CHECKING:
     from oncelog.client.produce_pipeline import ProducePipeline
@@ -77,8 +79,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __getstate__(self) -> dict[str, Any]:
         """Opens the attempt. Spark pickles the writer twice in a row; the second time it is open already."""
         if not self._is_open:
-            with Cluster(self._options.bootstrap) as cluster:
-                open_attempt(cluster, self._attempt, self._options.attempt_timeout_ms)
+            timeout_ms = self._options.attempt_timeout_ms
+            with opening_span(self._attempt) as span, Cluster(self._options.bootstrap) as cluster:
+                self._attempt = open_attempt(cluster, self._attempt, timeout_ms)
+                opened(span, self._attempt)
             self._is_open = True
         return dict(self.__dict__)
 
@@ -128,8 +132,10 @@ class BatchWriter(DataSourceArrowWriter):
     @message_first
     def __getstate__(self) -> dict[str, Any]:
         if not self._is_open:
-            with Cluster(self._options.bootstrap) as cluster:
-                open_attempt(cluster, self._attempt, self._options.attempt_timeout_ms)
+            timeout_ms = self._options.attempt_timeout_ms
+            with opening_span(self._attempt) as span, Cluster(self._options.bootstrap) as cluster:
+                self._attempt = open_attempt(cluster, self._attempt, timeout_ms)
+                opened(span, self._attempt)
                 if not self._is_named:
                     # Our attempt is the open one now, so no other can commit without fencing it first.
                     self._batch_id = last_committed_batch_id(cluster, self._attempt.sink) + 1
@@ -178,15 +184,20 @@ def write_branch(
     # numpy and pyarrow load here, in the task: opening and committing an attempt does without.
     from oncelog.client.produce_pipeline import ProducePipeline
 
-    with Cluster(options.bootstrap) as cluster:
+    with task_span(attempt, task) as span, Cluster(options.bootstrap) as cluster:
         branch = join_attempt(cluster, attempt, task, adopt_query)
         if branch is None:
-            return _skipped(options, attempt, task, iterator)
+            outcome = _skipped(options, attempt, task, iterator)
+            span.set(**{"oncelog.skipped": True, "oncelog.rows": outcome.row_count})
+            return outcome
+        span.set(**{"oncelog.producer_id": branch.producer_id})
         pipeline = ProducePipeline(cluster, branch.transactional_id)
         try:
-            rows = _produce(options, cluster, branch, pipeline, task.task_partition, iterator)
+            with spans.span("write rows"):
+                rows = _produce(options, cluster, branch, pipeline, task.task_partition, iterator)
         finally:
             pipeline.close()
+        span.set(**{"oncelog.rows": rows.row_count})
         seal_branch(
             cluster,
             attempt,
@@ -268,7 +279,8 @@ def _commit(
     outcomes = _outcomes(messages)
     if not outcomes:
         return
-    with Cluster(options.bootstrap) as cluster:
+    ending = ending_span("commit", outcomes[0].attempt, batch_id)
+    with ending, Cluster(options.bootstrap) as cluster:
         commit_batch(cluster, sink, batch_id, outcomes)
         skipped = sorted({outcome.attempt.nonce for outcome in outcomes if outcome.skipped})
         if skipped:
@@ -278,9 +290,13 @@ def _commit(
 
 def _abort(options: SinkOptions, sink: str, messages: list[WriterCommitMessage | None]) -> None:
     """Abort the attempts that the messages name. Without any, the next attempt or the timeout aborts what is open."""
-    nonces = sorted({outcome.attempt.nonce for outcome in _outcomes(messages, partial=True)})
-    if nonces:
-        with Cluster(options.bootstrap) as cluster:
+    attempts = {
+        outcome.attempt.nonce: outcome.attempt for outcome in _outcomes(messages, partial=True)
+    }
+    if attempts:
+        nonces = sorted(attempts)
+        ending = ending_span("abort", attempts[nonces[0]])
+        with ending, Cluster(options.bootstrap) as cluster:
             abort_attempts(cluster, sink, nonces)
 
 

@@ -32,8 +32,10 @@ _SAMPLER_ARG: Final = "OTEL_TRACES_SAMPLER_ARG"
 _ALWAYS: Final = {"always_on": 1.0, "always_off": 0.0}
 _RATIO: Final = "traceidratio"
 _PARENT_BASED: Final = "parentbased_"
+_GRPC_PACKAGE: Final = "opentelemetry-exporter-otlp-proto-grpc"
+_PACKAGES: Final = f"opentelemetry-sdk {_GRPC_PACKAGE}"
 _EXPORTERS: Final = {
-    "grpc": ("opentelemetry.exporter.otlp.proto.grpc.trace_exporter", ""),
+    "grpc": ("opentelemetry.exporter.otlp.proto.grpc.trace_exporter", _GRPC_PACKAGE),
     "http/protobuf": (
         "opentelemetry.exporter.otlp.proto.http.trace_exporter",
         "opentelemetry-exporter-otlp-proto-http",
@@ -93,6 +95,10 @@ class Tracing:
         """A controller may give it after the start."""
         self._say("service.instance.id", str(node_id))
 
+    def flush(self) -> None:
+        """Export what there is. Blocks for as long as the exporter takes, which is long without a collector."""
+        self._processor.force_flush(FLUSH_MS)
+
     def stop(self) -> None:
         """Export what is left. Blocks for FLUSH_MS at most."""
         self._processor.force_flush(FLUSH_MS)
@@ -143,16 +149,27 @@ def traced(
     if not is_wanted(environment):
         yield None
         return
-    seldom = SeldomTold()
-    for name in _EXPORTERS_LOGGERS:
-        logging.getLogger(name).addFilter(seldom)
-    tracing = Tracing(_exporter(environment), service, head_ratio(environment), late_ms)
+    tracing = build_tracing(service, late_ms, environment)
     spans.recorder = tracing.recorder
     try:
         yield tracing
     finally:
         spans.recorder = None
         tracing.stop()
+
+
+def build_tracing(service: str, late_ms: int, environment: Mapping[str, str]) -> Tracing:
+    """What `traced` begins with. Raises OncelogError, also for packages that are not installed."""
+    try:
+        importlib.import_module("opentelemetry.sdk.trace.export")
+    except ImportError as error:
+        raise OncelogError(
+            f"{_ENDPOINT} asks for traces, and a package for them is not installed: pip install {_PACKAGES}"
+        ) from error
+    seldom = SeldomTold()
+    for name in _EXPORTERS_LOGGERS:
+        logging.getLogger(name).addFilter(seldom)
+    return Tracing(_exporter(environment), service, head_ratio(environment), late_ms)
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:

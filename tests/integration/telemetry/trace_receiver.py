@@ -51,6 +51,24 @@ class TraceReceiver:
             )
             time.sleep(0.1)
 
+    def attempts(self, sink, count, timeout_s=20.0):
+        """The traces of a Spark sink's attempts, once there are so many."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = [
+                one
+                for one in self.traces
+                if any(root.name == f"Spark batch {sink}" for root in one.roots)
+            ]
+            if len(found) >= count:
+                time.sleep(5 * EXPORT_MS / 1000)
+                ids = [one.trace_id for one in found]
+                return [one for one in self.traces if one.trace_id in ids]
+            assert time.monotonic() < deadline, [
+                (one.name, one.parent_id) for trace in self.traces for one in trace.spans
+            ]
+            time.sleep(0.1)
+
 
 def names(trace):
     return [one.name for one in trace.spans]

@@ -240,16 +240,18 @@ class OpenAttemptRequest(_message.Message):
     def __init__(self, sink: _Optional[str] = ..., nonce: _Optional[bytes] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
 
 class OpenAttemptResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "answer", "sink_epoch")
+    __slots__ = ("error_code", "error_message", "answer", "sink_epoch", "is_traced")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     SINK_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IS_TRACED_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     error_message: str
     answer: SinkAnswer
     sink_epoch: int
-    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., answer: _Optional[_Union[SinkAnswer, str]] = ..., sink_epoch: _Optional[int] = ...) -> None: ...
+    is_traced: bool
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., answer: _Optional[_Union[SinkAnswer, str]] = ..., sink_epoch: _Optional[int] = ..., is_traced: _Optional[bool] = ...) -> None: ...
 
 class JoinAttemptRequest(_message.Message):
     __slots__ = ("sink", "nonce", "query_id", "run_id", "batch_id", "task_partition", "task_attempt_id", "adopt_query")

@@ -1,0 +1,232 @@
+"""What a transaction shard tells of its Spark sinks to tracing (ADR 0028).
+
+An attempt is one trace. Its id follows from the attempt's nonce (`oncelog.trace.attempt_trace`), so nothing of it is
+stored or sent: Spark's driver and tasks, and the next coordinator, come to the same one. The root is exported with the
+record that completes the attempt. No process of Spark could: the one that opens an attempt is not the one that ends it,
+and a driver that gives up names no attempt.
+
+An attempt is kept if it aborts, if a branch of it lost, or if it was open for long.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from oncelog.ids import CoordinatorEpoch, Millis
+from oncelog.machine import Decision
+from oncelog.telemetry import spans
+from oncelog.telemetry.recorder import TraceRecorder
+from oncelog.trace import attempt_trace
+from oncelog_coordinator.core.markers import SINK_MACHINE, MarkersDelivered, MarkersWanted
+from oncelog_coordinator.core.sink import SinkMachine
+from oncelog_coordinator.core.sink_events import (
+    AbortAttempt,
+    CommitBatch,
+    JoinAttempt,
+    OpenAttempt,
+    SealBranch,
+)
+from oncelog_coordinator.core.sink_records import (
+    AttemptOpen,
+    Branch,
+    Decide,
+    Outcome,
+    SinkRecordType,
+    Tombstone,
+)
+from oncelog_coordinator.core.sink_state import NO_BATCH, Attempt, decision_number
+from oncelog_coordinator.core.txn_events import AddPartitions, ForceTerminate, VerifyPartitions
+
+_APPEND: Final = "state append"
+_NS_PER_MS: Final = 1_000_000
+_ENDING_MAX: Final = 10_000
+"""Attempts whose completion is on its way to the log. A shard that is lost forgets them."""
+
+
+class _Seen(NamedTuple):
+    """An attempt, as it was right before or after a decision."""
+
+    sink: str
+    nonce: bytes
+    batch_id: int
+    opened_ms: int
+    """-1: unknown."""
+    branch_count: int
+    decide: Decide | None
+
+    def is_kept(self, now: int, late_ms: int) -> bool:
+        if self.decide is not None and (
+            self.decide.outcome is Outcome.ABORT or len(self.decide.winners) < self.branch_count
+        ):
+            return True
+        return 0 <= self.opened_ms < now - late_ms
+
+    @property
+    def attributes(self) -> dict[str, spans.Value]:
+        told: dict[str, spans.Value] = {"oncelog.sink": self.sink}
+        if self.batch_id != NO_BATCH:
+            told["oncelog.batch_id"] = self.batch_id
+        return told
+
+
+class AttemptTraces:
+    """Of one shard under one coordinator epoch."""
+
+    def __init__(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> None:
+        self._attributes: dict[str, spans.Value] = {
+            "oncelog.shard": shard,
+            "oncelog.coordinator_epoch": coordinator_epoch,
+        }
+        self._before: dict[bytes, _Seen] = {}
+        self._ending: dict[bytes, _Seen] = {}
+
+    def about_to_decide(self, event: Any, machine: SinkMachine) -> None:
+        """What the decision may remove is remembered for its trace."""
+        sink = _sink_of(event)
+        if sink:
+            self._before = {one.nonce: one for one in map(_seen, machine.attempts_of(sink))}
+
+    def decided(
+        self, event: Any, decision: Decision[Any], machine: SinkMachine, now: Millis
+    ) -> None:
+        """The request that runs now belongs to an attempt, and an attempt may end."""
+        recorder = spans.recorder
+        if not isinstance(recorder, TraceRecorder):
+            return
+        if isinstance(event, AddPartitions | VerifyPartitions):
+            attempt = machine.attempt_of_producer(event.producer_id)
+            asked = None if attempt is None else _seen(attempt)
+        elif _sink_of(event) or isinstance(event, ForceTerminate):
+            asked = self._ended_by(event, decision, machine).get(_nonce_of(event, decision))
+        else:
+            return
+        running = spans.current()
+        if running is None or asked is None:
+            return
+        running.set(**self._attributes, **asked.attributes, **{"oncelog.decision": decision.label})
+        running.home.move(attempt_trace(asked.nonce), is_kept=asked.is_kept(now, recorder.late_ms))
+
+    def _ended_by(
+        self, event: Any, decision: Decision[Any], machine: SinkMachine
+    ) -> dict[bytes, _Seen]:
+        """The sink's attempts as they are now, and those that are no more."""
+        known, self._before = self._before, {}
+        decides = [one for one in decision.records if isinstance(one, Decide)]
+        for sink in {_sink_of(event), *(one.sink for one in decides)}:
+            known.update((one.nonce, _seen(one)) for one in machine.attempts_of(sink))
+        for decide in decides:
+            seen = known.get(decide.nonce) or _Seen(
+                decide.sink, decide.nonce, decide.batch_id, -1, len(decide.winners), None
+            )
+            known[decide.nonce] = seen._replace(batch_id=decide.batch_id, decide=decide)
+        for nonce in _completed(decision.records):
+            if nonce in known and len(self._ending) < _ENDING_MAX:
+                self._ending[nonce] = known[nonce]
+        return known
+
+    def committed(self, decision: Decision[Any], decided_ns: int) -> None:
+        """The world may know of it."""
+        recorder = spans.recorder
+        if not isinstance(recorder, TraceRecorder) or not decision.records:
+            return
+        for nonce in _appended(decision.records):
+            trace = attempt_trace(nonce)
+            parent = spans.current()
+            if parent is not None and parent.home.trace_id != trace.trace_id:
+                parent = None
+            append = spans.Span(
+                _APPEND if parent is not None else f"{decision.label} ({_APPEND})",
+                spans.Home(trace) if parent is None else parent.home,
+                parent,
+                spans.Kind.INTERNAL,
+                {**self._attributes, "oncelog.decision": decision.label},
+                decided_ns,
+            )
+            append.end()
+        for nonce in _completed(decision.records):
+            ended = self._ending.pop(nonce, None)
+            if ended is not None:
+                self._root(recorder, ended)
+
+    def with_traces(self, wanted: MarkersWanted, machine: SinkMachine) -> MarkersWanted:
+        """The same markers, of a sink's attempt with their trace."""
+        recorder = spans.recorder
+        key = wanted.decision_key
+        if key.machine != SINK_MACHINE or not isinstance(recorder, TraceRecorder):
+            return wanted
+        for attempt in machine.attempts_of(key.name):
+            if decision_number(attempt.nonce) == key.number:
+                trace = attempt_trace(attempt.nonce)
+                now = time.time_ns() // _NS_PER_MS
+                is_kept = _seen(attempt).is_kept(now, recorder.late_ms)
+                markers = (
+                    replace(one, trace=trace, is_trace_kept=is_kept) for one in wanted.markers
+                )
+                return replace(wanted, markers=tuple(markers))
+        return wanted
+
+    def _root(self, recorder: TraceRecorder, ended: _Seen) -> None:
+        now_ns = time.time_ns()
+        opened_ns = ended.opened_ms * _NS_PER_MS if ended.opened_ms >= 0 else now_ns
+        told = {**self._attributes, **ended.attributes, "oncelog.branches": ended.branch_count}
+        if ended.decide is not None:
+            told["oncelog.outcome"] = ended.decide.outcome.name.lower()
+            told["oncelog.decision"] = ended.decide.reason
+            told["oncelog.rows"] = ended.decide.row_count
+        recorder.root(
+            attempt_trace(ended.nonce, opened_ns),
+            f"Spark batch {ended.sink}",
+            now_ns,
+            told,
+            is_kept=ended.is_kept(now_ns // _NS_PER_MS, recorder.late_ms),
+        )
+
+
+def _seen(attempt: Attempt) -> _Seen:
+    held = attempt.opened or attempt.decide or next(iter(attempt.branches.values()))
+    return _Seen(
+        held.sink,
+        attempt.nonce,
+        attempt.batch_id,
+        -1 if attempt.opened is None else attempt.opened.opened_time_ms,
+        len(attempt.branches),
+        attempt.decide,
+    )
+
+
+def _sink_of(event: Any) -> str:
+    if isinstance(event, MarkersDelivered):
+        return event.decision_key.name if event.decision_key.machine == SINK_MACHINE else ""
+    return str(getattr(event, "sink", ""))
+
+
+def _nonce_of(event: Any, decision: Decision[Any]) -> bytes:
+    """Of the attempt that a request is about; empty for none."""
+    match event:
+        case OpenAttempt() | JoinAttempt() | SealBranch():
+            return event.nonce
+        case CommitBatch():
+            return event.messages[0].nonce if event.messages else b""
+        case AbortAttempt():
+            return event.nonces[0] if event.nonces else b""
+    decided = (one.nonce for one in decision.records if isinstance(one, Decide))
+    return next(decided, b"")
+
+
+def _appended(records: Sequence[Any]) -> Iterable[bytes]:
+    """Attempts of which these records are."""
+    nonces = (
+        one.nonce
+        for one in records
+        if isinstance(one, AttemptOpen | Branch | Decide | Tombstone) and one.nonce
+    )
+    return dict.fromkeys(nonces)
+
+
+def _completed(records: Sequence[Any]) -> Iterable[bytes]:
+    return (
+        one.nonce
+        for one in records
+        if isinstance(one, Tombstone) and one.record_type is SinkRecordType.DECIDE
+    )

@@ -1,0 +1,147 @@
+"""Spans of a micro-batch in Spark's processes (ADR 0028): the driver's opening, each task, and the driver's end.
+
+All are below the attempt's root, whose id follows from the nonce, and which the coordinator exports. OpenTelemetry's
+variables turn it on, as in every other process. Driver and executors each need them in their environment
+(`spark.executorEnv.OTEL_EXPORTER_OTLP_ENDPOINT`). Without an endpoint nothing is loaded and nothing is recorded.
+
+Tracing never fails a batch: a value that cannot be meant or a missing package is one warning in the worker's log. A
+Python worker is killed without notice when its application ends, so spans are sent as soon as they end.
+"""
+
+import functools
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from oncelog.errors import OncelogError
+from oncelog.telemetry import spans
+from oncelog.telemetry.recorder import TraceRecorder
+from oncelog.trace import TransactionTrace, attempt_trace
+
+if TYPE_CHECKING:
+    from oncelog.spark.attempt import AttemptName, TaskIdentity
+    from oncelog.telemetry.tracing import Tracing
+
+_log = logging.getLogger(__name__)
+
+SERVICE: Final = "oncelog-spark"
+SENT_WITHIN_S: Final = 1.0
+"""A collector takes some milliseconds. For one that is away a process waits once, until it is there again."""
+
+AnySpan = spans.Span | spans.Nothing
+
+
+@contextmanager
+def opening_span(attempt: "AttemptName") -> Iterator[AnySpan]:
+    """Of the driver, around OpenAttempt. An attempt that was refused has no root: the span is a trace of its own."""
+    process = _process(os.getpid())
+    if process is None:
+        yield spans.NOTHING
+        return
+    with process.sending(), _failing_kept("open attempt", None) as span:
+        span.set(**{"oncelog.sink": attempt.sink})
+        yield span
+
+
+def opened(span: AnySpan, attempt: "AttemptName") -> None:
+    """The span's attempt is open. Where its coordinator records no spans, those of Spark would have no root."""
+    if isinstance(span, spans.Span) and attempt.is_traced:
+        span.home.move(attempt_trace(attempt.nonce))
+
+
+@contextmanager
+def task_span(attempt: "AttemptName", task: "TaskIdentity") -> Iterator[AnySpan]:
+    """Of one try of one task."""
+    with _span(f"task {task.task_partition}", attempt) as span:
+        told: dict[str, spans.Value] = {
+            "oncelog.batch_id": task.batch_id,
+            "spark.query_id": task.query_id,
+            "spark.run_id": task.run_id,
+            "spark.partition_id": task.task_partition,
+            "spark.task_attempt_id": task.task_attempt_id,
+        }
+        span.set(**told)
+        yield span
+
+
+@contextmanager
+def ending_span(
+    what: str, attempt: "AttemptName", batch_id: int | None = None
+) -> Iterator[AnySpan]:
+    """Of the driver, around CommitBatch or AbortAttempt."""
+    with _span(f"{what} batch", attempt) as span:
+        if batch_id is not None:
+            span.set(**{"oncelog.batch_id": batch_id})
+        yield span
+
+
+@contextmanager
+def _span(name: str, attempt: "AttemptName") -> Iterator[AnySpan]:
+    """Below the root of the attempt."""
+    process = _process(os.getpid()) if attempt.is_traced else None
+    if process is None:
+        yield spans.NOTHING
+        return
+    with process.sending(), _failing_kept(name, attempt_trace(attempt.nonce)) as span:
+        span.set(**{"oncelog.sink": attempt.sink})
+        yield span
+
+
+@contextmanager
+def _failing_kept(name: str, trace: TransactionTrace | None) -> Iterator[spans.Span]:
+    """Nobody tells this process what becomes of the attempt. What fails here is kept, the rest if the ratio says so."""
+    span = spans.outermost(name, spans.Kind.INTERNAL, trace=trace)
+    assert isinstance(span, spans.Span), "a process that records has a recorder"
+    home = span.home
+    home.is_kept = True
+    try:
+        with span:
+            yield span
+            home.is_kept = False
+    finally:
+        assert isinstance(spans.recorder, TraceRecorder), spans.recorder
+        spans.recorder.verdict(home.trace_id, is_kept=home.is_kept)
+
+
+class _Process:
+    """A Python worker of Spark's that records spans."""
+
+    def __init__(self, tracing: "Tracing") -> None:
+        self.tracing = tracing
+        self._sending: threading.Thread | None = None
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._send()
+
+    def _send(self) -> None:
+        if self._sending is not None and self._sending.is_alive():
+            # It found no collector. If it finds one, it sends this too.
+            return
+        self._sending = threading.Thread(
+            target=self.tracing.flush, name="oncelog traces", daemon=True
+        )
+        self._sending.start()
+        self._sending.join(SENT_WITHIN_S)
+
+
+@functools.cache
+def _process(pid: int) -> _Process | None:
+    """Of this process: workers are forked, and each sends by itself. None: it records nothing."""
+    try:
+        from oncelog.telemetry.tracing import build_tracing, is_wanted
+
+        if not is_wanted(os.environ):
+            return None
+        tracing = build_tracing(SERVICE, 0, os.environ)
+    except (OncelogError, OSError, ValueError) as error:
+        _log.warning("the sink writes no traces in this process: %s", error)
+        return None
+    spans.recorder = tracing.recorder
+    return _Process(tracing)

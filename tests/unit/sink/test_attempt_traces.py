@@ -1,0 +1,161 @@
+"""The trace of an attempt at its coordinator: one root whoever ends it, and the same ids after a restart (ADR 0028)."""
+
+from contextlib import nullcontext
+
+import pytest
+from tests.unit.sink.sink_shell import TIMEOUT_MS, SinkShell, nonce
+
+from oncelog.machine import Decision
+from oncelog.telemetry import spans
+from oncelog.telemetry.recorder import TraceRecorder
+from oncelog.trace import attempt_trace
+from oncelog_coordinator.attempt_traces import AttemptTraces
+
+NEVER_LATE_MS = 10**15
+
+
+class TracedShell(SinkShell):
+    """The shell of a coordinator that records spans. What is decided is durable at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.traces = AttemptTraces(3, 7)
+        self.exported = []
+        self.recorder = TraceRecorder(self.exported.append, 0.0, late_ms=NEVER_LATE_MS)
+
+    def submit(self, event, records_kept=None):
+        self.traces.about_to_decide(event, self.machine)
+        decided = []
+        decide = self.machine.decide
+        self.machine.decide = lambda *given: decided.append(decide(*given)) or decided[0]
+        try:
+            is_request = hasattr(event, "request_id")
+            name = type(event).__name__
+            with spans.outermost(name, spans.Kind.SERVER) if is_request else nullcontext():
+                answer = super().submit(event, records_kept)
+                (decision,) = decided
+                if records_kept is None:
+                    self.traces.decided(event, decision, self.machine, self.now)
+                    self.traces.committed(decision, 1)
+        finally:
+            del self.machine.decide
+        return answer
+
+    def restart(self, log=None):
+        self.traces = AttemptTraces(3, 8)
+        super().restart(log)
+
+    def markers(self):
+        """What the marker sender is sent, with traces."""
+        return [
+            marker
+            for wanted in self.outbox.values()
+            for marker in self.traces.with_traces(wanted, self.machine).markers
+        ]
+
+    def roots(self):
+        return [one for one in self.exported if not one.parent_id and "batch" in one.name]
+
+    def spans_of(self, number):
+        return [
+            one for one in self.exported if one.trace_id == attempt_trace(nonce(number)).trace_id
+        ]
+
+
+@pytest.fixture
+def shell(monkeypatch):
+    made = TracedShell()
+    monkeypatch.setattr(spans, "recorder", made.recorder)
+    return made
+
+
+def test_a_committed_attempt_has_no_span_without_the_ratio_and_no_root(shell):
+    shell.committed(1, 0)
+    assert [one.trace for one in shell.markers()] == [attempt_trace(nonce(1))] * 2
+    assert not any(one.is_trace_kept for one in shell.markers())
+    shell.deliver()
+    assert shell.spans_of(1) == []
+    assert shell.recorder.spans_waiting == 0
+
+
+def test_an_aborted_attempt_is_one_tree_below_its_root(shell):
+    shell.open(1)
+    shell.task(1, 0)
+    shell.abort(1)
+    assert all(one.is_trace_kept for one in shell.markers())
+    shell.deliver()
+    (root,) = shell.roots()
+    trace = attempt_trace(nonce(1))
+    assert (root.trace_id, root.span_id) == (trace.trace_id, trace.root_id)
+    assert root.attributes["oncelog.outcome"] == "abort"
+    found = shell.spans_of(1)
+    known = {one.span_id for one in found}
+    assert [one.name for one in found if one.parent_id and one.parent_id not in known] == []
+    requests = {"OpenAttempt", "JoinAttempt", "SealBranch", "AbortAttempt", "AddBranchPartitions"}
+    assert requests - {"AddBranchPartitions"} <= {one.name for one in found}
+
+
+def test_a_branch_that_lost_keeps_the_trace_of_a_committed_attempt(shell):
+    shell.open(1)
+    lost = shell.join(1, 0, 0, task_attempt_id=0).producer_id
+    shell.add(lost, "orders-0")
+    won = shell.task(1, 0, 0, task_attempt_id=1)
+    shell.commit(0, won)
+    assert [one.is_trace_kept for one in shell.markers()] == [True, True]
+    shell.deliver()
+    (root,) = shell.roots()
+    assert (root.attributes["oncelog.outcome"], root.attributes["oncelog.branches"]) == (
+        "commit",
+        2,
+    )
+
+
+def test_the_next_coordinator_exports_the_root_of_what_it_completes(shell):
+    shell.open(1)
+    shell.task(1, 0)
+    shell.abort(1)
+    shell.restart()
+    assert shell.roots() == []
+    assert [one.trace for one in shell.markers()] == [attempt_trace(nonce(1))]
+    shell.deliver()
+    (root,) = shell.roots()
+    assert root.span_id == attempt_trace(nonce(1)).root_id
+    assert root.attributes["oncelog.coordinator_epoch"] == 8
+
+
+@pytest.mark.parametrize("ending", ["superseded", "timed_out"])
+def test_what_ends_without_a_request_of_its_own_has_its_root(shell, ending):
+    shell.open(1)
+    shell.task(1, 0)
+    if ending == "superseded":
+        shell.open(2)
+    else:
+        shell.advance(TIMEOUT_MS)
+    shell.deliver()
+    (root,) = shell.roots()
+    assert root.attributes["oncelog.decision"] == ending
+    names = {one.name for one in shell.spans_of(1)}
+    assert f"{ending} (state append)" in names
+    assert "OpenAttempt" in names
+
+
+def test_an_attempt_that_nobody_joined_has_its_root_at_once(shell):
+    shell.open(1)
+    shell.abort(1)
+    (root,) = shell.roots()
+    assert root.attributes["oncelog.branches"] == 0
+    assert "oncelog.batch_id" not in root.attributes
+
+
+def test_a_refused_call_stays_in_the_trace_of_its_request(shell):
+    shell.join(9, 0)
+    assert shell.spans_of(9) == []
+
+
+def test_a_coordinator_without_tracing_does_none_of_it(shell, monkeypatch):
+    monkeypatch.setattr(spans, "recorder", None)
+    shell.committed(1, 0)
+    assert [one.trace for one in shell.markers()] == [None, None]
+    assert AttemptTraces(0, 0).committed(Decision(), 0) is None
+    shell.deliver()
+    assert shell.exported == []
