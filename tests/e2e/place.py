@@ -5,6 +5,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
+from typing import Any, Protocol
 
 from robustness.chaos.__main__ import Place as Pods
 from robustness.chaos.containers.engine import find_engine
@@ -20,8 +21,12 @@ BOOTSTRAP = os.environ.get("ONCELOG_E2E_BOOTSTRAP", "")
 TOOLS_IMAGE = os.environ.get("ONCELOG_E2E_TOOLS_IMAGE", "")
 
 
+class AskedTarget(Target, Protocol):
+    def ask_gateway(self, path: str) -> Any: ...
+
+
 class Place:
-    def __init__(self, target: Target, hands: ChaosHands, started_s: float) -> None:
+    def __init__(self, target: AskedTarget, hands: ChaosHands, started_s: float) -> None:
         self.started_s = started_s
         self.name = target.name
         self.members = target.members
@@ -50,13 +55,17 @@ class Place:
         self._hands.findings.clear()
         return found
 
+    def ask(self, path: str) -> Any:
+        """What REST answers."""
+        return self._target.ask_gateway(path)
+
     def unsettled(self) -> tuple[str, ...]:
         """What REST says is not as it is to be; asked until all is well."""
         self._target.observe(0)
         return tuple(line for one in self._target.verdicts() for line in one.proof)
 
 
-def target() -> Target:
+def target() -> AskedTarget:
     """Raises OncelogError when there is no engine, or no Kubernetes."""
     if not IS_CURRENT:
         return ContainerTarget(find_engine(), Images.of_environment(), (), {})

@@ -91,6 +91,28 @@ def test_a_transaction_of_each_client_is_read_committed(place, name):
     assert [one.value for one in seen] == [b"kept", sentinel]
 
 
+def test_every_role_tells_its_part_of_a_transaction(place):
+    """Redis, the secrets and the network between all of them are as they have to be."""
+    topic = new_topic()
+    Load(place.bootstrap, topic, replicas=place.replicas)
+    producer = Confluent().producer(place.bootstrap, f"tx-{topic}")
+    try:
+        producer.init()
+        producer.begin()
+        producer.send(topic, b"seen", partition=0)
+        producer.commit()
+    finally:
+        producer.close()
+    deadline = time.monotonic() + 30
+    while True:
+        timeline = place.ask(f"/v1/transactions/tx-{topic}/timeline")
+        told_by = {one["role"] for one in timeline["events"]}
+        if told_by >= {"coordinator", "marker-sender", "storage"}:
+            return
+        assert time.monotonic() < deadline, timeline
+        time.sleep(0.2)
+
+
 def test_no_transaction_fails_while_one_process_of_each_role_is_killed(place):
     topic, pauses = new_topic(), {}
     with Load(place.bootstrap, topic, replicas=place.replicas) as load:

@@ -1,7 +1,7 @@
 """A cluster of containers of our own, as a target."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from oncelog.errors import OncelogError
 from oncelog_server.cluster.plan import CONTROLLER, POSTGRES, REDIS, ROLES, STORAGE
@@ -92,8 +92,12 @@ class ContainerTarget:
 
     def observe(self, at_ms: int) -> Observations:
         """No files are read here; what the gateway says has to be asked while it is there."""
-        self._settled = settled(self._fleet.ask_gateway, _NODES, SETTLE_S)
+        self._settled = settled(self.ask_gateway, _NODES, SETTLE_S)
         return Observations(is_healed=True)
+
+    def ask_gateway(self, path: str) -> Any:
+        """What REST answers. Raises OncelogError when it does not."""
+        return self._fleet.ask_gateway(path)
 
     def verdicts(self) -> Sequence[Verdict]:
         return (self._settled,)

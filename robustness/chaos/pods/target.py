@@ -4,7 +4,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.errors import OncelogError
 from oncelog_server.cluster.plan import POSTGRES, REDIS, ROLES, STORAGE
@@ -207,7 +207,11 @@ class PodTarget:
 
     def verdicts(self) -> Sequence[Verdict]:
         """What the gateway says when all is over."""
-        return (settled(lambda path: ask_gateway(self._kubernetes, path), self._nodes, SETTLE_S),)
+        return (settled(self.ask_gateway, self._nodes, SETTLE_S),)
+
+    def ask_gateway(self, path: str) -> Any:
+        """What REST answers. Raises OncelogError when no gateway can be asked, or it does not answer."""
+        return ask_gateway(self._kubernetes, path)
 
     def close(self) -> None:
         """It is not ours to end."""
