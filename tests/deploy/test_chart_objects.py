@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import signal
+import subprocess
 
 import kubernetes_validate
 import pytest
@@ -124,6 +127,16 @@ def test_probes_ask_what_a_process_means_by_them(profile, role):
     # A start must not be ended while it waits for the database.
     startup = container["startupProbe"]
     assert startup["periodSeconds"] * startup["failureThreshold"] >= 60
+
+
+def test_postgres_is_stopped_whichever_number_its_first_process_has(tmp_path):
+    """In a pod that shares its processes it is not 1."""
+    (container,) = pod_of(role_of(rendered("default"), "postgres"))[1]["containers"]
+    command = container["lifecycle"]["preStop"]["exec"]["command"]
+    with subprocess.Popen(["sleep", "60"]) as postgres:
+        (tmp_path / "postmaster.pid").write_text(f"{postgres.pid}\n{tmp_path}\n")
+        subprocess.run(command, check=True, env={**os.environ, "PGDATA": str(tmp_path)})
+        assert postgres.wait(10) == -signal.SIGINT
 
 
 @pytest.mark.parametrize("drain_ms", [0, 1_500, 20_000, 600_000])

@@ -167,8 +167,9 @@ class PodHands:
                 self._kill(fault, pod)
             case FaultKind.DATABASE_OUTAGE | FaultKind.REDIS_OUTAGE:
                 if fault.strength >= 0.5 and FaultKind.PAUSE in self._kinds:
-                    self._signal(pod, "STOP")
+                    # First, for a signal whose answer is lost may have stopped it, and it has to go on in the end.
                     self.facts[name_of(fault)] = PAUSED
+                    self._signal(pod, "STOP")
                 else:
                     self._kill(fault, pod)
             case _:

@@ -11,6 +11,8 @@ from robustness.chaos.pods.network import HELPER
 from robustness.nemesis import FaultKind, PlannedFault
 from tests.unit.robustness.pods_on_paper import Paper, pod
 
+from oncelog.errors import OncelogError
+
 EVERYTHING = frozenset(kind for deck in POD_DECKS.values() for kind in deck)
 
 
@@ -87,6 +89,25 @@ def test_a_paused_pod_goes_on():
     )
     assert [call[3] for call in paper.calls] == ["kill -STOP -1", "kill -CONT -1"] * 2
     assert hands.findings == []
+
+
+def test_a_database_goes_on_though_the_answer_to_its_stop_was_lost():
+    """Seen on a busy machine: the shell did not end in 30 s, and Postgres stood still until it was killed."""
+    paper = cluster()
+    answer = paper.execute
+
+    def execute(pod, container, *command, timeout_s=0):
+        said = answer(pod, container, *command)
+        if "STOP" in command[-1]:
+            raise OncelogError("sh in log-oncelog-postgres-0 did not end in 30 s")
+        return said
+
+    paper.execute = execute
+    hands = hands_on(paper)
+    carried_out(hands, fault(FaultKind.DATABASE_OUTAGE, "postgres"))
+    assert [call[3] for call in paper.calls] == ["kill -STOP -1", "kill -CONT -1"]
+    (finding,) = hands.findings
+    assert "could not be carried out" in finding
 
 
 def test_all_of_a_role_are_deleted_at_once():
