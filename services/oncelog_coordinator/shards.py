@@ -88,11 +88,12 @@ class TransactionReign(Reign):
 
     def committed(self, event: Any, decision: Decision[Any], decided_ns: int) -> None:
         """The driver tells of each decision that the world may know of."""
-        if decision.records:
-            self._append_times.observe((time.time_ns() - decided_ns) / 1e9)
+        trace_id = 0
         if spans.recorder is not None:
-            self._traces.committed(event, decision, decided_ns)
+            trace_id = self._traces.committed(event, decision, decided_ns)
             self.attempt_traces.committed(decision, decided_ns)
+        if decision.records:
+            self._append_times.observe((time.time_ns() - decided_ns) / 1e9, trace_id)
 
     def about_to_trace(self, event: Any, machine: ShardMachine) -> Any:
         """The event as it is decided in a process that records spans."""

@@ -10,6 +10,7 @@ from typing import Any
 from oncelog.ids import Millis
 from oncelog.process.figures import Histogram
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState
+from oncelog_coordinator.transaction_traces import exemplar
 
 _OUTCOMES = {TxnState.COMPLETE_COMMIT: "commit", TxnState.COMPLETE_ABORT: "abort"}
 
@@ -43,8 +44,10 @@ class ShardTimes:
             outcome = _OUTCOMES.get(record.state)
             if outcome is None:
                 continue
+            trace_id = exemplar(record, now)
             if decided_ms is not None:
-                self._times.end_to_complete[outcome].observe(max(now - decided_ms, 0) / 1000)
+                markers_ms = max(now - decided_ms, 0)
+                self._times.end_to_complete[outcome].observe(markers_ms / 1000, trace_id)
             if record.start_timestamp >= 0:
                 open_ms = max(now - record.start_timestamp, 0)
-                self._times.open_to_complete[outcome].observe(open_ms / 1000)
+                self._times.open_to_complete[outcome].observe(open_ms / 1000, trace_id)

@@ -67,11 +67,12 @@ class TransactionTraces:
         if known.trace is not None and _is_of(event, known):
             running.home.move(known.trace, is_kept=is_kept(recorder, known, now))
 
-    def committed(self, event: Any, decision: Decision[Any], decided_ns: int) -> None:
-        """The world may know of it."""
+    def committed(self, event: Any, decision: Decision[Any], decided_ns: int) -> int:
+        """The world may know of it. Returns the trace in which the append can be seen; 0 if none is kept."""
+        seen_in = 0
         recorder = _recorder()
         if recorder is None:
-            return
+            return seen_in
         now_ns = time.time_ns()
         for record in decision.records:
             if not isinstance(record, TxnMetadata) or record.trace is None:
@@ -94,6 +95,8 @@ class TransactionTraces:
             append.end()
             if isinstance(event, MarkersDelivered):
                 self._complete(recorder, record, decision.label, now_ns)
+            seen_in = exemplar(record, Millis(now_ns // _NS_PER_MS))
+        return seen_in
 
     def _complete(
         self, recorder: TraceRecorder, record: TxnMetadata, label: str, now_ns: int
@@ -129,6 +132,15 @@ def is_kept(recorder: TraceRecorder, txn: TxnMetadata, now: Millis) -> bool:
     """Whatever the head ratio says: aborted ones, and those that were open for long."""
     is_late = 0 <= txn.start_timestamp < now - recorder.late_ms
     return txn.state in _ABORTS or is_late
+
+
+def exemplar(record: TxnMetadata, now: Millis) -> int:
+    """The trace of this transaction, for a histogram that it is observed in; 0 if it is not kept."""
+    recorder = _recorder()
+    if recorder is None or record.trace is None:
+        return 0
+    trace_id = record.trace.trace_id
+    return trace_id if recorder.is_kept(trace_id) or is_kept(recorder, record, now) else 0
 
 
 def are_markers_kept(marker: MarkerWanted) -> bool:

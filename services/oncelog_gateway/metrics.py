@@ -1,4 +1,4 @@
-"""`/metrics` in Prometheus' text format.
+"""`/metrics` in Prometheus' text format, or in OpenMetrics.
 
 Two kinds of series: requests are counted as they happen; the cluster's state is read once for each scrape, so that an
 idle gateway asks nobody anything. The registry is the gateway's own: several gateways in one process do not meet.
@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from oncelog.process.exposition import metric_of
+from oncelog.process.exposition import exposed, metric_of
 from oncelog.process.figures import Figure
 from oncelog_gateway.groups import GroupLags
 from oncelog_gateway.resources import PartitionStatus, Transaction
@@ -88,9 +88,10 @@ class Metrics:
         self._requests.labels(method, route, str(status)).inc()
         self._latency.labels(route).observe(seconds)
 
-    def text(self, snapshot: Snapshot) -> bytes:
+    def page(self, snapshot: Snapshot, accept: str = "") -> tuple[bytes, str]:
+        """The page and its content type, for the Accept header of a scrape."""
         self._cluster.snapshot = snapshot
-        return generate_latest(self._registry)
+        return exposed(self._registry, accept)
 
 
 def _of_transactions(snapshot: Snapshot) -> Iterable[Metric]:

@@ -63,6 +63,11 @@ def storage_figures(role: StorageRole) -> Iterator[Figure]:
         lag,
         ("follower",),
     )
+    yield from _produce_figures(role)
+    yield from _cleaner_figures(role)
+
+
+def _produce_figures(role: StorageRole) -> Iterator[Figure]:
     yield histograms_by(
         "oncelog_storage_produce_seconds",
         "From a produce request at the leader to its answer: append, verification, replication",
@@ -70,12 +75,17 @@ def storage_figures(role: StorageRole) -> Iterator[Figure]:
         role.produce_times.produce,
     )
     yield histograms_by(
+        "oncelog_storage_replication_seconds",
+        "Of a produce request, from the append to its records being on every replica in sync (acks=1: written here)",
+        "acks",
+        {str(acks): one for acks, one in role.produce_times.replication.items()},
+    )
+    yield histograms_by(
         "oncelog_storage_verification_seconds",
         "Waiting for the coordinator before the first batch of a transaction in a partition",
         "kind",
         {"transaction": role.produce_times.verification},
     )
-    yield from _cleaner_figures(role)
 
 
 def _cleaner_figures(role: StorageRole) -> Iterator[Figure]:

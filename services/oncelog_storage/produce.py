@@ -88,6 +88,8 @@ class ProduceTimes:
         """From the request to its answer, by acks: append, verification and replication."""
         self.verification = Histogram()
         """What the transaction coordinator took of it."""
+        self.replication = {acks: Histogram() for acks in (-1, 1)}
+        """From the append to the records being as safe as acks asks."""
 
 
 class ProduceHandler:
@@ -118,7 +120,7 @@ class ProduceHandler:
         response = await self._produce(request)
         times = self._times.produce.get(str(request.acks))
         if times is not None:
-            times.observe(time.monotonic() - began)
+            times.observe(time.monotonic() - began, spans.exemplar())
         return response
 
     async def _produce(self, request: pb.ProduceRequest) -> pb.ProduceResponse:
@@ -138,7 +140,7 @@ class ProduceHandler:
             async with self._verifier.turn(request.transactional_id):
                 began = time.monotonic()
                 await self._verify(request, items)
-                self._times.verification.observe(time.monotonic() - began)
+                self._times.verification.observe(time.monotonic() - began, spans.exemplar())
                 self._append_all(request, items)
         else:
             self._append_all(request, items)
@@ -147,8 +149,12 @@ class ProduceHandler:
         if self._events is not None:
             self._tell(request, items, self._events)
         if request.acks:
+            began = time.monotonic()
             with spans.span("replication wait"):
                 await self._wait_committed(request, items)
+            self._times.replication[request.acks].observe(
+                time.monotonic() - began, spans.exemplar()
+            )
         return response
 
     async def _trace(self, items: list[_Item]) -> None:

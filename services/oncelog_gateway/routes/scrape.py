@@ -1,9 +1,11 @@
 """`/metrics`."""
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Response
 
 from oncelog.ids import Partition
-from oncelog.process.exposition import CONTENT_TYPE
+from oncelog.process.exposition import OPENMETRICS
 from oncelog.rpc.metadata import MetadataImage
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.metrics import Metrics, Snapshot
@@ -27,9 +29,15 @@ def scrape_router(
         "/metrics",
         summary="Prometheus metrics",
         response_class=Response,
-        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+        responses={
+            200: {
+                "content": {
+                    kind: {"schema": {"type": "string"}} for kind in ("text/plain", OPENMETRICS)
+                }
+            }
+        },
     )
-    async def scrape() -> Response:
+    async def scrape(accept: Annotated[str, Header(include_in_schema=False)] = "") -> Response:
         """Roles that do not answer leave gaps, never an error: a scrape that fails tells nothing."""
         listed, failures = await transactions.everything()
         image = roles.image
@@ -57,7 +65,8 @@ def scrape_router(
             coordinators_silent=len(failures),
             metadata_offset=image.metadata_offset,
         )
-        return Response(metrics.text(snapshot), headers={"Content-Type": CONTENT_TYPE})
+        content, content_type = metrics.page(snapshot, accept)
+        return Response(content, headers={"Content-Type": content_type})
 
     return router
 

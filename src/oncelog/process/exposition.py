@@ -1,27 +1,48 @@
-"""Figures as Prometheus takes them."""
+"""Figures as Prometheus takes them, in OpenMetrics for whom asks for that: only there can a bucket have an exemplar."""
 
-from typing import Final
+from typing import Any, Final
 
+from prometheus_client import CollectorRegistry, generate_latest, openmetrics
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
 )
+from prometheus_client.core import Exemplar as ExposedExemplar
 
-from oncelog.process.figures import Figure
+from oncelog.process.figures import Exemplar, Figure
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS: Final = "application/openmetrics-text"
+OPENMETRICS_CONTENT_TYPE: Final = f"{OPENMETRICS}; version=1.0.0; charset=utf-8"
+
+
+def exposed(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
+    """The page and its content type, for the Accept header of a scrape."""
+    if OPENMETRICS in accept.lower():
+        as_openmetrics: Any = openmetrics.exposition.generate_latest
+        return as_openmetrics(registry), OPENMETRICS_CONTENT_TYPE
+    return generate_latest(registry), CONTENT_TYPE
 
 
 def metric_of(figure: Figure) -> Metric:
     if figure.histograms is not None:
         histograms = HistogramMetricFamily(figure.name, figure.text, labels=figure.labels)
         for values, one in figure.histograms.items():
-            histograms.add_metric(values, one.cumulative(), one.sum_s)
+            buckets = [
+                bucket if exemplar is None else (*bucket, _exposed(exemplar))
+                for bucket, exemplar in zip(one.cumulative(), one.exemplars(), strict=True)
+            ]
+            histograms.add_metric(values, buckets, one.sum_s)
         return histograms
     kind = CounterMetricFamily if figure.is_counter else GaugeMetricFamily
     family = kind(figure.name, figure.text, labels=figure.labels)
     for values, sample in figure.samples.items():
         family.add_metric(values, sample)
     return family
+
+
+def _exposed(exemplar: Exemplar) -> ExposedExemplar:
+    trace = {"trace_id": f"{exemplar.trace_id:032x}"}
+    return ExposedExemplar(trace, exemplar.seconds, exemplar.unix_s)

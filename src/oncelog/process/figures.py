@@ -1,9 +1,10 @@
 """What a role counts, for `/metrics` of its process: plain numbers, so that no role knows Prometheus."""
 
+import time
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -14,18 +15,31 @@ LATENCY_BOUNDS_S: Final = (
 """Of every latency, so that those of different roles can be compared bucket by bucket."""
 
 
-class Histogram:
-    """How many observations were at most each bound, and their sum."""
+class Exemplar(NamedTuple):
+    """One observation, and the trace in which it can be seen."""
 
-    __slots__ = ("_counts", "sum_s")
+    trace_id: int
+    seconds: float
+    unix_s: float
+
+
+class Histogram:
+    """How many observations were at most each bound, and their sum; of each bucket the newest one that was traced."""
+
+    __slots__ = ("_counts", "_exemplars", "sum_s")
 
     def __init__(self) -> None:
         self._counts = [0] * (len(LATENCY_BOUNDS_S) + 1)
+        self._exemplars: dict[int, Exemplar] = {}
         self.sum_s = 0.0
 
-    def observe(self, seconds: float) -> None:
-        self._counts[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
+    def observe(self, seconds: float, trace_id: int = 0) -> None:
+        """`trace_id` of a trace that is kept; 0 for none."""
+        bucket = bisect_left(LATENCY_BOUNDS_S, seconds)
+        self._counts[bucket] += 1
         self.sum_s += seconds
+        if trace_id:
+            self._exemplars[bucket] = Exemplar(trace_id, seconds, time.time())
 
     @property
     def count(self) -> int:
@@ -39,6 +53,10 @@ class Histogram:
             total += count
             buckets.append(("+Inf" if bound is None else repr(bound), float(total)))
         return buckets
+
+    def exemplars(self) -> list[Exemplar | None]:
+        """One place for each bucket of `cumulative`."""
+        return [self._exemplars.get(bucket) for bucket in range(len(self._counts))]
 
 
 @dataclass(frozen=True, slots=True)

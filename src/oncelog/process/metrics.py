@@ -61,7 +61,7 @@ class ProcessMetrics:
 
         return [metric_of(figure) for figure in figures]
 
-    async def health_page(self) -> Answer:
+    async def health_page(self, _accept: str) -> Answer:
         """Asks the loop of the process. Awaited on the loop that serves."""
         asked = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_turn(), self._loop))
         try:
@@ -126,13 +126,14 @@ async def _turn() -> None:
     """One turn of the loop."""
 
 
-async def _metrics_page() -> Answer:
-    from prometheus_client import REGISTRY, generate_latest
+async def _metrics_page(accept: str) -> Answer:
+    from prometheus_client import REGISTRY
 
-    from oncelog.process.exposition import CONTENT_TYPE
+    from oncelog.process.exposition import exposed
 
     # In a thread again: the figures wait for the loop of the process, and `/health` must not wait for them.
-    return Answer(200, CONTENT_TYPE, await asyncio.to_thread(generate_latest, REGISTRY))
+    content, content_type = await asyncio.to_thread(exposed, REGISTRY, accept)
+    return Answer(200, content_type, content)
 
 
 async def _measure_lag(observe: Callable[[float], None]) -> None:

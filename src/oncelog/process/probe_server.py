@@ -31,7 +31,8 @@ class Answer:
     content: bytes
 
 
-Page = Callable[[], Awaitable[Answer]]
+Page = Callable[[str], Awaitable[Answer]]
+"""Of the Accept header, empty without one."""
 
 
 def as_json(status: int, member: str, text: str) -> Answer:
@@ -137,7 +138,8 @@ class _Connection(asyncio.Protocol):
             )
         if method != "GET":
             return as_json(405, "detail", f"{path} takes GET")
-        return await page()
+        accept = ",".join(value for name, _, value in fields if name.lower() == "accept")
+        return await page(accept)
 
     def _send(self, answer: Answer) -> None:
         self._is_answered = True

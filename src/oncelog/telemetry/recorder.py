@@ -87,7 +87,7 @@ class TraceRecorder:
         """`may_wait`: somebody will say what became of it."""
         if is_kept:
             self.verdict(trace_id, is_kept=True)
-        if is_kept or self._is_kept(trace_id):
+        if is_kept or self.is_kept(trace_id):
             self._keep(spans)
         elif not may_wait or self._verdicts.get(trace_id) is False:
             self.spans_dropped += len(spans)
@@ -136,10 +136,11 @@ class TraceRecorder:
         """Kept whatever becomes of it."""
         return is_in_ratio(trace_id, self._ratio)
 
-    # ------------------------------------------------------------------------------------------------
-
-    def _is_kept(self, trace_id: int) -> bool:
+    def is_kept(self, trace_id: int) -> bool:
+        """As far as is known now."""
         return self.is_in_head(trace_id) or self._verdicts.get(trace_id, False)
+
+    # ------------------------------------------------------------------------------------------------
 
     def _keep(self, spans: Sequence[EndedSpan]) -> None:
         self.spans_kept += len(spans)

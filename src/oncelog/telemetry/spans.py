@@ -41,6 +41,8 @@ class Recorder(Protocol):
 
     def take(self, home: "Home", ended: "list[Span]") -> None: ...
 
+    def is_kept(self, trace_id: int) -> bool: ...
+
 
 recorder: Recorder | None = None
 """Of this process; set by `oncelog.telemetry.tracing`."""
@@ -222,6 +224,17 @@ def belongs_to(trace: TransactionTrace | None, *, is_kept: bool = False) -> None
     running = _current.get()
     if running is not None:
         running.home.move(trace, is_kept=is_kept)
+
+
+def exemplar() -> int:
+    """The trace of what runs now, for a histogram that it is observed in; 0 where none is kept, as far as is known."""
+    if recorder is None:
+        return 0
+    running = _current.get()
+    if running is None:
+        return 0
+    home = running.home
+    return home.trace_id if home.is_kept or recorder.is_kept(home.trace_id) else 0
 
 
 def set_attributes(**attributes: Value) -> None:

@@ -93,9 +93,9 @@ def test_health_says_that_the_loop_of_the_process_is_stuck(monkeypatch):
 
     async def process():
         shown = metrics_module.ProcessMetrics()
-        alive = await asyncio.to_thread(asyncio.run, shown.health_page())
+        alive = await asyncio.to_thread(asyncio.run, shown.health_page(""))
         found = []
-        asking = threading.Thread(target=lambda: found.append(asyncio.run(shown.health_page())))
+        asking = threading.Thread(target=lambda: found.append(asyncio.run(shown.health_page(""))))
         asking.start()
         asking.join()  # The loop of the process is blocked by this very line.
         return alive, found[0]

@@ -18,6 +18,13 @@ from oncelog.errors import OncelogError
 
 pytestmark = pytest.mark.timeout(120)
 
+WITH_EXEMPLARS = {
+    "oncelog_coordinator_append_seconds",
+    "oncelog_coordinator_markers_seconds",
+    "oncelog_coordinator_transaction_seconds",
+    "oncelog_storage_produce_seconds",
+    "oncelog_storage_replication_seconds",
+}
 IN_EVERY_ONE = ("client AddPartitionsToTxn", "state append", "markers", "marker orders-0")
 
 
@@ -65,6 +72,22 @@ def test_a_commit_and_an_abort_of_librdkafka(log, receiver):
         assert "Storage/Produce" in names(trace)
         assert "replication wait" in names(trace)
         assert {one.instance for one in trace.spans} == {"1"}
+
+
+def test_histograms_name_the_trace_of_a_transaction_for_whom_asks_for_openmetrics(log, receiver):
+    made = producer(log, "exemplar")
+    made.begin_transaction()
+    made.produce("orders", b"1")
+    made.commit_transaction(20)
+    trace = receiver.transaction("exemplar", IN_EVERY_ONE)
+    for accept in ("application/openmetrics-text;version=1.0.0", "text/plain"):
+        asked = urllib.request.Request(f"{log.rest_url}/metrics", headers={"Accept": accept})
+        with urllib.request.urlopen(asked, timeout=20) as answer:
+            assert answer.headers["content-type"].startswith(accept.partition(";")[0])
+            text = answer.read().decode()
+        found = re.findall(r'^(oncelog_\w+)_bucket\{.*# \{trace_id="(\w+)"\}', text, re.M)
+        of_it = {name for name, trace_id in found if trace_id == trace.trace_id}
+        assert of_it >= WITH_EXEMPLARS if "openmetrics" in accept else not found
 
 
 def test_offsets_sent_with_a_transaction_are_in_its_trace(log, receiver):

@@ -1,9 +1,10 @@
 """Latencies as counted by roles and as Prometheus takes them."""
 
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from oncelog.process.exposition import metric_of
+from oncelog.process.exposition import CONTENT_TYPE, OPENMETRICS_CONTENT_TYPE, exposed, metric_of
 from oncelog.process.figures import LATENCY_BOUNDS_S, Histogram, gauges_by, histograms_by
 
 
@@ -15,10 +16,20 @@ class _Shown(Collector):
         return map(metric_of, self._figures)
 
 
-def _text(*figures):
+PROMETHEUS_ASKS = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+
+
+def _registry(*figures):
     registry = CollectorRegistry()
     registry.register(_Shown(*figures))
-    return generate_latest(registry).decode().splitlines()
+    return registry
+
+
+def _text(*figures):
+    return generate_latest(_registry(*figures)).decode().splitlines()
 
 
 def test_an_observation_is_in_every_bucket_from_its_bound_on():
@@ -38,3 +49,28 @@ def test_bounds_ascend_and_a_gauge_by_label_is_sorted():
     assert list(LATENCY_BOUNDS_S) == sorted(set(LATENCY_BOUNDS_S))
     lines = _text(gauges_by("a_depth", "how deep", "node", {"2": 1.0, "1": 3.0}))
     assert lines[-2:] == ['a_depth{node="1"} 3.0', 'a_depth{node="2"} 1.0']
+
+
+def test_a_bucket_has_the_newest_trace_for_whom_asks_for_openmetrics():
+    histogram = Histogram()
+    for seconds, trace_id in ((0.3, 1), (0.4, 0xAB), (0.45, 0), (0.0001, 0)):
+        histogram.observe(seconds, trace_id)
+    registry = _registry(histograms_by("a_seconds", "how long", "api", {"Fetch": histogram}))
+    content, content_type = exposed(registry, PROMETHEUS_ASKS)
+    assert content_type == OPENMETRICS_CONTENT_TYPE
+    (family,) = text_string_to_metric_families(content.decode())
+    found = {one.labels["le"]: one.exemplar for one in family.samples if one.exemplar}
+    assert list(found) == ["0.5"]
+    assert found["0.5"].labels == {"trace_id": f"{0xAB:032x}"}
+    assert found["0.5"].value == 0.4
+    assert float(found["0.5"].timestamp) > 1.7e9
+
+
+def test_others_get_prometheus_text_without_traces():
+    histogram = Histogram()
+    histogram.observe(0.3, 1)
+    registry = _registry(histograms_by("a_seconds", "how long", "api", {"Fetch": histogram}))
+    for accept in ("", "*/*", "text/plain;version=0.0.4", "text/html,application/xhtml+xml"):
+        content, content_type = exposed(registry, accept)
+        assert content_type == CONTENT_TYPE
+        assert b"trace_id" not in content

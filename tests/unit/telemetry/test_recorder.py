@@ -172,3 +172,17 @@ def test_a_client_that_calls_keeps_its_own_trace(world):
         spans.belongs_to(EARLY)
     (one,) = world.kept
     assert (one.parent_id, one.links) == (EARLY.root_id, [client])
+
+
+def test_a_histogram_is_told_the_trace_of_what_runs_if_it_is_kept(world, monkeypatch):
+    assert spans.exemplar() == 0, "nothing runs"
+    with request("committed"):
+        spans.belongs_to(TRACE)
+        assert spans.exemplar() == 0, "in no ratio, and nothing is known of it"
+        world.recorder.verdict(TRACE.trace_id, is_kept=True)
+        assert spans.exemplar() == TRACE.trace_id
+    with request("of the ratio"), spans.span("append"):
+        spans.belongs_to(EARLY)
+        assert spans.exemplar() == EARLY.trace_id
+        monkeypatch.setattr(spans, "recorder", None)
+        assert spans.exemplar() == 0, "tracing is off"
