@@ -11,12 +11,21 @@ import pytest
 import uvloop
 import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.registry import Collector
 
+from oncelog.process.exposition import metric_of
 from oncelog.process.sources import Sources
+from oncelog.telemetry import spans
+from oncelog.telemetry.figures import trace_figures
+from oncelog.telemetry.recorder import TraceRecorder
 from oncelog_server.composition import embedded_roles
 from oncelog_server.settings import EmbeddedSettings
 
-FOLDER = Path(__file__).parents[3] / "deploy/helm/oncelog/monitoring"
+ROOT = Path(__file__).parents[3]
+FOLDER = ROOT / "deploy/helm/oncelog/monitoring"
+PAGE = (ROOT / "docs/metrics.md").read_text()
+OF_A_PROCESS = ROOT / "src/oncelog/process/metrics.py"
 PATIENCE_S = 30
 RULES = yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"][0]["rules"]
 DASHBOARD = json.loads((FOLDER / "dashboard.json").read_text())
@@ -116,3 +125,49 @@ def test_no_two_panels_lie_on_each_other():
     ]
     assert len(cells) == len(set(cells))
     assert max(x for x, _ in cells) < 24
+
+
+class Tracing(Collector):
+    def collect(self):
+        return map(metric_of, trace_figures())
+
+
+def rows():
+    """Of docs/metrics.md: the series with its type, labels and meaning."""
+    for line in re.findall(r"^\| `oncelog_.*", PAGE, re.M):
+        name, kind, labels, unit, meaning, _ = (
+            cell.strip() for cell in line.strip("|").split(" | ")
+        )
+        yield name.strip("`"), kind, set(re.findall(r"`(\w+)`", labels)), unit, meaning
+
+
+def told_by(text):
+    meanings = dict(re.findall(r"^# HELP (oncelog_\w+) (.*)$", text, re.M))
+    kinds = dict(re.findall(r"^# TYPE (oncelog_\w+) (\w+)$", text, re.M))
+    return {(name, kinds[name], meanings[name]) for name in kinds if not name.endswith("_created")}
+
+
+def test_the_page_of_metrics_says_what_the_roles_say(metrics, monkeypatch):
+    monkeypatch.setattr(spans, "recorder", TraceRecorder(lambda span: None, 1.0, late_ms=1))
+    registry = CollectorRegistry()
+    registry.register(Tracing())
+    served = told_by(metrics) | told_by(generate_latest(registry).decode())
+    of_a_process = set(
+        re.findall(r'(?:Gauge|Histogram)\(\s*"(oncelog_\w+)"', OF_A_PROCESS.read_text())
+    )
+    written = {(name, kind, meaning) for name, kind, _, _, meaning in rows()}
+    by_roles = {row for row in written if row[0] not in of_a_process}
+    assert served - by_roles == set(), "write these rows into docs/metrics.md"
+    assert by_roles - served == set(), "no role serves what these rows of docs/metrics.md say"
+    assert of_a_process <= {name for name, _, _ in written}
+
+
+def test_the_page_of_metrics_names_every_label(metrics):
+    for name, _, labels, _, _ in rows():
+        samples = re.findall(rf"^{name}(?:_bucket|_sum|_count)?\{{(.*)\}} ", metrics, re.M)
+        served = {label for one in samples for label in re.findall(r'(\w+)="', one)} - {"le"}
+        assert not samples or served == labels, name
+
+
+def test_the_page_of_metrics_has_a_unit_for_every_series():
+    assert [name for name, _, _, unit, _ in rows() if not unit] == ["oncelog_process"]
