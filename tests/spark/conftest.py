@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from tests.integration.telemetry.trace_receiver import receiving
 from tests.spark.call_proxy import CallProxy
 from tests.spark.oncelog_process import OncelogProcess
 from tests.spark.session import spark_session
@@ -51,9 +52,20 @@ def server(proxy, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def spark():
+def traces(tmp_path_factory):
+    """Takes the spans of the session's Python workers, which record those of attempts at traced clusters only."""
+    with receiving(tmp_path_factory.mktemp("traces")) as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="session")
+def spark(traces):
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = spark_session("oncelog-tests")
+    with pytest.MonkeyPatch.context() as patch:
+        # The JVM keeps its environment and gives it to the workers.
+        for name, value in traces.environment().items():
+            patch.setenv(name, value)
+        spark = spark_session("oncelog-tests")
     yield spark
     spark.stop()
 

@@ -1,14 +1,10 @@
 """Each attempt of a micro-batch is one trace, from Spark's driver and tasks to the markers (ADR 0028)."""
 
-import os
-import subprocess
-import sys
-
 import pytest
-from tests.integration.telemetry.trace_receiver import names, receiving
+from tests.integration.telemetry.trace_receiver import names
 from tests.spark.call_proxy import CallProxy, Fault
 from tests.spark.oncelog_process import OncelogProcess
-from tests.spark.topic_tools import ROOT, Lab
+from tests.spark.topic_tools import Lab
 
 IN_EACH = (
     "open attempt",
@@ -33,42 +29,28 @@ IN_EACH = (
 
 
 @pytest.fixture
-def traced(tmp_path):
-    """A lab without a session, whose cluster and drivers record spans; and the receiver of these."""
+def lab(spark, traces, tmp_path):
+    """A lab whose cluster records spans too."""
     proxy = CallProxy()
     proxy.start()
-    with receiving(tmp_path) as receiver:
-        server = OncelogProcess(tmp_path, proxy.address.port, receiver.environment())
-        server.start()
-        proxy.upstream = lambda: server.address
-        lab = Lab(None, proxy, tmp_path, "traced")
-        yield lab, receiver
-        lab.close()
-        server.stop()
+    server = OncelogProcess(tmp_path, proxy.address.port, traces.environment())
+    server.start()
+    proxy.upstream = lambda: server.address
+    lab = Lab(spark, proxy, tmp_path, "traced")
+    yield lab
+    lab.close()
+    server.stop()
     proxy.close()
 
 
-def copy(lab, environment):
-    command = [sys.executable, str(ROOT / "tests/spark/traced_app.py"), lab.bootstrap]
-    command += [lab.source, lab.sink, lab.checkpoint, lab.sink_id]
-    told = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
-        check=False,
-    )
-    assert told.stdout.splitlines()[-1:] == ["DONE"], (told.stdout, told.stderr)
-
-
-def test_a_committed_and_an_aborted_attempt_are_one_tree_each(traced):
-    lab, receiver = traced
+def test_a_committed_and_an_aborted_attempt_are_one_tree_each(lab, traces):
     lab.fill(["a", "b", "c", "d"])
     lab.proxy.plan("CommitBatch", Fault.REFUSE)
-    copy(lab, receiver.environment())
+    with pytest.raises(Exception, match="a fault of the test"):
+        lab.copy()
+    lab.copy()
     assert lab.visible_settled() == ["a", "b", "c", "d"]
-    aborted, committed = receiver.attempts(lab.sink_id, count=2)
+    aborted, committed = traces.attempts(lab.sink_id, count=2)
     for trace in (aborted, committed):
         assert trace.is_connected, (trace.roots, trace.orphans)
         assert not [name for name in IN_EACH if name not in names(trace)], names(trace)
