@@ -4,15 +4,17 @@
 """
 
 import hashlib
+import re
 import struct
 from typing import Final, NamedTuple
 
 _STORED: Final = struct.Struct(">QQQQ")
 STORED_BYTES: Final = _STORED.size
 _LOW: Final = (1 << 64) - 1
-_TRACE_ID_DIGITS: Final = 32
-_SPAN_ID_DIGITS: Final = 16
-_FLAGS_DIGITS: Final = 2
+_TRACEPARENT: Final = re.compile(
+    r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII | re.DOTALL
+)
+"""Lower case only, as the standard asks. A later version may have more behind it."""
 _KEPT: Final = 1
 
 
@@ -64,24 +66,11 @@ def write_traceparent(trace_id: int, span_id: int, *, is_kept: bool) -> str:
 
 def read_traceparent(text: str) -> Traceparent | None:
     """None for what W3C's rules call invalid, and for no text."""
-    parts = text.split("-")
-    if len(parts) < 4 or len(parts[0]) != 2 or parts[0] == "ff":
+    found = _TRACEPARENT.fullmatch(text)
+    if found is None:
         return None
-    if parts[0] == "00" and len(parts) != 4:
+    version, trace, span, flags, more = found.groups()
+    trace_id, span_id = int(trace, 16), int(span, 16)
+    if version == "ff" or (more and version == "00") or not trace_id or not span_id:
         return None
-    trace_id, span_id, flags = (
-        _hex(digits, count)
-        for digits, count in zip(
-            parts[1:4], (_TRACE_ID_DIGITS, _SPAN_ID_DIGITS, _FLAGS_DIGITS), strict=True
-        )
-    )
-    if not trace_id or not span_id or flags is None or _hex(parts[0], 2) is None:
-        return None
-    return Traceparent(trace_id, span_id, bool(flags & _KEPT))
-
-
-def _hex(digits: str, count: int) -> int | None:
-    """Lower case only, as the standard asks."""
-    if len(digits) != count or set(digits) - set("0123456789abcdef"):
-        return None
-    return int(digits, 16)
+    return Traceparent(trace_id, span_id, bool(int(flags, 16) & _KEPT))

@@ -11,8 +11,7 @@ What waits is bounded in spans and in time; the oldest trace goes first.
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.telemetry.spans import Home, Kind, Span, Value
 from oncelog.trace import Traceparent, TransactionTrace
@@ -26,9 +25,8 @@ _RATIO_BITS: Final = 64
 _RATIO_MASK: Final = (1 << _RATIO_BITS) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class EndedSpan:
-    """As it is exported."""
+class EndedSpan(NamedTuple):
+    """As it is exported. Made of what is kept only: most spans are of transactions that nobody asks for."""
 
     name: str
     kind: Kind
@@ -40,7 +38,22 @@ class EndedSpan:
     end_ns: int
     attributes: dict[str, Value]
     error: str = ""
-    links: Sequence[Traceparent] = field(default=())
+    links: Sequence[Traceparent] = ()
+
+
+_OfHome = tuple[int, Sequence[Span]]
+"""The root above the outermost span, and the spans of one home: they become `EndedSpan`s when they are kept."""
+
+
+class _Waiting:
+    """The spans of one trace, until its verdict."""
+
+    __slots__ = ("count", "homes", "since_s")
+
+    def __init__(self, since_s: float) -> None:
+        self.since_s = since_s
+        self.homes: list[_OfHome] = []
+        self.count = 0
 
 
 def is_in_ratio(trace_id: int, ratio: float) -> bool:
@@ -68,7 +81,7 @@ class TraceRecorder:
         self._spans_waiting_max = spans_waiting_max
         self._waiting_s_max = waiting_s_max
         self._monotonic_s = monotonic_s
-        self._waiting: OrderedDict[int, tuple[float, list[EndedSpan]]] = OrderedDict()
+        self._waiting: OrderedDict[int, _Waiting] = OrderedDict()
         self._verdicts: OrderedDict[int, bool] = OrderedDict()
         self.spans_waiting = 0
         self.spans_kept = 0
@@ -78,21 +91,17 @@ class TraceRecorder:
 
     def take(self, home: Home, ended: Sequence[Span]) -> None:
         """Spans of one home, now that it is known where they belong."""
-        spans = [_ended(one, home) for one in ended]
-        self.add(home.trace_id, spans, is_kept=home.is_kept, may_wait=home.trace is not None)
-
-    def add(
-        self, trace_id: int, spans: Sequence[EndedSpan], *, is_kept: bool, may_wait: bool = True
-    ) -> None:
-        """`may_wait`: somebody will say what became of it."""
-        if is_kept:
+        trace, trace_id = home.trace, home.trace_id
+        if home.is_kept:
             self.verdict(trace_id, is_kept=True)
-        if is_kept or self.is_kept(trace_id):
-            self._keep(spans)
-        elif not may_wait or self._verdicts.get(trace_id) is False:
-            self.spans_dropped += len(spans)
+        root_id = 0 if trace is None else trace.root_id
+        if home.is_kept or self.is_kept(trace_id):
+            self._keep(trace_id, [(root_id, ended)])
+        elif trace is None or self._verdicts.get(trace_id) is False:
+            # Without a transaction nobody will say what became of it.
+            self.spans_dropped += len(ended)
         else:
-            self._wait(trace_id, spans)
+            self._wait(trace_id, root_id, ended)
 
     def root(
         self,
@@ -104,18 +113,23 @@ class TraceRecorder:
         is_kept: bool,
     ) -> None:
         """The root of a transaction's trace, by whoever wrote its completion; with it the verdict."""
-        root = EndedSpan(
-            name,
-            Kind.INTERNAL,
-            trace.trace_id,
-            trace.root_id,
-            0,
-            min(trace.start_ns, end_ns),
-            end_ns,
-            attributes,
-        )
-        self.add(trace.trace_id, [root], is_kept=is_kept)
         self.verdict(trace.trace_id, is_kept=is_kept)
+        if not self.is_kept(trace.trace_id):
+            self.spans_dropped += 1
+            return
+        self.spans_kept += 1
+        self._sink(
+            EndedSpan(
+                name,
+                Kind.INTERNAL,
+                trace.trace_id,
+                trace.root_id,
+                0,
+                min(trace.start_ns, end_ns),
+                end_ns,
+                attributes,
+            )
+        )
 
     def verdict(self, trace_id: int, *, is_kept: bool) -> None:
         """What became of a transaction is known. Kept once is kept for good."""
@@ -125,12 +139,14 @@ class TraceRecorder:
         self._verdicts.move_to_end(trace_id)
         if len(self._verdicts) > VERDICTS_MAX:
             self._verdicts.popitem(last=False)
-        _, spans = self._waiting.pop(trace_id, (0.0, []))
-        self.spans_waiting -= len(spans)
+        waiting = self._waiting.pop(trace_id, None)
+        if waiting is None:
+            return
+        self.spans_waiting -= waiting.count
         if is_kept or self.is_in_head(trace_id):
-            self._keep(spans)
+            self._keep(trace_id, waiting.homes)
         else:
-            self.spans_dropped += len(spans)
+            self.spans_dropped += waiting.count
 
     def is_in_head(self, trace_id: int) -> bool:
         """Kept whatever becomes of it."""
@@ -142,43 +158,48 @@ class TraceRecorder:
 
     # ------------------------------------------------------------------------------------------------
 
-    def _keep(self, spans: Sequence[EndedSpan]) -> None:
-        self.spans_kept += len(spans)
-        for one in spans:
-            self._sink(one)
+    def _keep(self, trace_id: int, homes: Sequence[_OfHome]) -> None:
+        for root_id, ended in homes:
+            self.spans_kept += len(ended)
+            for one in ended:
+                self._sink(_ended(one, trace_id, root_id))
 
-    def _wait(self, trace_id: int, spans: Sequence[EndedSpan]) -> None:
+    def _wait(self, trace_id: int, root_id: int, ended: Sequence[Span]) -> None:
         now = self._monotonic_s()
-        _, waiting = self._waiting.setdefault(trace_id, (now, []))
-        waiting.extend(spans)
-        self.spans_waiting += len(spans)
+        waiting = self._waiting.get(trace_id)
+        if waiting is None:
+            waiting = self._waiting[trace_id] = _Waiting(now)
+        waiting.homes.append((root_id, ended))
+        waiting.count += len(ended)
+        self.spans_waiting += len(ended)
         while self._waiting:
-            oldest, (since, its_spans) = next(iter(self._waiting.items()))
-            is_old = now - since > self._waiting_s_max
+            oldest, its = next(iter(self._waiting.items()))
+            is_old = now - its.since_s > self._waiting_s_max
             if not is_old and self.spans_waiting <= self._spans_waiting_max:
                 return
             del self._waiting[oldest]
-            self.spans_waiting -= len(its_spans)
-            self.spans_dropped += len(its_spans)
+            self.spans_waiting -= its.count
+            self.spans_dropped += its.count
 
 
-def _ended(span: Span, home: Home) -> EndedSpan:
+def _ended(span: Span, trace_id: int, root_id: int) -> EndedSpan:
     """The outermost of a home is below the transaction's root, and linked to its caller; without a transaction it is
     below its caller."""
+    home = span.home
     links, caller = span.links, home.caller
     if span.parent is not None:
         parent_id = span.parent.span_id
-    elif home.trace is not None:
-        parent_id = home.trace.root_id
+    elif root_id:
+        parent_id = root_id
         if caller is not None:
-            moved = caller._replace(trace_id=home.trace_id) if home.is_caller_ours else caller
+            moved = caller._replace(trace_id=trace_id) if home.is_caller_ours else caller
             links = [*links, moved]
     else:
         parent_id = 0 if caller is None else caller.span_id
     return EndedSpan(
         span.name,
         span.kind,
-        home.trace_id,
+        trace_id,
         span.span_id,
         parent_id,
         span.start_ns,
