@@ -23,7 +23,7 @@ ARGUMENTS = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(tmp_path_factory):
     with open_target(tmp_path_factory.mktemp("oncelog")) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})

@@ -4,7 +4,10 @@
 """
 
 import pytest
+from tests.incidents.scenes import consumer
 from tests.pages.clients import PATIENCE_S, begin
+
+from oncelog_server.cli.rest import Rest
 
 axe = pytest.importorskip(
     "axe_playwright_python.sync_playwright", reason="`make pages` installs axe"
@@ -92,3 +95,16 @@ def test_the_lanes_show_every_event_and_keep_their_names(tab, opened):
     assert marks >= 3
     assert page.locator("table.timeline tbody tr").count() >= marks
     assert "coordinator" in page.locator("svg.names").inner_html()
+
+
+@pytest.mark.parametrize(
+    "path", ["/audit", "/nodes", "/group?id=reads", "/transaction?id=very-narrow", "/producers"]
+)
+def test_a_table_that_does_not_fit_is_scrolled_with_the_keyboard(tab, server, opened, path):
+    begin(server, "very-narrow").abort_transaction(PATIENCE_S)
+    Rest(server.gateway).post("/v1/transactions/very-narrow/terminate", {"dry_run": True})
+    reader = consumer(server.bootstrap, "reads", "orders")
+    reader.poll(1)
+    reader.close()
+    found = axe.Axe().run(tab(path, width=200))
+    assert found.violations_count == 0, found.generate_report()
