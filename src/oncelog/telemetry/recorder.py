@@ -204,7 +204,7 @@ def _ended(span: Span, trace_id: int, root_id: int) -> EndedSpan:
         parent_id,
         span.start_ns,
         span.end_ns,
-        span.attributes,
+        dict(span.attributes),
         span.error,
-        links,
+        tuple(links),
     )

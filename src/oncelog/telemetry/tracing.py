@@ -14,9 +14,9 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from oncelog.errors import OncelogError
 from oncelog.telemetry import spans
@@ -72,7 +72,9 @@ class SeldomTold(logging.Filter):
 
 
 class Tracing:
-    """Tracing of this process, until `stop`. Builds what the SDK exports."""
+    """Tracing of this process, until `stop`. Builds what the SDK exports, in the SDK's thread: a request pays for a
+    place in its queue.
+    """
 
     def __init__(self, exporter: Any, service: str, ratio: float, late_ms: int) -> None:
         from opentelemetry.sdk import resources
@@ -82,14 +84,16 @@ class Tracing:
 
         self._sdk = sdk
         self._resources = resources
-        self._processor: Any = BatchSpanProcessor(exporter)
+        building: Any = _BuildingExporter(exporter, self._built)
+        self._processor: Any = BatchSpanProcessor(building)
+        self._sampled = _context(1, 1, is_remote=False)
         self._scope = InstrumentationScope(SCOPE)
         # What the variables name counts more than what we say, and what the SDK makes up counts less.
         named = resources.OTELResourceDetector().detect()
         self._named = frozenset(named.attributes)
         self._resource = resources.Resource.create().merge(named)
         self._say("service.name", service)
-        self.recorder = TraceRecorder(self._export, ratio, late_ms=late_ms)
+        self.recorder = TraceRecorder(self._queue, ratio, late_ms=late_ms)
 
     def say_node(self, node_id: int) -> None:
         """A controller may give it after the start."""
@@ -108,29 +112,54 @@ class Tracing:
         if key not in self._named:
             self._resource = self._resource.merge(self._resources.Resource({key: value}))
 
-    def _export(self, ended: EndedSpan) -> None:
+    def _queue(self, ended: EndedSpan) -> None:
+        self._processor.on_end(_Queued(self._sampled, ended))
+
+    def _built(self, ended: EndedSpan) -> Any:
         from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
         parent = None
         if ended.parent_id:
             parent = _context(ended.trace_id, ended.parent_id, is_remote=True)
-        self._processor.on_end(
-            self._sdk.ReadableSpan(
-                ended.name,
-                context=_context(ended.trace_id, ended.span_id, is_remote=False),
-                parent=parent,
-                resource=self._resource,
-                attributes=ended.attributes,
-                links=[
-                    Link(_context(one.trace_id, one.span_id, is_remote=True)) for one in ended.links
-                ],
-                kind=SpanKind(ended.kind),
-                status=Status(StatusCode.ERROR, ended.error) if ended.error else Status(),
-                start_time=ended.start_ns,
-                end_time=ended.end_ns,
-                instrumentation_scope=self._scope,
-            )
+        return self._sdk.ReadableSpan(
+            ended.name,
+            context=_context(ended.trace_id, ended.span_id, is_remote=False),
+            parent=parent,
+            resource=self._resource,
+            attributes=ended.attributes,
+            links=[
+                Link(_context(one.trace_id, one.span_id, is_remote=True)) for one in ended.links
+            ],
+            kind=SpanKind(ended.kind),
+            status=Status(StatusCode.ERROR, ended.error) if ended.error else Status(),
+            start_time=ended.start_ns,
+            end_time=ended.end_ns,
+            instrumentation_scope=self._scope,
         )
+
+
+class _Queued(NamedTuple):
+    """What the SDK's queue takes for a span: it looks at the context alone, which says that the span is sampled."""
+
+    context: Any
+    ended: EndedSpan
+
+
+class _BuildingExporter:
+    """An exporter of the SDK that is given `_Queued`."""
+
+    def __init__(self, exporter: Any, built: Callable[[EndedSpan], Any]) -> None:
+        self._exporter = exporter
+        self._built = built
+
+    def export(self, batch: Sequence[_Queued]) -> Any:
+        return self._exporter.export([self._built(one.ended) for one in batch])
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = FLUSH_MS) -> bool:
+        return bool(self._exporter.force_flush(timeout_millis))
 
 
 def _context(trace_id: int, span_id: int, *, is_remote: bool) -> Any:

@@ -50,7 +50,7 @@ def test_a_caller_of_another_process_is_a_link_below_the_transactions_root(world
         pass
     (one,) = world.kept
     assert one.parent_id == EARLY.root_id
-    assert one.links == [Traceparent(EARLY.trace_id, 6, False)]
+    assert one.links == (Traceparent(EARLY.trace_id, 6, False),)
 
 
 def test_without_a_transaction_the_caller_is_the_parent(world):
@@ -171,7 +171,7 @@ def test_a_client_that_calls_keeps_its_own_trace(world):
     with spans.outermost("REST", spans.Kind.SERVER, caller=client, is_caller_ours=False):
         spans.belongs_to(EARLY)
     (one,) = world.kept
-    assert (one.parent_id, one.links) == (EARLY.root_id, [client])
+    assert (one.parent_id, one.links) == (EARLY.root_id, (client,))
 
 
 def test_a_histogram_is_told_the_trace_of_what_runs_if_it_is_kept(world, monkeypatch):
