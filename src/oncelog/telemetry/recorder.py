@@ -58,7 +58,11 @@ class _Waiting:
 
 def is_in_ratio(trace_id: int, ratio: float) -> bool:
     """As OpenTelemetry's TraceIdRatioBased: a function of the id, so every process comes to the same result."""
-    return (trace_id & _RATIO_MASK) < round(ratio * (1 << _RATIO_BITS))
+    return (trace_id & _RATIO_MASK) < _ids_below(ratio)
+
+
+def _ids_below(ratio: float) -> int:
+    return round(ratio * (1 << _RATIO_BITS))
 
 
 class TraceRecorder:
@@ -75,7 +79,7 @@ class TraceRecorder:
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sink = sink
-        self._ratio = ratio
+        self._ids_below = _ids_below(ratio)
         self.late_ms = late_ms
         """A transaction that was open for longer is kept."""
         self._spans_waiting_max = spans_waiting_max
@@ -150,11 +154,12 @@ class TraceRecorder:
 
     def is_in_head(self, trace_id: int) -> bool:
         """Kept whatever becomes of it."""
-        return is_in_ratio(trace_id, self._ratio)
+        return (trace_id & _RATIO_MASK) < self._ids_below
 
     def is_kept(self, trace_id: int) -> bool:
         """As far as is known now."""
-        return self.is_in_head(trace_id) or self._verdicts.get(trace_id, False)
+        is_in_head = (trace_id & _RATIO_MASK) < self._ids_below
+        return is_in_head or self._verdicts.get(trace_id, False)
 
     # ------------------------------------------------------------------------------------------------
 
