@@ -22,6 +22,7 @@ from oncelog_server.cli.rest import Rest
 
 PATIENCE_S = 30
 ANSWER_MAX_S = 2.0
+TRIES = 3
 END_TXN, INIT_PRODUCER_ID, ADD_PARTITIONS, PRODUCE = 26, 22, 24, 0
 
 
@@ -34,19 +35,22 @@ def eventually(found, what="it did not happen", patience_s=PATIENCE_S):
 
 
 def explained(gateway, subject, **more):
-    """What one command tells, and that it tells it soon."""
-    before = time.monotonic()
-    found = Rest(gateway).get("/v1/explain", {"subject": subject, **more})
-    assert time.monotonic() - before <= ANSWER_MAX_S, found
-    assert found["verdict"], found
-    return found
+    """What one command tells, and that it tells it soon: at the first try, or on a busy machine at the third."""
+    for _ in range(TRIES):
+        before = time.monotonic()
+        found = Rest(gateway).get("/v1/explain", {"subject": subject, **more})
+        took_s = time.monotonic() - before
+        assert found["verdict"], found
+        if took_s <= ANSWER_MAX_S:
+            return found
+    raise AssertionError(f"{took_s:.2f} s: {found}")
 
 
 def answered(gateway, subject, *more):
     """What the command prints, and after how long: the quickest of three, a busy machine is not what is measured."""
     command = [sys.executable, "-m", "oncelog", "--gateway", gateway, "transactions", "explain"]
     tries = []
-    while len(tries) < 3 and (not tries or tries[-1][0] > ANSWER_MAX_S):
+    while len(tries) < TRIES and (not tries or tries[-1][0] > ANSWER_MAX_S):
         before = time.monotonic()
         done = subprocess.run(
             [*command, *more, "--", subject],
