@@ -267,8 +267,13 @@ class Cluster:
             self._start_one(name, timeout_s)
 
     def restart(self, name: str) -> None:
-        """Drain and stop it if it runs, and start it again."""
+        """Drain and stop it if it runs, and start it again. Raises OncelogError when the whole cluster is down."""
         with self._working_on(name):
+            if not self.is_running:
+                raise OncelogError(
+                    f"the cluster in {self.folder} is down, and {name} alone cannot serve: "
+                    f"`oncelog cluster up --folder {self.folder}` starts it"
+                )
             if self.state_of(name) not in _ENDED:
                 self._terminate(name, DRAIN_TIMEOUT_S)
             self._start_one(name, START_TIMEOUT_S)
