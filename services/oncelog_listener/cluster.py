@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from kio.schema.errors import ErrorCode as WireError
-
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import Partition
+from oncelog.protocol.messages import WireError
 from oncelog.rpc.deadline import answer_within
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage

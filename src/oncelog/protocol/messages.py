@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from kio.index import load_payload_module, load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
@@ -19,6 +20,9 @@ from kio.static.constants import EntityType
 from oncelog.protocol.frames import Frame, FrameError
 from oncelog.protocol.shape import request_check
 from oncelog.protocol.writing import message_steps, message_writer
+
+WireError = ErrorCode
+"""kio's enum of Kafka's error codes: what its messages take."""
 
 _SCHEMAS_MAX: Final = 512
 """More than all versions of all APIs that are served; a bound, not a tuning knob."""
