@@ -197,8 +197,7 @@ sim-nightly: setup ## 2,000 seeds, every planted bug, determinism over 50 seeds
 
 .PHONY: simulation
 simulation: setup ## the simulator's own tests, a few planted bugs, determinism, 16 seeds
-	$(PYTEST) -q -n 2 tests/simulation --ignore tests/simulation/test_seeds.py
-	$(PYTEST) -q -s tests/simulation/test_seeds.py -m "not slow"
+	$(PYTEST) -q -n 2 --dist worksteal tests/simulation -m "not slow"
 
 .PHONY: robustness
 robustness: setup ## every workload, evidence and a short chaos, against a running log and a real cluster

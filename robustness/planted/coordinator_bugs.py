@@ -28,7 +28,7 @@ COORDINATOR_BUGS: Final = (
             "torn-transaction",
         ),
         scenario="deciders",
-        first_seed=6,
+        first_seed=8,
     ),
     Bug(
         name="init-producer-id-does-not-fence",
