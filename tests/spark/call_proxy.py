@@ -135,7 +135,7 @@ class CallProxy:
             return _forward(frame, server, answers)
         is_kill = plan.fault in (Fault.KILL_CALLER, Fault.KILL_CALLER_AFTER)
         # Looked up while the call is fresh: a caller that gives up meanwhile has closed its end.
-        victim = pid_of_port(client_port) if is_kill else None
+        victim = pid_of_client(client_port, self.address.port) if is_kill else None
         if plan.fault in (Fault.REFUSE_AFTER, Fault.CUT_AFTER, Fault.KILL_CALLER_AFTER):
             _forward(frame, server, answers)
         if victim is not None:
@@ -149,16 +149,19 @@ class CallProxy:
         return b""
 
 
-def pid_of_port(port: int) -> int:
-    """The process that owns the local TCP port on 127.0.0.1."""
-    wanted = f"0100007F:{port:04X}"
+def pid_of_client(client_port: int, server_port: int) -> int:
+    """The process at the client's end of this connection on 127.0.0.1.
+
+    Its port alone does not name it: a connection to elsewhere may have the same, and so may one that has ended.
+    """
+    wanted = [f"0100007F:{client_port:04X}", f"0100007F:{server_port:04X}"]
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
-        if fields[1] == wanted:
+        if fields[1:3] == wanted:
             inode = f"socket:[{fields[9]}]"
             break
     else:
-        raise AssertionError(f"nobody owns port {port}")
+        raise AssertionError(f"nobody has a connection from port {client_port} to {server_port}")
     for folder in Path("/proc").glob("[0-9]*"):
         if inode in _open_files(folder):
             return int(folder.name)
