@@ -71,8 +71,9 @@ async def caller(stub, dice, first, outcomes):
         await call(stub, dice, number, outcomes)
 
 
-async def restarts(served, dice):
-    while True:
+async def restarts(served, dice, is_over):
+    """Whole rounds: a server that is cancelled in its stop is neither running nor stopped."""
+    while not is_over.is_set():
         await asyncio.sleep(dice.uniform(0.02, 0.2))
         if dice.random() < 0.5:
             await served.server.stop(0.05)
@@ -95,13 +96,14 @@ class SessionStormContract:
             async with Served(servicer, STORAGE, limits) as served:
                 session = PeerSession(served.address, limits)
                 stub = SessionStub(session, STORAGE)
-                storm = asyncio.create_task(restarts(served, dice))
+                is_over = asyncio.Event()
+                storm = asyncio.create_task(restarts(served, dice, is_over))
                 async with asyncio.TaskGroup() as group:
                     for number in range(CALLERS):
                         first = 1 + number * CALLS_EACH
                         group.create_task(caller(stub, dice, first, outcomes))
-                storm.cancel()
-                await asyncio.wait((storm,))
+                is_over.set()
+                await storm
                 assert len(outcomes) == CALLERS * CALLS_EACH
                 assert max(servicer.executed.values()) == 1
                 for number, outcome in outcomes.items():
