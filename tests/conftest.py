@@ -7,6 +7,7 @@ import signal
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from tests.loops import LoopOfATest
 
 # A busy machine is slow, which says nothing about the code. pytest's own timeout ends what takes too long; to explain a
 # failure takes longer still. `make slow` draws other examples each time, and the gate the same: its verdict is about
@@ -23,6 +24,12 @@ settings.load_profile("gate")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So begins whatever a shell puts into the background, and every child would inherit it: none could be interrupted.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def anyio_backend():
+    """Each async test has a loop of its own, and async fixtures share that of their test."""
+    return "asyncio", {"loop_factory": LoopOfATest}
 
 
 @contextlib.contextmanager

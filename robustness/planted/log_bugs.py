@@ -11,9 +11,9 @@ LOG_BUGS: Final = (
         source="facts 9; KIP-101; architecture/storage",
         edits=(
             Edit(
-                module="oncelog_storage.follower",
-                old="follow_high_watermark(min(part.high_watermark, log.log_end_offset))\n",
-                new="follow_high_watermark(part.high_watermark)\n",
+                module="oncelog_storage.core.partition",
+                old="        reached = min(offset, self.state.log_end_offset)\n",
+                new="        reached = offset\n",
             ),
         ),
         caught_by=("offsets-out-of-order",),
@@ -26,9 +26,9 @@ LOG_BUGS: Final = (
         source="KIP-101; KIP-207; architecture/storage",
         edits=(
             Edit(
-                module="oncelog_storage.partition",
-                old="        if offset > self.high_watermark:\n",
-                new="        if offset != self.high_watermark:\n",
+                module="oncelog_storage.core.partition",
+                old="        if reached > self.high_watermark:\n",
+                new="        if reached != self.high_watermark:\n",
             ),
         ),
         caught_by=("high-watermark-went-back",),

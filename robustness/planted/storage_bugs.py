@@ -60,14 +60,14 @@ STORAGE_BUGS: Final = (
         source="KIP-101; KIP-595; ADR 0006",
         edits=(
             Edit(
-                module="oncelog_storage.replica_sessions",
-                old="""    if epoch < last_epoch or end_offset < watched.fetch_offset:
-        return epoch, end_offset
-    return None
+                module="oncelog_storage.core.partition",
+                old="""        if epoch < last_epoch or end_offset < fetch_offset:
+            return Divergence(epoch, end_offset)
+        return None
 """,
-                new="""    if log.log_end_offset < watched.fetch_offset:
-        return epoch, leader.high_watermark
-    return None
+                new="""        if log.log_end_offset < fetch_offset:
+            return Divergence(epoch, self.high_watermark)
+        return None
 """,
             ),
         ),
@@ -125,9 +125,9 @@ STORAGE_BUGS: Final = (
         source="DESIGN rule 2; facts 9",
         edits=(
             Edit(
-                module="oncelog_storage.replication",
-                old="            _learn_coordinator_epoch(leader)\n",
-                new="            _learn_coordinator_epoch(leader)\n            log.producers.restore(())\n",
+                module="oncelog_storage.core.partition",
+                old="        self._learn_coordinator_epoch()\n",
+                new="        self._learn_coordinator_epoch()\n        self.state.producers.restore(())\n",
             ),
         ),
         caught_by=(
@@ -229,19 +229,19 @@ STORAGE_BUGS: Final = (
         source="ADR 0016",
         edits=(
             Edit(
-                module="oncelog_storage.hosted",
+                module="oncelog_storage.replica_manager",
                 old="        if coordinator_epoch < newest:\n",
                 new="        if coordinator_epoch < -newest:\n",
             ),
             Edit(
-                module="oncelog_storage.partition",
+                module="oncelog_storage.core.partition",
                 old="        if coordinator_epoch < self.coordinator_epoch:\n",
                 new="        if coordinator_epoch < -1:\n",
             ),
             Edit(
-                module="oncelog_storage.partition",
-                old="is not None and expected_base_offset != self.log.log_end_offset:\n",
-                new="is not None and expected_base_offset > self.log.log_end_offset:\n",
+                module="oncelog_storage.core.partition",
+                old="is not None and expected_base_offset != log.log_end_offset:\n",
+                new="is not None and expected_base_offset > log.log_end_offset:\n",
             ),
         ),
         caught_by=(
@@ -258,7 +258,7 @@ STORAGE_BUGS: Final = (
         source="ADR 0011",
         edits=(
             Edit(
-                module="oncelog_storage.partition",
+                module="oncelog_storage.hosted_partition",
                 old="flushes_always or log.unflushed_records >= log.config.flush_messages:\n",
                 new="flushes_always is None or log.unflushed_records >= log.config.flush_messages:\n",
             ),
@@ -274,12 +274,12 @@ STORAGE_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.follower",
-                old="        return self._leader.local_end >= self._leader.log.log_end_offset\n",
+                old="        return self._hosted.local_end >= self._hosted.log.log_end_offset\n",
                 new="        return True\n",
             ),
             Edit(
                 module="oncelog_storage.follower",
-                old="        if is_start_moved or leader.local_end < log.log_end_offset:\n",
+                old="        if is_start_moved or hosted.local_end < log.log_end_offset:\n",
                 new="        if is_start_moved:\n",
             ),
         ),
@@ -374,7 +374,7 @@ STORAGE_BUGS: Final = (
         source="facts 9; architecture/storage",
         edits=(
             Edit(
-                module="oncelog_storage.partition",
+                module="oncelog_storage.hosted_partition",
                 old="""            else ErrorCode.NOT_LEADER_OR_FOLLOWER
         )
         self.refuse_waiters(code)

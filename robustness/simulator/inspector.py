@@ -26,10 +26,10 @@ from oncelog_controller.servicer import ControllerServicer
 from oncelog_controller.sql_journal import SqlJournal
 from oncelog_coordinator.group_shards import GroupShards
 from oncelog_coordinator.reigns import Reign, Reigns
-from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log import encode_topic_id
 from oncelog_storage.log_directory import LogDirectory
-from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.wiring import StorageRole
 from robustness.checkers.cluster_committed import Committed
 from robustness.checkers.cluster_leaders import Leaders
@@ -62,7 +62,7 @@ class InvariantBroken(AssertionError):
 class _Replica:
     """One replica in one process, as it was seen last."""
 
-    leader: PartitionLeader
+    leader: HostedPartition
     facts: tuple[object, ...]
     """What of it may change, to be compared."""
     emptied_before: int
@@ -82,7 +82,7 @@ class Inspector:
         self._world = world
         self._cluster = cluster
         self._replicas: dict[tuple[str, int, str, int], _Replica] = {}
-        self._touched: dict[PartitionLeader, SimProcess] = {}
+        self._touched: dict[HostedPartition, SimProcess] = {}
         self._leaders = Leaders()
         self._owners = Owners()
         self._committed = Committed()
@@ -99,11 +99,10 @@ class Inspector:
     # -------------------------------------------------------------------------------------------- listening
 
     def _listen(self) -> None:
-        for name in ("_grown", "local_end_moved", "truncated"):
-            self._replace(PartitionLeader, name, self._after_change)
-        for name in ("advance_high_watermark", "follow_high_watermark"):
-            self._replace(PartitionLeader, name, self._after_change)
-        self._replace(HostedPartitions, "_lead", self._after_lead)
+        for name in ("_grown", "local_end_moved", "truncated", "high_watermark_moved"):
+            self._replace(HostedPartition, name, self._after_change)
+        self._replace(HostedPartition, "follow_high_watermark", self._after_change)
+        self._replace(ReplicaManager, "_lead", self._after_lead)
         self._replace(Reigns, "_load", self._around_load)
         self._replace(ControllerServicer, "AllocateProducerIds", self._around_allocation)
         self._replace(SqlJournal, "append", self._around_append)
@@ -114,30 +113,30 @@ class Inspector:
         """`wrapper(original, ...)` in the place of a method."""
         original = getattr(target, name)
 
-        def wrapped(self: Any, *args: Any) -> Any:
-            return wrapper(original, self, *args)
+        def wrapped(self: Any, *args: Any, **named: Any) -> Any:
+            return wrapper(original, self, *args, **named)
 
-        async def wrapped_call(self: Any, *args: Any) -> Any:
-            return await wrapper(original, self, *args)
+        async def wrapped_call(self: Any, *args: Any, **named: Any) -> Any:
+            return await wrapper(original, self, *args, **named)
 
         is_call = inspect.iscoroutinefunction(original)
         seams.replace(target, name, wrapped_call if is_call else wrapped)
 
     def _after_change(
-        self, original: Callable[..., Any], leader: PartitionLeader, *args: Any
+        self, original: Callable[..., Any], hosted: HostedPartition, *args: Any, **named: Any
     ) -> None:
-        original(leader, *args)
-        self._touch(leader)
+        original(hosted, *args, **named)
+        self._touch(hosted)
 
     def _after_lead(
         self,
         original: Callable[..., Any],
-        hosted: HostedPartitions,
-        leader: PartitionLeader,
+        manager: ReplicaManager,
+        hosted: HostedPartition,
         image: Any,
     ) -> None:
-        original(hosted, leader, image)
-        self._touch(leader)
+        original(manager, hosted, image)
+        self._touch(hosted)
 
     async def _around_load(
         self, original: Callable[..., Any], reigns: Reigns[Any], reign: Reign
@@ -204,7 +203,7 @@ class Inspector:
 
     # ---------------------------------------------------------------------------------------------- replicas
 
-    def _touch(self, leader: PartitionLeader) -> None:
+    def _touch(self, leader: HostedPartition) -> None:
         process = owner()
         if process is None:
             return
@@ -226,7 +225,7 @@ class Inspector:
             for leader in role.replicas():
                 self._look(process, leader)
 
-    def _look(self, process: SimProcess, leader: PartitionLeader) -> None:
+    def _look(self, process: SimProcess, leader: HostedPartition) -> None:
         # A process that was killed in the middle of a step is no state that anybody will ever see.
         if process.state is ProcessState.DEAD or leader.offline is not None:
             return
@@ -310,7 +309,7 @@ class Inspector:
     def _promise(
         self,
         process: SimProcess,
-        leader: PartitionLeader,
+        leader: HostedPartition,
         known: _Replica | None,
         state: ReplicaState,
     ) -> None:
@@ -433,7 +432,7 @@ def _is_more_stable(before: ReplicaState, state: ReplicaState) -> bool:
     return (state.last_stable_offset or 0) > (before.last_stable_offset or 0)
 
 
-def _live(leader: PartitionLeader, directory: LogDirectory) -> LiveReplica:
+def _live(leader: HostedPartition, directory: LogDirectory) -> LiveReplica:
     is_cleaned = leader.partition in directory.cleaner_offsets
     return LiveReplica(leader.log.log_start_offset, leader.high_watermark, is_cleaned)
 

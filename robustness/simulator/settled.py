@@ -7,7 +7,7 @@ from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
 from oncelog_coordinator.core.shard_machine import ShardMachine
 from oncelog_coordinator.wiring import CoordinatorRole
-from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.wiring import StorageRole
 from robustness.simulator.process import ProcessState, SimProcess
 
@@ -93,7 +93,7 @@ def _unsettled_partition(image: MetadataImage, nodes: dict[int, StorageRole]) ->
     return None
 
 
-def _behind(leading: PartitionLeader | None, held: PartitionLeader | None) -> str | None:
+def _behind(leading: HostedPartition | None, held: HostedPartition | None) -> str | None:
     if leading is None:
         return None if held is None or held.log.log_end_offset == 0 else "has no leader"
     end_offset = leading.log.log_end_offset

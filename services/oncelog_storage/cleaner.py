@@ -39,10 +39,10 @@ from oncelog_storage.core.cleaning_plan import (
 )
 from oncelog_storage.core.producer_state import ProducerEntry
 from oncelog_storage.files import StorageFailed
-from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log import PartitionLog
 from oncelog_storage.log_directory import CLEANER_OFFSETS, LogDirectory, write_checkpoints
-from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.segment import Segment
 from oncelog_storage.settings import StorageSettings
 
@@ -67,7 +67,7 @@ class CleanerFigures:
 
 
 class _Chosen(NamedTuple):
-    leader: PartitionLeader
+    leader: HostedPartition
     sealed: list[SegmentFacts]
     range: CleanableRange
 
@@ -82,13 +82,13 @@ class Cleaner:
     def __init__(
         self,
         settings: StorageSettings,
-        hosted: HostedPartitions,
+        hosted: ReplicaManager,
         log_directory: LogDirectory,
         clock: Clock,
         *,
-        checkpoint: Callable[[list[PartitionLeader]], Awaitable[bool]],
+        checkpoint: Callable[[list[HostedPartition]], Awaitable[bool]],
         in_worker: Callable[[Callable[[], None]], Awaitable[None]],
-        remove_later: Callable[[PartitionLeader, list[str]], None],
+        remove_later: Callable[[HostedPartition, list[str]], None],
     ) -> None:
         self.figures = CleanerFigures()
         self._settings = settings
@@ -102,7 +102,7 @@ class Cleaner:
         self._is_stopping = threading.Event()
         self._is_cleaning = asyncio.Lock()
         # With the log's truncation count: a replica that was repaired is tried again.
-        self._uncleanable: WeakKeyDictionary[PartitionLeader, int] = WeakKeyDictionary()
+        self._uncleanable: WeakKeyDictionary[HostedPartition, int] = WeakKeyDictionary()
 
     async def run(self) -> None:
         while True:
@@ -144,11 +144,11 @@ class Cleaner:
             self._give_up(leader, error)
         return True
 
-    def _give_up(self, leader: PartitionLeader, error: Exception) -> None:
+    def _give_up(self, leader: HostedPartition, error: Exception) -> None:
         self._uncleanable[leader] = leader.log.truncation_count
         _log.error("%s is not cleaned any more: %s", leader.partition, error)
 
-    def _is_cleanable(self, leader: PartitionLeader) -> bool:
+    def _is_cleanable(self, leader: HostedPartition) -> bool:
         log = leader.log
         return (
             leader.config.is_compacted
@@ -184,7 +184,7 @@ class Cleaner:
                 return safe
         return None
 
-    def _roll(self, leader: PartitionLeader) -> None:
+    def _roll(self, leader: HostedPartition) -> None:
         """The newest segment is never cleaned, so a shard's is kept short and an old one is ended."""
         log, now = leader.log, self._clock.now()
         segment = log.segments[-1]
@@ -199,7 +199,7 @@ class Cleaner:
         if is_long or is_old:
             log.roll(now)
 
-    def _look(self, leader: PartitionLeader, limit: int) -> _Chosen:
+    def _look(self, leader: HostedPartition, limit: int) -> _Chosen:
         log, config = leader.log, leader.config
         sealed = [
             _facts(segment, following, has_lag=config.max_compaction_lag_ms < _NEVER_MS)
@@ -284,7 +284,7 @@ class Cleaner:
         return begin
 
     async def _exchange(
-        self, leader: PartitionLeader, old: Sequence[Segment], cleaned: CleanedSegment
+        self, leader: HostedPartition, old: Sequence[Segment], cleaned: CleanedSegment
     ) -> None:
         """Raises CleaningStopped, OSError."""
         log = leader.log
@@ -307,7 +307,7 @@ class Cleaner:
             cleaned.segment.unload()
         self._remove_later(leader, deleted)
 
-    def _place_of(self, leader: PartitionLeader, old: Sequence[Segment]) -> int | None:
+    def _place_of(self, leader: HostedPartition, old: Sequence[Segment]) -> int | None:
         """Where these segments are in the log, if they all still are and none is the newest."""
         segments = leader.log.segments
         if not self._hosted.holds(leader) or old[0] not in segments[:-1]:
@@ -316,7 +316,7 @@ class Cleaner:
         behind = place + len(old)
         return place if segments[place:behind] == old and behind < len(segments) else None
 
-    async def _keep_offset(self, leader: PartitionLeader, cleaned_to: int) -> None:
+    async def _keep_offset(self, leader: HostedPartition, cleaned_to: int) -> None:
         if self._hosted.holds(leader):
             self._log_directory.cleaner_offsets[leader.partition] = cleaned_to
             encoded = self._log_directory.encoded(CLEANER_OFFSETS)

@@ -8,8 +8,8 @@ from oncelog.errors import ErrorCode, error_code_of
 from oncelog.ids import Partition
 from oncelog.record.batch import BatchHeader
 from oncelog.telemetry.feed import Feed
-from oncelog_storage.partition import PartitionLeader
-from oncelog_storage.partition_values import MarkerRequest
+from oncelog_storage.core.partition_values import MarkerRequest
+from oncelog_storage.hosted_partition import HostedPartition
 
 REFUSAL_PAUSE_S: Final = 1.0
 REFUSALS_MAX: Final = 10_000
@@ -38,7 +38,7 @@ class StorageEvents:
         self._refused: dict[tuple[Partition, int, int], tuple[float, int]] = {}
 
     def appended(
-        self, transactional_id: str, leader: PartitionLeader, header: BatchHeader, base_offset: int
+        self, transactional_id: str, leader: HostedPartition, header: BatchHeader, base_offset: int
     ) -> None:
         """Told of each transactional batch; an event is only the one that opens a transaction in its partition."""
         entry = leader.log.producers.get(header.producer_id)

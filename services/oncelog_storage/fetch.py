@@ -16,9 +16,9 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.record.batch import iter_headers
 from oncelog_storage.files import StorageFailed
-from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log import LogSlice, PartitionLog
-from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.settings import StorageSettings
 
 _WAIT_MS_MAX = 3_600_000
@@ -80,7 +80,7 @@ def _is_empty(records: bytes) -> bool:
 
 
 class FetchHandler:
-    def __init__(self, settings: StorageSettings, hosted: HostedPartitions) -> None:
+    def __init__(self, settings: StorageSettings, hosted: ReplicaManager) -> None:
         self._settings = settings
         self._hosted = hosted
         self._is_stopping = False
@@ -144,7 +144,7 @@ class FetchHandler:
         missing_bytes = 1
         while True:
             waiter = _Waiter(missing_bytes)
-            leaders: list[PartitionLeader] = []
+            leaders: list[HostedPartition] = []
             reading = _Reading(min(request.max_bytes or 2**31, self._settings.fetch_bytes_max))
             try:
                 for start in range(0, len(request.partitions), _TURN_PARTITIONS):
@@ -176,7 +176,7 @@ class FetchHandler:
                 for leader in leaders:
                     leader.unwatch(waiter.notify)
 
-    def _leaders(self, request: pb.FetchRequest) -> Sequence[PartitionLeader]:
+    def _leaders(self, request: pb.FetchRequest) -> Sequence[HostedPartition]:
         return [self._hosted.get(part.topic, part.partition) for part in request.partitions]
 
     def _read_all(self, request: pb.FetchRequest) -> tuple[pb.FetchResponse, int, bool]:

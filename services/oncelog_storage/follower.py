@@ -1,4 +1,4 @@
-"""One followed partition: what it does with an answer of its leader.
+"""One followed partition: it does what `core.follower.step_of` makes of an answer of its leader.
 
 Everything but a truncation is one synchronous step. A truncation first makes durable that less is safe, and looks again
 whether it still follows that leader before it cuts.
@@ -11,47 +11,53 @@ from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.runtime import Clock
 from oncelog_storage import log_replication
+from oncelog_storage.core.follower import (
+    CutEpochs,
+    LeaderAnswer,
+    Position,
+    StartOver,
+    Truncate,
+    step_of,
+    take_log_start,
+)
+from oncelog_storage.core.partition_values import Divergence
 from oncelog_storage.files import StorageFailed
-from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log_replication import UnusableCopy
-from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.replica_manager import ReplicaManager
 
 _log = logging.getLogger(__name__)
 
 _COMMIT_TIMEOUT_S = 10.0
 
 
-Position = tuple[int, int, int]
-"""Log end offset, its leader epoch, log start offset."""
-
-
-class FollowedLog:
+class FollowerReplica:
     """A partition in one leader epoch."""
 
-    def __init__(self, leader: PartitionLeader, hosted: HostedPartitions, clock: Clock) -> None:
-        self._leader = leader
+    def __init__(self, hosted: HostedPartition, manager: ReplicaManager, clock: Clock) -> None:
         self._hosted = hosted
+        self._manager = manager
         self._clock = clock
-        self._leadership = leader.leadership
+        self._leadership = hosted.leadership
 
     @property
     def position(self) -> Position:
         """What the next request says of it."""
-        log = self._leader.log
-        return log.log_end_offset, log.leader_epochs.latest, log.log_start_offset
+        log = self._hosted.log
+        return Position(log.log_end_offset, log.leader_epochs.latest, log.log_start_offset)
 
     @property
     def is_failed(self) -> bool:
-        return self._leader.offline is not None
+        return self._hosted.offline is not None
 
     @property
     def is_durable(self) -> bool:
         """A sync can take longer than anybody waits for it, and leaders can change during it. Until it is done the
         position is told to nobody: the leader would count it for the high watermark."""
-        return self._leader.local_end >= self._leader.log.log_end_offset
+        return self._hosted.local_end >= self._hosted.log.log_end_offset
 
     def fill(self, part: pb.ReplicaFetchPartition) -> None:
-        log = self._leader.log
+        log = self._hosted.log
         part.topic, part.partition = log.partition
         part.fetch_offset = log.log_end_offset
         part.current_leader_epoch = self._leadership.leader_epoch
@@ -60,130 +66,125 @@ class FollowedLog:
 
     @property
     def _is_current(self) -> bool:
-        return self._leader.leadership[:3] == self._leadership[:3] and self._hosted.holds(
-            self._leader
+        return self._hosted.leadership[:3] == self._leadership[:3] and self._manager.holds(
+            self._hosted
         )
 
     def take(self, part: pb.ReplicaFetchedPartition) -> Awaitable[None] | None:
         """Apply an answer; what is returned must be awaited before the next request. Raises KafkaError."""
         if not self._is_current or self.is_failed:
             return None
-        if part.error_code:
-            return self._start_over(part.log_start_offset)
-        if part.leader_epoch != self._leadership.leader_epoch:
-            return None
-        if part.diverging:
-            return self._truncate(part.diverging_leader_epoch, part.diverging_end_offset)
-        leader, log = self._leader, self._leader.log
-        if part.log_start_offset > log.log_end_offset:
-            return self._start_over(part.log_start_offset)
+        hosted, log = self._hosted, self._hosted.log
+        step = step_of(log, self._leadership.leader_epoch, _answer_of(part))
+        match step:
+            case StartOver(offset):
+                return self._start_over(offset)
+            case Truncate(offset):
+                return self._truncate(offset)
+            case CutEpochs(offset):
+                self._cut_epochs(offset)
+                return None
+            case None:
+                return None
         # Each look at the field would copy it.
         if records := part.records:
             self._append(records)
-        is_start_moved = self._take_log_start(part.log_start_offset)
-        leader.follow_high_watermark(min(part.high_watermark, log.log_end_offset))
-        if is_start_moved or leader.local_end < log.log_end_offset:
+        is_start_moved = take_log_start(log, part.log_start_offset)
+        hosted.follow_high_watermark(part.high_watermark)
+        if is_start_moved or hosted.local_end < log.log_end_offset:
             return self._make_durable(log.log_end_offset, is_start_moved=is_start_moved)
         return None
 
     def _append(self, records: bytes) -> None:
-        leader = self._leader
+        hosted = self._hosted
         try:
-            log_replication.append_copied(leader.log, records, self._clock.now())
+            log_replication.append_copied(hosted.log, records, self._clock.now())
         except UnusableCopy as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         except StorageFailed as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        if not leader.keep_up():
-            leader.local_end_moved(leader.log.log_end_offset)
+        if not hosted.keep_up():
+            hosted.local_end_moved(hosted.log.log_end_offset)
 
     async def _make_durable(self, log_end_offset: int, *, is_start_moved: bool) -> None:
         """What the next request says must outlast a crash: a log start always, the end with flush_policy=always.
 
         When the sync takes longer than this the other partitions go on, and this one waits (`is_durable`)."""
         if is_start_moved:
-            await self._hosted.keep_log_starts([self._leader])
-        await self._leader.wait_written(log_end_offset - 1, _COMMIT_TIMEOUT_S)
+            await self._manager.keep_log_starts([self._hosted])
+        await self._hosted.wait_written(log_end_offset - 1, _COMMIT_TIMEOUT_S)
 
-    def _take_log_start(self, log_start_offset: int) -> bool:
-        """Retention and DeleteRecords are the leader's to decide; the files go with the next look at retention."""
-        log = self._leader.log
-        if log_start_offset <= log.log_start_offset:
-            return False
-        log.advance_log_start(log_start_offset)
-        log.leader_epochs.truncate_to_start(log_start_offset)
-        return True
+    def _cut_epochs(self, offset: int) -> None:
+        """Raises KafkaError: nothing stands in the way."""
+        log = self._hosted.log
+        if not log.leader_epochs.truncate_from(log.log_end_offset):
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"nothing to cut at {offset}")
+        if log.exists_on_disk:
+            log.write_leader_epochs(sync=False)
 
-    async def _truncate(self, leader_epoch: int, leader_end: int) -> None:
-        """Back to where the two histories were one, as far as this answer tells (KIP-101, KIP-595)."""
-        log = self._leader.log
-        own_epoch, own_end = log.leader_epochs.end_offset_for(leader_epoch, log.log_end_offset)
-        if own_epoch < 0:
-            offset = leader_end
-        elif own_epoch == leader_epoch:
-            offset = min(own_end, leader_end)
-        else:
-            offset = own_end
-        if offset < log.log_start_offset:
-            await self._start_over(leader_end)
-            return
-        if offset >= log.log_end_offset:
-            # An epoch in which this node led and wrote nothing stands in the way, not a record.
-            if not log.leader_epochs.truncate_from(log.log_end_offset):
-                raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"nothing to cut at {offset}")
-            if log.exists_on_disk:
-                log.write_leader_epochs(sync=False)
-            return
-        leader = self._leader
+    async def _truncate(self, offset: int) -> None:
+        hosted, log = self._hosted, self._hosted.log
         # No checkpoint is being written and no cleaned segment is changing places.
         await log.folder_lock.acquire()
-        leader.is_truncating = True
+        hosted.is_truncating = True
         try:
-            await self._hosted.lower_recovery_point(leader, offset)
+            await self._manager.lower_recovery_point(hosted, offset)
             if not self._is_current:
                 return
-            if offset < leader.high_watermark:
+            if offset < hosted.high_watermark:
                 _log.warning(
                     "%s: committed records from %d on are dropped: node %d was elected without them",
                     log.partition,
                     offset,
                     self._leadership.leader,
                 )
-            log.committed_at_load = min(leader.high_watermark, offset)
+            log.committed_at_load = min(hosted.high_watermark, offset)
             log_replication.truncate(log, offset, self._clock.now())
-            leader.truncated()
+            hosted.truncated(has_started_over=not log.segments)
         except StorageFailed as failure:
-            raise leader.take_offline(failure) from failure
+            raise hosted.take_offline(failure) from failure
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         finally:
-            leader.is_truncating = False
+            hosted.is_truncating = False
             log.folder_lock.release()
 
     async def restore(self) -> None:
         """Drop a damaged copy, to be fetched again from its beginning. Raises KafkaError."""
-        leader = self._leader
-        await self._start_over(leader.log.log_start_offset)
-        leader.offline = None
+        hosted = self._hosted
+        await self._start_over(hosted.log.log_start_offset)
+        hosted.offline = None
 
     async def _start_over(self, offset: int) -> None:
         """The leader's log begins behind this one's end, or knows nothing of it: begin empty where it begins."""
-        leader, log = self._leader, self._leader.log
+        hosted, log = self._hosted, self._hosted.log
         # No checkpoint is being written and no cleaned segment is changing places.
         await log.folder_lock.acquire()
-        leader.is_truncating = True
+        hosted.is_truncating = True
         try:
-            await self._hosted.lower_recovery_point(leader, 0)
-            await self._hosted.keep_log_start(leader, offset)
+            await self._manager.lower_recovery_point(hosted, 0)
+            await self._manager.keep_log_start(hosted, offset)
             if not self._is_current:
-                await self._hosted.keep_log_start(leader, log.log_start_offset)
+                await self._manager.keep_log_start(hosted, log.log_start_offset)
                 return
             log_replication.start_over(log, offset)
-            leader.truncated()
+            hosted.truncated(has_started_over=not log.segments)
         except StorageFailed as failure:
-            raise leader.take_offline(failure) from failure
+            raise hosted.take_offline(failure) from failure
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         finally:
-            leader.is_truncating = False
+            hosted.is_truncating = False
             log.folder_lock.release()
+
+
+def _answer_of(part: pb.ReplicaFetchedPartition) -> LeaderAnswer:
+    return LeaderAnswer(
+        part.leader_epoch,
+        part.high_watermark,
+        part.log_start_offset,
+        Divergence(part.diverging_leader_epoch, part.diverging_end_offset)
+        if part.diverging
+        else None,
+        bool(part.error_code),
+    )

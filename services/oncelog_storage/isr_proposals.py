@@ -14,22 +14,14 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.rpc.directory import Directory
+from oncelog_storage.core.isr import NEWER_EPOCHS
 from oncelog_storage.core.leader_state import LeaderState, Proposal
-from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.hosted_partition import HostedPartition
 
 _log = logging.getLogger(__name__)
 
 _TIMEOUT_S: Final = 10.0
 _RETRY_S: Final = 0.1
-_NEWER_EPOCHS: Final = frozenset(
-    {
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.INVALID_UPDATE_VERSION,
-        ErrorCode.NEW_LEADER_ELECTED,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    }
-)
-"""The controller is further than the image here, perhaps by this very proposal: only the image settles it."""
 
 
 class IsrProposals:
@@ -37,21 +29,21 @@ class IsrProposals:
         self._node_id = node_id
         self._directory = directory
         self._node_epoch = node_epoch
-        self._open: dict[PartitionLeader, Proposal] = {}
+        self._open: dict[HostedPartition, Proposal] = {}
         self._wanted = asyncio.Event()
         self.shrink_count = 0
         self.expand_count = 0
 
-    def propose(self, leader: PartitionLeader, isr: list[int]) -> None:
-        state = leader.replicas
-        assert state is not None, leader.partition
-        assert state.pending is None, leader.partition
-        _log.info("%s: in-sync replicas %s, proposed %s", leader.partition, list(state.isr), isr)
+    def propose(self, hosted: HostedPartition, isr: list[int]) -> None:
+        state = hosted.replicas
+        assert state is not None, hosted.partition
+        assert state.pending is None, hosted.partition
+        _log.info("%s: in-sync replicas %s, proposed %s", hosted.partition, list(state.isr), isr)
         if len(isr) < len(state.isr):
             self.shrink_count += 1
         else:
             self.expand_count += 1
-        self._open[leader] = state.propose(isr)
+        self._open[hosted] = state.propose(isr)
         self._wanted.set()
 
     async def run(self) -> None:
@@ -65,18 +57,18 @@ class IsrProposals:
 
     def _forget_settled(self) -> None:
         self._open = {
-            leader: proposal
-            for leader, proposal in self._open.items()
-            if _pending(leader) is proposal
+            hosted: proposal
+            for hosted, proposal in self._open.items()
+            if _pending(hosted) is proposal
         }
 
-    async def _send(self, proposals: dict[PartitionLeader, Proposal]) -> bool:
+    async def _send(self, proposals: dict[HostedPartition, Proposal]) -> bool:
         """Returns False when it is not known what became of them."""
         request = pb.AlterPartitionRequest(node_id=self._node_id, node_epoch=self._node_epoch())
-        for leader, proposal in proposals.items():
+        for hosted, proposal in proposals.items():
             request.partitions.add(
                 partition=types_pb2.TopicPartition(
-                    topic=leader.partition.topic, partition=leader.partition.partition
+                    topic=hosted.partition.topic, partition=hosted.partition.partition
                 ),
                 leader_epoch=proposal.leader_epoch,
                 partition_epoch=proposal.partition_epoch,
@@ -97,38 +89,38 @@ class IsrProposals:
                 ErrorCode.REQUEST_TIMED_OUT,
             ):
                 return False
-            for leader, proposal in proposals.items():
-                self._settle(leader, proposal)
+            for hosted, proposal in proposals.items():
+                self._settle(hosted, proposal)
             return True
         codes = {(each.topic, each.partition): each.error_code for each in response.partitions}
-        for leader, proposal in proposals.items():
-            code = codes.get((leader.partition.topic, leader.partition.partition), 0)
+        for hosted, proposal in proposals.items():
+            code = codes.get((hosted.partition.topic, hosted.partition.partition), 0)
             # What was taken stays pending until the image brings it: until then the maximal ISR counts.
-            self._close(leader, proposal)
+            self._close(hosted, proposal)
             if code:
                 _log.info(
                     "%s: in-sync replicas %s refused: %s",
-                    leader.partition,
+                    hosted.partition,
                     list(proposal.isr),
                     error_code_of(code).name,
                 )
-                if code not in _NEWER_EPOCHS:
-                    self._settle(leader, proposal)
+                if code not in NEWER_EPOCHS:
+                    self._settle(hosted, proposal)
         return True
 
-    def _close(self, leader: PartitionLeader, proposal: Proposal) -> None:
+    def _close(self, hosted: HostedPartition, proposal: Proposal) -> None:
         """It need not be sent again. The image may have been faster than the answer, and another one be open by now."""
-        if self._open.get(leader) is proposal:
-            del self._open[leader]
+        if self._open.get(hosted) is proposal:
+            del self._open[hosted]
 
-    def _settle(self, leader: PartitionLeader, proposal: Proposal) -> None:
-        self._close(leader, proposal)
-        if _pending(leader) is proposal:
-            state: LeaderState | None = leader.replicas
+    def _settle(self, hosted: HostedPartition, proposal: Proposal) -> None:
+        self._close(hosted, proposal)
+        if _pending(hosted) is proposal:
+            state: LeaderState | None = hosted.replicas
             assert state is not None
             state.pending = None
-            leader.follow_replicas()
+            hosted.follow_replicas()
 
 
-def _pending(leader: PartitionLeader) -> Proposal | None:
-    return None if leader.replicas is None else leader.replicas.pending
+def _pending(hosted: HostedPartition) -> Proposal | None:
+    return None if hosted.replicas is None else hosted.replicas.pending

@@ -27,8 +27,9 @@ from oncelog.record.batch import LENGTH_PREFIX_BYTES, BatchHeader
 from oncelog.record.control import MARKER_BYTES
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.aborted_index import AbortedTransactionEntry, search
-from oncelog_storage.core.leader_epochs import LeaderEpochs, encode_leader_epochs
-from oncelog_storage.core.producer_state import ClientBatch, ProducerStates
+from oncelog_storage.core.leader_epochs import encode_leader_epochs
+from oncelog_storage.core.log_state import LogState, client_batch
+from oncelog_storage.core.partition_values import MarkerToWrite
 from oncelog_storage.files import (
     FOLDER_MODE,
     OpenFiles,
@@ -58,16 +59,6 @@ _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 _SEGMENT_BYTES_MAX: Final = 2**31 - 1
 
 
-class MarkerToWrite(NamedTuple):
-    """A transaction's end to be written into this partition."""
-
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    is_commit: bool
-    batch: bytearray
-
-
 class LogSlice(NamedTuple):
     """Whole batches as they stand in the log. `next_offset` is -1 when there are none."""
 
@@ -75,7 +66,7 @@ class LogSlice(NamedTuple):
     next_offset: int
 
 
-class PartitionLog:
+class PartitionLog(LogState):
     """A partition's data. It touches the disk from the first append on; until then its directory need not exist."""
 
     def __init__(
@@ -86,16 +77,10 @@ class PartitionLog:
         config: TopicConfig,
         files: OpenFiles,
     ) -> None:
+        super().__init__(partition, topic_id, config)
         self.directory = directory
-        self.partition = partition
-        self.topic_id = topic_id
-        self.config = config
         self.files = files
         self.segments: list[Segment] = []
-        self.producers = ProducerStates()
-        self.leader_epochs = LeaderEpochs()
-        self.log_start_offset = 0
-        self.log_end_offset = 0
         self.recovery_point = 0
         self.exists_on_disk = False
         self.folder_made: Callable[[PartitionLog], None] = _ignore
@@ -419,11 +404,6 @@ class PartitionLog:
 
     # Deleting.
 
-    def advance_log_start(self, offset: int) -> None:
-        """Records below `offset` are no longer served; segments wholly below it may go."""
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-
     def drop_segments_before(self, offset: int) -> list[str]:
         """Take segments that end at or below `offset` out of the log; returns their files, renamed, to be removed.
 
@@ -477,20 +457,4 @@ def _base_offset(segment: Segment) -> int:
     return segment.base_offset
 
 
-def client_batch(header: BatchHeader) -> ClientBatch:
-    return ClientBatch(
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        header.last_offset_delta,
-        header.is_transactional,
-    )
-
-
-__all__ = [
-    "CorruptSegment",
-    "LogSlice",
-    "MarkerToWrite",
-    "PartitionLog",
-    "client_batch",
-]
+__all__ = ["CorruptSegment", "LogSlice", "PartitionLog"]

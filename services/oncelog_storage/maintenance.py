@@ -27,14 +27,14 @@ from oncelog_storage.files import (
     sync_directory,
     way_out,
 )
-from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log_directory import (
     LOG_STARTS,
     RECOVERY_POINTS,
     LogDirectory,
     write_checkpoints,
 )
-from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.settings import StorageSettings
 
 _log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Maintenance:
     def __init__(
         self,
         settings: StorageSettings,
-        hosted: HostedPartitions,
+        hosted: ReplicaManager,
         log_directory: LogDirectory,
         clock: Clock,
         sync: Callable[[list[str]], None],
@@ -64,8 +64,8 @@ class Maintenance:
         self._workers = ThreadPoolExecutor(1, thread_name_prefix="storage-disk")
         self._syncers = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="storage-sync")
         self._tasks: list[asyncio.Task[None]] = []
-        self._to_checkpoint: dict[PartitionLeader, None] = {}
-        self._to_flush: dict[PartitionLeader, None] = {}
+        self._to_checkpoint: dict[HostedPartition, None] = {}
+        self._to_flush: dict[HostedPartition, None] = {}
         self._to_retire: list[Partition] = []
         self._to_remove: list[tuple[int, str]] = []
         # Folders in which a sync failed. Worker threads add to it and look.
@@ -144,7 +144,7 @@ class Maintenance:
 
     # Checkpoints.
 
-    def _request_checkpoint(self, leader: PartitionLeader) -> None:
+    def _request_checkpoint(self, leader: HostedPartition) -> None:
         self._to_checkpoint[leader] = None
         self._checkpoint_wanted.set()
 
@@ -169,11 +169,11 @@ class Maintenance:
         """Checkpoint what has changed now instead of at the next interval."""
         await self._checkpoint(self._dirty())
 
-    def _dirty(self) -> list[PartitionLeader]:
+    def _dirty(self) -> list[HostedPartition]:
         return [leader for leader in self._hosted if leader.log.is_dirty and leader.offline is None]
 
     async def _checkpoint(
-        self, leaders: list[PartitionLeader], timeout_s: float = math.inf
+        self, leaders: list[HostedPartition], timeout_s: float = math.inf
     ) -> bool:
         """Checkpoint these partitions, then move their recovery points in one write. Returns whether all went well.
 
@@ -237,7 +237,7 @@ class Maintenance:
         return is_complete
 
     async def _write_checkpoint(
-        self, leader: PartitionLeader, checkpoint: log_checkpoint.Checkpoint
+        self, leader: HostedPartition, checkpoint: log_checkpoint.Checkpoint
     ) -> bool:
         write = functools.partial(log_checkpoint.write, checkpoint, self._sync_or_fail)
         try:
@@ -255,7 +255,7 @@ class Maintenance:
 
     # Flushes.
 
-    def _request_flush(self, leader: PartitionLeader) -> None:
+    def _request_flush(self, leader: HostedPartition) -> None:
         leader.is_flushing = True
         self._to_flush[leader] = None
         self._flush_wanted.set()
@@ -268,7 +268,7 @@ class Maintenance:
             group, self._to_flush = list(self._to_flush), {}
             await asyncio.gather(*(self._flush(leader) for leader in group))
 
-    async def _flush(self, leader: PartitionLeader) -> None:
+    async def _flush(self, leader: HostedPartition) -> None:
         log = leader.log
         target, paths = log.log_end_offset, log_checkpoint.unsynced_paths(log)
         names_made, truncation_count = log.names_made, log.truncation_count
@@ -362,7 +362,7 @@ class Maintenance:
         except OSError as error:
             _log.warning("retention: %s; it is tried again", error)
 
-    def _read_by_next_start(self, leader: PartitionLeader) -> int:
+    def _read_by_next_start(self, leader: HostedPartition) -> int:
         """Of a partition with followers a start takes a producer snapshot from below the high watermark as it is
         written down (`log_recovery`), which may be much older than the recovery point. What follows it is replayed: a
         transaction that is open there would stay open if its marker were deleted."""
@@ -373,11 +373,11 @@ class Maintenance:
         offsets = log_recovery.snapshot_offsets(log.directory)
         return max((offset for offset in offsets if offset <= committed), default=0)
 
-    def _remove_later(self, leader: PartitionLeader, paths: list[str]) -> None:
+    def _remove_later(self, leader: HostedPartition, paths: list[str]) -> None:
         due = self._clock.now() + leader.config.file_delete_delay_ms
         self._to_remove += [(due, path) for path in paths]
 
-    async def _keep_log_starts(self, leaders: list[PartitionLeader]) -> None:
+    async def _keep_log_starts(self, leaders: list[HostedPartition]) -> None:
         for leader in leaders:
             leader.log.leader_epochs.truncate_to_start(leader.log.log_start_offset)
             self._log_directory.log_start_offsets[leader.partition] = leader.log.log_start_offset

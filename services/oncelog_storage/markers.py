@@ -1,13 +1,12 @@
 """Markers of ended transactions, from the marker sender's request to the partitions' logs (facts 3, 9).
 
-Under TV1 a marker may be of another transaction than the one it would end (`core/verification.py`). Where the leader
-does not know when that one began, after an election or a restart, its coordinator is asked first.
+`core.markers` decides which of them are written.
 """
 
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -16,17 +15,15 @@ from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
 from oncelog.rpc.transaction_starts import TransactionStarts
 from oncelog.runtime import Clock
 from oncelog_storage.changed_settings import ChangedSettings
-from oncelog_storage.core.verification import KnownStart, Verifications
+from oncelog_storage.core.markers import StartQuestion, marker_batches, needs_its_start
+from oncelog_storage.core.partition_values import MarkerRequest
 from oncelog_storage.feed_events import StorageEvents
-from oncelog_storage.hosted import HostedPartitions
-from oncelog_storage.log import MarkerToWrite
-from oncelog_storage.partition import PartitionLeader
-from oncelog_storage.partition_values import MarkerRequest, marker_to_write
+from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.produce import refuse
+from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.traces import MarkerSpans, OpenTraces
 
 _COMMIT_TIMEOUT_S: Final = 30.0
-_TV2: Final = 2
 
 Asked = tuple[MarkerRequest, types_pb2.PartitionError]
 """A marker for one partition, and where its answer goes."""
@@ -38,14 +35,14 @@ class MarkerHandler:
 
     def __init__(
         self,
-        hosted: HostedPartitions,
+        manager: ReplicaManager,
         starts: TransactionStarts,
         changed: ChangedSettings,
         clock: Clock,
         events: StorageEvents | None = None,
         traces: OpenTraces | None = None,
     ) -> None:
-        self._hosted = hosted
+        self._manager = manager
         self._traces = traces or OpenTraces()
         self._starts = starts
         self._changed = changed
@@ -85,28 +82,22 @@ class MarkerHandler:
         return response
 
     async def _learn_starts(self, markers: Iterable[tuple[Partition, MarkerRequest]]) -> None:
-        """Ask, once for each transaction. What nobody answers stays unknown, and its marker is refused.
-
-        Also about a marker that looks late: this node may lead no more and not have heard, the open transaction have
-        ended elsewhere, and a marker that is called late here be lost. An answer is for the leadership that asked:
-        while it was on its way another leader may have let the next transaction in, and a leadership that begins now
-        does not know of that.
-        """
-        unknown: dict[tuple[str, int], list[_Asking]] = {}
+        """Ask, once for each transaction. What nobody answers stays unknown, and its marker is refused."""
+        unknown: dict[tuple[str, int], list[StartQuestion]] = {}
         for partition, wanted in markers:
             try:
-                leader = self._hosted.get(*partition)
+                hosted = self._manager.get(*partition)
             except KafkaError:
                 continue
-            if wanted.transactional_id and _is_late(leader, wanted) is not False:
+            if needs_its_start(hosted, wanted):
                 key = (wanted.transactional_id, wanted.producer_id)
-                unknown.setdefault(key, []).append(_Asking.about(leader, wanted))
+                unknown.setdefault(key, []).append(StartQuestion.about(hosted, wanted))
         if not unknown or not self._changed.verifies_transactions:
             return
         starts = await asyncio.gather(*(self._starts.ask(*key) for key in unknown))
         for start_ms, waiting in zip(starts, unknown.values(), strict=True):
-            for asking in waiting:
-                asking.learn(start_ms, self._clock.now())
+            for question in waiting:
+                question.learn(start_ms, self._clock.now())
 
     async def _write_to(self, partition: Partition, group: list[Asked]) -> None:
         try:
@@ -116,12 +107,12 @@ class MarkerHandler:
                     ErrorCode.NOT_LEADER_OR_FOLLOWER,
                     f"markers for {partition} go to the coordinator of that group shard",
                 )
-            leader = self._hosted.get(*partition)
-            leader.require_enough_replicas()
-            codes = write_markers(leader, [wanted for wanted, _ in group], self._clock.now())
-            last_offset = leader.log.log_end_offset - 1
-            if leader.high_watermark <= last_offset and ErrorCode.NONE in codes:
-                code = await leader.wait_committed(last_offset, _COMMIT_TIMEOUT_S)
+            hosted = self._manager.get(*partition)
+            hosted.require_enough_replicas()
+            codes = write_markers(hosted, [wanted for wanted, _ in group], self._clock.now())
+            last_offset = hosted.log.log_end_offset - 1
+            if hosted.high_watermark <= last_offset and ErrorCode.NONE in codes:
+                code = await hosted.wait_committed(last_offset, _COMMIT_TIMEOUT_S)
                 codes = [each or code for each in codes]
         except KafkaError as error:
             for _, answer in group:
@@ -131,43 +122,12 @@ class MarkerHandler:
             answer.error_code = code
             if self._events is not None:
                 self._events.marker(
-                    partition, wanted, int(code), last_offset, leader.last_stable_offset
+                    partition, wanted, int(code), last_offset, hosted.last_stable_offset
                 )
 
 
-class _Asking(NamedTuple):
-    """A marker about which the coordinator is asked, and what was known when it was."""
-
-    verifications: Verifications
-    wanted: MarkerRequest
-    known: KnownStart | None
-
-    @classmethod
-    def about(cls, leader: PartitionLeader, wanted: MarkerRequest) -> "_Asking":
-        verifications = leader.verifications
-        return cls(verifications, wanted, verifications.known_start(wanted.producer_id))
-
-    def learn(self, start_ms: int | None, now: int) -> None:
-        producer_id = self.wanted.producer_id
-        if self.known is not None and start_ms in (None, self.wanted.transaction_start_ms):
-            self.verifications.forget_start(producer_id, self.known)
-        if start_ms is not None:
-            self.verifications.learn_start(producer_id, start_ms, now)
-
-
-def _is_late(leader: PartitionLeader, request: MarkerRequest) -> bool | None:
-    """None: this leader does not know. A marker of TV2 never is: its epoch says of which transaction it is."""
-    if request.transaction_version >= _TV2:
-        return False
-    return leader.verifications.is_late_marker(
-        request.producer_id,
-        request.transaction_start_ms,
-        leader.log.producers.has_any_ongoing_transaction(request.producer_id),
-    )
-
-
 def write_markers(
-    leader: PartitionLeader, requests: Sequence[MarkerRequest], now: int
+    hosted: HostedPartition, requests: Sequence[MarkerRequest], now: int
 ) -> list[ErrorCode]:
     """Append these markers together; one code each. REQUEST_TIMED_OUT for one of which nobody could say whether it is
     late: the sender brings it again.
@@ -175,33 +135,7 @@ def write_markers(
     Raises KafkaError(KAFKA_STORAGE_ERROR) when none could be written.
     """
     codes: list[ErrorCode] = []
-    markers: list[MarkerToWrite] = []
-    seen: set[int] = set()
-    for request in requests:
-        if request.producer_id in seen:
-            # The check of a second marker of a producer needs the first one applied.
-            leader.append_markers(markers, now)
-            markers, seen = [], set()
-        code = _check(leader, request)
-        codes.append(code or ErrorCode.NONE)
-        if code is ErrorCode.NONE:
-            seen.add(request.producer_id)
-            markers.append(marker_to_write(request, now))
-    leader.append_markers(markers, now)
+    for batch in marker_batches(hosted, requests, now):
+        hosted.append_markers(batch.markers, now)
+        codes = batch.codes
     return codes
-
-
-def _check(leader: PartitionLeader, request: MarkerRequest) -> ErrorCode | None:
-    """NONE: write it. None: it is late, and was written long ago."""
-    is_late = _is_late(leader, request)
-    if is_late:
-        return None
-    # One of Kafka's own API names no transactional.id, and is written as Kafka writes it.
-    if is_late is None and request.transactional_id:
-        return ErrorCode.REQUEST_TIMED_OUT
-    return leader.log.producers.check_marker(
-        request.producer_id,
-        request.producer_epoch,
-        request.coordinator_epoch,
-        request.transaction_version,
-    )

@@ -4,7 +4,7 @@ from typing import Final
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog_storage.files import StorageFailed, read_failed
-from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.hosted_partition import HostedPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -17,7 +17,7 @@ _INHERIT_TIMEOUT_S: Final = 1.0
 
 
 def list_offset(
-    leader: PartitionLeader, timestamp: int, *, is_committed_only: bool
+    leader: HostedPartition, timestamp: int, *, is_committed_only: bool
 ) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch) for ListOffsets (facts 3); -1 where there is none.
 
@@ -48,7 +48,7 @@ def list_offset(
     return found
 
 
-def _require_known_high_watermark(leader: PartitionLeader) -> None:
+def _require_known_high_watermark(leader: HostedPartition) -> None:
     """A leader just elected may not know yet how far its predecessor had committed; a smaller end would be a lie.
 
     Its followers' next fetches tell it (KIP-207). Raises KafkaError, which clients retry.
@@ -61,7 +61,7 @@ def _require_known_high_watermark(leader: PartitionLeader) -> None:
         )
 
 
-async def await_inherited(leader: PartitionLeader) -> None:
+async def await_inherited(leader: HostedPartition) -> None:
     """Mostly a new leader knows how far its predecessor had committed within milliseconds; wait for that a little."""
     state = leader.replicas
     if state is not None and leader.high_watermark < state.epoch_start_offset:
@@ -69,7 +69,7 @@ async def await_inherited(leader: PartitionLeader) -> None:
         leader.require_leader()
 
 
-def _find(leader: PartitionLeader, timestamp: int) -> tuple[int, int, int] | None:
+def _find(leader: HostedPartition, timestamp: int) -> tuple[int, int, int] | None:
     log = leader.log
     for segment in log.segments:
         if segment.size_bytes == 0 or segment.max_timestamp()[0] < timestamp:
@@ -80,7 +80,7 @@ def _find(leader: PartitionLeader, timestamp: int) -> tuple[int, int, int] | Non
     return None
 
 
-def _max_timestamp(leader: PartitionLeader) -> tuple[int, int, int] | None:
+def _max_timestamp(leader: HostedPartition) -> tuple[int, int, int] | None:
     """The first record with the largest timestamp of the log (KIP-734)."""
     segments = [segment for segment in leader.log.segments if segment.size_bytes]
     if not segments:
@@ -92,7 +92,7 @@ def _max_timestamp(leader: PartitionLeader) -> tuple[int, int, int] | None:
     return newest.find_timestamp(largest, leader.log.log_start_offset)
 
 
-def end_offset_for(leader: PartitionLeader, leader_epoch: int) -> tuple[int, int]:
+def end_offset_for(leader: HostedPartition, leader_epoch: int) -> tuple[int, int]:
     """(leader epoch, end offset) for OffsetsForLeaderEpoch (KIP-101); (-1, -1) if unknown.
 
     The current epoch ends at the log's end even before it has written anything.
@@ -103,7 +103,7 @@ def end_offset_for(leader: PartitionLeader, leader_epoch: int) -> tuple[int, int
     return log.leader_epochs.end_offset_for(leader_epoch, log.log_end_offset)
 
 
-def delete_records(leader: PartitionLeader, before_offset: int) -> int:
+def delete_records(leader: HostedPartition, before_offset: int) -> int:
     """Move the log's start up to `before_offset` (-1: the HW); returns the new start. Raises KafkaError.
 
     POLICY_VIOLATION for a compacted topic, whose last values must stay; OFFSET_OUT_OF_RANGE beyond the HW.

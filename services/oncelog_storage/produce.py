@@ -18,12 +18,12 @@ from oncelog.runtime import Clock
 from oncelog.telemetry import spans
 from oncelog_storage.arrivals import Arrivals
 from oncelog_storage.changed_settings import ChangedSettings
+from oncelog_storage.core.partition_values import Appended
 from oncelog_storage.core.verification import VerificationGuard
 from oncelog_storage.feed_events import StorageEvents
-from oncelog_storage.hosted import HostedPartitions
-from oncelog_storage.partition import PartitionLeader
-from oncelog_storage.partition_values import Appended
+from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.record_links import linked_spans
+from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.settings import StorageSettings
 from oncelog_storage.traces import OpenTraces, OpenTransaction
 from oncelog_storage.verifier import Verifier
@@ -57,7 +57,7 @@ class _Item:
     def __init__(self, records: bytes, answer: pb.PartitionProduced) -> None:
         self.records = records
         self.answer = answer
-        self.leader: PartitionLeader
+        self.leader: HostedPartition
         self.header: BatchHeader
         self.is_checked = False
         """Down to its records."""
@@ -96,7 +96,7 @@ class ProduceHandler:
     def __init__(
         self,
         settings: StorageSettings,
-        hosted: HostedPartitions,
+        hosted: ReplicaManager,
         verifier: Verifier,
         clock: Clock,
         changed: ChangedSettings,

@@ -10,8 +10,8 @@ from typing import Final
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog_storage import offsets
-from oncelog_storage.hosted import HostedPartitions
-from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.hosted_partition import HostedPartition
+from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.replica_sessions import ReplicaSessions
 from oncelog_storage.waiters import OffsetWaiters
 
@@ -19,14 +19,14 @@ _TIMEOUT_MS: Final = 30_000
 
 
 class RecordDeletion:
-    def __init__(self, hosted: HostedPartitions, sessions: ReplicaSessions) -> None:
+    def __init__(self, hosted: ReplicaManager, sessions: ReplicaSessions) -> None:
         self._hosted = hosted
-        self._waiters: dict[PartitionLeader, OffsetWaiters] = {}
+        self._waiters: dict[HostedPartition, OffsetWaiters] = {}
         sessions.on_log_start = self._log_start_moved
 
     async def delete(self, request: pb.DeleteRecordsRequest) -> pb.DeleteRecordsResponse:
         response = pb.DeleteRecordsResponse()
-        moved: list[tuple[PartitionLeader, pb.DeleteRecordsResponse.Partition]] = []
+        moved: list[tuple[HostedPartition, pb.DeleteRecordsResponse.Partition]] = []
         for part in request.partitions:
             answer = response.partitions.add(
                 topic=part.topic, partition=part.partition, low_watermark=-1
@@ -51,7 +51,7 @@ class RecordDeletion:
 
     async def _settle(
         self,
-        leader: PartitionLeader,
+        leader: HostedPartition,
         answer: pb.DeleteRecordsResponse.Partition,
         timeout_s: float,
     ) -> None:
@@ -68,13 +68,13 @@ class RecordDeletion:
         answer.error_code = code
         answer.low_watermark = -1 if code else low_watermark(leader)
 
-    def _log_start_moved(self, leader: PartitionLeader) -> None:
+    def _log_start_moved(self, leader: HostedPartition) -> None:
         waiters = self._waiters.get(leader)
         if waiters is not None:
             waiters.reached(low_watermark(leader))
 
 
-def low_watermark(leader: PartitionLeader) -> int:
+def low_watermark(leader: HostedPartition) -> int:
     """The smallest log start of the in-sync replicas: below it nothing is read from any of them."""
     state, smallest = leader.replicas, leader.log.log_start_offset
     if state is None:

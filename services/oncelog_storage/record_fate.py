@@ -6,12 +6,12 @@ from oncelog.record.control import decode_marker
 from oncelog.record.records import decode_batch
 from oncelog_storage.core.producer_state import ProducerEntry
 from oncelog_storage.files import StorageFailed
+from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log import PartitionLog
-from oncelog_storage.partition import PartitionLeader
 
 
 def describe_record(
-    leader: PartitionLeader, offset: int, answer: pb.DescribeRecordResponse
+    leader: HostedPartition, offset: int, answer: pb.DescribeRecordResponse
 ) -> None:
     """Everything of one instant: nothing is awaited. Raises KafkaError when the log cannot be read."""
     log = leader.log

@@ -16,19 +16,18 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from oncelog.errors import KafkaError
-from oncelog.ids import INTERNAL_TOPICS, Partition
+from oncelog.ids import Partition
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.runtime import Clock
 from oncelog_storage import scrub
-from oncelog_storage.core.leader_state import LeaderState
-from oncelog_storage.core.verification import Verifications
-from oncelog_storage.follower import FollowedLog
-from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.core.isr import DamageStep, after_damage, isr_to_propose
+from oncelog_storage.follower import FollowerReplica
+from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.isr_proposals import IsrProposals
 from oncelog_storage.log_directory import HIGH_WATERMARKS, LogDirectory, write_checkpoints
-from oncelog_storage.partition import PartitionLeader
 from oncelog_storage.replica_fetcher import ReplicaFetcher
+from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.replica_sessions import ReplicaSessions
 from oncelog_storage.settings import StorageSettings
 
@@ -62,7 +61,7 @@ class Replication:
         node_id: int,
         metadata: MetadataFollower,
         directory: Directory,
-        hosted: HostedPartitions,
+        manager: ReplicaManager,
         log_directory: LogDirectory,
         clock: Clock,
         node_epoch: Callable[[], int] | None,
@@ -71,27 +70,27 @@ class Replication:
         self._node_id = node_id
         self._metadata = metadata
         self._directory = directory
-        self._hosted = hosted
+        self._manager = manager
         self._log_directory = log_directory
         self._clock = clock
         self._node_epoch = node_epoch or self._node_epoch_of_image
         self._fetchers: dict[int, ReplicaFetcher] = {}
-        self._following: dict[PartitionLeader, int] = {}
-        self._repairs: dict[PartitionLeader, asyncio.Task[None]] = {}
+        self._following: dict[HostedPartition, int] = {}
+        self._repairs: dict[HostedPartition, asyncio.Task[None]] = {}
         self.repair_count = 0
-        self._left_at: dict[PartitionLeader, int] = {}
+        self._left_at: dict[HostedPartition, int] = {}
         """The metadata offset at which a damaged leader last proposed to leave."""
         self._is_incomplete = False
-        self._strays: dict[PartitionLeader, float] = {}
+        self._strays: dict[HostedPartition, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.proposals = IsrProposals(node_id, directory, self._node_epoch)
-        self.sessions = ReplicaSessions(settings, hosted, metadata, self.proposals)
+        self.sessions = ReplicaSessions(settings, manager, metadata, self.proposals)
 
     def start(self) -> None:
         """Take the roles of the image, and follow it from here on."""
-        self._hosted.follow_image = self._follow_image
-        for leader in self._hosted:
-            self._follow_image(leader, self._metadata.image.partition(leader.partition))
+        self._manager.follow_image = self._follow_image
+        for hosted in self._manager:
+            self._follow_image(hosted, self._metadata.image.partition(hosted.partition))
         self.image_changed(MetadataImage(), self._metadata.image)
         for name, loop in (
             ("in-sync replicas", self._look_loop),
@@ -124,7 +123,7 @@ class Replication:
     # Roles.
 
     def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
-        """A replica begins to exist here when the image names it; the hosted ones were told already."""
+        """A replica begins to exist here when the image names it; the leader ones were told already."""
         for name, topic in new.topics.items():
             if topic is old.topics.get(name):
                 continue
@@ -132,63 +131,55 @@ class Replication:
                 if found.leader == self._node_id or self._node_id not in found.replicas:
                     continue
                 try:
-                    self._hosted.ensure(Partition(name, index))
+                    self._manager.ensure(Partition(name, index))
                 except KafkaError:
                     # A folder of a deleted namesake is in the way; the next look tries again.
                     self._is_incomplete = True
 
-    def _follow_image(self, leader: PartitionLeader, found: Any) -> None:
+    def _follow_image(self, hosted: HostedPartition, found: Any) -> None:
         if found is None:
-            self._leave(leader)
-            self._strays.pop(leader, None)
-            self._left_at.pop(leader, None)
+            self._leave(hosted)
+            self._strays.pop(hosted, None)
+            self._left_at.pop(hosted, None)
             return
         if self._node_id in found.replicas:
-            self._strays.pop(leader, None)
-        elif leader not in self._strays:
-            self._strays[leader] = asyncio.get_running_loop().time()
-        if leader.leadership.is_here:
-            self._leave_fetcher(leader)
-            self._lead(leader, found)
+            self._strays.pop(hosted, None)
+        elif hosted not in self._strays:
+            self._strays[hosted] = asyncio.get_running_loop().time()
+        if hosted.leadership.is_here:
+            self._leave_fetcher(hosted)
+            self._lead(hosted, found)
         else:
-            leader.replicas = None
-            self._left_at.pop(leader, None)
-            _forget_verifications(leader)
-            self._follow(leader, found)
-        leader.tell_replicas()
+            hosted.follow()
+            self._left_at.pop(hosted, None)
+            self._follow(hosted, found)
+        hosted.tell_replicas()
 
-    def _lead(self, leader: PartitionLeader, found: Any) -> None:
+    def _lead(self, hosted: HostedPartition, found: Any) -> None:
         if len(found.replicas) <= 1:
-            leader.replicas = None
-            leader.local_end_moved(leader.local_end)
+            hosted.replicas = None
+            hosted.local_end_moved(hosted.local_end)
             return
-        now = asyncio.get_running_loop().time()
-        state, log = leader.replicas, leader.log
-        if state is not None and state.leader_epoch == found.leader_epoch:
-            state.image_moved(found.replicas, found.isr, found.partition_epoch, now)
-        else:
-            log.assign_leader_epoch(found.leader_epoch, log.log_end_offset)
-            _forget_verifications(leader)
-            _learn_coordinator_epoch(leader)
-            leader.replicas = LeaderState(
-                self._node_id,
-                found.leader_epoch,
-                log.log_end_offset,
-                found.replicas,
-                found.isr,
-                found.partition_epoch,
-                now,
-            )
-        leader.isr_changed()
+        if not hosted.leads_in(found.leader_epoch):
+            hosted.log.assign_leader_epoch(found.leader_epoch, hosted.log.log_end_offset)
+        hosted.lead(
+            self._node_id,
+            found.leader_epoch,
+            found.replicas,
+            found.isr,
+            found.partition_epoch,
+            asyncio.get_running_loop().time(),
+        )
+        hosted.isr_changed()
 
-    def _follow(self, leader: PartitionLeader, found: Any) -> None:
-        if found.leader < 0 or self._node_id not in found.replicas or leader.offline is not None:
-            self._leave_fetcher(leader)
+    def _follow(self, hosted: HostedPartition, found: Any) -> None:
+        if found.leader < 0 or self._node_id not in found.replicas or hosted.offline is not None:
+            self._leave_fetcher(hosted)
             return
-        if self._following.get(leader) == found.leader_epoch:
+        if self._following.get(hosted) == found.leader_epoch:
             return
-        self._leave_fetcher(leader)
-        self._following[leader] = found.leader_epoch
+        self._leave_fetcher(hosted)
+        self._following[hosted] = found.leader_epoch
         fetcher = self._fetchers.get(found.leader)
         if fetcher is None:
             fetcher = self._fetchers[found.leader] = ReplicaFetcher(
@@ -200,20 +191,20 @@ class Replication:
                 self._open_log,
             )
             fetcher.start()
-        fetcher.follow(leader)
+        fetcher.follow(hosted)
 
-    def _open_log(self, leader: PartitionLeader) -> FollowedLog:
-        return FollowedLog(leader, self._hosted, self._clock)
+    def _open_log(self, hosted: HostedPartition) -> FollowerReplica:
+        return FollowerReplica(hosted, self._manager, self._clock)
 
-    def _leave_fetcher(self, leader: PartitionLeader) -> None:
-        if self._following.pop(leader, None) is not None:
+    def _leave_fetcher(self, hosted: HostedPartition) -> None:
+        if self._following.pop(hosted, None) is not None:
             for fetcher in self._fetchers.values():
-                fetcher.unfollow(leader.partition)
+                fetcher.unfollow(hosted.partition)
 
-    def _leave(self, leader: PartitionLeader) -> None:
-        self._leave_fetcher(leader)
-        leader.replicas = None
-        leader.tell_replicas()
+    def _leave(self, hosted: HostedPartition) -> None:
+        self._leave_fetcher(hosted)
+        hosted.replicas = None
+        hosted.tell_replicas()
 
     # Looking after the in-sync replicas.
 
@@ -227,81 +218,66 @@ class Replication:
         """Propose what the in-sync replicas should be; create and remove replicas that are due."""
         now = asyncio.get_running_loop().time()
         lag_max_s = self._settings.replica_lag_time_max_ms / 1000
-        for leader in self._hosted:
-            state = leader.replicas
-            if leader.offline is not None:
-                self._look_after_damage(leader)
+        for hosted in self._manager:
+            if hosted.offline is not None:
+                self._look_after_damage(hosted)
                 continue
-            if state is None:
-                continue
-            late = state.out_of_sync(now, lag_max_s)
-            if late:
-                self.proposals.propose(leader, [node for node in state.isr if node not in late])
-                continue
-            for node_id, progress in state.followers.items():
-                if state.may_join(node_id, leader.high_watermark) and self.sessions.is_eligible(
-                    node_id, progress.node_epoch
-                ):
-                    self.proposals.propose(leader, [*state.isr, node_id])
+            isr = isr_to_propose(hosted, now, lag_max_s, self.sessions.is_eligible)
+            if isr is not None:
+                self.proposals.propose(hosted, isr)
         delay_s = self._settings.replica_removal_delay_ms / 1000
-        for leader, since in list(self._strays.items()):
+        for hosted, since in list(self._strays.items()):
             if now - since >= delay_s:
-                _log.info("%s is no longer assigned to this node; it is deleted", leader.partition)
-                self._hosted.drop(leader)
+                _log.info("%s is no longer assigned to this node; it is deleted", hosted.partition)
+                self._manager.drop(hosted)
         if self._is_incomplete:
             self._is_incomplete = False
             self.image_changed(MetadataImage(), self._metadata.image)
 
-    def _look_after_damage(self, leader: PartitionLeader) -> None:
-        """A damaged copy leaves the in-sync replicas, by its own word, before it is dropped and fetched again.
-
-        As a leader it hands over to another in-sync replica; alone it stays as it is: there is nothing to repair from.
-        """
-        found: Any = self._metadata.image.partition(leader.partition)
-        if found is None or len(found.replicas) <= 1 or self._node_id not in found.replicas:
+    def _look_after_damage(self, hosted: HostedPartition) -> None:
+        found: Any = self._metadata.image.partition(hosted.partition)
+        if found is None:
             return
-        state = leader.replicas
-        if state is not None:
-            others = [node for node in state.isr if node != self._node_id]
-            if others and state.pending is None:
-                self._propose_to_leave(leader, others)
-            return
-        self._leave_fetcher(leader)
-        if self._node_id not in found.isr and found.leader >= 0 and leader not in self._repairs:
+        damage = after_damage(hosted, self._node_id, found.replicas, found.isr, found.leader)
+        if damage.step is DamageStep.LEAVE:
+            self._propose_to_leave(hosted, damage.others)
+        if damage.step in (DamageStep.STOP_FOLLOWING, DamageStep.COPY_AGAIN):
+            self._leave_fetcher(hosted)
+        if damage.step is DamageStep.COPY_AGAIN and hosted not in self._repairs:
             _log.warning(
                 "%s is damaged; it is dropped and copied again from node %d",
-                leader.partition,
+                hosted.partition,
                 found.leader,
             )
-            task = asyncio.create_task(self._repair(leader), name=f"repair of {leader.partition}")
-            self._repairs[leader] = task
-            task.add_done_callback(lambda _: self._repairs.pop(leader, None))
+            task = asyncio.create_task(self._repair(hosted), name=f"repair of {hosted.partition}")
+            self._repairs[hosted] = task
+            task.add_done_callback(lambda _: self._repairs.pop(hosted, None))
 
-    def _propose_to_leave(self, leader: PartitionLeader, others: list[int]) -> None:
+    def _propose_to_leave(self, hosted: HostedPartition, others: list[int]) -> None:
         """Once for each state of the metadata: what was refused is refused again until that changes."""
         metadata_offset = self._metadata.image.metadata_offset
-        if self._left_at.get(leader) == metadata_offset:
+        if self._left_at.get(hosted) == metadata_offset:
             return
-        if leader in self._left_at:
+        if hosted in self._left_at:
             _log.error(
                 "%s stays offline: it is damaged here, and no other in-sync replica was allowed to lead; bring back"
                 " node %s, or restore the partition from a backup",
-                leader.partition,
+                hosted.partition,
                 " or ".join(map(str, others)),
             )
-        self._left_at[leader] = metadata_offset
-        self.proposals.propose(leader, others)
+        self._left_at[hosted] = metadata_offset
+        self.proposals.propose(hosted, others)
 
-    async def _repair(self, leader: PartitionLeader) -> None:
+    async def _repair(self, hosted: HostedPartition) -> None:
         try:
-            await self._open_log(leader).restore()
+            await self._open_log(hosted).restore()
         except KafkaError as error:
-            _log.warning("%s cannot be repaired: %s; it is tried again", leader.partition, error)
+            _log.warning("%s cannot be repaired: %s; it is tried again", hosted.partition, error)
             return
         self.repair_count += 1
-        found = self._metadata.image.partition(leader.partition)
-        if found is not None and not leader.leadership.is_here:
-            self._follow(leader, found)
+        found = self._metadata.image.partition(hosted.partition)
+        if found is not None and not hosted.leadership.is_here:
+            self._follow(hosted, found)
 
     # Scrubbing.
 
@@ -313,7 +289,7 @@ class Replication:
 
     async def scrub_all(self, bytes_per_s: int) -> None:
         """One round. Damage takes its partition offline."""
-        for place in scrub.places(iter(self._hosted)):
+        for place in scrub.places(iter(self._manager)):
             await self._scrub(place, bytes_per_s)
 
     async def _scrub(self, place: scrub.Place, pace: int) -> None:
@@ -324,9 +300,9 @@ class Replication:
             except OSError as error:
                 _log.info("scrubbing %s: %s", place.segment.log_path, error)
                 return
-            leader = place.leader
-            if finding is not None and place.is_current and self._hosted.holds(leader):
-                leader.take_offline(place.segment.corrupt(*finding))
+            hosted = place.leader
+            if finding is not None and place.is_current and self._manager.holds(hosted):
+                hosted.take_offline(place.segment.corrupt(*finding))
                 return
             await asyncio.sleep((position - place.position) / pace)
             place = place._replace(position=position, expected_offset=expected)
@@ -340,17 +316,17 @@ class Replication:
 
     async def write_high_watermarks(self) -> None:
         known = {
-            leader.partition: leader.high_watermark
-            for leader in self._hosted
-            if leader.log.exists_on_disk
-            and (leader.replicas is not None or leader in self._following)
+            hosted.partition: hosted.high_watermark
+            for hosted in self._manager
+            if hosted.log.exists_on_disk
+            and (hosted.replicas is not None or hosted in self._following)
         }
         if known == self._log_directory.high_watermarks:
             return
         before, self._log_directory.high_watermarks = self._log_directory.high_watermarks, known
         encoded = self._log_directory.encoded(HIGH_WATERMARKS)
         try:
-            await self._hosted.in_worker(lambda: write_checkpoints([encoded], sync=False))
+            await self._manager.in_worker(lambda: write_checkpoints([encoded], sync=False))
         except OSError as error:
             _log.warning("cannot write %s: %s; it is tried again", HIGH_WATERMARKS, error)
             # What the file says decides which producer snapshots and segments the next start needs.
@@ -361,44 +337,27 @@ class Replication:
     # Figures.
 
     def figures(self) -> ReplicationFigures:
-        led = [leader for leader in self._hosted if leader.leadership.is_here]
+        led = [hosted for hosted in self._manager if hosted.leadership.is_here]
         lag = {
-            (*leader.partition, node_id): max(
-                0, leader.log.log_end_offset - max(progress.end_offset, 0)
+            (*hosted.partition, node_id): max(
+                0, hosted.log.log_end_offset - max(progress.end_offset, 0)
             )
-            for leader in led
-            if leader.replicas is not None
-            for node_id, progress in leader.replicas.followers.items()
+            for hosted in led
+            if hosted.replicas is not None
+            for node_id, progress in hosted.replicas.followers.items()
         }
         return ReplicationFigures(
-            len(self._hosted.led_here()),
-            sum(leader.leadership.isr_count < leader.leadership.replica_count for leader in led),
-            sum(not leader.has_enough_replicas for leader in led),
+            len(self._manager.led_here()),
+            sum(hosted.leadership.isr_count < hosted.leadership.replica_count for hosted in led),
+            sum(not hosted.has_enough_replicas for hosted in led),
             self.proposals.shrink_count,
             self.proposals.expand_count,
             self.repair_count,
             sum(
-                leader.log.producers.has_late_transaction(
+                hosted.log.producers.has_late_transaction(
                     self._clock.now(), self._settings.late_transaction_ms
                 )
-                for leader in led
+                for hosted in led
             ),
             lag,
         )
-
-
-def _learn_coordinator_epoch(leader: PartitionLeader) -> None:
-    """A new leader of a shard takes the greatest coordinator epoch from the log (ADR 0016).
-
-    A coordinator's own batches carry it as producer epoch; a client's entry shows a transaction, open or ended.
-    """
-    if leader.partition.topic not in INTERNAL_TOPICS:
-        return
-    for entry in leader.log.producers.entries():
-        if entry.coordinator_epoch < 0 and entry.current_txn_first_offset < 0:
-            leader.coordinator_epoch = max(leader.coordinator_epoch, entry.producer_epoch)
-
-
-def _forget_verifications(leader: PartitionLeader) -> None:
-    """Leadership was elsewhere meanwhile, and with it the marker that would have taken a guard away."""
-    leader.verifications = Verifications()

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from oncelog.record.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES
 from oncelog_storage.core.leader_epochs import LeaderEpochs
 from oncelog_storage.core.replay import CUT, CUT_HEADER, whole_batch_at
-from oncelog_storage.partition import PartitionLeader
+from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.segment import Segment
 
 _BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -20,7 +20,7 @@ _BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 class Place(NamedTuple):
     """What is to be read next."""
 
-    leader: PartitionLeader
+    leader: HostedPartition
     segment: Segment
     truncation_count: int
     size_bytes: int
@@ -45,7 +45,7 @@ class Finding(NamedTuple):
     reason: str
 
 
-def places(leaders: Iterator[PartitionLeader]) -> list[Place]:
+def places(leaders: Iterator[HostedPartition]) -> list[Place]:
     """The sealed segments of replicated partitions, as they are now."""
     return [
         Place(

@@ -13,12 +13,12 @@ from oncelog.record.batch import BatchHeader, read_single_batch
 from oncelog.runtime import Clock
 from oncelog_storage import offsets
 from oncelog_storage.fetch import FetchHandler
-from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.markers import MarkerHandler
-from oncelog_storage.partition import PartitionLeader
 from oncelog_storage.produce import ProduceHandler, refuse
 from oncelog_storage.record_deletion import RecordDeletion
 from oncelog_storage.record_fate import describe_producer, describe_record
+from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.replica_sessions import ReplicaSessions
 
 _APPEND_TIMEOUT_MS: Final = 30_000
@@ -27,7 +27,7 @@ _APPEND_TIMEOUT_MS: Final = 30_000
 class StorageServicer:
     def __init__(
         self,
-        hosted: HostedPartitions,
+        hosted: ReplicaManager,
         produce: ProduceHandler,
         fetch: FetchHandler,
         replica_sessions: ReplicaSessions,
@@ -172,7 +172,7 @@ class StorageServicer:
         return await self._deletion.delete(request)
 
 
-def _coordinator_batch(records: bytes, leader: PartitionLeader) -> BatchHeader:
+def _coordinator_batch(records: bytes, leader: HostedPartition) -> BatchHeader:
     """The header of a coordinator's batch: trusted inside, whole outside. Raises KafkaError."""
     header = read_single_batch(records, leader.config.max_message_bytes)
     if header.record_count != header.last_offset_delta + 1:
@@ -187,7 +187,7 @@ def _coordinator_batch(records: bytes, leader: PartitionLeader) -> BatchHeader:
     return header
 
 
-def _describe_partition(answer: pb.PartitionDescription, leader: PartitionLeader) -> None:
+def _describe_partition(answer: pb.PartitionDescription, leader: HostedPartition) -> None:
     log = leader.log
     answer.log_start_offset = log.log_start_offset
     answer.log_end_offset = log.log_end_offset

@@ -17,13 +17,13 @@ from oncelog_storage.changed_settings import ChangedSettings
 from oncelog_storage.feed_events import StorageEvents
 from oncelog_storage.fetch import FetchHandler
 from oncelog_storage.files import OpenFiles, way_out
-from oncelog_storage.hosted import HostedPartitions
+from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log_checkpoint import sync_logs
 from oncelog_storage.log_directory import LogDirectory
 from oncelog_storage.maintenance import Maintenance
 from oncelog_storage.markers import MarkerHandler
-from oncelog_storage.partition import PartitionLeader
 from oncelog_storage.produce import ProduceHandler, ProduceTimes
+from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.replication import Replication
 from oncelog_storage.servicer import StorageServicer
 from oncelog_storage.settings import StorageSettings
@@ -50,7 +50,7 @@ class StorageRole:
         self._node_id = node_id
         self._metadata = metadata
         self._log_directory = LogDirectory(settings.data_dir)
-        self._hosted = HostedPartitions(
+        self._hosted = ReplicaManager(
             settings,
             node_id,
             metadata,
@@ -126,11 +126,11 @@ class StorageRole:
             "" if self._log_directory.was_clean else " (no clean shutdown before)",
         )
 
-    def partition(self, partition: Partition) -> PartitionLeader:
+    def partition(self, partition: Partition) -> HostedPartition:
         """A replica held here, for whoever looks inside. Raises KafkaError."""
         return self._hosted.ensure(partition)
 
-    def replicas(self) -> Iterator[PartitionLeader]:
+    def replicas(self) -> Iterator[HostedPartition]:
         """Every replica held here so far, led or followed, for whoever looks inside."""
         return iter(self._hosted)
 

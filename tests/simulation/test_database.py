@@ -63,7 +63,7 @@ def test_time_in_the_database_is_the_true_time_of_the_simulation():
     assert 1900 < after_one_second <= 2000
 
 
-def test_controller_killed_in_any_moment_leaves_no_lock_and_no_half_transaction():
+def test_a_controller_killed_at_any_moment_leaves_no_lock():
     async def story(small):
         async def write_for_ever():
             database = await opened(small)
@@ -134,7 +134,7 @@ def test_outage_of_one_controller_is_not_the_others():
     in_small_world(1, story)
 
 
-def test_lost_answer_leaves_the_journal_with_a_record_whose_writer_was_told_of_a_failure():
+def test_lost_answer_leaves_a_record_told_of_as_a_failure():
     async def story(small):
         async def work():
             database = await opened(small)
@@ -154,7 +154,7 @@ def test_lost_answer_leaves_the_journal_with_a_record_whose_writer_was_told_of_a
     assert in_small_world(1, story) == ["first", "unknown"]
 
 
-def test_restart_cuts_off_what_is_under_way_before_its_commit_or_after_it():
+def test_restart_cuts_off_what_is_under_way_around_its_commit():
     async def story(small):
         async def work():
             database = await opened(small)

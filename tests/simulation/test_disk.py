@@ -32,7 +32,7 @@ def as_process(small, name, work):
     return process, process.context().run(work)
 
 
-def test_killed_process_loses_its_descriptors_and_nothing_it_wrote():
+def test_killed_process_loses_nothing_that_it_wrote():
     def story(small):
         folder = small.disks.folder(HOST)
         before = len(os.listdir("/proc/self/fd"))
@@ -61,7 +61,7 @@ def test_killed_process_loses_its_descriptors_and_nothing_it_wrote():
     assert in_small_world(1, story) > 10
 
 
-def test_after_a_power_cut_a_log_has_what_was_synced_and_a_first_part_of_the_rest():
+def test_after_a_power_cut_a_log_has_at_least_what_was_synced():
     def story(small):
         folder = small.disks.folder(HOST) / "orders-0"
 
@@ -93,7 +93,7 @@ def test_after_a_power_cut_a_log_has_what_was_synced_and_a_first_part_of_the_res
     assert in_small_world(7, story) == in_small_world(7, story)
 
 
-def test_a_power_cut_takes_what_no_sync_covers_even_without_a_kill_in_between():
+def test_a_power_cut_takes_what_no_sync_covers():
     """The books see every way in which production writes; without its syncs, nothing is safe."""
 
     def story(small):
@@ -121,7 +121,7 @@ def test_a_power_cut_takes_what_no_sync_covers_even_without_a_kill_in_between():
     assert any(holes for _, _, holes in seen)
 
 
-def test_synced_replacement_is_there_and_another_may_be_old_new_or_torn():
+def test_a_synced_replacement_is_there_and_others_may_be_torn():
     def story(small):
         folder = small.disks.folder(HOST)
         for name in ("a", "b"):
@@ -201,7 +201,7 @@ def test_full_disk_cuts_a_write_short_and_room_heals_the_log():
     in_small_world(1, story)
 
 
-def test_what_a_failed_sync_dropped_is_gone_unless_it_is_written_again():
+def test_what_a_failed_sync_dropped_is_gone_unless_rewritten():
     def story(small, is_written_again):
         folder = small.disks.folder(HOST)
         write_at(str(folder / "log"), 0, b"a" * 100)
@@ -223,7 +223,7 @@ def test_what_a_failed_sync_dropped_is_gone_unless_it_is_written_again():
         assert found == b"a" * 100 + b"b" * 100
 
 
-def test_flipped_bit_is_in_a_segment_that_is_not_written_and_a_reader_notices():
+def test_flipped_bit_is_in_a_closed_segment_and_is_noticed():
     def story(small):
         folder = small.disks.folder(HOST) / "orders-0"
         log = new_log(folder, segment_bytes=600)
@@ -248,7 +248,7 @@ def test_flipped_bit_is_in_a_segment_that_is_not_written_and_a_reader_notices():
     assert sum(is_noticed for _, is_noticed in seen) >= 15
 
 
-def test_process_can_be_killed_between_any_two_steps_of_a_checkpoint():
+def test_process_can_be_killed_at_any_step_of_a_checkpoint():
     def story(small, operations):
         folder = small.disks.folder(HOST) / "orders-0"
 
@@ -288,7 +288,7 @@ def test_process_can_be_killed_between_any_two_steps_of_a_checkpoint():
         assert in_small_world(operations, lambda small, n=operations: story(small, n)) == 1
 
 
-def test_numbers_times_and_order_of_files_are_the_simulations_own():
+def test_numbers_times_and_order_of_files_are_simulated():
     def story(small):
         folder = small.disks.folder(HOST)
         for name in "abcdefgh":

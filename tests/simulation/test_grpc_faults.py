@@ -152,7 +152,7 @@ def test_a_reset_fails_what_is_in_flight_on_both_sides():
     told(story)
 
 
-def test_a_ghost_call_is_executed_after_its_caller_was_told_that_it_failed():
+def test_a_ghost_call_is_executed_after_it_was_said_to_fail():
     async def story(peers, network):
         await peers.call()
         network.ghost("client", gather_s=0.1, late_s=1)

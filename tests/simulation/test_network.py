@@ -75,7 +75,7 @@ def test_each_host_has_an_address_and_connections_name_both_ends():
     net.run(scenario)
 
 
-def test_a_port_is_listened_on_once_and_on_addresses_of_the_own_host_only():
+def test_a_port_is_listened_on_once_and_by_its_own_host_only():
     net = SmallNet()
 
     async def scenario():
@@ -208,7 +208,7 @@ def test_closing_sends_what_was_written():
     net.run(scenario)
 
 
-def test_writing_to_an_end_that_is_closed_is_answered_with_a_reset():
+def test_writing_to_a_closed_end_is_answered_with_a_reset():
     net = SmallNet()
 
     async def scenario():
@@ -259,7 +259,7 @@ def test_a_writer_that_does_not_read_notices_a_reset():
     net.run(scenario)
 
 
-def test_a_killed_process_ends_its_connections_and_listens_no_more():
+def test_a_killed_process_ends_its_connections():
     net = SmallNet()
 
     async def scenario():
@@ -305,7 +305,7 @@ def test_a_process_that_dies_with_something_unread_resets():
     net.run(scenario)
 
 
-def test_a_paused_process_is_connected_to_and_answers_when_it_goes_on():
+def test_a_paused_process_answers_when_it_goes_on():
     net = SmallNet()
 
     async def scenario():

@@ -150,7 +150,7 @@ def test_a_host_reaches_itself_whatever_befalls_it():
         await net.serve_listening()
         for fault in (net.network.clog, net.network.unplug):
             fault("server")
-        await net.server.spawn(asyncio.open_connection("127.0.0.1", PORT), "connect")
+        assert await net.server.spawn(asyncio.open_connection("127.0.0.1", PORT), "connect")
 
     net.run(scenario)
 
@@ -172,7 +172,7 @@ def test_a_reset_breaks_both_ends_and_loses_what_is_on_its_way():
     net.run(scenario)
 
 
-def test_a_ghost_is_processed_after_its_connection_broke_for_its_sender():
+def test_a_ghost_is_processed_after_its_sender_saw_it_break():
     net = SmallNet()
 
     async def scenario():

@@ -109,7 +109,7 @@ def test_wrong_use_is_told_in_a_line(arguments, told):
 
 
 @pytest.mark.timeout(2 * TIMEOUT_S + 30)
-def test_a_seed_alone_runs_in_the_scenario_that_it_has_among_many():
+def test_a_seed_alone_runs_in_its_scenario_among_many():
     many = simulate("--seeds", "1", "--first-seed", "3", "--digests").stdout.split()
     alone = simulate("--seed", "3").stdout
     assert f"seed 3 of {many[1]}, " in alone
@@ -128,7 +128,7 @@ def test_what_broke_comes_with_the_line_that_replays_it():
     assert line == f'replay: make sim SEED={seed} SCENARIO={scenario} ARGS="--planted {bug}"'
 
 
-def test_a_run_killed_by_its_own_clock_is_unfinished_and_never_broken():
+def test_a_run_killed_by_its_clock_is_unfinished_never_broken():
     many = ("--seeds", "2", "--scenario", "storm", "--jobs", "2")
     for which, lines in ((many, 2), (("--seed", "1", "--scenario", "storm"), 1)):
         done = simulate(*which, "--run-timeout-s", "1")

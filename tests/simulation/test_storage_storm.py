@@ -18,7 +18,7 @@ def test_kills_lose_nothing_that_was_answered(seed):
 
 
 @pytest.mark.parametrize("seed", range(14))
-def test_power_cuts_lose_nothing_that_was_synced_before_its_answer(seed):
+def test_power_cuts_lose_nothing_synced_before_its_answer(seed):
     answered, _ = storm(seed, is_powered=True)
     assert answered
 

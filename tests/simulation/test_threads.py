@@ -44,7 +44,7 @@ def test_one_executor_works_in_order_and_one_after_the_other():
     assert took_s == pytest.approx(5.0, abs=0.001)
 
 
-def test_cancelled_work_is_done_if_it_had_begun_and_never_if_it_was_in_the_queue():
+def test_cancelled_work_is_done_only_if_it_had_begun():
     async def story(small):
         loop, done = small.world.loop, []
         small.world.executor_delay_s = lambda _executor: 1.0

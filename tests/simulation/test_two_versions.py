@@ -48,7 +48,7 @@ def plans(count):
     return [RollPlan.drawn(random.Random(seed), names, 40.0) for seed in range(count)]
 
 
-def test_a_plan_replaces_each_process_once_and_seeds_draw_every_kind():
+def test_a_plan_replaces_each_process_once():
     drawn = plans(200)
     for plan in drawn:
         assert sorted(name for lane in plan.lanes for name in lane) == sorted(Shape().names())
@@ -86,7 +86,7 @@ OPTIONAL = (
 
 
 @pytest.mark.timeout(TIMEOUT_S + 30)
-def test_what_is_optional_is_not_missed_and_a_seed_is_one_run_under_two_hash_seeds():
+def test_a_seed_is_one_run_under_two_hash_seeds():
     without = [part for name in OPTIONAL for part in ("--without", name)]
     # Seeds of its own: two runs of one seed at one time have two folders, and their names stand in messages.
     given = ("--scenario", TWO_VERSIONS, "--first-seed", "901", *without)
@@ -122,9 +122,7 @@ def broken(*arguments):
         pytest.param("RequestStamp", 40, {"delayed-end-txn-tv1"}, marks=AT_NIGHT),
     ],
 )
-def test_what_correctness_needs_is_missed_when_the_older_version_has_it_not(
-    without, seeds, noticed_by
-):
+def test_what_correctness_needs_of_an_older_version_is_missed(without, seeds, noticed_by):
     given = ("--scenario", TWO_VERSIONS, "--without", without, "--seeds", str(seeds))
     found, told = broken(*given, "--until-broken")
     assert noticed_by <= found
@@ -134,7 +132,7 @@ def test_what_correctness_needs_is_missed_when_the_older_version_has_it_not(
 
 @AT_NIGHT
 @pytest.mark.timeout(TIMEOUT_S + 30)
-def test_a_method_that_is_called_without_asking_leaves_its_work_undone():
+def test_a_method_called_without_asking_leaves_its_work_undone():
     method = "GroupCoordinator.WriteTxnMarkers"
     given = ("--scenario", "upgrade", "--older", "this", "--without", method)
     found, told = broken(*given, "--seeds", "6")

@@ -9,9 +9,10 @@ from oncelog.record.batch import read_single_batch
 from oncelog.record.control import Marker, MarkerType, encode_marker
 from oncelog.topic_config import TopicConfig
 from oncelog_storage import log_checkpoint, log_recovery
+from oncelog_storage.core.partition_values import MarkerToWrite
 from oncelog_storage.core.producer_snapshot import encode_snapshot
 from oncelog_storage.files import OpenFiles
-from oncelog_storage.log import MarkerToWrite, PartitionLog
+from oncelog_storage.log import PartitionLog
 
 PARTITION = Partition("orders", 0)
 

@@ -13,42 +13,37 @@ from oncelog.rpc import transaction_starts
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-def test_a_batch_that_another_leader_dropped_is_not_acknowledged_with_its_neighbours(
-    tmp_path, comes_back
-):
+async def test_a_batch_that_another_leader_dropped_is_not_acknowledged(tmp_path, comes_back):
     """The answer of a request waits for one partition after the other. By the time it comes to the second one the
     offset there is taken by another leader's record, and committed."""
 
-    async def scenario():
-        async with running_cluster(tmp_path) as cluster:
-            cluster.controller.topic("slow", replicas=(1, 3))
-            cluster.controller.topic("moved", replicas=(1, 2))
-            cluster.cut_off.update((2, 3))
-            request = pb.ProduceRequest(
-                acks=-1,
-                timeout_ms=5000,
-                partitions=[
-                    pb.PartitionRecords(topic=name, partition=0, records=batch(value=b"mine"))
-                    for name in ("slow", "moved")
-                ],
-            )
-            sent = asyncio.create_task(cluster.nodes[1].storage.Produce(request, None))
-            held = cluster.nodes[1].held("moved")
-            await until(lambda: held.log.log_end_offset == 1)
-            cluster.controller.change("moved", leader=2)
-            cluster.cut_off.discard(2)
-            assert (await cluster.produce(batch(value=b"theirs"), "moved")).base_offset == 0
+    async with running_cluster(tmp_path) as cluster:
+        cluster.controller.topic("slow", replicas=(1, 3))
+        cluster.controller.topic("moved", replicas=(1, 2))
+        cluster.cut_off.update((2, 3))
+        request = pb.ProduceRequest(
+            acks=-1,
+            timeout_ms=5000,
+            partitions=[
+                pb.PartitionRecords(topic=name, partition=0, records=batch(value=b"mine"))
+                for name in ("slow", "moved")
+            ],
+        )
+        sent = asyncio.create_task(cluster.nodes[1].storage.Produce(request, None))
+        held = cluster.nodes[1].held("moved")
+        await until(lambda: held.log.log_end_offset == 1)
+        cluster.controller.change("moved", leader=2)
+        cluster.cut_off.discard(2)
+        assert (await cluster.produce(batch(value=b"theirs"), "moved")).base_offset == 0
+        await cluster.caught_up("moved")
+        if comes_back:
+            cluster.controller.change("moved", leader=1)
             await cluster.caught_up("moved")
-            if comes_back:
-                cluster.controller.change("moved", leader=1)
-                await cluster.caught_up("moved")
-            cluster.cut_off.discard(3)
-            slow, moved = (await sent).partitions
-            assert slow.error_code == 0
-            assert b"mine" not in held.log.read(0, 1, 1 << 20).records
-            assert moved.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    asyncio.run(scenario())
+        cluster.cut_off.discard(3)
+        slow, moved = (await sent).partitions
+        assert slow.error_code == 0
+        assert b"mine" not in held.log.read(0, 1, 1 << 20).records
+        assert moved.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class SlowToDescribe(FakeCoordinator):
@@ -92,60 +87,52 @@ async def mark(cluster, node_id, start_ms=1_000):
     return answer.results[0].partitions[0].error_code
 
 
-def test_an_answer_about_the_last_transaction_is_not_kept_over_a_change_of_leaders(
-    tmp_path, monkeypatch
-):
+async def test_an_answer_is_not_kept_over_a_change_of_leaders(tmp_path, monkeypatch):
     """It was asked for one marker. By the time it comes another leader has written that, the next transaction has begun
     there, and this node leads again: the marker is late now, and the answer would call the open transaction its own."""
     monkeypatch.setattr(transaction_starts, "TIMEOUT_S", 10.0)
 
-    async def scenario():
-        async with running_cluster(tmp_path, nodes=(1, 2)) as cluster:
-            cluster.controller.topic(replicas=(1, 2))
-            coordinator = cluster.coordinator = SlowToDescribe()
-            coordinator.transaction_start_ms = 1_000
-            assert await send(cluster, 0) == 0
-            await cluster.caught_up()
-            cluster.controller.change(leader=2)
-            coordinator.is_holding = True
-            held_up = asyncio.create_task(mark(cluster, 2))
-            await until(lambda: coordinator.held_up)
-            coordinator.is_holding = False
-            cluster.controller.change(leader=1)
-            assert await mark(cluster, 1) == 0
-            coordinator.transaction_start_ms = 2_000
-            assert await send(cluster, 1) == 0
-            await cluster.caught_up()
-            cluster.controller.change(leader=2)
-            coordinator.opened.set()
-            assert await held_up == ErrorCode.REQUEST_TIMED_OUT
-            assert cluster.nodes[2].held().log.producers.ongoing_count == 1
-
-    asyncio.run(scenario())
+    async with running_cluster(tmp_path, nodes=(1, 2)) as cluster:
+        cluster.controller.topic(replicas=(1, 2))
+        coordinator = cluster.coordinator = SlowToDescribe()
+        coordinator.transaction_start_ms = 1_000
+        assert await send(cluster, 0) == 0
+        await cluster.caught_up()
+        cluster.controller.change(leader=2)
+        coordinator.is_holding = True
+        held_up = asyncio.create_task(mark(cluster, 2))
+        await until(lambda: coordinator.held_up)
+        coordinator.is_holding = False
+        cluster.controller.change(leader=1)
+        assert await mark(cluster, 1) == 0
+        coordinator.transaction_start_ms = 2_000
+        assert await send(cluster, 1) == 0
+        await cluster.caught_up()
+        cluster.controller.change(leader=2)
+        coordinator.opened.set()
+        assert await held_up == ErrorCode.REQUEST_TIMED_OUT
+        assert cluster.nodes[2].held().log.producers.ongoing_count == 1
 
 
-def test_a_leader_that_does_not_know_its_successor_calls_no_marker_late(tmp_path):
+async def test_a_leader_without_the_news_calls_no_marker_late(tmp_path):
     """It has the transaction before open still, which ended elsewhere. What it takes for an old marker is the newest,
     from a marker sender that knows of no successor either; told that it is written, that one brings it nowhere else."""
 
-    async def scenario():
-        async with running_cluster(tmp_path, nodes=(1, 2)) as cluster:
-            cluster.controller.topic(replicas=(1, 2))
-            coordinator = cluster.coordinator = SlowToDescribe()
-            coordinator.transaction_start_ms = 1_000
-            assert await send(cluster, 0) == 0
-            await cluster.caught_up()
-            cluster.controller.stop_telling(1)
-            cluster.controller.change(leader=2, isr=[2])
-            assert await mark(cluster, 2) == 0
-            coordinator.transaction_start_ms = 2_000
-            assert await send(cluster, 1) == 0
-            asked = asyncio.create_task(mark(cluster, 1, 2_000))
-            await asyncio.sleep(0.2)
-            cluster.controller.tell_again(1)
-            assert await asked == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            await cluster.caught_up()
-            assert await mark(cluster, 2, 2_000) == 0
-            assert cluster.nodes[2].held().log.producers.ongoing_count == 0
-
-    asyncio.run(scenario())
+    async with running_cluster(tmp_path, nodes=(1, 2)) as cluster:
+        cluster.controller.topic(replicas=(1, 2))
+        coordinator = cluster.coordinator = SlowToDescribe()
+        coordinator.transaction_start_ms = 1_000
+        assert await send(cluster, 0) == 0
+        await cluster.caught_up()
+        cluster.controller.stop_telling(1)
+        cluster.controller.change(leader=2, isr=[2])
+        assert await mark(cluster, 2) == 0
+        coordinator.transaction_start_ms = 2_000
+        assert await send(cluster, 1) == 0
+        asked = asyncio.create_task(mark(cluster, 1, 2_000))
+        await asyncio.sleep(0.2)
+        cluster.controller.tell_again(1)
+        assert await asked == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await cluster.caught_up()
+        assert await mark(cluster, 2, 2_000) == 0
+        assert cluster.nodes[2].held().log.producers.ongoing_count == 0

@@ -59,24 +59,21 @@ class Leader:
         return answer
 
 
-def test_an_answer_to_an_older_position_is_dropped_and_asked_for_again():
-    async def scenario():
-        leader, logs = Leader(), {one: Log(one) for one in (FIRST, SECOND)}
-        fetcher = ReplicaFetcher(
-            12, 11, lambda: 1, StorageSettings(), leader, lambda held: logs[held.partition]
-        )
-        for log in logs.values():
-            fetcher.follow(log)
-        fetcher.start()
-        asked = await leader.requests.get()
-        assert [one.fetch_offset for one in asked.partitions] == [25, 25]
-        await logs[FIRST].has_taken.wait()
-        # While the first waits for its disk, the second is found damaged and begins again.
-        logs[SECOND].end = 0
-        logs[FIRST].gate.set()
-        again = await leader.requests.get()
-        assert logs[SECOND].taken == []
-        assert {one.partition: one.fetch_offset for one in again.partitions} == {0: 26, 1: 0}
-        await fetcher.stop()
-
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+async def test_an_answer_to_an_older_position_is_dropped():
+    leader, logs = Leader(), {one: Log(one) for one in (FIRST, SECOND)}
+    fetcher = ReplicaFetcher(
+        12, 11, lambda: 1, StorageSettings(), leader, lambda held: logs[held.partition]
+    )
+    for log in logs.values():
+        fetcher.follow(log)
+    fetcher.start()
+    asked = await leader.requests.get()
+    assert [one.fetch_offset for one in asked.partitions] == [25, 25]
+    await logs[FIRST].has_taken.wait()
+    # While the first waits for its disk, the second is found damaged and begins again.
+    logs[SECOND].end = 0
+    logs[FIRST].gate.set()
+    again = await leader.requests.get()
+    assert logs[SECOND].taken == []
+    assert {one.partition: one.fetch_offset for one in again.partitions} == {0: 26, 1: 0}
+    await fetcher.stop()

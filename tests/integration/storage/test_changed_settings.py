@@ -1,7 +1,5 @@
 """Settings of a storage node that change while it runs (Kafka's dynamic broker configs) count at once."""
 
-import asyncio
-
 from tests.integration.storage.storage_node import NODE, batch, running, topic, txn_batch
 
 from oncelog.api.v1 import controller_pb2
@@ -19,52 +17,43 @@ def set_for(node, name, **configs):
     node.delta(configs=[controller_pb2.DynamicConfigs(kind=kind, name=name, configs=configs)])
 
 
-def test_verification_is_switched_off_for_all_and_on_again_for_one(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders", 3)) as node:
+async def test_verification_is_switched_off_for_all_and_on_for_one(tmp_path):
+    async with running(tmp_path, topic("orders", 3)) as node:
 
-            async def produce(partition):
-                answer = await node.produce(
-                    "orders", txn_batch(5, 0), partition=partition, transactional_id="pay", mode=0
-                )
-                assert answer.error_code == ErrorCode.NONE
-                return len(node.coordinator.calls)
+        async def produce(partition):
+            answer = await node.produce(
+                "orders", txn_batch(5, 0), partition=partition, transactional_id="pay", mode=0
+            )
+            assert answer.error_code == ErrorCode.NONE
+            return len(node.coordinator.calls)
 
-            assert await produce(0) == 1
-            set_for(node, "", transaction_partition_verification_enable="false")
-            assert await produce(1) == 1, "nobody is asked"
-            set_for(node, str(NODE), transaction_partition_verification_enable="true")
-            assert await produce(2) == 2, "what is set for this node is stronger"
-
-    asyncio.run(scenario())
+        assert await produce(0) == 1
+        set_for(node, "", transaction_partition_verification_enable="false")
+        assert await produce(1) == 1, "nobody is asked"
+        set_for(node, str(NODE), transaction_partition_verification_enable="true")
+        assert await produce(2) == 2, "what is set for this node is stronger"
 
 
-def test_producers_expire_after_the_time_that_is_set(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders")) as node:
-            fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
-            await node.produce("orders", batch(**fields))
-            node.clock.time += 2_000
-            producers = node.role.partition(Partition("orders", 0)).log.producers
-            node.role.maintenance.expire_producers()
-            assert producers.get(7) is not None
-            set_for(node, "", producer_id_expiration_ms="1000")
-            node.role.maintenance.expire_producers()
-            assert producers.get(7) is None
-
-    asyncio.run(scenario())
+async def test_producers_expire_after_the_time_that_is_set(tmp_path):
+    async with running(tmp_path, topic("orders")) as node:
+        fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+        await node.produce("orders", batch(**fields))
+        node.clock.time += 2_000
+        producers = node.role.partition(Partition("orders", 0)).log.producers
+        node.role.maintenance.expire_producers()
+        assert producers.get(7) is not None
+        set_for(node, "", producer_id_expiration_ms="1000")
+        node.role.maintenance.expire_producers()
+        assert producers.get(7) is None
 
 
-def test_defaults_of_topics_count_where_the_topic_sets_nothing(tmp_path):
-    async def scenario():
-        topics = [topic("plain"), topic("own", compression_type="zstd")]
-        async with running(tmp_path, *topics) as node:
-            set_for(node, "", compression_type="lz4")
-            for name, codec in (("plain", Codec.LZ4), ("own", Codec.ZSTD)):
-                await node.produce(name, batch())
-                assert read_header((await node.fetch(name, 0)).records).codec == codec
-            set_for(node, "")
-            await node.produce("plain", batch())
-            assert read_header((await node.fetch("plain", 1)).records).codec == Codec.NONE
-
-    asyncio.run(scenario())
+async def test_defaults_of_topics_count_where_the_topic_sets_nothing(tmp_path):
+    topics = [topic("plain"), topic("own", compression_type="zstd")]
+    async with running(tmp_path, *topics) as node:
+        set_for(node, "", compression_type="lz4")
+        for name, codec in (("plain", Codec.LZ4), ("own", Codec.ZSTD)):
+            await node.produce(name, batch())
+            assert read_header((await node.fetch(name, 0)).records).codec == codec
+        set_for(node, "")
+        await node.produce("plain", batch())
+        assert read_header((await node.fetch("plain", 1)).records).codec == Codec.NONE

@@ -3,7 +3,6 @@
 Never empty, never short, never with aborted records. `make damage` runs all cases; the gate a part of them.
 """
 
-import asyncio
 import logging
 import os
 import random
@@ -81,43 +80,38 @@ def lines_about(caplog, topic):
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_no_damage_to_a_partition_shows_less_or_more_than_was_stored(tmp_path, caplog, state):
-    async def scenario():
-        wanted = chosen(state)
-        topics = [CONTROL, *(case.name for case in wanted)]
-        data = await written(tmp_path, topics, state)
-        hit = [case for case in wanted if damage(data / "logs" / f"{case.name}-0", case)]
-        assert len(hit) > len(wanted) // 3
-        faults, outcomes, offline = {}, {}, set()
-        for start in range(2):
-            caplog.clear()
-            async with embedded(data) as node:
-                expected = await shown(node, CONTROL)
-                for case in hit:
-                    found = await shown(node, case.name)
-                    wrong = [fault(*pair) for pair in zip(found, expected, strict=True)]
-                    lines = lines_about(caplog, case.name)
-                    is_offline = any(each.error_code for each in found)
-                    outcomes[case] = "offline" if is_offline else "right"
-                    if is_offline:
-                        offline.add(case)
-                        if len(lines) != 1 or "restore" not in lines[0] or "\n" in lines[0]:
-                            wrong.append(f"told in {len(lines)} lines: {lines}")
-                    elif case in offline:
-                        wrong.append("came back without a repair")
-                    if any(wrong):
-                        faults[(start, *case)] = [each for each in wrong if each]
-                for case in hit:
-                    if start == 0 and outcomes[case] == "right":
-                        code = await produce(node.storage.servicer, case.name, batch())
-                        assert code == 0, case
-                assert await produce(node.storage.servicer, CONTROL, batch()) == 0
-        assert faults == {}
-        print(
-            f"{state}: {len(hit)} cases, {sum(one == 'right' for one in outcomes.values())} right"
-        )
-
-    asyncio.run(scenario())
+async def test_no_damage_to_a_partition_changes_what_is_shown(tmp_path, caplog, state):
+    wanted = chosen(state)
+    topics = [CONTROL, *(case.name for case in wanted)]
+    data = await written(tmp_path, topics, state)
+    hit = [case for case in wanted if damage(data / "logs" / f"{case.name}-0", case)]
+    assert len(hit) > len(wanted) // 3
+    faults, outcomes, offline = {}, {}, set()
+    for start in range(2):
+        caplog.clear()
+        async with embedded(data) as node:
+            expected = await shown(node, CONTROL)
+            for case in hit:
+                found = await shown(node, case.name)
+                wrong = [fault(*pair) for pair in zip(found, expected, strict=True)]
+                lines = lines_about(caplog, case.name)
+                is_offline = any(each.error_code for each in found)
+                outcomes[case] = "offline" if is_offline else "right"
+                if is_offline:
+                    offline.add(case)
+                    if len(lines) != 1 or "restore" not in lines[0] or "\n" in lines[0]:
+                        wrong.append(f"told in {len(lines)} lines: {lines}")
+                elif case in offline:
+                    wrong.append("came back without a repair")
+                if any(wrong):
+                    faults[(start, *case)] = [each for each in wrong if each]
+            for case in hit:
+                if start == 0 and outcomes[case] == "right":
+                    code = await produce(node.storage.servicer, case.name, batch())
+                    assert code == 0, case
+            assert await produce(node.storage.servicer, CONTROL, batch()) == 0
+    assert faults == {}
+    print(f"{state}: {len(hit)} cases, {sum(one == 'right' for one in outcomes.values())} right")
 
 
 FOLDER_FILES = (
@@ -135,38 +129,35 @@ FOLDER_FILES = (
 HOWS = ("flip", "flip", "flip", "flip", "cut", "emptied", "removed")
 
 
-def test_no_damage_to_the_folders_own_files_shows_less_or_more_than_was_stored(tmp_path, caplog):
-    async def scenario():
-        topics = [CONTROL, "other"]
-        source = await written(tmp_path, topics, "stopped")
-        async with embedded(source) as node:
-            expected = await shown(node, CONTROL)
-        draw = random.Random(12)
-        wanted = [(name, how, n) for name in FOLDER_FILES for n, how in enumerate(HOWS)]
-        outcomes = {}
-        for name, how, number in wanted if IS_WHOLE else wanted[::GATE_SHARE]:
-            data = shutil.copytree(source, tmp_path / f"{name}{number}")
-            if not damaged_file(data / "logs" / name, how, draw):
-                continue
-            caplog.clear()
-            refusal = ""
-            try:
-                async with embedded(data) as node:
-                    for topic in topics:
-                        found = await shown(node, topic)
-                        for pair in zip(found, expected, strict=True):
-                            assert fault(*pair) == "", (name, how, number, topic)
-                        if any(each.error_code for each in found):
-                            assert len(lines_about(caplog, topic)) == 1
-            except OncelogError as error:
-                refusal = str(error)
-            assert not refusal or (str(data / "logs") in refusal and "\n" not in refusal), refusal
-            outcomes[name, how, number] = "refused" if refusal else "served"
-            shutil.rmtree(data)
-        assert outcomes
-        print(f"{len(outcomes)} cases, {sum(one == 'served' for one in outcomes.values())} served")
-
-    asyncio.run(scenario())
+async def test_no_damage_to_the_folders_files_changes_what_is_shown(tmp_path, caplog):
+    topics = [CONTROL, "other"]
+    source = await written(tmp_path, topics, "stopped")
+    async with embedded(source) as node:
+        expected = await shown(node, CONTROL)
+    draw = random.Random(12)
+    wanted = [(name, how, n) for name in FOLDER_FILES for n, how in enumerate(HOWS)]
+    outcomes = {}
+    for name, how, number in wanted if IS_WHOLE else wanted[::GATE_SHARE]:
+        data = shutil.copytree(source, tmp_path / f"{name}{number}")
+        if not damaged_file(data / "logs" / name, how, draw):
+            continue
+        caplog.clear()
+        refusal = ""
+        try:
+            async with embedded(data) as node:
+                for topic in topics:
+                    found = await shown(node, topic)
+                    for pair in zip(found, expected, strict=True):
+                        assert fault(*pair) == "", (name, how, number, topic)
+                    if any(each.error_code for each in found):
+                        assert len(lines_about(caplog, topic)) == 1
+        except OncelogError as error:
+            refusal = str(error)
+        assert not refusal or (str(data / "logs") in refusal and "\n" not in refusal), refusal
+        outcomes[name, how, number] = "refused" if refusal else "served"
+        shutil.rmtree(data)
+    assert outcomes
+    print(f"{len(outcomes)} cases, {sum(one == 'served' for one in outcomes.values())} served")
 
 
 def damaged_file(path, how, draw):

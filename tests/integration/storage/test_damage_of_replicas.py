@@ -19,64 +19,59 @@ HEALED_S = 60
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
 @pytest.mark.parametrize("state", ["stopped", "killed-early", "killed-late"])
-def test_a_damaged_replica_of_three_costs_nothing(tmp_path, state, role):
+async def test_a_damaged_replica_of_three_costs_nothing(tmp_path, state, role):
     node_id = 1 if role == "leader" else 3
     found = [*cases(state), *(cut_newest(state) if role == "follower" else ())]
     wanted = found if IS_WHOLE else found[3::GATE_SHARE]
 
-    async def scenario():
-        settings = {
-            "replica_lag_time_max_ms": 1000,
-            "transaction_partition_verification_enable": False,
-        }
-        async with running_cluster(tmp_path, **settings) as cluster:
-            topics = [CONTROL, *(case.name for case in wanted)]
-            for topic in topics:
-                cluster.controller.topic(topic, segment_bytes=2048, min_insync_replicas=2)
-            await write_story(cluster.nodes[1].storage, topics, 0)
-            if state == "killed-late":
-                for node in cluster.nodes.values():
-                    await node.role.maintenance.checkpoint_all()
-            await write_story(cluster.nodes[1].storage, topics, 6)
-            for topic in topics:
-                await cluster.caught_up(topic)
-            # While they end one after the other, none is found late and leaves the ISR.
-            cluster.controller.holds_back = asyncio.Event()
-            for other in (2, 3, 1):
-                if state == "stopped":
-                    node = cluster.nodes.pop(other)
-                    cluster.controller.followers.pop(other)
-                    await node.role.stop()
-                else:
-                    await cluster.kill(other, fence=False)
-            cluster.controller.holds_back = None
-            hit = [
-                case for case in wanted if damage(tmp_path / str(node_id) / f"{case.name}-0", case)
-            ]
-            assert hit
-            # The damaged one comes first: it leads what it led.
-            for other in (node_id, *({1, 2, 3} - {node_id})):
-                await cluster.start(other)
-            await asyncio.gather(*(healed(cluster, topic) for topic in topics))
-            # What a start does not read is found by the leader that reads it, and by the scrub.
-            for topic in topics:
-                if cluster.controller.partition(topic).leader != node_id:
-                    cluster.controller.change(topic, leader=node_id)
-                await shown(cluster, topic)
-            await cluster.nodes[node_id].role.replication.scrub_all(1 << 30)
-            await asyncio.gather(*(healed(cluster, topic) for topic in topics))
-            expected = await shown(cluster, CONTROL)
-            assert len(expected[1].rows) == 2 * 6 * 5
-            for case in hit:
-                for pair in zip(await shown(cluster, case.name), expected, strict=True):
-                    assert fault(*pair) == "", case
-                assert not pair[0].error_code, case
-                # The CRC does not cover a leader epoch, and the scrub reads no segment that is written.
-                if case.how != "flip-leader-epoch":
-                    assert differences(cluster, case.name) == {}, case
-            print(f"{state}, {role}: {len(hit)} cases")
-
-    asyncio.run(scenario())
+    settings = {
+        "replica_lag_time_max_ms": 1000,
+        "transaction_partition_verification_enable": False,
+    }
+    async with running_cluster(tmp_path, **settings) as cluster:
+        topics = [CONTROL, *(case.name for case in wanted)]
+        for topic in topics:
+            cluster.controller.topic(topic, segment_bytes=2048, min_insync_replicas=2)
+        await write_story(cluster.nodes[1].storage, topics, 0)
+        if state == "killed-late":
+            for node in cluster.nodes.values():
+                await node.role.maintenance.checkpoint_all()
+        await write_story(cluster.nodes[1].storage, topics, 6)
+        for topic in topics:
+            await cluster.caught_up(topic)
+        # While they end one after the other, none is found late and leaves the ISR.
+        cluster.controller.holds_back = asyncio.Event()
+        for other in (2, 3, 1):
+            if state == "stopped":
+                node = cluster.nodes.pop(other)
+                cluster.controller.followers.pop(other)
+                await node.role.stop()
+            else:
+                await cluster.kill(other, fence=False)
+        cluster.controller.holds_back = None
+        hit = [case for case in wanted if damage(tmp_path / str(node_id) / f"{case.name}-0", case)]
+        assert hit
+        # The damaged one comes first: it leads what it led.
+        for other in (node_id, *({1, 2, 3} - {node_id})):
+            await cluster.start(other)
+        await asyncio.gather(*(healed(cluster, topic) for topic in topics))
+        # What a start does not read is found by the leader that reads it, and by the scrub.
+        for topic in topics:
+            if cluster.controller.partition(topic).leader != node_id:
+                cluster.controller.change(topic, leader=node_id)
+            await shown(cluster, topic)
+        await cluster.nodes[node_id].role.replication.scrub_all(1 << 30)
+        await asyncio.gather(*(healed(cluster, topic) for topic in topics))
+        expected = await shown(cluster, CONTROL)
+        assert len(expected[1].rows) == 2 * 6 * 5
+        for case in hit:
+            for pair in zip(await shown(cluster, case.name), expected, strict=True):
+                assert fault(*pair) == "", case
+            assert not pair[0].error_code, case
+            # The CRC does not cover a leader epoch, and the scrub reads no segment that is written.
+            if case.how != "flip-leader-epoch":
+                assert differences(cluster, case.name) == {}, case
+        print(f"{state}, {role}: {len(hit)} cases")
 
 
 def cut_newest(state):

@@ -82,7 +82,7 @@ def test_an_index_that_leads_astray_leaves_no_record_out(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["deleted", "emptied"])
-def test_a_segment_that_is_lost_below_the_snapshot_is_not_skipped_over(tmp_path, how):
+def test_a_segment_lost_below_the_snapshot_is_not_skipped(tmp_path, how):
     log, recovery_point = story(tmp_path / "orders-0")
     path = tmp_path / "orders-0" / log.segments[1].log_path.rpartition("/")[2]
     lost_offset = log.segments[1].base_offset

@@ -44,93 +44,70 @@ def log_syncs(synced):
     return synced.paths
 
 
-def test_by_default_an_answer_does_not_wait_for_a_sync(tmp_path, synced):
-    async def scenario():
-        async with running(tmp_path, topic("orders"), sync=synced.sync) as node:
-            assert (await node.produce("orders", batch())).error_code == 0
-            assert log_syncs(synced) == []
-
-    asyncio.run(scenario())
+async def test_by_default_an_answer_does_not_wait_for_a_sync(tmp_path, synced):
+    async with running(tmp_path, topic("orders"), sync=synced.sync) as node:
+        assert (await node.produce("orders", batch())).error_code == 0
+        assert log_syncs(synced) == []
 
 
-def test_flush_policy_always_syncs_before_the_answer_and_before_anyone_reads(tmp_path, synced):
-    async def scenario():
-        async with running(
-            tmp_path, topic("orders"), sync=synced.sync, flush_policy="always"
-        ) as node:
-            synced.held.clear()
-            sent = [
-                asyncio.create_task(node.produce("orders", batch(), acks=acks))
-                for acks in (1, -1, -1)
-            ]
-            await until(lambda: node.role.servicer is not None)
-            for _ in range(5):
-                await asyncio.sleep(0)
-            assert not any(task.done() for task in sent)
-            waiting = await node.fetch("orders", 0)
-            assert (waiting.high_watermark, waiting.records) == (0, b"")
-            assert (await node.describe("orders")).log_end_offset == 3
-            synced.held.set()
-            assert [(await task).base_offset for task in sent] == [0, 1, 2]
-            assert 1 <= len(log_syncs(synced)) <= 2, "appends share a sync"
-            assert (await node.fetch("orders", 0)).high_watermark == 3
-
-    asyncio.run(scenario())
+async def test_flush_policy_always_syncs_before_the_answer(tmp_path, synced):
+    async with running(tmp_path, topic("orders"), sync=synced.sync, flush_policy="always") as node:
+        synced.held.clear()
+        sent = [
+            asyncio.create_task(node.produce("orders", batch(), acks=acks)) for acks in (1, -1, -1)
+        ]
+        await until(lambda: node.role.servicer is not None)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not any(task.done() for task in sent)
+        waiting = await node.fetch("orders", 0)
+        assert (waiting.high_watermark, waiting.records) == (0, b"")
+        assert (await node.describe("orders")).log_end_offset == 3
+        synced.held.set()
+        assert [(await task).base_offset for task in sent] == [0, 1, 2]
+        assert 1 <= len(log_syncs(synced)) <= 2, "appends share a sync"
+        assert (await node.fetch("orders", 0)).high_watermark == 3
 
 
-def test_under_always_a_marker_holds_the_lso_until_it_is_synced(tmp_path, synced):
-    async def scenario():
-        async with running(
-            tmp_path, topic("orders"), sync=synced.sync, flush_policy="always"
-        ) as node:
-            await node.produce("orders", txn_batch(9, 0), transactional_id="pay")
-            synced.held.clear()
-            marking = asyncio.create_task(node.mark("orders", (9, 0, True)))
-            for _ in range(5):
-                await asyncio.sleep(0)
-            assert (await node.describe("orders")).last_stable_offset == 0
-            synced.held.set()
-            assert await marking == [0]
-            assert (await node.describe("orders")).last_stable_offset == 2
-
-    asyncio.run(scenario())
+async def test_under_always_a_marker_holds_the_lso_until_it_is_synced(tmp_path, synced):
+    async with running(tmp_path, topic("orders"), sync=synced.sync, flush_policy="always") as node:
+        await node.produce("orders", txn_batch(9, 0), transactional_id="pay")
+        synced.held.clear()
+        marking = asyncio.create_task(node.mark("orders", (9, 0, True)))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (await node.describe("orders")).last_stable_offset == 0
+        synced.held.set()
+        assert await marking == [0]
+        assert (await node.describe("orders")).last_stable_offset == 2
 
 
-def test_flush_messages_syncs_with_every_so_many_records(tmp_path, synced):
-    async def scenario():
-        async with running(tmp_path, topic("orders", flush_messages=3), sync=synced.sync) as node:
-            for expected in (0, 0, 1, 1, 1, 2):
-                await node.produce("orders", batch())
-                assert len(log_syncs(synced)) == expected
-
-    asyncio.run(scenario())
-
-
-def test_flush_ms_syncs_soon_after_an_append(tmp_path, synced):
-    async def scenario():
-        async with running(tmp_path, topic("orders", flush_ms=20), sync=synced.sync) as node:
+async def test_flush_messages_syncs_with_every_so_many_records(tmp_path, synced):
+    async with running(tmp_path, topic("orders", flush_messages=3), sync=synced.sync) as node:
+        for expected in (0, 0, 1, 1, 1, 2):
             await node.produce("orders", batch())
-            assert log_syncs(synced) == []
-            await until(lambda: len(log_syncs(synced)) == 1)
-
-    asyncio.run(scenario())
+            assert len(log_syncs(synced)) == expected
 
 
-def test_a_failed_sync_takes_the_partition_offline(tmp_path, synced):
-    async def scenario():
-        topics = [topic("orders"), topic("fine")]
-        async with running(tmp_path, *topics, sync=synced.sync, flush_policy="always") as node:
-            synced.error = OSError(5, "Input/output error")
-            answer = await node.produce("orders", batch())
-            synced.error = None
-            assert answer.error_code == 56
-            assert (await node.fetch("orders", 0)).error_code == 56
-            assert (await node.produce("fine", batch())).error_code == 0
-
-    asyncio.run(scenario())
+async def test_flush_ms_syncs_soon_after_an_append(tmp_path, synced):
+    async with running(tmp_path, topic("orders", flush_ms=20), sync=synced.sync) as node:
+        await node.produce("orders", batch())
+        assert log_syncs(synced) == []
+        await until(lambda: len(log_syncs(synced)) == 1)
 
 
-def test_a_checkpoint_syncs_the_log_before_it_moves_the_recovery_point(tmp_path, synced):
+async def test_a_failed_sync_takes_the_partition_offline(tmp_path, synced):
+    topics = [topic("orders"), topic("fine")]
+    async with running(tmp_path, *topics, sync=synced.sync, flush_policy="always") as node:
+        synced.error = OSError(5, "Input/output error")
+        answer = await node.produce("orders", batch())
+        synced.error = None
+        assert answer.error_code == 56
+        assert (await node.fetch("orders", 0)).error_code == 56
+        assert (await node.produce("fine", batch())).error_code == 0
+
+
+def test_a_checkpoint_syncs_before_it_moves_the_recovery_point(tmp_path, synced):
     log = new_log(tmp_path / "orders-0")
     append(log, batch())
     taken = log_checkpoint.prepare(log)
@@ -161,7 +138,7 @@ def retained(tmp_path, age_ms, **config):
     return asyncio.run(scenario())
 
 
-def test_retention_by_time_deletes_whole_segments_that_are_too_old(tmp_path):
+def test_retention_by_time_deletes_whole_segments(tmp_path):
     assert retained(tmp_path / "none", 1000, retention_ms=1000) == (0, 10, 5)
     assert retained(tmp_path / "some", 1500, retention_ms=1000) == (4, 10, 3)
     assert retained(tmp_path / "all", 5000, retention_ms=1000)[:2] == (10, 10)
@@ -184,97 +161,81 @@ def test_segment_ms_rolls_by_the_records_own_time(tmp_path):
     assert [segment.base_offset for segment in log.segments] == [0, 3]
 
 
-def test_deleting_old_segments_keeps_what_is_known_of_their_producers(tmp_path):
+async def test_deleting_old_segments_keeps_their_producers(tmp_path):
     """Facts 9: deleting segments does not remove producers."""
-
-    async def scenario():
-        config = {"segment_bytes": 1024, "retention_ms": 1000, "file_delete_delay_ms": 0}
-        async with running(tmp_path, topic("orders", **config)) as node:
-            sent = batch(value=b"x" * 900, producer_id=5, producer_epoch=0, base_sequence=0)
-            await node.produce("orders", sent)
-            node.clock.time = NOW + 10_000
-            await node.role.maintenance.enforce_retention()
-            assert (await node.describe("orders")).log_start_offset == 1
-            assert (await node.produce("orders", sent)).base_offset == 0
-            more = batch(timestamp=NOW + 10_000, producer_id=5, producer_epoch=0, base_sequence=1)
-            assert (await node.produce("orders", more)).base_offset == 1
-        async with running(tmp_path, topic("orders", **config)) as node:
-            assert (await node.list_offset("orders", -2)).offset == 1
-            assert (await node.produce("orders", more)).base_offset == 1
-
-    asyncio.run(scenario())
+    config = {"segment_bytes": 1024, "retention_ms": 1000, "file_delete_delay_ms": 0}
+    async with running(tmp_path, topic("orders", **config)) as node:
+        sent = batch(value=b"x" * 900, producer_id=5, producer_epoch=0, base_sequence=0)
+        await node.produce("orders", sent)
+        node.clock.time = NOW + 10_000
+        await node.role.maintenance.enforce_retention()
+        assert (await node.describe("orders")).log_start_offset == 1
+        assert (await node.produce("orders", sent)).base_offset == 0
+        more = batch(timestamp=NOW + 10_000, producer_id=5, producer_epoch=0, base_sequence=1)
+        assert (await node.produce("orders", more)).base_offset == 1
+    async with running(tmp_path, topic("orders", **config)) as node:
+        assert (await node.list_offset("orders", -2)).offset == 1
+        assert (await node.produce("orders", more)).base_offset == 1
 
 
-def test_silent_producers_expire_and_open_transactions_do_not(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders"), producer_id_expiration_ms=1000) as node:
-            await node.produce("orders", batch(producer_id=5, producer_epoch=0, base_sequence=0))
-            await node.produce("orders", txn_batch(9, 0), transactional_id="pay")
-            node.clock.time = NOW + 1000
-            node.role.maintenance.expire_producers()
-            described = await node.describe("orders")
-            assert described.lso_holder.producer_id == 9
-            later = batch(producer_id=5, producer_epoch=0, base_sequence=77)
-            assert (await node.produce("orders", later)).error_code == 0, (
-                "forgotten: any first sequence is taken"
-            )
-
-    asyncio.run(scenario())
+async def test_silent_producers_expire_and_open_transactions_do_not(tmp_path):
+    async with running(tmp_path, topic("orders"), producer_id_expiration_ms=1000) as node:
+        await node.produce("orders", batch(producer_id=5, producer_epoch=0, base_sequence=0))
+        await node.produce("orders", txn_batch(9, 0), transactional_id="pay")
+        node.clock.time = NOW + 1000
+        node.role.maintenance.expire_producers()
+        described = await node.describe("orders")
+        assert described.lso_holder.producer_id == 9
+        later = batch(producer_id=5, producer_epoch=0, base_sequence=77)
+        assert (await node.produce("orders", later)).error_code == 0, (
+            "forgotten: any first sequence is taken"
+        )
 
 
-def test_retention_makes_the_new_start_durable_before_files_go(tmp_path):
+async def test_retention_makes_the_new_start_durable_before_files_go(tmp_path):
     """A kill between the two must not look like lost data, not even when everything is deleted."""
-
-    async def scenario():
-        config = {"segment_bytes": 1024, "retention_ms": 1000, "file_delete_delay_ms": 60_000}
-        async with running(
-            tmp_path / "a", topic("orders", **config), checkpoint_interval_ms=10
-        ) as node:
-            for _ in range(5):
-                await node.produce("orders", batch(value=b"x" * 400))
-            point = tmp_path / "a" / "recovery-point-offset-checkpoint"
-            await until(lambda: point.exists() and "orders 0 5" in point.read_text())
-            node.clock.time = NOW + 10_000
-            await node.role.maintenance.enforce_retention()
-            starts = (tmp_path / "a" / "log-start-offset-checkpoint").read_text()
-            assert decode_checkpoint(starts) == {Partition("orders", 0): 5}
-            assert list((tmp_path / "a" / "orders-0").glob("*.log.deleted"))
-            shutil.copytree(tmp_path / "a", tmp_path / "b")
-        async with running(tmp_path / "b", topic("orders", **config)) as node:
-            described = await node.describe("orders")
-            assert (described.error_code, described.log_start_offset, described.log_end_offset) == (
-                0,
-                5,
-                5,
-            )
-            assert (await node.produce("orders", batch())).base_offset == 5
-
-    asyncio.run(scenario())
+    config = {"segment_bytes": 1024, "retention_ms": 1000, "file_delete_delay_ms": 60_000}
+    async with running(
+        tmp_path / "a", topic("orders", **config), checkpoint_interval_ms=10
+    ) as node:
+        for _ in range(5):
+            await node.produce("orders", batch(value=b"x" * 400))
+        point = tmp_path / "a" / "recovery-point-offset-checkpoint"
+        await until(lambda: point.exists() and "orders 0 5" in point.read_text())
+        node.clock.time = NOW + 10_000
+        await node.role.maintenance.enforce_retention()
+        starts = (tmp_path / "a" / "log-start-offset-checkpoint").read_text()
+        assert decode_checkpoint(starts) == {Partition("orders", 0): 5}
+        assert list((tmp_path / "a" / "orders-0").glob("*.log.deleted"))
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+    async with running(tmp_path / "b", topic("orders", **config)) as node:
+        described = await node.describe("orders")
+        assert (described.error_code, described.log_start_offset, described.log_end_offset) == (
+            0,
+            5,
+            5,
+        )
+        assert (await node.produce("orders", batch())).base_offset == 5
 
 
-def test_nobody_reads_past_a_sync_that_is_under_way(tmp_path, synced):
-    async def scenario():
-        async with running(tmp_path, topic("orders", flush_messages=2), sync=synced.sync) as node:
-            await node.produce("orders", batch())
-            synced.held.clear()
-            second = asyncio.create_task(node.produce("orders", batch()))
-            await until(lambda: synced.begun == 1)
-            third = asyncio.create_task(node.produce("orders", batch()))
-            for _ in range(5):
-                await asyncio.sleep(0)
-            assert (await node.fetch("orders", 0)).high_watermark == 1
-            assert not second.done()
-            assert not third.done()
-            synced.held.set()
-            assert [(await second).base_offset, (await third).base_offset] == [1, 2]
-            assert (await node.fetch("orders", 0)).high_watermark == 3
-
-    asyncio.run(scenario())
+async def test_nobody_reads_past_a_sync_that_is_under_way(tmp_path, synced):
+    async with running(tmp_path, topic("orders", flush_messages=2), sync=synced.sync) as node:
+        await node.produce("orders", batch())
+        synced.held.clear()
+        second = asyncio.create_task(node.produce("orders", batch()))
+        await until(lambda: synced.begun == 1)
+        third = asyncio.create_task(node.produce("orders", batch()))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (await node.fetch("orders", 0)).high_watermark == 1
+        assert not second.done()
+        assert not third.done()
+        synced.held.set()
+        assert [(await second).base_offset, (await third).base_offset] == [1, 2]
+        assert (await node.fetch("orders", 0)).high_watermark == 3
 
 
-def test_a_kill_while_retention_empties_a_log_leaves_no_index_without_its_segment(
-    tmp_path, monkeypatch
-):
+async def test_a_kill_amid_retention_leaves_no_index_without_a_segment(tmp_path, monkeypatch):
     """It told the next start that somebody had removed the segment, and the partition was offline."""
     rename, killed = os.rename, []
 
@@ -283,45 +244,38 @@ def test_a_kill_while_retention_empties_a_log_leaves_no_index_without_its_segmen
         killed.append(tmp_path / f"killed-{len(killed)}")
         shutil.copytree(tmp_path / "a", killed[-1])
 
-    async def scenario():
-        config = {"retention_ms": 1000, "file_delete_delay_ms": 60_000}
-        async with running(tmp_path / "a", topic("orders", **config)) as node:
-            await node.produce("orders", batch(3))
-            await node.role.maintenance.checkpoint_all()
-            node.clock.time = NOW + 10_000
-            monkeypatch.setattr(os, "rename", copied)
-            await node.role.maintenance.enforce_retention()
-            monkeypatch.undo()
-        for folder in killed:
-            async with running(folder, topic("orders", **config)) as node:
-                described = await node.describe("orders")
-                assert (described.error_code, described.log_end_offset) == (0, 3), folder
-        assert len(killed) >= 3
-
-    asyncio.run(scenario())
+    config = {"retention_ms": 1000, "file_delete_delay_ms": 60_000}
+    async with running(tmp_path / "a", topic("orders", **config)) as node:
+        await node.produce("orders", batch(3))
+        await node.role.maintenance.checkpoint_all()
+        node.clock.time = NOW + 10_000
+        monkeypatch.setattr(os, "rename", copied)
+        await node.role.maintenance.enforce_retention()
+        monkeypatch.undo()
+    for folder in killed:
+        async with running(folder, topic("orders", **config)) as node:
+            described = await node.describe("orders")
+            assert (described.error_code, described.log_end_offset) == (0, 3), folder
+    assert len(killed) >= 3
 
 
-def test_a_topic_deleted_while_retention_works_can_be_made_again(tmp_path, synced):
+async def test_a_topic_deleted_while_retention_works_can_be_made_again(tmp_path, synced):
     """Its log start was written down after it was forgotten, and the new partition was offline: its folder was gone."""
-
-    async def scenario():
-        config = {"segment_bytes": 1024, "retention_ms": 1000, "file_delete_delay_ms": 0}
-        async with running(
-            tmp_path, topic("orders", topic_id=b"1" * 16, **config), sync=synced.sync
-        ) as node:
-            await node.produce("orders", batch(value=b"x" * 900))
-            node.clock.time = NOW + 10_000
-            synced.held.clear()
-            retention = asyncio.create_task(node.role.maintenance.enforce_retention())
-            await until(lambda: synced.begun == 1)
-            node.delta(removed_topics=["orders"])
-            for _ in range(5):
-                await asyncio.sleep(0)
-            synced.held.set()
-            await retention
-            await until(lambda: not list(tmp_path.glob("orders-0*")))
-            node.delta(topics=[topic("orders", topic_id=b"2" * 16)])
-            answer = await node.produce("orders", batch())
-            assert (answer.error_code, answer.base_offset) == (0, 0)
-
-    asyncio.run(scenario())
+    config = {"segment_bytes": 1024, "retention_ms": 1000, "file_delete_delay_ms": 0}
+    async with running(
+        tmp_path, topic("orders", topic_id=b"1" * 16, **config), sync=synced.sync
+    ) as node:
+        await node.produce("orders", batch(value=b"x" * 900))
+        node.clock.time = NOW + 10_000
+        synced.held.clear()
+        retention = asyncio.create_task(node.role.maintenance.enforce_retention())
+        await until(lambda: synced.begun == 1)
+        node.delta(removed_topics=["orders"])
+        for _ in range(5):
+            await asyncio.sleep(0)
+        synced.held.set()
+        await retention
+        await until(lambda: not list(tmp_path.glob("orders-0*")))
+        node.delta(topics=[topic("orders", topic_id=b"2" * 16)])
+        answer = await node.produce("orders", batch())
+        assert (answer.error_code, answer.base_offset) == (0, 0)

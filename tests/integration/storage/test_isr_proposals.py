@@ -31,20 +31,17 @@ class Leader:
     replicas: LeaderState
 
 
-def test_an_answer_closes_only_the_proposal_that_it_answers():
-    async def scenario():
-        controller = SlowController()
-        proposals = IsrProposals(11, controller, lambda: 1)
-        state = LeaderState(11, 0, 0, [11, 12, 13], [11, 12], 5, now=0.0)
-        leader = Leader(Partition("t", 0), state)
-        runs = asyncio.create_task(proposals.run())
-        proposals.propose(leader, [11])
-        assert await controller.requests.get() == [[11]]
-        # The image brings it before the answer does, and a follower has caught up meanwhile.
-        state.image_moved([11, 12, 13], [11], 6, now=1.0)
-        proposals.propose(leader, [11, 13])
-        controller.answers.release()
-        assert await controller.requests.get() == [[11, 13]]
-        runs.cancel()
-
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+async def test_an_answer_closes_only_the_proposal_that_it_answers():
+    controller = SlowController()
+    proposals = IsrProposals(11, controller, lambda: 1)
+    state = LeaderState(11, 0, 0, [11, 12, 13], [11, 12], 5, now=0.0)
+    leader = Leader(Partition("t", 0), state)
+    runs = asyncio.create_task(proposals.run())
+    proposals.propose(leader, [11])
+    assert await controller.requests.get() == [[11]]
+    # The image brings it before the answer does, and a follower has caught up meanwhile.
+    state.image_moved([11, 12, 13], [11], 6, now=1.0)
+    proposals.propose(leader, [11, 13])
+    controller.answers.release()
+    assert await controller.requests.get() == [[11, 13]]
+    runs.cancel()

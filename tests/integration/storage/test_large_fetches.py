@@ -35,44 +35,35 @@ def records_in(answer):
 
 @pytest.mark.parametrize("committed", [False, True])
 @pytest.mark.parametrize("partition", [0, PARTITIONS - 1])
-def test_an_append_to_any_of_them_ends_the_wait(tmp_path, partition, committed):
-    async def scenario():
-        async with running(tmp_path, topic("orders", PARTITIONS)) as node:
-            waiting = fetch(node, 60_000, committed=committed)
-            # In the middle of the first turns: the first partitions are read, the last are not.
-            for _ in range(2):
-                await asyncio.sleep(0)
-            assert not waiting.done()
-            await node.produce("orders", batch(), partition=partition)
-            answer = await asyncio.wait_for(waiting, 10)
-            assert list(records_in(answer)) == [partition]
-            assert len(answer.partitions) == PARTITIONS
-
-    asyncio.run(scenario())
+async def test_an_append_to_any_of_them_ends_the_wait(tmp_path, partition, committed):
+    async with running(tmp_path, topic("orders", PARTITIONS)) as node:
+        waiting = fetch(node, 60_000, committed=committed)
+        # In the middle of the first turns: the first partitions are read, the last are not.
+        for _ in range(2):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        await node.produce("orders", batch(), partition=partition)
+        answer = await asyncio.wait_for(waiting, 10)
+        assert list(records_in(answer)) == [partition]
+        assert len(answer.partitions) == PARTITIONS
 
 
-def test_an_error_is_told_at_once_and_the_deadline_is_kept(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders", PARTITIONS)) as node:
-            answer = await asyncio.wait_for(fetch(node, 60_000, range(PARTITIONS + 1)), 10)
-            assert answer.partitions[-1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            assert not any(one.error_code for one in answer.partitions[:-1])
-            since = time.monotonic()
-            answer = await asyncio.wait_for(fetch(node, 100), 10)
-            assert time.monotonic() - since >= 0.1
-            assert len(answer.partitions) == PARTITIONS
-
-    asyncio.run(scenario())
+async def test_an_error_is_told_at_once_and_the_deadline_is_kept(tmp_path):
+    async with running(tmp_path, topic("orders", PARTITIONS)) as node:
+        answer = await asyncio.wait_for(fetch(node, 60_000, range(PARTITIONS + 1)), 10)
+        assert answer.partitions[-1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert not any(one.error_code for one in answer.partitions[:-1])
+        since = time.monotonic()
+        answer = await asyncio.wait_for(fetch(node, 100), 10)
+        assert time.monotonic() - since >= 0.1
+        assert len(answer.partitions) == PARTITIONS
 
 
-def test_it_reads_in_turns(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders", PARTITIONS)) as node:
-            waiting = fetch(node, 0)
-            turns = 0
-            while not waiting.done():
-                turns += 1
-                await asyncio.sleep(0)
-            assert turns >= PARTITIONS / 200
-
-    asyncio.run(scenario())
+async def test_it_reads_in_turns(tmp_path):
+    async with running(tmp_path, topic("orders", PARTITIONS)) as node:
+        waiting = fetch(node, 0)
+        turns = 0
+        while not waiting.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns >= PARTITIONS / 200

@@ -11,83 +11,71 @@ from oncelog.errors import ErrorCode
 from oncelog_storage.core.verification import Verifications
 
 
-def test_a_late_marker_of_tv1_does_not_end_the_next_transaction(tmp_path):
+async def test_a_late_marker_of_tv1_does_not_end_the_next_transaction(tmp_path):
     """A marker sender froze with it and woke when the producer, at the same epoch, had begun another transaction."""
-
-    async def scenario():
-        async with running(tmp_path, topic("orders")) as node:
-            for sequence, start_ms in enumerate((1_000, 2_000)):
-                node.coordinator.transaction_start_ms = start_ms
-                answer = await node.produce(
-                    "orders", txn_batch(9, sequence), transactional_id="pay", mode=0
-                )
-                assert answer.error_code == 0
-                if start_ms == 1_000:
-                    assert await node.mark("orders", (9, 0, True, 0, 0, start_ms)) == [0]
-            before = await node.describe("orders")
-            assert await node.mark("orders", (9, 0, True, 0, 0, 1_000)) == [0]
-            after = await node.describe("orders")
-            assert (after.log_end_offset, after.open_transaction_count) == (
-                before.log_end_offset,
-                1,
+    async with running(tmp_path, topic("orders")) as node:
+        for sequence, start_ms in enumerate((1_000, 2_000)):
+            node.coordinator.transaction_start_ms = start_ms
+            answer = await node.produce(
+                "orders", txn_batch(9, sequence), transactional_id="pay", mode=0
             )
-            assert await node.mark("orders", (9, 0, False, 0, 0, 2_000)) == [0]
-            assert (await node.describe("orders")).open_transaction_count == 0
+            assert answer.error_code == 0
+            if start_ms == 1_000:
+                assert await node.mark("orders", (9, 0, True, 0, 0, start_ms)) == [0]
+        before = await node.describe("orders")
+        assert await node.mark("orders", (9, 0, True, 0, 0, 1_000)) == [0]
+        after = await node.describe("orders")
+        assert (after.log_end_offset, after.open_transaction_count) == (
+            before.log_end_offset,
+            1,
+        )
+        assert await node.mark("orders", (9, 0, False, 0, 0, 2_000)) == [0]
+        assert (await node.describe("orders")).open_transaction_count == 0
 
-    asyncio.run(scenario())
 
-
-def test_a_marker_of_a_later_transaction_is_written_where_that_wrote_nothing(tmp_path):
+async def test_a_marker_of_a_later_transaction_without_data_is_written(tmp_path):
     """It takes the guard of a batch away that is being verified, so that nothing is written after the end."""
-
-    async def scenario():
-        async with running(tmp_path, topic("orders")) as node:
-            node.coordinator.transaction_start_ms = 1_000
-            first = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
-            assert first.error_code == 0
-            assert await node.mark("orders", (9, 0, True, 0, 0, 1_000, "pay")) == [0]
-            node.coordinator.gate = asyncio.Event()
-            node.coordinator.calls.clear()
-            sent = asyncio.create_task(
-                node.produce("orders", txn_batch(9, 1), transactional_id="pay", mode=0)
-            )
-            await until(lambda: node.coordinator.calls)
-            assert await node.mark("orders", (9, 0, False, 0, 0, 2_000, "pay")) == [0]
-            assert (await node.describe("orders")).log_end_offset == 3
-            node.coordinator.gate.set()
-            assert (await sent).error_code == ErrorCode.INVALID_TXN_STATE
-            assert (await node.describe("orders")).open_transaction_count == 0
-
-    asyncio.run(scenario())
+    async with running(tmp_path, topic("orders")) as node:
+        node.coordinator.transaction_start_ms = 1_000
+        first = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
+        assert first.error_code == 0
+        assert await node.mark("orders", (9, 0, True, 0, 0, 1_000, "pay")) == [0]
+        node.coordinator.gate = asyncio.Event()
+        node.coordinator.calls.clear()
+        sent = asyncio.create_task(
+            node.produce("orders", txn_batch(9, 1), transactional_id="pay", mode=0)
+        )
+        await until(lambda: node.coordinator.calls)
+        assert await node.mark("orders", (9, 0, False, 0, 0, 2_000, "pay")) == [0]
+        assert (await node.describe("orders")).log_end_offset == 3
+        node.coordinator.gate.set()
+        assert (await sent).error_code == ErrorCode.INVALID_TXN_STATE
+        assert (await node.describe("orders")).open_transaction_count == 0
 
 
-def test_a_clock_set_back_hides_no_end_from_a_batch_that_is_being_verified(tmp_path):
+async def test_a_clock_set_back_hides_no_end_from_a_verified_batch(tmp_path):
     """By the clocks the second transaction began before the first one, and ends while its only batch is verified."""
-
-    async def scenario():
-        async with running(tmp_path, topic("orders")) as node:
-            node.coordinator.transaction_start_ms = 1_000
-            first = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
-            assert first.error_code == 0
-            assert await node.mark("orders", (9, 0, True, 0, 0, 1_000, "pay")) == [0]
-            node.coordinator.transaction_start_ms = 500
-            node.coordinator.gate = asyncio.Event()
-            node.coordinator.calls.clear()
-            sent = asyncio.create_task(
-                node.produce("orders", txn_batch(9, 1), transactional_id="pay", mode=0)
-            )
-            await until(lambda: node.coordinator.calls)
-            assert await node.mark("orders", (9, 0, False, 0, 0, 500, "pay")) == [0]
-            node.coordinator.gate.set()
-            assert (await sent).error_code == ErrorCode.INVALID_TXN_STATE
-            found = await node.describe("orders")
-            assert (found.log_end_offset, found.open_transaction_count) == (3, 0)
-
-    asyncio.run(scenario())
+    async with running(tmp_path, topic("orders")) as node:
+        node.coordinator.transaction_start_ms = 1_000
+        first = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
+        assert first.error_code == 0
+        assert await node.mark("orders", (9, 0, True, 0, 0, 1_000, "pay")) == [0]
+        node.coordinator.transaction_start_ms = 500
+        node.coordinator.gate = asyncio.Event()
+        node.coordinator.calls.clear()
+        sent = asyncio.create_task(
+            node.produce("orders", txn_batch(9, 1), transactional_id="pay", mode=0)
+        )
+        await until(lambda: node.coordinator.calls)
+        assert await node.mark("orders", (9, 0, False, 0, 0, 500, "pay")) == [0]
+        node.coordinator.gate.set()
+        assert (await sent).error_code == ErrorCode.INVALID_TXN_STATE
+        found = await node.describe("orders")
+        assert (found.log_end_offset, found.open_transaction_count) == (3, 0)
 
 
 @pytest.mark.parametrize(("before_ms", "now_ms"), [(1_000, 2_000), (2_000, 1_000)])
-def test_what_is_verified_and_not_yet_written_is_ended_by_its_own_marker_only(before_ms, now_ms):
+def test_what_is_verified_is_ended_by_its_own_marker_only(before_ms, now_ms):
     verifications = Verifications()
     verifications.learn_start(9, before_ms, now=0)
     guard = verifications.begin(9, 0, 1, supports_epoch_bump=False, now=0)
@@ -97,7 +85,7 @@ def test_what_is_verified_and_not_yet_written_is_ended_by_its_own_marker_only(be
     assert not verifications.is_late_marker(9, now_ms, is_open=False)
 
 
-def test_a_fencing_marker_that_asked_and_was_not_written_tells_a_late_one_from_its_own():
+def test_an_unwritten_fencing_marker_tells_late_from_its_own():
     """It has the epoch behind that of the open transaction; too few replicas let it wait, say."""
     verifications = Verifications()
     verifications.learn_start(9, 2_000, now=0)
@@ -105,7 +93,7 @@ def test_a_fencing_marker_that_asked_and_was_not_written_tells_a_late_one_from_i
     assert verifications.is_late_marker(9, 2_000, is_open=True) is False
 
 
-def test_what_is_known_of_the_transaction_before_is_not_taken_for_the_next_ones():
+def test_the_start_of_the_last_transaction_is_not_the_next_ones():
     """Its coordinator does not say when it began: one of TV2, or of an older version."""
     verifications = Verifications()
     verifications.learn_start(9, 1_000, now=0)
@@ -140,96 +128,79 @@ def described(**fields):
         pytest.param(None, 1_000, 0, True, id="unknown"),
     ],
 )
-def test_after_a_restart_the_coordinator_tells_when_the_open_transaction_began(
+async def test_after_a_restart_the_coordinator_tells_the_start(
     tmp_path, told, start_ms, code, is_ended
 ):
-    async def scenario():
-        async with running(tmp_path, topic("orders")) as node:
-            answer = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
-            assert answer.error_code == 0
-        async with running(tmp_path, topic("orders")) as node:
-            node.coordinator.described = [told]
-            assert await node.mark("orders", (9, 0, True, 0, 0, start_ms, "pay")) == [code]
-            found = await node.describe("orders")
-            assert (found.open_transaction_count == 0) is is_ended
-            assert (found.log_end_offset == 2) is is_ended
-
-    asyncio.run(scenario())
+    async with running(tmp_path, topic("orders")) as node:
+        answer = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
+        assert answer.error_code == 0
+    async with running(tmp_path, topic("orders")) as node:
+        node.coordinator.described = [told]
+        assert await node.mark("orders", (9, 0, True, 0, 0, start_ms, "pay")) == [code]
+        found = await node.describe("orders")
+        assert (found.open_transaction_count == 0) is is_ended
+        assert (found.log_end_offset == 2) is is_ended
 
 
-def test_a_marker_of_kafkas_own_api_asks_nobody(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders")) as node:
-            await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
-        async with running(tmp_path, topic("orders")) as node:
-            node.coordinator.described = [ConnectionError("nobody asks")]
-            assert await node.mark("orders", (9, 0, True)) == [0]
-            assert (await node.describe("orders")).open_transaction_count == 0
-
-    asyncio.run(scenario())
+async def test_a_marker_of_kafkas_own_api_asks_nobody(tmp_path):
+    async with running(tmp_path, topic("orders")) as node:
+        await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
+    async with running(tmp_path, topic("orders")) as node:
+        node.coordinator.described = [ConnectionError("nobody asks")]
+        assert await node.mark("orders", (9, 0, True)) == [0]
+        assert (await node.describe("orders")).open_transaction_count == 0
 
 
-def test_what_a_leader_asked_for_does_not_outlive_its_leadership(tmp_path):
+async def test_what_a_leader_asked_for_does_not_outlive_its_leadership(tmp_path):
     """While it waits for the answer another node leads and lets the next transaction in. What it is told is true of the
     one before: taken for true of the open one, the late marker would end it, and its own would be called late."""
 
-    async def scenario():
-        async with running_cluster(tmp_path) as cluster:
-            cluster.controller.topic()
-            sent = await cluster.produce(
-                txn_batch(9, 0), transactional_id="pay", verification_mode=0
-            )
-            assert sent.error_code == 0
-            cluster.controller.change(leader=2)
-            asked, answer = asyncio.Event(), asyncio.Event()
+    async with running_cluster(tmp_path) as cluster:
+        cluster.controller.topic()
+        sent = await cluster.produce(txn_batch(9, 0), transactional_id="pay", verification_mode=0)
+        assert sent.error_code == 0
+        cluster.controller.change(leader=2)
+        asked, answer = asyncio.Event(), asyncio.Event()
 
-            async def describe(request, context=None, timeout=None):
-                asked.set()
-                await answer.wait()
-                found = described(transaction_start_time_ms=1_000)
-                return coordinator_pb2.DescribeTransactionsResponse(transactions=[found])
+        async def describe(request, context=None, timeout=None):
+            asked.set()
+            await answer.wait()
+            found = described(transaction_start_time_ms=1_000)
+            return coordinator_pb2.DescribeTransactionsResponse(transactions=[found])
 
-            cluster.coordinator.DescribeTransactions = describe
-            late = asyncio.create_task(cluster.mark(9, 0, True, start_ms=1_000, name_of="pay"))
-            await asked.wait()
-            cluster.controller.change(leader=3)
-            assert await cluster.mark(9, 0, True) == 0
-            cluster.coordinator.transaction_start_ms = 2_000
-            sent = await cluster.produce(
-                txn_batch(9, 1), transactional_id="pay", verification_mode=0
-            )
-            assert sent.error_code == 0
-            await cluster.caught_up()
-            cluster.controller.change(leader=2)
-            answer.set()
-            assert await late == ErrorCode.REQUEST_TIMED_OUT
-            producers = cluster.leader().held().log.producers
-            assert producers.has_any_ongoing_transaction(9)
-            del cluster.coordinator.DescribeTransactions
-            cluster.coordinator.described = [described()]
-            assert await cluster.mark(9, 0, False, start_ms=2_000, name_of="pay") == 0
-            assert not producers.has_any_ongoing_transaction(9)
-
-    asyncio.run(scenario())
+        cluster.coordinator.DescribeTransactions = describe
+        late = asyncio.create_task(cluster.mark(9, 0, True, start_ms=1_000, name_of="pay"))
+        await asked.wait()
+        cluster.controller.change(leader=3)
+        assert await cluster.mark(9, 0, True) == 0
+        cluster.coordinator.transaction_start_ms = 2_000
+        sent = await cluster.produce(txn_batch(9, 1), transactional_id="pay", verification_mode=0)
+        assert sent.error_code == 0
+        await cluster.caught_up()
+        cluster.controller.change(leader=2)
+        answer.set()
+        assert await late == ErrorCode.REQUEST_TIMED_OUT
+        producers = cluster.leader().held().log.producers
+        assert producers.has_any_ongoing_transaction(9)
+        del cluster.coordinator.DescribeTransactions
+        cluster.coordinator.described = [described()]
+        assert await cluster.mark(9, 0, False, start_ms=2_000, name_of="pay") == 0
+        assert not producers.has_any_ongoing_transaction(9)
 
 
-def test_a_late_marker_of_an_earlier_epoch_does_not_open_the_way_for_the_next_one(tmp_path):
+async def test_a_late_marker_of_an_earlier_epoch_lets_no_other_in(tmp_path):
     """What the coordinator told for the first one's sake is known of the open transaction, whatever epoch asked."""
-
-    async def scenario():
-        opened = txn_batch(9, 0, producer_epoch=1)
-        async with running(tmp_path, topic("orders")) as node:
-            answer = await node.produce("orders", opened, transactional_id="pay", mode=0)
-            assert answer.error_code == 0
-        async with running(tmp_path, topic("orders")) as node:
-            node.coordinator.described = [described(producer_epoch=1)]
-            assert await node.mark("orders", (9, 0, True, 0, 0, 500, "pay")) == [0]
-            assert await node.mark("orders", (9, 1, True, 0, 0, 1_000, "pay")) == [0]
-            assert (await node.describe("orders")).open_transaction_count == 1
-            assert await node.mark("orders", (9, 1, False, 0, 0, 2_000, "pay")) == [0]
-            assert (await node.describe("orders")).open_transaction_count == 0
-
-    asyncio.run(scenario())
+    opened = txn_batch(9, 0, producer_epoch=1)
+    async with running(tmp_path, topic("orders")) as node:
+        answer = await node.produce("orders", opened, transactional_id="pay", mode=0)
+        assert answer.error_code == 0
+    async with running(tmp_path, topic("orders")) as node:
+        node.coordinator.described = [described(producer_epoch=1)]
+        assert await node.mark("orders", (9, 0, True, 0, 0, 500, "pay")) == [0]
+        assert await node.mark("orders", (9, 1, True, 0, 0, 1_000, "pay")) == [0]
+        assert (await node.describe("orders")).open_transaction_count == 1
+        assert await node.mark("orders", (9, 1, False, 0, 0, 2_000, "pay")) == [0]
+        assert (await node.describe("orders")).open_transaction_count == 0
 
 
 @pytest.mark.parametrize(
@@ -239,18 +210,14 @@ def test_a_late_marker_of_an_earlier_epoch_does_not_open_the_way_for_the_next_on
         pytest.param(TimeoutError(), ErrorCode.REQUEST_TIMED_OUT, id="silent"),
     ],
 )
-def test_a_marker_of_what_began_after_the_open_transaction_is_asked_about(tmp_path, told, code):
+async def test_a_marker_of_what_began_later_is_asked_about(tmp_path, told, code):
     """The open one may have ended at a successor of which this leader has not heard."""
-
-    async def scenario():
-        async with running(tmp_path, topic("orders")) as node:
-            node.coordinator.transaction_start_ms = 1_000
-            answer = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
-            assert answer.error_code == 0
-            node.coordinator.described = [told, described(transaction_start_time_ms=1_000)]
-            assert await node.mark("orders", (9, 0, True, 0, 0, 3_000, "pay")) == [code]
-            assert (await node.describe("orders")).open_transaction_count == 1
-            assert await node.mark("orders", (9, 0, False, 0, 0, 1_000, "pay")) == [0]
-            assert (await node.describe("orders")).open_transaction_count == 0
-
-    asyncio.run(scenario())
+    async with running(tmp_path, topic("orders")) as node:
+        node.coordinator.transaction_start_ms = 1_000
+        answer = await node.produce("orders", txn_batch(9, 0), transactional_id="pay", mode=0)
+        assert answer.error_code == 0
+        node.coordinator.described = [told, described(transaction_start_time_ms=1_000)]
+        assert await node.mark("orders", (9, 0, True, 0, 0, 3_000, "pay")) == [code]
+        assert (await node.describe("orders")).open_transaction_count == 1
+        assert await node.mark("orders", (9, 0, False, 0, 0, 1_000, "pay")) == [0]
+        assert (await node.describe("orders")).open_transaction_count == 0

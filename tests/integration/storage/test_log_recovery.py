@@ -19,8 +19,8 @@ from oncelog.record.batch import iter_headers
 from oncelog_storage import log_recovery
 from oncelog_storage.damage import TORN_FILES_KEPT
 from oncelog_storage.files import StorageFailed
+from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log_recovery import snapshot_offsets
-from oncelog_storage.partition import PartitionLeader
 from oncelog_storage.segment import CorruptSegment
 
 LOG = "00000000000000000000.log"
@@ -33,7 +33,7 @@ def replayed(directory, records, **config):
     return opened(directory, **config)
 
 
-def test_a_cut_at_every_byte_of_the_tail_leaves_exactly_the_whole_batches(tmp_path):
+def test_a_cut_at_any_byte_leaves_exactly_the_whole_batches(tmp_path):
     source = tmp_path / "orders-0"
     log = new_log(source, index_interval_bytes=100)
     write_story(log, rounds=3)
@@ -92,9 +92,7 @@ def write_round(log, step):
 
 @pytest.mark.parametrize("place", [0, 8, 11, 16, 17, 65], ids=str)
 @pytest.mark.parametrize("which", [1, 2], ids=["before the last", "last"])
-def test_a_flipped_bit_behind_the_recovery_point_cuts_no_acknowledged_record(
-    tmp_path, which, place
-):
+def test_a_flipped_bit_cuts_no_acknowledged_record(tmp_path, which, place):
     """A kill leaves the beginning of one write; every other batch was acknowledged, the newest too."""
     directory = tmp_path / "orders-0"
     log = new_log(directory)
@@ -110,7 +108,7 @@ def test_a_flipped_bit_behind_the_recovery_point_cuts_no_acknowledged_record(
     assert (directory / LOG).read_bytes() == before
 
 
-def test_what_a_kill_left_of_one_write_is_set_aside_counted_and_told(tmp_path, caplog):
+def test_what_a_kill_left_of_one_write_is_set_aside_and_told(tmp_path, caplog):
     directory = tmp_path / "orders-0"
     log = new_log(directory)
     append(log, batch())
@@ -129,7 +127,7 @@ def test_what_a_kill_left_of_one_write_is_set_aside_counted_and_told(tmp_path, c
     assert f"{len(torn)} bytes with 0 readable records are set aside" in caplog.messages[-1]
 
 
-def test_what_a_power_cut_took_ends_the_log_there_and_the_rest_is_set_aside(tmp_path):
+def test_what_a_power_cut_took_ends_the_log_there(tmp_path):
     """Pages that were not synced are zeros, in any file, with sound batches behind (ADR 0011)."""
     directory = tmp_path / "orders-0"
     log = new_log(directory, segment_bytes=40_000)
@@ -167,7 +165,7 @@ def flip(path, position):
     path.write_bytes(data)
 
 
-def test_damage_before_the_recovery_point_is_never_cut_away_and_never_served(tmp_path):
+def test_damage_before_the_recovery_point_is_never_cut_away(tmp_path):
     directory = tmp_path / "orders-0"
     log = new_log(directory)
     for _ in range(3):
@@ -198,9 +196,7 @@ def test_a_log_shorter_than_its_recovery_point_does_not_open(tmp_path):
 
 @pytest.mark.parametrize("is_compacted", [False, True])
 @pytest.mark.parametrize("bit", [1, 16, 40])
-def test_a_base_offset_that_was_damaged_before_the_recovery_point_moves_no_end(
-    tmp_path, bit, is_compacted
-):
+def test_a_damaged_base_offset_moves_no_end(tmp_path, bit, is_compacted):
     """The CRC does not cover it. The log ended 65536 offsets later, and those were given to nobody."""
     directory = tmp_path / "orders-0"
     log = new_log(directory, is_compacted=is_compacted)
@@ -263,7 +259,7 @@ def test_a_damaged_segment_costs_no_segment_behind_it(tmp_path, how):
 
 
 @pytest.mark.parametrize("damage", ["newest", "all"])
-def test_a_corrupt_snapshot_is_replaced_by_an_older_one_or_the_log(tmp_path, damage):
+def test_a_corrupt_snapshot_gives_way_to_an_older_one_or_the_log(tmp_path, damage):
     directory = tmp_path / "orders-0"
     log = new_log(directory)
     write_story(log)
@@ -311,9 +307,7 @@ CHECKS = "aborted-index-checkpoint"
 
 @pytest.mark.parametrize("checks", ["sound", "removed", "flipped", "emptied", "garbage"])
 @pytest.mark.parametrize("index", ["sound", "short", "removed", "flipped", "longer"])
-def test_aborted_transactions_are_derived_again_where_their_files_are_not_sound(
-    tmp_path, checks, index
-):
+def test_without_sound_files_aborted_ones_are_derived_again(tmp_path, checks, index):
     """Neither file is believed alone: an index that is short shows aborted records."""
     directory = tmp_path / "orders-0"
     config = {"segment_bytes": 600, "index_interval_bytes": 0}
@@ -365,7 +359,7 @@ def test_the_leader_epoch_checkpoint_is_built_again_from_batches(tmp_path):
 
 
 @pytest.mark.parametrize("torn", [b"", b"0\n3\n1 0\n"])
-def test_a_leader_epoch_checkpoint_that_a_power_cut_tore_forgets_nothing(tmp_path, torn):
+def test_a_torn_leader_epoch_checkpoint_forgets_nothing(tmp_path, torn):
     directory = tmp_path / "orders-0"
     log = new_log(directory, segment_bytes=200)
     for leader_epoch in (1, 1, 4, 6):
@@ -391,7 +385,7 @@ def test_leftovers_of_interrupted_work_are_removed(tmp_path):
     assert not list(directory.glob("*.deleted"))
 
 
-def test_a_log_that_ends_before_its_start_begins_again_empty_at_its_start(tmp_path):
+def test_a_log_that_ends_before_its_start_begins_again_empty(tmp_path):
     directory = tmp_path / "orders-0"
     log = new_log(directory)
     append(log, batch())
@@ -401,7 +395,7 @@ def test_a_log_that_ends_before_its_start_begins_again_empty_at_its_start(tmp_pa
     assert everything(opened(directory, log_start_offset=5))[1] == 6
 
 
-def test_damage_that_recovery_meets_before_the_recovery_point_leaves_the_file_alone(tmp_path):
+def test_recovery_leaves_damage_before_the_recovery_point_alone(tmp_path):
     """With the newest snapshot lost the scan begins earlier, among data that was safe: it may complain, not cut."""
     directory = tmp_path / "orders-0"
     log = new_log(directory)
@@ -419,7 +413,7 @@ def test_damage_that_recovery_meets_before_the_recovery_point_leaves_the_file_al
     assert (directory / LOG).read_bytes() == before
 
 
-def test_a_checkpoint_cut_short_in_the_aborted_index_is_made_good(tmp_path):
+def test_a_checkpoint_cut_in_the_aborted_index_is_made_good(tmp_path):
     directory = tmp_path / "orders-0"
     log = new_log(directory)
     write_story(log)
@@ -430,7 +424,7 @@ def test_a_checkpoint_cut_short_in_the_aborted_index_is_made_good(tmp_path):
     assert everything(opened(directory, recovery_point)) == everything(log)
 
 
-def test_a_hole_before_the_recovery_point_deletes_nothing_behind_it(tmp_path):
+def test_a_hole_before_the_recovery_point_deletes_nothing(tmp_path):
     directory = tmp_path / "orders-0"
     log = new_log(directory, segment_bytes=200)
     for _ in range(9):
@@ -456,7 +450,7 @@ def test_a_file_that_is_no_segment_is_left_alone(tmp_path):
     assert (directory / "notes.log").read_text() == "hello"
 
 
-def test_a_committed_read_loads_no_index_of_the_segments_behind_it(tmp_path):
+def test_a_committed_read_loads_no_later_index(tmp_path):
     log = new_log(tmp_path / "orders-0", segment_bytes=200)
     for _ in range(60):
         append(log, batch())
@@ -466,7 +460,7 @@ def test_a_committed_read_loads_no_index_of_the_segments_behind_it(tmp_path):
     assert sum(segment.is_loaded for segment in found.segments) == 2, "the first and the newest"
 
 
-def test_a_snapshot_that_may_have_forgotten_a_transaction_holds_the_stable_end(tmp_path):
+def test_a_forgetful_snapshot_holds_the_stable_end(tmp_path):
     """Nobody knows how far the markers were replicated: the high watermark was not written down before the crash."""
     log = new_log(tmp_path / "orders-0")
     append(log, txn_batch(7, 0))
@@ -478,7 +472,7 @@ def test_a_snapshot_that_may_have_forgotten_a_transaction_holds_the_stable_end(t
     log = new_log(tmp_path / "orders-0")
     log.committed_at_load = 0
     log_recovery.recover(log, recovery_point, 0, NOW)
-    leader = PartitionLeader(
+    leader = HostedPartition(
         log,
         flushes_always=False,
         request_flush=lambda _: None,

@@ -20,41 +20,35 @@ TOPIC_CODECS = {
 
 
 @pytest.mark.parametrize("name", TOPIC_CODECS)
-def test_every_batch_is_stored_in_the_topics_codec(tmp_path, name):
-    async def scenario():
-        async with running(tmp_path, topic("orders", compression_type=name)) as node:
-            sent = [batch(20, value=b"v" * 500, codec=codec) for codec in Codec]
-            for index, one in enumerate(sent):
-                answer = await node.produce("orders", one)
-                assert (answer.error_code, answer.base_offset) == (0, 20 * index)
-            fetched = (await node.fetch("orders", 0, committed=True)).records
-            stored = list(iter_headers(fetched))
-            assert [header.codec for _, header in stored] == [TOPIC_CODECS[name]] * len(sent)
-            for (position, header), one in zip(stored, sent, strict=True):
-                assert crc_is_valid(fetched, header, position)
-                got = [(r.key, r.value, r.timestamp) for r in decode_batch(fetched, position)]
-                assert got == [(r.key, r.value, r.timestamp) for r in decode_batch(one)]
-
-    asyncio.run(scenario())
+async def test_every_batch_is_stored_in_the_topics_codec(tmp_path, name):
+    async with running(tmp_path, topic("orders", compression_type=name)) as node:
+        sent = [batch(20, value=b"v" * 500, codec=codec) for codec in Codec]
+        for index, one in enumerate(sent):
+            answer = await node.produce("orders", one)
+            assert (answer.error_code, answer.base_offset) == (0, 20 * index)
+        fetched = (await node.fetch("orders", 0, committed=True)).records
+        stored = list(iter_headers(fetched))
+        assert [header.codec for _, header in stored] == [TOPIC_CODECS[name]] * len(sent)
+        for (position, header), one in zip(stored, sent, strict=True):
+            assert crc_is_valid(fetched, header, position)
+            got = [(r.key, r.value, r.timestamp) for r in decode_batch(fetched, position)]
+            assert got == [(r.key, r.value, r.timestamp) for r in decode_batch(one)]
 
 
-def test_repeats_of_a_recompressed_batch_are_answered_with_its_offset(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders", compression_type="zstd")) as node:
-            first = txn_batch(9, 0, 3, codec=Codec.GZIP)
-            second = txn_batch(9, 3, 3, codec=Codec.NONE)
-            for one in (first, second, first, second):
-                answer = await node.produce("orders", one, transactional_id="pay")
-                assert (answer.error_code, answer.base_offset) == (0, 0 if one is first else 3)
-            assert await node.mark("orders", (9, 0, True)) == [0]
-            fetched = (await node.fetch("orders", 0, committed=True)).records
-            headers = [header for _, header in iter_headers(fetched)]
-            assert [header.next_offset for header in headers] == [3, 6, 7]
-            assert [header.is_control for header in headers] == [False, False, True]
-            assert [header.codec for header in headers] == [Codec.ZSTD, Codec.ZSTD, Codec.NONE]
-            assert [header.base_sequence for header in headers[:2]] == [0, 3]
-
-    asyncio.run(scenario())
+async def test_a_repeated_recompressed_batch_gets_its_offset(tmp_path):
+    async with running(tmp_path, topic("orders", compression_type="zstd")) as node:
+        first = txn_batch(9, 0, 3, codec=Codec.GZIP)
+        second = txn_batch(9, 3, 3, codec=Codec.NONE)
+        for one in (first, second, first, second):
+            answer = await node.produce("orders", one, transactional_id="pay")
+            assert (answer.error_code, answer.base_offset) == (0, 0 if one is first else 3)
+        assert await node.mark("orders", (9, 0, True)) == [0]
+        fetched = (await node.fetch("orders", 0, committed=True)).records
+        headers = [header for _, header in iter_headers(fetched)]
+        assert [header.next_offset for header in headers] == [3, 6, 7]
+        assert [header.is_control for header in headers] == [False, False, True]
+        assert [header.codec for header in headers] == [Codec.ZSTD, Codec.ZSTD, Codec.NONE]
+        assert [header.base_sequence for header in headers[:2]] == [0, 3]
 
 
 def test_a_small_batch_behind_a_large_one_stays_behind_it(tmp_path):
@@ -81,20 +75,17 @@ def test_a_small_batch_behind_a_large_one_stays_behind_it(tmp_path):
     asyncio.run(scenario())
 
 
-def test_who_gives_up_waiting_lets_nobody_overtake(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders", compression_type="gzip")) as node:
-            large = batch(value=os.urandom(900_000))
-            first = asyncio.create_task(node.produce("orders", large))
-            second = asyncio.create_task(node.produce("orders", batch(2)))
-            third = asyncio.create_task(node.produce("orders", batch(3)))
-            await asyncio.sleep(0)
-            second.cancel()
-            assert (await first).base_offset == 0
-            assert (await third).base_offset == 1
-            assert (await node.produce("orders", batch())).base_offset == 4
-
-    asyncio.run(scenario())
+async def test_who_gives_up_waiting_lets_nobody_overtake(tmp_path):
+    async with running(tmp_path, topic("orders", compression_type="gzip")) as node:
+        large = batch(value=os.urandom(900_000))
+        first = asyncio.create_task(node.produce("orders", large))
+        second = asyncio.create_task(node.produce("orders", batch(2)))
+        third = asyncio.create_task(node.produce("orders", batch(3)))
+        await asyncio.sleep(0)
+        second.cancel()
+        assert (await first).base_offset == 0
+        assert (await third).base_offset == 1
+        assert (await node.produce("orders", batch())).base_offset == 4
 
 
 def test_a_large_batch_does_not_hold_up_the_loop(tmp_path):
@@ -116,44 +107,35 @@ def test_a_large_batch_does_not_hold_up_the_loop(tmp_path):
     asyncio.run(scenario())
 
 
-def test_a_batch_that_is_too_large_in_the_topics_codec_is_refused(tmp_path):
-    async def scenario():
-        configs = {"compression_type": "uncompressed", "max_message_bytes": 10_000}
-        async with running(tmp_path, topic("orders", **configs)) as node:
-            packed = batch(value=b"x" * 50_000, codec=Codec.ZSTD)
-            assert len(packed) < 10_000
-            answer = await node.produce("orders", packed)
-            assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
-            assert "compression.type" in answer.error_message
-            assert (await node.produce("orders", batch())).base_offset == 0
-
-    asyncio.run(scenario())
+async def test_a_batch_too_large_in_the_topics_codec_is_refused(tmp_path):
+    configs = {"compression_type": "uncompressed", "max_message_bytes": 10_000}
+    async with running(tmp_path, topic("orders", **configs)) as node:
+        packed = batch(value=b"x" * 50_000, codec=Codec.ZSTD)
+        assert len(packed) < 10_000
+        answer = await node.produce("orders", packed)
+        assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+        assert "compression.type" in answer.error_message
+        assert (await node.produce("orders", batch())).base_offset == 0
 
 
-def test_a_changed_compression_type_counts_from_the_next_batch(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders")) as node:
-            await node.produce("orders", batch(codec=Codec.SNAPPY))
-            node.delta(topics=[topic("orders", compression_type="lz4")])
-            await node.produce("orders", batch(codec=Codec.SNAPPY))
-            fetched = (await node.fetch("orders", 0)).records
-            assert [header.codec for _, header in iter_headers(fetched)] == [
-                Codec.SNAPPY,
-                Codec.LZ4,
-            ]
-
-    asyncio.run(scenario())
+async def test_a_changed_compression_type_counts_from_the_next_batch(tmp_path):
+    async with running(tmp_path, topic("orders")) as node:
+        await node.produce("orders", batch(codec=Codec.SNAPPY))
+        node.delta(topics=[topic("orders", compression_type="lz4")])
+        await node.produce("orders", batch(codec=Codec.SNAPPY))
+        fetched = (await node.fetch("orders", 0)).records
+        assert [header.codec for _, header in iter_headers(fetched)] == [
+            Codec.SNAPPY,
+            Codec.LZ4,
+        ]
 
 
-def test_log_append_time_is_stamped_on_a_recompressed_batch(tmp_path):
-    async def scenario():
-        configs = {"compression_type": "zstd", "message_timestamp_type": "LogAppendTime"}
-        async with running(tmp_path, topic("orders", **configs)) as node:
-            answer = await node.produce("orders", batch(5))
-            fetched = (await node.fetch("orders", 0)).records
-            header = read_header(fetched)
-            assert header.max_timestamp == answer.log_append_time_ms
-            assert header.codec == Codec.ZSTD
-            assert crc_is_valid(fetched, header)
-
-    asyncio.run(scenario())
+async def test_log_append_time_is_stamped_on_a_recompressed_batch(tmp_path):
+    configs = {"compression_type": "zstd", "message_timestamp_type": "LogAppendTime"}
+    async with running(tmp_path, topic("orders", **configs)) as node:
+        answer = await node.produce("orders", batch(5))
+        fetched = (await node.fetch("orders", 0)).records
+        header = read_header(fetched)
+        assert header.max_timestamp == answer.log_append_time_ms
+        assert header.codec == Codec.ZSTD
+        assert crc_is_valid(fetched, header)

@@ -1,7 +1,5 @@
 """What became of the record at one offset, as its leader tells it."""
 
-import asyncio
-
 from tests.integration.storage.storage_node import batch, running, topic, txn_batch
 
 from oncelog.api.v1 import storage_pb2 as pb
@@ -24,71 +22,65 @@ async def fates(node, name, end):
     return [NAME[(await describe(node, name, offset)).fate] for offset in range(end)]
 
 
-def test_each_record_has_the_fate_of_its_own_transaction(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders")) as node:
-            await node.produce("orders", batch())
-            # The same producer aborts, commits, and then leaves a transaction open.
-            await node.produce("orders", txn_batch(9, 0, 2), transactional_id="pay")
-            await node.mark("orders", (9, 0, False))
-            await node.produce("orders", txn_batch(9, 2), transactional_id="pay")
-            await node.mark("orders", (9, 0, True))
-            await node.produce("orders", txn_batch(9, 3), transactional_id="pay")
-            # Behind the last stable offset, and decided all the same.
-            await node.produce("orders", txn_batch(7, 0), transactional_id="ship")
-            await node.mark("orders", (7, 0, True))
-            await node.produce("orders", txn_batch(8, 0), transactional_id="bill")
-            await node.mark("orders", (8, 0, False))
-            assert await fates(node, "orders", 12) == [
-                "NOT_TRANSACTIONAL",
-                "IN_ABORTED",
-                "IN_ABORTED",
-                "ABORT_MARKER",
-                "IN_COMMITTED",
-                "COMMIT_MARKER",
-                "IN_OPEN",
-                "IN_COMMITTED",
-                "COMMIT_MARKER",
-                "IN_ABORTED",
-                "ABORT_MARKER",
-                "NOT_WRITTEN",
-            ]
-            aborted = await describe(node, "orders", 2)
-            assert (aborted.txn_first_offset, aborted.txn_last_offset) == (1, 3)
-            opened = await describe(node, "orders", 6)
-            assert (opened.producer_id, opened.open_transaction.current_txn_start_offset) == (9, 6)
-            assert (opened.last_stable_offset, opened.high_watermark) == (6, 11)
-            plain = await describe(node, "orders", 0)
-            assert (plain.producer_id, plain.txn_first_offset) == (-1, -1)
-            request = pb.DeleteRecordsRequest()
-            request.partitions.add(topic="orders", partition=0, before_offset=2)
-            await node.storage.DeleteRecords(request, None)
-            below, left = [await describe(node, "orders", offset) for offset in (1, 2)]
-            assert (NAME[below.fate], below.log_start_offset) == ("BELOW_LOG_START", 2)
-            assert NAME[left.fate] == "IN_ABORTED"
-            unknown = await describe(node, "nowhere", 0)
-            assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    asyncio.run(scenario())
+async def test_each_record_has_the_fate_of_its_own_transaction(tmp_path):
+    async with running(tmp_path, topic("orders")) as node:
+        await node.produce("orders", batch())
+        # The same producer aborts, commits, and then leaves a transaction open.
+        await node.produce("orders", txn_batch(9, 0, 2), transactional_id="pay")
+        await node.mark("orders", (9, 0, False))
+        await node.produce("orders", txn_batch(9, 2), transactional_id="pay")
+        await node.mark("orders", (9, 0, True))
+        await node.produce("orders", txn_batch(9, 3), transactional_id="pay")
+        # Behind the last stable offset, and decided all the same.
+        await node.produce("orders", txn_batch(7, 0), transactional_id="ship")
+        await node.mark("orders", (7, 0, True))
+        await node.produce("orders", txn_batch(8, 0), transactional_id="bill")
+        await node.mark("orders", (8, 0, False))
+        assert await fates(node, "orders", 12) == [
+            "NOT_TRANSACTIONAL",
+            "IN_ABORTED",
+            "IN_ABORTED",
+            "ABORT_MARKER",
+            "IN_COMMITTED",
+            "COMMIT_MARKER",
+            "IN_OPEN",
+            "IN_COMMITTED",
+            "COMMIT_MARKER",
+            "IN_ABORTED",
+            "ABORT_MARKER",
+            "NOT_WRITTEN",
+        ]
+        aborted = await describe(node, "orders", 2)
+        assert (aborted.txn_first_offset, aborted.txn_last_offset) == (1, 3)
+        opened = await describe(node, "orders", 6)
+        assert (opened.producer_id, opened.open_transaction.current_txn_start_offset) == (9, 6)
+        assert (opened.last_stable_offset, opened.high_watermark) == (6, 11)
+        plain = await describe(node, "orders", 0)
+        assert (plain.producer_id, plain.txn_first_offset) == (-1, -1)
+        request = pb.DeleteRecordsRequest()
+        request.partitions.add(topic="orders", partition=0, before_offset=2)
+        await node.storage.DeleteRecords(request, None)
+        below, left = [await describe(node, "orders", offset) for offset in (1, 2)]
+        assert (NAME[below.fate], below.log_start_offset) == ("BELOW_LOG_START", 2)
+        assert NAME[left.fate] == "IN_ABORTED"
+        unknown = await describe(node, "nowhere", 0)
+        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_an_offset_that_compaction_emptied_is_told_from_one_that_has_a_record(tmp_path):
-    async def scenario():
-        compacted = topic("orders", cleanup_policy="compact", segment_bytes=4096)
-        async with running(tmp_path, compacted) as node:
-            for number in range(40):
-                # Three records of one key: of the batch that stays, two are gone.
-                await node.produce("orders", batch(3, key=b"k%d" % (number % 3), value=b"x" * 90))
-            await node.role.maintenance.cleaner.clean_all()
-            found = await fates(node, "orders", 121)
-            assert found.count("COMPACTED") > 60
-            assert found[-2:] == ["NOT_TRANSACTIONAL", "NOT_WRITTEN"]
-            kept = {offset for offset, fate in enumerate(found) if fate == "NOT_TRANSACTIONAL"}
-            read, offset = set(), 0
-            while (answer := await node.fetch("orders", offset)).records:
-                for position, header in iter_headers(answer.records):
-                    read |= {record.offset for record in decode_batch(answer.records, position)}
-                    offset = header.next_offset
-            assert kept == read
-
-    asyncio.run(scenario())
+async def test_an_offset_that_compaction_emptied_is_told_as_such(tmp_path):
+    compacted = topic("orders", cleanup_policy="compact", segment_bytes=4096)
+    async with running(tmp_path, compacted) as node:
+        for number in range(40):
+            # Three records of one key: of the batch that stays, two are gone.
+            await node.produce("orders", batch(3, key=b"k%d" % (number % 3), value=b"x" * 90))
+        await node.role.maintenance.cleaner.clean_all()
+        found = await fates(node, "orders", 121)
+        assert found.count("COMPACTED") > 60
+        assert found[-2:] == ["NOT_TRANSACTIONAL", "NOT_WRITTEN"]
+        kept = {offset for offset, fate in enumerate(found) if fate == "NOT_TRANSACTIONAL"}
+        read, offset = set(), 0
+        while (answer := await node.fetch("orders", offset)).records:
+            for position, header in iter_headers(answer.records):
+                read |= {record.offset for record in decode_batch(answer.records, position)}
+                offset = header.next_offset
+        assert kept == read

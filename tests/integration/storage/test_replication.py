@@ -17,79 +17,67 @@ from oncelog.errors import ErrorCode
 from oncelog.ids import TRANSACTION_STATE_TOPIC
 
 
-def test_acks_all_is_answered_when_every_in_sync_replica_has_the_batch(tmp_path):
-    async def scenario():
-        async with running_cluster(tmp_path) as cluster:
-            cluster.controller.topic()
-            for number in range(20):
-                answer = await cluster.produce(batch(3))
-                assert (answer.error_code, answer.base_offset) == (0, 3 * number)
-                ends = [node.held().log.log_end_offset for node in cluster.nodes.values()]
-                assert ends == [3 * number + 3] * 3
-            await cluster.caught_up()
-            assert differences(cluster) == {}
-
-    asyncio.run(scenario())
+async def test_acks_all_waits_for_every_in_sync_replica(tmp_path):
+    async with running_cluster(tmp_path) as cluster:
+        cluster.controller.topic()
+        for number in range(20):
+            answer = await cluster.produce(batch(3))
+            assert (answer.error_code, answer.base_offset) == (0, 3 * number)
+            ends = [node.held().log.log_end_offset for node in cluster.nodes.values()]
+            assert ends == [3 * number + 3] * 3
+        await cluster.caught_up()
+        assert differences(cluster) == {}
 
 
-def test_transactions_are_the_same_on_every_replica(tmp_path):
-    async def scenario():
-        async with running_cluster(tmp_path) as cluster:
-            cluster.controller.topic()
-            for producer_id in (7, 8, 9):
-                for sequence in (0, 2):
-                    answer = await cluster.produce(
-                        txn_batch(producer_id, sequence, 2),
-                        transactional_id=f"t{producer_id}",
-                        verification_mode=2,
-                    )
-                    assert answer.error_code == 0
-            assert await cluster.mark(7, 0, commit=False) == 0
-            assert await cluster.mark(8, 0, commit=True) == 0
-            await cluster.caught_up()
-            assert differences(cluster) == {}
-            assert len(contents(cluster.nodes[2].held())["aborted"]) == 1
-            assert cluster.nodes[3].held().last_stable_offset == 8
-
-    asyncio.run(scenario())
+async def test_transactions_are_the_same_on_every_replica(tmp_path):
+    async with running_cluster(tmp_path) as cluster:
+        cluster.controller.topic()
+        for producer_id in (7, 8, 9):
+            for sequence in (0, 2):
+                answer = await cluster.produce(
+                    txn_batch(producer_id, sequence, 2),
+                    transactional_id=f"t{producer_id}",
+                    verification_mode=2,
+                )
+                assert answer.error_code == 0
+        assert await cluster.mark(7, 0, commit=False) == 0
+        assert await cluster.mark(8, 0, commit=True) == 0
+        await cluster.caught_up()
+        assert differences(cluster) == {}
+        assert len(contents(cluster.nodes[2].held())["aborted"]) == 1
+        assert cluster.nodes[3].held().last_stable_offset == 8
 
 
-def test_acks_1_does_not_wait_for_followers(tmp_path):
-    async def scenario():
-        async with running_cluster(tmp_path) as cluster:
-            cluster.controller.topic()
-            cluster.cut_off.update((2, 3))
-            assert (await cluster.produce(batch(), acks=1)).error_code == 0
-            answer = await cluster.produce(batch(), timeout_ms=50)
-            assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-            assert cluster.leader().held().high_watermark == 0
-
-    asyncio.run(scenario())
+async def test_acks_1_does_not_wait_for_followers(tmp_path):
+    async with running_cluster(tmp_path) as cluster:
+        cluster.controller.topic()
+        cluster.cut_off.update((2, 3))
+        assert (await cluster.produce(batch(), acks=1)).error_code == 0
+        answer = await cluster.produce(batch(), timeout_ms=50)
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert cluster.leader().held().high_watermark == 0
 
 
-def test_the_next_leader_has_all_that_was_acknowledged_and_the_old_one_is_cut_back(tmp_path):
-    async def scenario():
-        async with running_cluster(tmp_path) as cluster:
-            cluster.controller.topic()
-            for _ in range(5):
-                assert (await cluster.produce(batch(2))).error_code == 0
-            cluster.cut_off.update((2, 3))
-            # Only the leader has this one; it is not acknowledged.
-            assert (await cluster.produce(batch(), timeout_ms=50)).error_code
-            await cluster.kill(1)
-            cluster.cut_off.clear()
-            assert cluster.controller.partition().leader == 2
-            assert (await cluster.produce(batch(4))).base_offset == 10
-            await cluster.start(1)
-            await until(lambda: list(cluster.controller.partition().isr) == [2, 3, 1])
-            await cluster.caught_up()
-            assert differences(cluster) == {}
-            assert contents(cluster.nodes[1].held())["epochs"] == [(0, 0), (1, 10)]
-
-    asyncio.run(scenario())
+async def test_the_next_leader_has_all_that_was_acknowledged(tmp_path):
+    async with running_cluster(tmp_path) as cluster:
+        cluster.controller.topic()
+        for _ in range(5):
+            assert (await cluster.produce(batch(2))).error_code == 0
+        cluster.cut_off.update((2, 3))
+        # Only the leader has this one; it is not acknowledged.
+        assert (await cluster.produce(batch(), timeout_ms=50)).error_code
+        await cluster.kill(1)
+        cluster.cut_off.clear()
+        assert cluster.controller.partition().leader == 2
+        assert (await cluster.produce(batch(4))).base_offset == 10
+        await cluster.start(1)
+        await until(lambda: list(cluster.controller.partition().isr) == [2, 3, 1])
+        await cluster.caught_up()
+        assert differences(cluster) == {}
+        assert contents(cluster.nodes[1].held())["epochs"] == [(0, 0), (1, 10)]
 
 
-def test_a_new_leader_never_tells_an_end_below_what_was_acknowledged(tmp_path):
+def test_a_new_leader_tells_no_end_below_what_was_acknowledged(tmp_path):
     """KIP-207: until its followers have told it how far the log is committed, it says that it does not know."""
 
     async def scenario():
@@ -115,34 +103,31 @@ def test_a_new_leader_never_tells_an_end_below_what_was_acknowledged(tmp_path):
             await until_answered(latest, 10)
 
 
-def test_a_new_leaders_end_is_told_only_when_it_is_known(tmp_path):
-    async def scenario():
-        async with running_cluster(tmp_path, replica_high_watermark_linger_ms=60_000) as cluster:
-            cluster.controller.topic()
-            for _ in range(3):
-                assert (await cluster.produce(batch())).error_code == 0
-            behind = cluster.nodes[2].held()
-            assert behind.high_watermark < 3
-            cluster.cut_off.add(3)
-            cluster.controller.change(leader=2)
-            asked = asyncio.create_task(
-                cluster.leader().storage.ListOffsets(
-                    pb.ListOffsetsRequest(
-                        partitions=[
-                            pb.ListOffsetsPartition(
-                                topic=TOPIC, timestamp_ms=-1, current_leader_epoch=-1
-                            )
-                        ]
-                    ),
-                    None,
-                )
+async def test_a_new_leaders_end_is_told_only_when_it_is_known(tmp_path):
+    async with running_cluster(tmp_path, replica_high_watermark_linger_ms=60_000) as cluster:
+        cluster.controller.topic()
+        for _ in range(3):
+            assert (await cluster.produce(batch())).error_code == 0
+        behind = cluster.nodes[2].held()
+        assert behind.high_watermark < 3
+        cluster.cut_off.add(3)
+        cluster.controller.change(leader=2)
+        asked = asyncio.create_task(
+            cluster.leader().storage.ListOffsets(
+                pb.ListOffsetsRequest(
+                    partitions=[
+                        pb.ListOffsetsPartition(
+                            topic=TOPIC, timestamp_ms=-1, current_leader_epoch=-1
+                        )
+                    ]
+                ),
+                None,
             )
-            await asyncio.sleep(0)
-            assert not asked.done()
-            cluster.cut_off.clear()
-            assert (await asked).partitions[0].offset == 3
-
-    asyncio.run(scenario())
+        )
+        await asyncio.sleep(0)
+        assert not asked.done()
+        cluster.cut_off.clear()
+        assert (await asked).partitions[0].offset == 3
 
 
 async def until_answered(latest, offset):
@@ -153,7 +138,7 @@ async def until_answered(latest, offset):
     assert answer.offset == offset
 
 
-def test_a_new_leader_of_a_shard_knows_the_greatest_coordinator_epoch(tmp_path):
+async def test_a_new_leader_knows_the_greatest_coordinator_epoch(tmp_path):
     async def append(cluster, epoch, producer_id):
         return await cluster.leader(TRANSACTION_STATE_TOPIC).storage.Append(
             pb.AppendRequest(
@@ -165,36 +150,29 @@ def test_a_new_leader_of_a_shard_knows_the_greatest_coordinator_epoch(tmp_path):
             None,
         )
 
-    async def scenario():
-        async with running_cluster(tmp_path) as cluster:
-            cluster.controller.topic(TRANSACTION_STATE_TOPIC)
-            assert (await append(cluster, 7, 1)).error_code == 0
-            await cluster.kill(1)
-            assert cluster.controller.partition(TRANSACTION_STATE_TOPIC).leader == 2
-            refused = await append(cluster, 6, 2)
-            assert refused.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
-            assert (await append(cluster, 7, 3)).error_code == 0
-
-    asyncio.run(scenario())
+    async with running_cluster(tmp_path) as cluster:
+        cluster.controller.topic(TRANSACTION_STATE_TOPIC)
+        assert (await append(cluster, 7, 1)).error_code == 0
+        await cluster.kill(1)
+        assert cluster.controller.partition(TRANSACTION_STATE_TOPIC).leader == 2
+        refused = await append(cluster, 6, 2)
+        assert refused.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        assert (await append(cluster, 7, 3)).error_code == 0
 
 
-def test_a_verification_does_not_outlive_its_leadership(tmp_path):
+async def test_a_verification_does_not_outlive_its_leadership(tmp_path):
     """The marker of its transaction may have gone to the leader that was there in between."""
-
-    async def scenario():
-        async with running_cluster(tmp_path) as cluster:
-            cluster.controller.topic()
-            assert (await cluster.produce(batch())).error_code == 0
-            cluster.coordinator.gate = asyncio.Event()
-            late = asyncio.create_task(
-                cluster.produce(txn_batch(7, 0), transactional_id="t7", verification_mode=1)
-            )
-            await until(lambda: cluster.coordinator.calls)
-            cluster.controller.change(leader=2)
-            assert await cluster.mark(7, 0, commit=False) == 0
-            await cluster.caught_up()
-            cluster.controller.change(leader=1)
-            cluster.coordinator.gate.set()
-            assert (await late).error_code == ErrorCode.INVALID_TXN_STATE
-
-    asyncio.run(scenario())
+    async with running_cluster(tmp_path) as cluster:
+        cluster.controller.topic()
+        assert (await cluster.produce(batch())).error_code == 0
+        cluster.coordinator.gate = asyncio.Event()
+        late = asyncio.create_task(
+            cluster.produce(txn_batch(7, 0), transactional_id="t7", verification_mode=1)
+        )
+        await until(lambda: cluster.coordinator.calls)
+        cluster.controller.change(leader=2)
+        assert await cluster.mark(7, 0, commit=False) == 0
+        await cluster.caught_up()
+        cluster.controller.change(leader=1)
+        cluster.coordinator.gate.set()
+        assert (await late).error_code == ErrorCode.INVALID_TXN_STATE

@@ -1,6 +1,5 @@
 """What retention takes away on a replica must not be needed by its next start."""
 
-import asyncio
 import errno
 
 from tests.integration.storage.replica_cluster import TOPIC, batch, running_cluster
@@ -12,55 +11,48 @@ from oncelog_storage import replication
 from oncelog_storage.log_directory import decode_checkpoint
 
 
-def test_a_marker_that_the_next_start_needs_is_not_deleted(tmp_path):
+async def test_a_marker_that_the_next_start_needs_is_not_deleted(tmp_path):
     """A start after a crash takes a producer snapshot from below the high watermark as it was written down. Here that
     knows the transaction as open, and its marker lies behind it."""
 
-    async def scenario():
-        async with running_cluster(
-            tmp_path, nodes=(1, 2), high_watermark_checkpoint_interval_ms=3_600_000
-        ) as cluster:
-            cluster.controller.topic(replicas=(1, 2), segment_bytes=1024, file_delete_delay_ms=0)
-            role = cluster.nodes[1].role
-            await open_and_checkpoint(cluster)
-            await end_and_delete(cluster)
-            await role.maintenance.enforce_retention()
-            await cluster.kill(1)
-            node = await cluster.start(1)
-            assert node.held().log.producers.ongoing_count == 0
-            await cluster.caught_up()
-            await node.role.replication.write_high_watermarks()
-            await node.role.maintenance.enforce_retention()
-            assert node.held().log.segments[0].base_offset > 2, "what no start needs any more goes"
-
-    asyncio.run(scenario())
+    async with running_cluster(
+        tmp_path, nodes=(1, 2), high_watermark_checkpoint_interval_ms=3_600_000
+    ) as cluster:
+        cluster.controller.topic(replicas=(1, 2), segment_bytes=1024, file_delete_delay_ms=0)
+        role = cluster.nodes[1].role
+        await open_and_checkpoint(cluster)
+        await end_and_delete(cluster)
+        await role.maintenance.enforce_retention()
+        await cluster.kill(1)
+        node = await cluster.start(1)
+        assert node.held().log.producers.ongoing_count == 0
+        await cluster.caught_up()
+        await node.role.replication.write_high_watermarks()
+        await node.role.maintenance.enforce_retention()
+        assert node.held().log.segments[0].base_offset > 2, "what no start needs any more goes"
 
 
-def test_a_snapshot_that_segments_are_missing_behind_is_the_last_choice(tmp_path):
+async def test_a_snapshot_without_segments_behind_is_the_last_choice(tmp_path):
     """The file of high watermarks is not synced, so after a power cut it may be an older one than retention knew."""
-
-    async def scenario():
-        async with running_cluster(
-            tmp_path, nodes=(1, 2), high_watermark_checkpoint_interval_ms=3_600_000
-        ) as cluster:
-            cluster.controller.topic(replicas=(1, 2), segment_bytes=1024, file_delete_delay_ms=0)
-            role = cluster.nodes[1].role
-            await open_and_checkpoint(cluster)
-            file = tmp_path / "1" / "replication-offset-checkpoint"
-            older = file.read_text()
-            await end_and_delete(cluster)
-            await cluster.caught_up()
-            await role.maintenance.checkpoint_all()
-            await role.replication.write_high_watermarks()
-            assert file.read_text() != older
-            await role.maintenance.enforce_retention()
-            assert cluster.nodes[1].held().log.segments[0].base_offset > 2
-            await cluster.kill(1)
-            file.write_text(older)
-            node = await cluster.start(1)
-            assert node.held().log.producers.ongoing_count == 0
-
-    asyncio.run(scenario())
+    async with running_cluster(
+        tmp_path, nodes=(1, 2), high_watermark_checkpoint_interval_ms=3_600_000
+    ) as cluster:
+        cluster.controller.topic(replicas=(1, 2), segment_bytes=1024, file_delete_delay_ms=0)
+        role = cluster.nodes[1].role
+        await open_and_checkpoint(cluster)
+        file = tmp_path / "1" / "replication-offset-checkpoint"
+        older = file.read_text()
+        await end_and_delete(cluster)
+        await cluster.caught_up()
+        await role.maintenance.checkpoint_all()
+        await role.replication.write_high_watermarks()
+        assert file.read_text() != older
+        await role.maintenance.enforce_retention()
+        assert cluster.nodes[1].held().log.segments[0].base_offset > 2
+        await cluster.kill(1)
+        file.write_text(older)
+        node = await cluster.start(1)
+        assert node.held().log.producers.ongoing_count == 0
 
 
 async def open_and_checkpoint(cluster):
@@ -82,26 +74,22 @@ async def end_and_delete(cluster):
     await cluster.leader().storage.DeleteRecords(request, None)
 
 
-def test_high_watermarks_that_could_not_be_written_are_written_later(tmp_path, monkeypatch):
+async def test_high_watermarks_not_written_are_written_later(tmp_path, monkeypatch):
     """And until then nobody believes that they are: which snapshots stay depends on it."""
-
-    async def scenario():
-        async with running_cluster(
-            tmp_path, nodes=(1, 2), high_watermark_checkpoint_interval_ms=3_600_000
-        ) as cluster:
-            cluster.controller.topic(replicas=(1, 2))
-            assert (await cluster.produce(batch(5))).error_code == 0
-            await cluster.caught_up()
-            role = cluster.nodes[1].role
-            with monkeypatch.context() as full:
-                full.setattr(replication, "write_checkpoints", no_space)
-                await role.replication.write_high_watermarks()
-            assert role.log_directory.high_watermarks == {}
+    async with running_cluster(
+        tmp_path, nodes=(1, 2), high_watermark_checkpoint_interval_ms=3_600_000
+    ) as cluster:
+        cluster.controller.topic(replicas=(1, 2))
+        assert (await cluster.produce(batch(5))).error_code == 0
+        await cluster.caught_up()
+        role = cluster.nodes[1].role
+        with monkeypatch.context() as full:
+            full.setattr(replication, "write_checkpoints", no_space)
             await role.replication.write_high_watermarks()
-            text = (tmp_path / "1" / "replication-offset-checkpoint").read_text()
-            assert decode_checkpoint(text) == {Partition(TOPIC, 0): 5}
-
-    asyncio.run(scenario())
+        assert role.log_directory.high_watermarks == {}
+        await role.replication.write_high_watermarks()
+        text = (tmp_path / "1" / "replication-offset-checkpoint").read_text()
+        assert decode_checkpoint(text) == {Partition(TOPIC, 0): 5}
 
 
 def no_space(*_args, **_options):

@@ -42,7 +42,7 @@ def steps_of(directory):
     return names
 
 
-def test_a_kill_after_any_step_leaves_the_old_segments_or_the_new(tmp_path):
+def test_a_kill_at_any_step_leaves_old_or_new_segments(tmp_path):
     steps = steps_of(tmp_path / "steps-0")
     assert {"swap.log", "own.log"} <= set(steps)
     assert len(steps) > 15

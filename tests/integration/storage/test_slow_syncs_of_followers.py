@@ -24,68 +24,56 @@ class StuckDisk:
         sync_logs(paths)
 
 
-def test_a_sync_that_takes_too_long_is_not_taken_for_one_that_is_done(tmp_path, monkeypatch):
+async def test_a_sync_that_takes_too_long_is_not_taken_for_done(tmp_path, monkeypatch):
     monkeypatch.setattr(follower, "_COMMIT_TIMEOUT_S", 0.05)
 
-    async def scenario():
-        async with running_cluster(
-            tmp_path, nodes=(1, 2), flush_policy=FlushPolicy.ALWAYS
-        ) as cluster:
-            cluster.controller.topic(replicas=(1, 2))
-            assert (await cluster.produce(batch())).error_code == 0
-            disk = StuckDisk(cluster.nodes[2])
-            sent = asyncio.create_task(cluster.produce(batch()))
-            try:
-                copy = cluster.nodes[2].held()
-                await until(lambda: copy.log.log_end_offset == 2)
-                await asyncio.sleep(0.5)
-                assert cluster.leader().held().high_watermark == 1
-                assert not sent.done()
-            finally:
-                disk.is_mended.set()
-            assert (await sent).error_code == 0
-
-    asyncio.run(scenario())
-
-
-def test_nor_is_one_that_is_under_way_when_another_leads(tmp_path):
-    async def scenario():
-        async with running_cluster(tmp_path, flush_policy=FlushPolicy.ALWAYS) as cluster:
-            cluster.controller.topic()
-            assert (await cluster.produce(batch())).error_code == 0
-            disk = StuckDisk(cluster.nodes[3])
-            try:
-                sent = asyncio.create_task(cluster.produce(batch()))
-                copies = [cluster.nodes[node].held() for node in (2, 3)]
-                await until(lambda: all(copy.log.log_end_offset == 2 for copy in copies))
-                await until(lambda: copies[0].local_end == 2)
-                await cluster.kill(1)
-                await asyncio.gather(sent, return_exceptions=True)
-                assert cluster.controller.partition().leader == 2
-                await asyncio.sleep(0.5)
-                assert copies[0].high_watermark < 2
-            finally:
-                disk.is_mended.set()
-            await until(lambda: copies[0].high_watermark == 2)
-
-    asyncio.run(scenario())
-
-
-def test_a_replica_that_begins_behind_its_end_waits_for_no_sync(tmp_path):
-    """The leader's records are all deleted, so there is nothing that the follower could write."""
-
-    async def scenario():
-        async with running_cluster(tmp_path, nodes=(1, 2)) as cluster:
-            cluster.controller.topic(replicas=(1,))
-            assert (await cluster.produce(batch(5))).error_code == 0
-            part = pb.DeleteRecordsRequest.Partition(topic=TOPIC, partition=0, before_offset=5)
-            await cluster.leader().storage.DeleteRecords(
-                pb.DeleteRecordsRequest(partitions=[part]), None
-            )
-            cluster.controller.change(replicas=[1, 2])
-            await until(lambda: list(cluster.controller.partition().isr) == [1, 2])
+    async with running_cluster(tmp_path, nodes=(1, 2), flush_policy=FlushPolicy.ALWAYS) as cluster:
+        cluster.controller.topic(replicas=(1, 2))
+        assert (await cluster.produce(batch())).error_code == 0
+        disk = StuckDisk(cluster.nodes[2])
+        sent = asyncio.create_task(cluster.produce(batch()))
+        try:
             copy = cluster.nodes[2].held()
-            assert (copy.log.log_start_offset, copy.log.log_end_offset) == (5, 5)
-            assert (await cluster.produce(batch(), timeout_ms=2000)).error_code == 0
+            await until(lambda: copy.log.log_end_offset == 2)
+            await asyncio.sleep(0.5)
+            assert cluster.leader().held().high_watermark == 1
+            assert not sent.done()
+        finally:
+            disk.is_mended.set()
+        assert (await sent).error_code == 0
 
-    asyncio.run(scenario())
+
+async def test_nor_is_one_that_is_under_way_when_another_leads(tmp_path):
+    async with running_cluster(tmp_path, flush_policy=FlushPolicy.ALWAYS) as cluster:
+        cluster.controller.topic()
+        assert (await cluster.produce(batch())).error_code == 0
+        disk = StuckDisk(cluster.nodes[3])
+        try:
+            sent = asyncio.create_task(cluster.produce(batch()))
+            copies = [cluster.nodes[node].held() for node in (2, 3)]
+            await until(lambda: all(copy.log.log_end_offset == 2 for copy in copies))
+            await until(lambda: copies[0].local_end == 2)
+            await cluster.kill(1)
+            await asyncio.gather(sent, return_exceptions=True)
+            assert cluster.controller.partition().leader == 2
+            await asyncio.sleep(0.5)
+            assert copies[0].high_watermark < 2
+        finally:
+            disk.is_mended.set()
+        await until(lambda: copies[0].high_watermark == 2)
+
+
+async def test_a_replica_that_begins_behind_its_end_waits_for_no_sync(tmp_path):
+    """The leader's records are all deleted, so there is nothing that the follower could write."""
+    async with running_cluster(tmp_path, nodes=(1, 2)) as cluster:
+        cluster.controller.topic(replicas=(1,))
+        assert (await cluster.produce(batch(5))).error_code == 0
+        part = pb.DeleteRecordsRequest.Partition(topic=TOPIC, partition=0, before_offset=5)
+        await cluster.leader().storage.DeleteRecords(
+            pb.DeleteRecordsRequest(partitions=[part]), None
+        )
+        cluster.controller.change(replicas=[1, 2])
+        await until(lambda: list(cluster.controller.partition().isr) == [1, 2])
+        copy = cluster.nodes[2].held()
+        assert (copy.log.log_start_offset, copy.log.log_end_offset) == (5, 5)
+        assert (await cluster.produce(batch(), timeout_ms=2000)).error_code == 0

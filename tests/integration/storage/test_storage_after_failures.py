@@ -25,49 +25,43 @@ from oncelog_storage.files import PassingShortage, StorageFailed
 from oncelog_storage.log_directory import decode_checkpoint
 
 
-def test_retention_keeps_what_no_producer_snapshot_has_seen(tmp_path):
+async def test_retention_keeps_what_no_producer_snapshot_has_seen(tmp_path):
     """Else a marker deleted between two checkpoints leaves its transaction open for ever after a kill."""
     orders = topic("orders", segment_bytes=1400, retention_bytes=1400)
 
-    async def scenario():
-        async with running(tmp_path / "node", orders) as node:
-            await node.produce("orders", txn_batch(9, 0), transactional_id="pay")
-        settings = {"checkpoint_interval_ms": 3_600_000}
-        async with running(tmp_path / "node", orders, **settings) as node:
-            await node.mark("orders", (9, 0, True))
-            for _ in range(60):
-                await node.produce("orders", batch())
-            await node.role.maintenance.enforce_retention()
-            assert (await node.describe("orders")).log_start_offset > 2
-            shutil.copytree(tmp_path / "node", tmp_path / "killed")
-        async with running(tmp_path / "killed", orders) as node:
-            found = await node.describe("orders")
-            assert (found.last_stable_offset, found.open_transaction_count) == (62, 0)
-
-    asyncio.run(scenario())
+    async with running(tmp_path / "node", orders) as node:
+        await node.produce("orders", txn_batch(9, 0), transactional_id="pay")
+    settings = {"checkpoint_interval_ms": 3_600_000}
+    async with running(tmp_path / "node", orders, **settings) as node:
+        await node.mark("orders", (9, 0, True))
+        for _ in range(60):
+            await node.produce("orders", batch())
+        await node.role.maintenance.enforce_retention()
+        assert (await node.describe("orders")).log_start_offset > 2
+        shutil.copytree(tmp_path / "node", tmp_path / "killed")
+    async with running(tmp_path / "killed", orders) as node:
+        found = await node.describe("orders")
+        assert (found.last_stable_offset, found.open_transaction_count) == (62, 0)
 
 
-def test_deletions_at_the_same_time_all_last(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders", 20)) as node:
+async def test_deletions_at_the_same_time_all_last(tmp_path):
+    async with running(tmp_path, topic("orders", 20)) as node:
 
-            async def delete(partition):
-                await node.produce("orders", batch(3), partition=partition)
-                wanted = storage_pb2.DeleteRecordsRequest.Partition(
-                    topic="orders", partition=partition, before_offset=2
-                )
-                request = storage_pb2.DeleteRecordsRequest(partitions=[wanted])
-                return (await node.storage.DeleteRecords(request, None)).partitions[0]
+        async def delete(partition):
+            await node.produce("orders", batch(3), partition=partition)
+            wanted = storage_pb2.DeleteRecordsRequest.Partition(
+                topic="orders", partition=partition, before_offset=2
+            )
+            request = storage_pb2.DeleteRecordsRequest(partitions=[wanted])
+            return (await node.storage.DeleteRecords(request, None)).partitions[0]
 
-            answers = await asyncio.gather(*(delete(partition) for partition in range(20)))
-            assert [answer.error_code for answer in answers] == [0] * 20
-            starts = decode_checkpoint((tmp_path / "log-start-offset-checkpoint").read_text())
-            assert starts == {Partition("orders", partition): 2 for partition in range(20)}
-
-    asyncio.run(scenario())
+        answers = await asyncio.gather(*(delete(partition) for partition in range(20)))
+        assert [answer.error_code for answer in answers] == [0] * 20
+        starts = decode_checkpoint((tmp_path / "log-start-offset-checkpoint").read_text())
+        assert starts == {Partition("orders", partition): 2 for partition in range(20)}
 
 
-def test_a_checkpoint_whose_sync_failed_is_not_tried_again(tmp_path):
+async def test_a_checkpoint_whose_sync_failed_is_not_tried_again(tmp_path):
     """The system reports a failed write-back once: the next sync would succeed without the lost pages."""
     failures = [OSError(errno.EIO, "Input/output error")]
 
@@ -76,22 +70,17 @@ def test_a_checkpoint_whose_sync_failed_is_not_tried_again(tmp_path):
             raise failures.pop()
         log_checkpoint.sync_logs(paths)
 
-    async def scenario():
-        async with running(tmp_path, topic("orders"), sync=sync, checkpoint_bytes=1024) as node:
-            await node.produce("orders", batch(value=bytes(2000)))
-            await until(lambda: not failures)
-            while (await node.fetch("orders", 0)).error_code == 0:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-            assert (await node.fetch("orders", 0)).error_code == 56
-        assert not (tmp_path / "recovery-point-offset-checkpoint").exists()
-
-    asyncio.run(asyncio.wait_for(scenario(), 10))
+    async with running(tmp_path, topic("orders"), sync=sync, checkpoint_bytes=1024) as node:
+        await node.produce("orders", batch(value=bytes(2000)))
+        await until(lambda: not failures)
+        while (await node.fetch("orders", 0)).error_code == 0:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        assert (await node.fetch("orders", 0)).error_code == 56
+    assert not (tmp_path / "recovery-point-offset-checkpoint").exists()
 
 
 @pytest.mark.parametrize("begins_before_the_failure", [False, True])
-def test_a_checkpoint_that_syncs_after_a_failed_flush_does_not_count(
-    tmp_path, begins_before_the_failure
-):
+def test_a_checkpoint_after_a_failed_flush_does_not_count(tmp_path, begins_before_the_failure):
     """The failed sync dropped the pages; the checkpoint's own succeeds because nothing is left to write."""
     has_failed, has_begun = threading.Event(), threading.Event()
 
@@ -126,19 +115,16 @@ def recovery_points(path):
         return {}
 
 
-def test_running_out_of_descriptors_takes_nothing_offline(tmp_path):
-    async def scenario():
-        orders = topic("orders", segment_bytes=1400)
-        async with running(tmp_path, orders) as node:
-            for _ in range(60):
-                await node.produce("orders", batch())
-        async with running(tmp_path, orders) as node:
-            with no_descriptors_left():
-                short = await node.fetch("orders", 0, committed=True)
-            assert short.error_code == 56
-            assert (await node.fetch("orders", 0, committed=True)).error_code == 0
-
-    asyncio.run(scenario())
+async def test_running_out_of_descriptors_takes_nothing_offline(tmp_path):
+    orders = topic("orders", segment_bytes=1400)
+    async with running(tmp_path, orders) as node:
+        for _ in range(60):
+            await node.produce("orders", batch())
+    async with running(tmp_path, orders) as node:
+        with no_descriptors_left():
+            short = await node.fetch("orders", 0, committed=True)
+        assert short.error_code == 56
+        assert (await node.fetch("orders", 0, committed=True)).error_code == 0
 
 
 class no_descriptors_left:  # noqa: N801
@@ -161,7 +147,7 @@ class no_descriptors_left:  # noqa: N801
         resource.setrlimit(resource.RLIMIT_NOFILE, self.limits)
 
 
-def test_leftovers_of_a_failed_write_are_cut_even_when_the_log_has_rolled(tmp_path, monkeypatch):
+def test_leftovers_of_a_failed_write_are_cut_after_a_roll_too(tmp_path, monkeypatch):
     log = new_log(tmp_path / "orders-0", segment_bytes=200)
     append(log, batch())
     size = log.segments[0].size_bytes
@@ -208,29 +194,26 @@ def test_flush_policy_always_makes_new_names_durable_too(tmp_path, monkeypatch):
     asyncio.run(scenario())
 
 
-def test_what_a_killed_process_left_is_synced_before_anybody_hears_of_it(tmp_path, monkeypatch):
+async def test_what_a_killed_process_left_is_synced_first(tmp_path, monkeypatch):
     """A follower's next fetch tells its end, and the leader takes that for kept: a power cut may follow the kill."""
     synced = []
 
-    async def scenario():
-        orders = topic("orders", 20)
-        async with running(tmp_path / "node", orders) as node:
-            for partition in range(20):
-                await node.produce("orders", batch(), partition=partition)
-            shutil.copytree(tmp_path / "node", tmp_path / "killed")
-        for name in ("fsync", "fdatasync"):
-            monkeypatch.setattr(os, name, watched(getattr(os, name), synced))
-        folders = [tmp_path / "killed" / f"orders-{partition}" for partition in range(20)]
-        logs = [folder / "00000000000000000000.log" for folder in folders]
-        async with running(tmp_path / "killed", orders, flush_policy="always"):
-            assert set(map(str, [*logs, *folders])) <= set(synced)
-            # Once, not once for each partition.
-            assert synced.count(str(tmp_path / "killed")) == 1
-        synced.clear()
-        async with running(tmp_path / "killed", orders, flush_policy="always"):
-            assert not set(map(str, logs)) & set(synced)
-
-    asyncio.run(scenario())
+    orders = topic("orders", 20)
+    async with running(tmp_path / "node", orders) as node:
+        for partition in range(20):
+            await node.produce("orders", batch(), partition=partition)
+        shutil.copytree(tmp_path / "node", tmp_path / "killed")
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, watched(getattr(os, name), synced))
+    folders = [tmp_path / "killed" / f"orders-{partition}" for partition in range(20)]
+    logs = [folder / "00000000000000000000.log" for folder in folders]
+    async with running(tmp_path / "killed", orders, flush_policy="always"):
+        assert set(map(str, [*logs, *folders])) <= set(synced)
+        # Once, not once for each partition.
+        assert synced.count(str(tmp_path / "killed")) == 1
+    synced.clear()
+    async with running(tmp_path / "killed", orders, flush_policy="always"):
+        assert not set(map(str, logs)) & set(synced)
 
 
 def test_a_start_without_descriptors_says_so_and_trusts_nothing(tmp_path):
@@ -285,16 +268,13 @@ def watched(sync, synced):
     return watching
 
 
-def test_a_coordinator_that_was_succeeded_cannot_load_its_shard_again(tmp_path):
+async def test_a_succeeded_coordinator_cannot_load_its_shard_again(tmp_path):
     """It would go on to verify partitions of transactions that its successor has ended."""
     name = "__transaction_state"
 
-    async def scenario():
-        async with running(tmp_path) as node:
-            await node.append(name, batch(), coordinator_epoch=4)
-            loading = {"read_to_log_end": True}
-            assert (await node.fetch(name, 0, coordinator_epoch=4, **loading)).error_code == 0
-            old = await node.fetch(name, 0, coordinator_epoch=3, **loading)
-            assert (old.error_code, old.records) == (52, b"")
-
-    asyncio.run(scenario())
+    async with running(tmp_path) as node:
+        await node.append(name, batch(), coordinator_epoch=4)
+        loading = {"read_to_log_end": True}
+        assert (await node.fetch(name, 0, coordinator_epoch=4, **loading)).error_code == 0
+        old = await node.fetch(name, 0, coordinator_epoch=3, **loading)
+        assert (old.error_code, old.records) == (52, b"")

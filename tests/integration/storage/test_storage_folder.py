@@ -99,7 +99,7 @@ def test_a_flipped_bit_in_a_checkpoint_file_changes_no_number(tmp_path):
     "text",
     ["", "1\n0\n", "0\n2\norders 0 1\n", "0\n1\norders zero 1\n", "0\nx\n", "0\n1\norders 0 1"],
 )
-def test_a_damaged_checkpoint_file_stops_the_start_and_names_itself(tmp_path, text):
+def test_a_damaged_checkpoint_stops_the_start_and_names_itself(tmp_path, text):
     (tmp_path / "recovery-point-offset-checkpoint").write_text(text)
     with pytest.raises(
         OncelogError, match=r"recovery-point-offset-checkpoint is damaged; restore it"
@@ -109,7 +109,7 @@ def test_a_damaged_checkpoint_file_stops_the_start_and_names_itself(tmp_path, te
 
 @pytest.mark.parametrize("content", [b"", bytes(20), b"0\n2\norders 0 1\n", b"0\n1\norders"])
 @pytest.mark.parametrize("name", ["replication-offset-checkpoint", "coordinator-epoch-checkpoint"])
-def test_an_unsynced_file_that_a_power_cut_tore_does_not_stop_the_start(tmp_path, name, content):
+def test_an_unsynced_file_that_was_torn_does_not_stop_the_start(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     directory = LogDirectory(tmp_path)
     directory.open("c", 1)
@@ -124,263 +124,216 @@ async def killed_copy(node, source, target):
     return target
 
 
-def test_what_was_answered_survives_a_kill(tmp_path):
-    async def scenario():
-        topics = [topic("orders", 2)]
-        async with running(tmp_path / "a", *topics) as node:
-            for sequence in range(3):
-                await node.produce("orders", txn_batch(9, sequence), transactional_id="pay")
-            await node.produce("orders", batch(5), partition=1)
-            before = await node.fetch("orders", 0)
-            killed = await killed_copy(node, tmp_path / "a", tmp_path / "b")
-        async with running(killed, *topics) as node:
-            after = await node.fetch("orders", 0)
-            assert (after.records, after.last_stable_offset) == (before.records, 0)
-            assert (await node.describe("orders", 1)).log_end_offset == 5
-            again = await node.produce("orders", txn_batch(9, 2), transactional_id="pay")
-            assert again.base_offset == 2, "a retry across the crash is still a duplicate"
-            assert await node.mark("orders", (9, 1, True, 0, 2)) == [0]
-            assert (await node.describe("orders")).last_stable_offset == 4
-
-    asyncio.run(scenario())
+async def test_what_was_answered_survives_a_kill(tmp_path):
+    topics = [topic("orders", 2)]
+    async with running(tmp_path / "a", *topics) as node:
+        for sequence in range(3):
+            await node.produce("orders", txn_batch(9, sequence), transactional_id="pay")
+        await node.produce("orders", batch(5), partition=1)
+        before = await node.fetch("orders", 0)
+        killed = await killed_copy(node, tmp_path / "a", tmp_path / "b")
+    async with running(killed, *topics) as node:
+        after = await node.fetch("orders", 0)
+        assert (after.records, after.last_stable_offset) == (before.records, 0)
+        assert (await node.describe("orders", 1)).log_end_offset == 5
+        again = await node.produce("orders", txn_batch(9, 2), transactional_id="pay")
+        assert again.base_offset == 2, "a retry across the crash is still a duplicate"
+        assert await node.mark("orders", (9, 1, True, 0, 2)) == [0]
+        assert (await node.describe("orders")).last_stable_offset == 4
 
 
-def test_a_clean_stop_leaves_nothing_to_scan(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders")) as node:
-            await node.produce("orders", batch(4))
-        assert (tmp_path / ".kafka_cleanshutdown").exists()
-        points = decode_checkpoint((tmp_path / "recovery-point-offset-checkpoint").read_text())
-        assert points == {Partition("orders", 0): 4}
-        async with running(tmp_path, topic("orders")) as node:
-            assert not (tmp_path / ".kafka_cleanshutdown").exists(), (
-                "a kill from here on is no clean shutdown"
+async def test_a_clean_stop_leaves_nothing_to_scan(tmp_path):
+    async with running(tmp_path, topic("orders")) as node:
+        await node.produce("orders", batch(4))
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    points = decode_checkpoint((tmp_path / "recovery-point-offset-checkpoint").read_text())
+    assert points == {Partition("orders", 0): 4}
+    async with running(tmp_path, topic("orders")) as node:
+        assert not (tmp_path / ".kafka_cleanshutdown").exists(), (
+            "a kill from here on is no clean shutdown"
+        )
+        assert (await node.describe("orders")).log_end_offset == 4
+
+
+async def test_checkpoints_follow_the_bytes_appended(tmp_path):
+    async with running(tmp_path, topic("orders"), checkpoint_bytes=2000) as node:
+        point = tmp_path / "recovery-point-offset-checkpoint"
+        for _ in range(5):
+            await node.produce("orders", batch(value=b"x" * 1000))
+        await until(
+            lambda: (
+                point.exists() and decode_checkpoint(point.read_text())[Partition("orders", 0)] >= 2
             )
-            assert (await node.describe("orders")).log_end_offset == 4
-
-    asyncio.run(scenario())
+        )
 
 
-def test_checkpoints_follow_the_bytes_appended(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders"), checkpoint_bytes=2000) as node:
-            point = tmp_path / "recovery-point-offset-checkpoint"
-            for _ in range(5):
-                await node.produce("orders", batch(value=b"x" * 1000))
-            await until(
-                lambda: (
-                    point.exists()
-                    and decode_checkpoint(point.read_text())[Partition("orders", 0)] >= 2
-                )
-            )
-
-    asyncio.run(scenario())
+async def test_checkpoints_follow_the_clock_too(tmp_path):
+    async with running(tmp_path, topic("orders"), checkpoint_interval_ms=20) as node:
+        await node.produce("orders", batch())
+        await until((tmp_path / "recovery-point-offset-checkpoint").exists)
 
 
-def test_checkpoints_follow_the_clock_too(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders"), checkpoint_interval_ms=20) as node:
+async def test_a_deleted_topic_leaves_the_disk_and_frees_its_name(tmp_path):
+    async with running(tmp_path, topic("orders", topic_id=b"1" * 16)) as node:
+        await node.produce("orders", batch(3))
+        node.delta(removed_topics=["orders"])
+        assert (
             await node.produce("orders", batch())
-            await until((tmp_path / "recovery-point-offset-checkpoint").exists)
-
-    asyncio.run(scenario())
-
-
-def test_a_deleted_topic_leaves_the_disk_and_its_name_can_be_used_again(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders", topic_id=b"1" * 16)) as node:
-            await node.produce("orders", batch(3))
-            node.delta(removed_topics=["orders"])
-            assert (
-                await node.produce("orders", batch())
-            ).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            await until(lambda: not list(tmp_path.glob("orders-0*")))
-            node.delta(topics=[topic("orders", topic_id=b"2" * 16)])
-            assert (await node.produce("orders", batch())).base_offset == 0
-
-    asyncio.run(scenario())
+        ).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await until(lambda: not list(tmp_path.glob("orders-0*")))
+        node.delta(topics=[topic("orders", topic_id=b"2" * 16)])
+        assert (await node.produce("orders", batch())).base_offset == 0
 
 
-def test_a_topic_made_again_while_the_node_was_away_does_not_inherit(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders", topic_id=b"1" * 16), topic("gone")) as node:
-            await node.produce("orders", batch(3))
-            await node.produce("gone", batch(3))
-        async with running(tmp_path, topic("orders", topic_id=b"2" * 16)) as node:
-            assert (await node.describe("orders")).log_end_offset == 0
-            assert (await node.produce("orders", batch())).base_offset == 0
-        # Lost metadata looks the same as a deletion: the data is set aside, not removed.
-        assert sorted(path.name.partition(".")[0] for path in tmp_path.glob("*-stray")) == [
-            "gone-0",
-            "orders-0",
-        ]
-        async with running(tmp_path, topic("orders", topic_id=b"2" * 16)) as node:
-            assert (await node.describe("orders")).log_end_offset == 1
-
-    asyncio.run(scenario())
+async def test_a_topic_made_again_meanwhile_does_not_inherit(tmp_path):
+    async with running(tmp_path, topic("orders", topic_id=b"1" * 16), topic("gone")) as node:
+        await node.produce("orders", batch(3))
+        await node.produce("gone", batch(3))
+    async with running(tmp_path, topic("orders", topic_id=b"2" * 16)) as node:
+        assert (await node.describe("orders")).log_end_offset == 0
+        assert (await node.produce("orders", batch())).base_offset == 0
+    # Lost metadata looks the same as a deletion: the data is set aside, not removed.
+    assert sorted(path.name.partition(".")[0] for path in tmp_path.glob("*-stray")) == [
+        "gone-0",
+        "orders-0",
+    ]
+    async with running(tmp_path, topic("orders", topic_id=b"2" * 16)) as node:
+        assert (await node.describe("orders")).log_end_offset == 1
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 10, 30, 43])
-def test_a_topic_id_that_a_power_cut_tore_does_not_set_the_data_aside(tmp_path, kept_bytes):
-    async def scenario():
-        async with running(tmp_path, topic("orders")) as node:
-            await node.produce("orders", batch(3))
-        metadata = tmp_path / "orders-0" / "partition.metadata"
-        metadata.write_bytes(metadata.read_bytes()[:kept_bytes])
-        async with running(tmp_path, topic("orders")) as node:
-            assert (await node.describe("orders")).log_end_offset == 3
-        assert not list(tmp_path.glob("*-stray"))
-
-    asyncio.run(scenario())
+async def test_a_torn_topic_id_does_not_set_the_data_aside(tmp_path, kept_bytes):
+    async with running(tmp_path, topic("orders")) as node:
+        await node.produce("orders", batch(3))
+    metadata = tmp_path / "orders-0" / "partition.metadata"
+    metadata.write_bytes(metadata.read_bytes()[:kept_bytes])
+    async with running(tmp_path, topic("orders")) as node:
+        assert (await node.describe("orders")).log_end_offset == 3
+    assert not list(tmp_path.glob("*-stray"))
 
 
 @pytest.mark.parametrize("ended", ["in order", "killed"])
-def test_a_partition_whose_folder_was_lost_is_offline(tmp_path, caplog, ended):
-    async def scenario():
-        node = Node(tmp_path, [topic("orders", 2)])
-        await node.role.start()
-        await node.produce("orders", batch(3))
-        starts = tmp_path / "log-start-offset-checkpoint"
-        await until(lambda: starts.exists() and "orders 0 0" in starts.read_text())
-        await (node.role.stop() if ended == "in order" else node.role.kill())
-        shutil.rmtree(tmp_path / "orders-0")
-        for _ in range(2):
-            async with running(tmp_path, topic("orders", 2)) as node:
-                for answer in (
-                    await node.fetch("orders", 0),
-                    await node.produce("orders", batch()),
-                    await node.list_offset("orders", -1),
-                ):
-                    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-                assert (await node.produce("orders", batch(), partition=1)).error_code == 0
-        lines = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
-        assert len(lines) == 2, "one each start"
-        assert "orders-0 is gone" in lines[0]
-        assert "oncelog storage repair" in lines[0]
-        # A topic that was deleted leaves nothing to be missed.
+async def test_a_partition_whose_folder_was_lost_is_offline(tmp_path, caplog, ended):
+    node = Node(tmp_path, [topic("orders", 2)])
+    await node.role.start()
+    await node.produce("orders", batch(3))
+    starts = tmp_path / "log-start-offset-checkpoint"
+    await until(lambda: starts.exists() and "orders 0 0" in starts.read_text())
+    await (node.role.stop() if ended == "in order" else node.role.kill())
+    shutil.rmtree(tmp_path / "orders-0")
+    for _ in range(2):
         async with running(tmp_path, topic("orders", 2)) as node:
-            node.delta(removed_topics=["orders"])
-            await until(lambda: "orders 0" not in starts.read_text())
+            for answer in (
+                await node.fetch("orders", 0),
+                await node.produce("orders", batch()),
+                await node.list_offset("orders", -1),
+            ):
+                assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert (await node.produce("orders", batch(), partition=1)).error_code == 0
+    lines = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert len(lines) == 2, "one each start"
+    assert "orders-0 is gone" in lines[0]
+    assert "oncelog storage repair" in lines[0]
+    # A topic that was deleted leaves nothing to be missed.
+    async with running(tmp_path, topic("orders", 2)) as node:
+        node.delta(removed_topics=["orders"])
+        await until(lambda: "orders 0" not in starts.read_text())
 
-    asyncio.run(scenario())
 
-
-def test_metadata_that_came_late_finds_a_lost_folder_too(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders")) as node:
-            await node.produce("orders", batch(3))
-        shutil.rmtree(tmp_path / "orders-0")
-        node = Node(tmp_path, [topic("orders")])
-        complete, node.metadata.image = node.metadata.image, type(node.metadata.image)()
-        await node.role.start()
-        node.metadata.image = complete
-        answer = await node.produce("orders", batch())
-        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        await node.role.stop()
-
-    asyncio.run(scenario())
+async def test_metadata_that_came_late_finds_a_lost_folder_too(tmp_path):
+    async with running(tmp_path, topic("orders")) as node:
+        await node.produce("orders", batch(3))
+    shutil.rmtree(tmp_path / "orders-0")
+    node = Node(tmp_path, [topic("orders")])
+    complete, node.metadata.image = node.metadata.image, type(node.metadata.image)()
+    await node.role.start()
+    node.metadata.image = complete
+    answer = await node.produce("orders", batch())
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    await node.role.stop()
 
 
 @pytest.mark.parametrize("is_older", [True, False])
-def test_an_index_that_an_older_version_left_alone_keeps_no_log_closed(tmp_path, is_older):
+async def test_an_index_that_was_left_alone_keeps_no_log_closed(tmp_path, is_older):
     """Before folders had a boot id, retention that emptied a log left the index of a segment without a file."""
-
-    async def scenario():
-        async with running(tmp_path, topic("orders")) as node:
-            await node.produce("orders", batch(3))
-        folder = tmp_path / "orders-0"
-        (folder / "00000000000000000000.log").unlink()
-        for suffix in ("index", "timeindex"):
-            (folder / f"00000000000000000000.{suffix}").rename(folder / f"{3:020d}.{suffix}")
-        starts = encode_checkpoint({Partition("orders", 0): 3})
-        (tmp_path / "log-start-offset-checkpoint").write_bytes(starts)
-        if is_older:
-            (tmp_path / "boot-id").unlink()
-        async with running(tmp_path, topic("orders")) as node:
-            answer = await node.produce("orders", batch())
-            assert answer.error_code == (0 if is_older else ErrorCode.KAFKA_STORAGE_ERROR)
-            assert answer.base_offset == (3 if is_older else -1)
-
-    asyncio.run(scenario())
+    async with running(tmp_path, topic("orders")) as node:
+        await node.produce("orders", batch(3))
+    folder = tmp_path / "orders-0"
+    (folder / "00000000000000000000.log").unlink()
+    for suffix in ("index", "timeindex"):
+        (folder / f"00000000000000000000.{suffix}").rename(folder / f"{3:020d}.{suffix}")
+    starts = encode_checkpoint({Partition("orders", 0): 3})
+    (tmp_path / "log-start-offset-checkpoint").write_bytes(starts)
+    if is_older:
+        (tmp_path / "boot-id").unlink()
+    async with running(tmp_path, topic("orders")) as node:
+        answer = await node.produce("orders", batch())
+        assert answer.error_code == (0 if is_older else ErrorCode.KAFKA_STORAGE_ERROR)
+        assert answer.base_offset == (3 if is_older else -1)
 
 
-def test_no_bit_of_the_topic_id_hides_the_data(tmp_path):
+async def test_no_bit_of_the_topic_id_hides_the_data(tmp_path):
     """One that was turned over set the folder aside as a stray, and the topic read as empty."""
-
-    async def scenario():
+    async with running(tmp_path, topic("orders", topic_id=RANDOM_ID)) as node:
+        await node.produce("orders", batch(3))
+    metadata = tmp_path / "orders-0" / "partition.metadata"
+    sound = metadata.read_bytes()
+    for place in range(0, len(sound) * 8, 5):
+        flipped = bytearray(sound)
+        flipped[place // 8] ^= 1 << place % 8
+        metadata.write_bytes(flipped)
         async with running(tmp_path, topic("orders", topic_id=RANDOM_ID)) as node:
-            await node.produce("orders", batch(3))
-        metadata = tmp_path / "orders-0" / "partition.metadata"
-        sound = metadata.read_bytes()
-        for place in range(0, len(sound) * 8, 5):
-            flipped = bytearray(sound)
-            flipped[place // 8] ^= 1 << place % 8
-            metadata.write_bytes(flipped)
-            async with running(tmp_path, topic("orders", topic_id=RANDOM_ID)) as node:
-                assert (await node.describe("orders")).log_end_offset == 3, place
-            assert b"topic_id: " + sound.split()[-1] in metadata.read_bytes()
-        assert not list(tmp_path.glob("*-stray"))
-
-    asyncio.run(scenario())
+            assert (await node.describe("orders")).log_end_offset == 3, place
+        assert b"topic_id: " + sound.split()[-1] in metadata.read_bytes()
+    assert not list(tmp_path.glob("*-stray"))
 
 
-def test_metadata_that_comes_after_the_start_finds_the_data(tmp_path):
-    async def scenario():
-        async with running(tmp_path, topic("orders")) as node:
-            await node.produce("orders", batch(3))
-        node = Node(tmp_path, [topic("orders")])
-        complete, node.metadata.image = node.metadata.image, type(node.metadata.image)()
-        await node.role.start()
-        node.metadata.image = complete
-        assert (await node.produce("orders", batch())).base_offset == 3
-        await node.role.stop()
-
-    asyncio.run(scenario())
+async def test_metadata_that_comes_after_the_start_finds_the_data(tmp_path):
+    async with running(tmp_path, topic("orders")) as node:
+        await node.produce("orders", batch(3))
+    node = Node(tmp_path, [topic("orders")])
+    complete, node.metadata.image = node.metadata.image, type(node.metadata.image)()
+    await node.role.start()
+    node.metadata.image = complete
+    assert (await node.produce("orders", batch())).base_offset == 3
+    await node.role.stop()
 
 
-def test_a_damaged_partition_is_offline_and_the_others_are_served(tmp_path, caplog):
-    async def scenario():
-        topics = [topic("orders"), topic("fine")]
-        async with running(tmp_path, *topics) as node:
-            for name in ("orders", "fine"):
-                for _ in range(3):
-                    await node.produce(name, batch())
-        log = tmp_path / "orders-0" / "00000000000000000000.log"
-        damaged = bytearray(log.read_bytes())
-        damaged[65] ^= 1
-        log.write_bytes(damaged)
-        async with running(tmp_path, *topics) as node:
-            for _ in range(2):
-                answer = await node.fetch("orders", 0)
-                assert (answer.error_code, answer.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
-            assert (
-                await node.produce("orders", batch())
-            ).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-            assert (await node.mark("orders", (9, 0, True))) == [ErrorCode.KAFKA_STORAGE_ERROR]
-            assert (await node.produce("fine", batch())).base_offset == 3
-        assert log.read_bytes() == damaged, "evidence is left alone"
-        (line,) = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
-        assert "00000000000000000000.log" in line
-        assert "restore" in line
-        assert "\n" not in line
-
-    asyncio.run(scenario())
+async def test_a_damaged_partition_is_offline_and_others_are_served(tmp_path, caplog):
+    topics = [topic("orders"), topic("fine")]
+    async with running(tmp_path, *topics) as node:
+        for name in ("orders", "fine"):
+            for _ in range(3):
+                await node.produce(name, batch())
+    log = tmp_path / "orders-0" / "00000000000000000000.log"
+    damaged = bytearray(log.read_bytes())
+    damaged[65] ^= 1
+    log.write_bytes(damaged)
+    async with running(tmp_path, *topics) as node:
+        for _ in range(2):
+            answer = await node.fetch("orders", 0)
+            assert (answer.error_code, answer.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
+        assert (await node.produce("orders", batch())).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await node.mark("orders", (9, 0, True))) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert (await node.produce("fine", batch())).base_offset == 3
+    assert log.read_bytes() == damaged, "evidence is left alone"
+    (line,) = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert "00000000000000000000.log" in line
+    assert "restore" in line
+    assert "\n" not in line
 
 
-def test_a_partition_that_cannot_be_opened_does_not_stop_the_node(tmp_path):
-    async def scenario():
-        topics = [topic("orders"), topic("fine")]
-        async with running(tmp_path, *topics) as node:
-            for name in ("orders", "fine"):
-                await node.produce(name, batch(3))
-        os.truncate(tmp_path / "orders-0" / "00000000000000000000.log", 10)
-        async with running(tmp_path, *topics) as node:
-            answer = await node.produce("orders", batch())
-            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-            assert "restore" in answer.error_message
-            assert (await node.produce("fine", batch())).base_offset == 3
-
-    asyncio.run(scenario())
+async def test_a_partition_that_cannot_open_does_not_stop_the_node(tmp_path):
+    topics = [topic("orders"), topic("fine")]
+    async with running(tmp_path, *topics) as node:
+        for name in ("orders", "fine"):
+            await node.produce(name, batch(3))
+    os.truncate(tmp_path / "orders-0" / "00000000000000000000.log", 10)
+    async with running(tmp_path, *topics) as node:
+        answer = await node.produce("orders", batch())
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert "restore" in answer.error_message
+        assert (await node.produce("fine", batch())).base_offset == 3
 
 
 @pytest.fixture
@@ -406,29 +359,24 @@ def grow(path):
     subprocess.run(["mount", "-o", "remount,size=4m", str(path)], check=True)
 
 
-def test_a_full_disk_refuses_writes_keeps_what_is_there_and_heals(small_disk, caplog):
-    async def scenario():
-        async with running(small_disk / "data", topic("orders")) as node:
-            records = batch(value=b"x" * 100_000)
-            written = 0
-            while (answer := await node.produce("orders", records)).error_code == 0:
-                written += 1
-                assert written < 20
-            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-            assert "No space left" in answer.error_message
-            assert (
-                await node.produce("orders", records)
-            ).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-            log = small_disk / "data" / "orders-0" / "00000000000000000000.log"
-            assert log.stat().st_size == written * len(records), "the partial write is cut off"
-            assert (await node.describe("orders")).log_end_offset == written
-            fetched = await node.fetch("orders", 0, max_bytes=1 << 24)
-            assert len(fetched.records) == written * len(records)
-            errors = [each for each in caplog.records if each.levelname == "ERROR"]
-            assert len(errors) == 1, "one line, however often producers retry"
-            await asyncio.to_thread(grow, small_disk)
-            assert (await node.produce("orders", records)).base_offset == written
-        async with running(small_disk / "data", topic("orders")) as node:
-            assert (await node.describe("orders")).log_end_offset == written + 1
-
-    asyncio.run(scenario())
+async def test_a_full_disk_refuses_writes_and_heals(small_disk, caplog):
+    async with running(small_disk / "data", topic("orders")) as node:
+        records = batch(value=b"x" * 100_000)
+        written = 0
+        while (answer := await node.produce("orders", records)).error_code == 0:
+            written += 1
+            assert written < 20
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert "No space left" in answer.error_message
+        assert (await node.produce("orders", records)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        log = small_disk / "data" / "orders-0" / "00000000000000000000.log"
+        assert log.stat().st_size == written * len(records), "the partial write is cut off"
+        assert (await node.describe("orders")).log_end_offset == written
+        fetched = await node.fetch("orders", 0, max_bytes=1 << 24)
+        assert len(fetched.records) == written * len(records)
+        errors = [each for each in caplog.records if each.levelname == "ERROR"]
+        assert len(errors) == 1, "one line, however often producers retry"
+        await asyncio.to_thread(grow, small_disk)
+        assert (await node.produce("orders", records)).base_offset == written
+    async with running(small_disk / "data", topic("orders")) as node:
+        assert (await node.describe("orders")).log_end_offset == written + 1

@@ -61,7 +61,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_a_loss_is_shown_first_and_taken_only_when_it_is_accepted(tmp_path, capsys, how):
+def test_a_loss_is_shown_first_and_taken_when_accepted(tmp_path, capsys, how):
     damage, kept, readable_behind = DAMAGES[how]
     asyncio.run(killed(tmp_path))
     assert len(logs(tmp_path)) == 4
@@ -118,7 +118,7 @@ def test_a_folder_in_use_and_one_of_something_else_are_refused(tmp_path, capsys)
     assert "there is no folder" in capsys.readouterr().err
 
 
-def test_a_damaged_checkpoint_file_is_named_and_nothing_is_given_up(tmp_path, capsys):
+def test_a_damaged_checkpoint_is_named_and_nothing_given_up(tmp_path, capsys):
     asyncio.run(killed(tmp_path))
     flip(logs(tmp_path)[1])
     flip(tmp_path / "log-start-offset-checkpoint", 20)

@@ -24,7 +24,7 @@ def holding_a_batch(base_offset):
     return bytes(encode_batch(records, base_offset=base_offset, leader_epoch=0))
 
 
-def test_a_torn_write_whose_value_is_a_whole_batch_is_cut_at_every_byte(tmp_path):
+def test_a_torn_write_around_a_whole_batch_is_cut_at_any_byte(tmp_path):
     """It looked like damage with acknowledged records behind it, and the partition was offline after a kill."""
     directory = tmp_path / "orders-0"
     append(new_log(directory), batch())
@@ -58,7 +58,7 @@ def test_a_damaged_length_costs_no_batch_that_follows(tmp_path, damaged):
     assert (directory / LOG).read_bytes() == data
 
 
-def test_whatever_bit_of_an_acknowledged_batch_is_damaged_nothing_is_cut(tmp_path):
+def test_no_damaged_bit_of_an_acknowledged_batch_cuts_it(tmp_path):
     directory = tmp_path / "orders-0"
     log = new_log(directory)
     append(log, holding_a_batch(0))

@@ -54,7 +54,7 @@ def test_no_record_before_a_time_lookup_is_new_enough(timestamps, wanted):
     ),
     st.data(),
 )
-def test_a_fetch_is_told_of_exactly_the_aborted_transactions_it_touches(story, data):
+def test_a_fetch_is_told_of_exactly_the_aborted_it_touches(story, data):
     """The real producer state makes the entries; the model knows every transaction. Segments split the entries."""
     states, end = ProducerStates(), 0
     entries, open_transactions, aborted = [], {}, []

@@ -265,30 +265,27 @@ def flip_a_bit(path, source):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_storm_loses_nothing_that_was_acknowledged(tmp_path, seed):
-    async def scenario():
-        cluster = Cluster(
-            tmp_path,
-            replica_lag_time_max_ms=150,
-            replica_fetch_wait_max_ms=50,
-            checkpoint_bytes=2048,
-            flush_policy="always" if seed % 4 == 3 else "os",
-        )
-        cluster.controller.topic(min_insync_replicas=2, segment_bytes=4096)
-        for node in NODES:
-            await cluster.start(node)
-        storm = Storm(cluster, seed)
-        cluster.controller.loses_answer = lambda: storm.random.random() < 0.2
-        try:
-            await storm.run()
-        except BaseException:
-            print("\n".join(storm.story))
-            raise
-        finally:
-            for task in storm.tasks:
-                task.cancel()
-            for node in list(cluster.nodes):
-                await cluster.nodes.pop(node).role.stop()
-        assert storm.acknowledged
-
-    asyncio.run(scenario())
+async def test_a_storm_loses_nothing_that_was_acknowledged(tmp_path, seed):
+    cluster = Cluster(
+        tmp_path,
+        replica_lag_time_max_ms=150,
+        replica_fetch_wait_max_ms=50,
+        checkpoint_bytes=2048,
+        flush_policy="always" if seed % 4 == 3 else "os",
+    )
+    cluster.controller.topic(min_insync_replicas=2, segment_bytes=4096)
+    for node in NODES:
+        await cluster.start(node)
+    storm = Storm(cluster, seed)
+    cluster.controller.loses_answer = lambda: storm.random.random() < 0.2
+    try:
+        await storm.run()
+    except BaseException:
+        print("\n".join(storm.story))
+        raise
+    finally:
+        for task in storm.tasks:
+            task.cancel()
+        for node in list(cluster.nodes):
+            await cluster.nodes.pop(node).role.stop()
+    assert storm.acknowledged

@@ -62,29 +62,26 @@ def test_a_cancelled_call_ends_where_it_waits():
     assert trace == ["ended"]
 
 
-def test_a_connection_of_the_client_is_one_of_the_loop():
-    async def main():
-        async def serve(reader, writer):
-            await reader.readexactly(4)
-            writer.write(b"pong")
-            writer.close()
+async def test_a_connection_of_the_client_is_one_of_the_loop():
+    async def serve(reader, writer):
+        await reader.readexactly(4)
+        writer.write(b"pong")
+        writer.close()
 
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        address = Address(*server.sockets[0].getsockname()[:2])
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    address = Address(*server.sockets[0].getsockname()[:2])
 
-        def talk():
-            connection = Connection.connect(address, "test", Deadline(20_000))
-            connection._stream.sendall(b"ping")
-            answer = bytes(connection._read_exactly(4, Deadline(20_000)))
-            with pytest.raises(KafkaError) as ended:
-                connection._read_exactly(1, Deadline(20_000))
-            return answer, ended.value.error_code
+    def talk():
+        connection = Connection.connect(address, "test", Deadline(20_000))
+        connection._stream.sendall(b"ping")
+        answer = bytes(connection._read_exactly(4, Deadline(20_000)))
+        with pytest.raises(KafkaError) as ended:
+            connection._read_exactly(1, Deadline(20_000))
+        return answer, ended.value.error_code
 
-        found = await blocking(talk)
-        server.close()
-        return found
-
-    assert asyncio.run(main()) == (b"pong", ErrorCode.NETWORK_EXCEPTION)
+    found = await blocking(talk)
+    server.close()
+    assert found == (b"pong", ErrorCode.NETWORK_EXCEPTION)
 
 
 def test_elsewhere_the_client_sleeps_as_ever():

@@ -84,7 +84,7 @@ def test_gaps_are_a_second_or_more_without_a_commit(measures):
     assert measures.availability == pytest.approx(1 - 12.185 / 30)
 
 
-def test_recovery_is_to_the_end_of_the_next_transaction_begun_after_the_fault(measures):
+def test_recovery_ends_with_the_next_transaction_begun_later(measures):
     assert [one.ms for one in measures.recoveries] == [20_015 - 9_990, 21_115 - 21_050, None]
 
 

@@ -23,7 +23,7 @@ def planned(subnet=SUBNET):
     return plan_containers(subnet, Images(tag="1.2.3"), PASSWORDS)
 
 
-def test_every_role_has_its_containers_and_each_an_address_of_its_own():
+def test_every_role_has_its_containers_with_own_addresses():
     containers = planned()
     for role, count in COUNTS.items():
         assert sum(one.role == role.role for one in containers) == count
@@ -44,7 +44,7 @@ def test_postgres_and_redis_are_on_no_machine():
     assert {one.name for one in planned() if one.machine == 0} == {"postgres", "redis"}
 
 
-def test_each_process_says_where_others_find_it_and_finds_both_controllers():
+def test_each_process_says_where_others_find_it():
     processes = [one for one in planned() if one.machine]
     controllers = [f"{one.address}:9090" for one in processes if one.role == "controller"]
     for one in processes:
@@ -95,6 +95,6 @@ def test_images_are_named_as_for_compose(monkeypatch):
     assert "postgres:18" in images.needed
 
 
-def test_every_kind_of_a_deck_has_a_length_and_every_container_a_deck():
+def test_every_kind_has_a_length_and_every_container_a_deck():
     assert {kind for deck in CONTAINER_DECKS.values() for kind in deck} <= set(LASTS_MS)
     assert {role_of(one.name) for one in planned()} <= set(CONTAINER_DECKS)

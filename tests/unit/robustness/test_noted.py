@@ -58,7 +58,7 @@ def test_facts_of_another_shape_are_refused():
         facts_of(history, TokenRing)
 
 
-def test_values_that_mean_something_are_read_back_and_others_are_not():
+def test_values_that_mean_something_are_read_back():
     assert token_of(token_value(3, 17, "mover-2#3/5|x")) == (3, 17, "mover-2#3/5|x")
     assert booking_of(booking_value("alice", -5, "t17")) == ("alice", -5, "t17")
     assert token_of("writer-1#1-5") is None

@@ -88,7 +88,7 @@ def test_what_cannot_be_read_stays_for_whoever_refuses_it():
 # --------------------------------------------------------------------------------------------- what is left out
 
 
-def test_a_message_left_out_takes_every_field_of_its_type_with_it():
+def test_a_message_left_out_takes_its_fields_with_it():
     older = older_contracts("this", ("RequestNumber",))
     stamp = RequestStamp(listener=7, delayed_by=RequestNumber(listener=1))
     payload = EndTxnRequest(transactional_id="pay", stamp=stamp).SerializeToString()
@@ -100,7 +100,7 @@ def test_a_message_left_out_takes_every_field_of_its_type_with_it():
     assert passed == EndTxnResponse(producer_id=4)
 
 
-def test_a_message_left_out_takes_the_methods_with_it_that_take_or_answer_it():
+def test_a_message_left_out_takes_its_methods_with_it():
     for name in ("FetchRequest", "FetchResponse"):
         older = older_contracts("this", (name,))
         assert older.method(FETCH) is None
@@ -180,7 +180,7 @@ def test_calls_and_replies_of_a_session_are_cut_by_their_methods():
     assert passed.replies[1].response == b"of a call that nobody knows of"
 
 
-def test_a_method_that_the_older_version_has_not_is_refused_by_todays_own_words():
+def test_a_method_the_older_version_has_not_is_refused():
     session = Spoken(older_contracts("this", ("Storage.Fetch",)), SESSION_PATH)
     frame = SessionFrame()
     frame.calls.add(call_id=1, method=FETCH)
@@ -212,7 +212,7 @@ def test_a_process_of_this_version_is_left_alone():
     assert process.context().run(as_caller, END_TXN, write, read) == (END_TXN, write, read)
 
 
-def test_a_process_of_an_older_version_neither_says_nor_hears_what_is_newer():
+def test_an_older_process_neither_says_nor_hears_what_is_newer():
     process = SimProcess("listener-1", 1, "listener-1")
     process.contracts = older_contracts("this", ("RequestStamp", "RequestNumber"))
     write, read = EndTxnRequest.SerializeToString, EndTxnResponse.FromString
@@ -256,7 +256,7 @@ def test_plain_messages_that_stream_are_cut_as_well():
 # ------------------------------------------------------------------------------------------------ stored records
 
 
-def test_tagged_fields_that_an_older_version_does_not_know_are_neither_written_nor_read():
+def test_tagged_fields_unknown_to_an_older_one_do_not_exist():
     txn = replace(ONGOING, stamp=Stamp(41, 7, 3), client_transaction_version=2)
     value = encode_value(txn, 1)
     assert tags_of(value) == {0, 2, 100}
@@ -267,7 +267,7 @@ def test_tagged_fields_that_an_older_version_does_not_know_are_neither_written_n
     assert with_tags(encode_value(ONGOING, 0), frozenset()) == encode_value(ONGOING, 0)
 
 
-def test_a_version_knows_the_tags_of_the_records_that_are_kept_of_it(tmp_path):
+def test_a_version_knows_the_tags_of_its_kept_records(tmp_path):
     for name in ("contracts.binpb", "records.json"):
         data = (kept_versions.KEPT / "0.1.0" / name).read_bytes()
         (tmp_path / name).write_bytes(data)

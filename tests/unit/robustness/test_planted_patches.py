@@ -66,7 +66,7 @@ def test_patch_that_does_not_fit_is_refused():
         ("moon", "python -m robustness.planted lists them"),
     ],
 )
-def test_unknown_bug_is_answered_with_the_nearest_name_in_one_line(name, hint):
+def test_unknown_bug_is_answered_with_the_nearest_name(name, hint):
     with pytest.raises(importing.CannotPlant) as refused:
         importing.install(name)
     assert str(refused.value) == f"there is no planted bug {name!r}; {hint}"
@@ -101,7 +101,7 @@ def test_no_bug_is_planted_unless_asked():
     assert importing.install_from_environment({}) is None
 
 
-def test_import_gives_the_planted_code_and_leaves_the_files_alone():
+def test_import_gives_the_planted_code_and_changes_no_file():
     check = (
         "from robustness.planted.importing import install_from_environment\n"
         "assert install_from_environment().name == 'stamp-ignored'\n"
@@ -109,12 +109,14 @@ def test_import_gives_the_planted_code_and_leaves_the_files_alone():
         "assert is_delayed(Stamp(1, 2), Stamp(1, 1)) is False\n"
     )
     environment = {**importing.os.environ, "ONCELOG_PLANTED": "stamp-ignored"}
-    subprocess.run([sys.executable, "-c", check], check=True, env=environment)
+    assert (
+        subprocess.run([sys.executable, "-c", check], check=False, env=environment).returncode == 0
+    )
     plain = (
         "from oncelog_coordinator.core.stamp import Stamp, is_delayed\n"
         "assert is_delayed(Stamp(1, 2), Stamp(1, 1)) is True\n"
     )
-    subprocess.run([sys.executable, "-c", plain], check=True)
+    assert subprocess.run([sys.executable, "-c", plain], check=False).returncode == 0
 
 
 def test_bug_is_a_value():
@@ -122,7 +124,7 @@ def test_bug_is_a_value():
     assert hash(BUGS[0]) == hash(replace(BUGS[0]))
 
 
-def test_the_track_record_shows_every_bug_with_its_seed_and_no_other():
+def test_the_track_record_shows_every_bug_with_its_seed():
     record = (Path(__file__).parents[3] / "TRACK_RECORD.md").read_text()
     for bug in BUGS:
         assert f"| {bug.name} | {bug.promise} | `{bug.scenario}` {bug.first_seed} |" in record

@@ -34,7 +34,7 @@ def test_a_pod_is_what_the_api_says_of_it():
     assert found.containers[0].ended == "OOMKilled, exit code 137"
 
 
-def test_a_pod_that_is_not_scheduled_yet_has_no_machine_and_is_not_ready():
+def test_a_pod_not_scheduled_yet_has_no_machine():
     content = pod("storage", "log-oncelog-storage-101")
     content["status"] = {"phase": "Pending"}
     del content["spec"]["nodeName"]
@@ -71,7 +71,7 @@ def restarted(content, reason, code):
     return again
 
 
-def test_a_process_that_ended_by_itself_is_a_finding_and_one_that_a_fault_struck_is_not():
+def test_a_process_that_ended_without_a_fault_is_a_finding():
     one = pod("storage", "storage-101")
     before, after = seen(one), seen(restarted(one, "Error", 1))
     assert told(before, after) == ["storage-101 on m1 ended by itself: Error, exit code 1"]
@@ -86,7 +86,7 @@ def test_memory_that_ran_out_is_a_finding_whatever_was_struck():
     assert told(seen(one), after, ["storage"]) == expected
 
 
-def test_a_pod_that_went_without_a_fault_is_a_finding_but_not_one_that_was_leaving():
+def test_a_pod_that_went_without_a_fault_is_a_finding():
     one, other = pod("listener", "listener-301"), pod("listener", "listener-302")
     assert told(seen(one, other), seen(one)) == ["listener-302 was removed, and no fault did it"]
     assert told(seen(one, other), seen(one), ["listener"]) == []
@@ -102,7 +102,7 @@ def test_a_pod_that_its_machine_threw_out_is_a_finding():
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", "Deployment"])
-def test_a_rollout_is_over_when_every_pod_is_of_the_new_revision_and_ready(kind):
+def test_a_rollout_is_over_when_every_pod_is_new_and_ready(kind):
     status = {"observedGeneration": 4, "updatedReplicas": 3, "readyReplicas": 3, "replicas": 3}
     if kind == "StatefulSet":
         status |= {"currentRevision": "b", "updateRevision": "b"}
@@ -122,7 +122,7 @@ def fault(kind, strength=0.5):
     return PlannedFault(0, 1_000, kind, "storage-101", strength)
 
 
-def test_a_cut_drops_both_ways_a_pair_one_address_and_the_loopback_never():
+def test_a_cut_drops_both_ways_and_the_loopback_never():
     whole = cut_script(fault(FaultKind.PARTITION), [])
     assert whole.count("-j DROP") == 2
     assert "INPUT 1 ! -i lo" in whole
@@ -216,7 +216,7 @@ def test_a_settled_cluster_has_nothing_to_tell():
 @pytest.mark.parametrize(
     ("is_given", "said"), [(True, []), (False, ["nodes out of service: 1003"])]
 )
-def test_a_node_that_was_given_its_id_does_not_come_back_under_it(is_given, said):
+def test_a_node_does_not_come_back_under_a_given_id(is_given, said):
     nodes = [
         {"node_id": 1003, "fenced": True, "given": is_given},
         {"node_id": 1004, "fenced": False, "given": True},

@@ -65,7 +65,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(module, "LOOK_S", 0.01)
 
 
-def test_everything_can_be_had_of_a_cluster_that_allows_everything():
+def test_a_cluster_that_allows_everything_gives_everything():
     target = started(Asked(*pods()))
     assert target.bootstrap == "log-oncelog-listener.prod:9092"
     assert target.members["storage"] == ["storage-101"]
@@ -100,7 +100,7 @@ def test_machines_are_left_alone_unless_that_is_asked_for():
     assert "no machine-lost here: machines are struck with --machines" in target.limits
 
 
-def test_without_shared_processes_nothing_is_paused_and_kills_are_deletions():
+def test_without_shared_processes_kills_are_deletions():
     contents = pods()
     del contents[0]["spec"]["shareProcessNamespace"]
     _, told = limits_of(Asked(*contents), FaultKind.PAUSE)
@@ -117,7 +117,7 @@ def test_without_a_container_of_its_own_nothing_is_cut_off():
     assert ("add", "log-oncelog-gateway-x") not in paper.calls
 
 
-def test_a_kernel_without_netem_and_a_volume_that_is_too_large_are_told():
+def test_a_kernel_without_netem_and_a_large_volume_are_told():
     paper = Asked(*pods(), netem=2, volume="270553174016 /var/lib/oncelog")
     _, told = limits_of(paper, FaultKind.DELAY, FaultKind.DISK_FULL)
     assert "no delay here: no netem: Error: Specified qdisc kind is unknown." in told

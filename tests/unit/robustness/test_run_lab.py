@@ -127,9 +127,7 @@ def test_the_next_incarnation_has_the_next_number():
 @pytest.mark.parametrize(
     ("error", "is_told"), [(ProducerFenced(), False), (ValueError("a bug"), True)]
 )
-def test_of_futures_that_nobody_looks_at_only_the_client_librarys_are_passed_over(
-    error, is_told, caplog
-):
+def test_only_the_client_librarys_lost_futures_are_passed_over(error, is_told, caplog):
     async def main(lab):
         asyncio.get_running_loop().create_future().set_exception(error)
 

@@ -40,10 +40,10 @@ def refused(tmp_path):
 )
 def test_every_scenario_there_is_loads(path):
     found = load_scenario(str(path))
-    found.storm_of(random.Random(1))
+    assert found.storm_of(random.Random(1)) is not None
 
 
-def test_a_target_that_is_not_there_is_refused_with_those_that_are(refused):
+def test_an_unknown_target_is_refused_with_the_known_ones(refused):
     told = refused(HEAD + WORK + KILL + 'targets = ["storage", "strage"]\n')
     assert "storm.kill.targets: there is no target 'strage'; did you mean storage?" in told
     assert "there are: controller, storage, coordinator, marker-sender, listener, " in told
@@ -77,7 +77,7 @@ def test_what_a_kind_of_fault_cannot_strike_is_refused(refused, kind, target, na
     assert f"storm.{kind}" in told
 
 
-def test_a_pair_that_the_shape_has_no_two_processes_for_is_refused(refused):
+def test_a_pair_needs_two_processes_of_the_shape(refused):
     told = refused(
         f"{HEAD}{WORK}[shape]\ncontrollers = 1\n"
         '[storm.partition-pair]\nper_minute = 6\ntargets = ["controller+controller"]\n'

@@ -109,14 +109,14 @@ def test_log_append_time_stays():
     assert [r.timestamp for r in decode_batch(kept)] == [NOW - 99]
 
 
-def test_a_record_without_a_key_goes_and_one_behind_the_map_stays():
+def test_a_record_without_a_key_goes():
     old, new = data(0, (None, b"1"), (b"a", b"2")), data(2, (b"a", b"3"), (None, b"4"))
     kept = cleaned([old, new], learnt=[old])
     assert rows(kept[0]) == [(1, b"a", b"2")]
     assert kept[1] == new
 
 
-def test_a_tombstone_gets_its_horizon_in_the_first_pass_and_goes_after_it():
+def test_a_tombstone_gets_its_horizon_in_the_first_pass():
     batch = data(0, (b"a", None), (b"b", b"1"))
     (kept,) = cleaned([batch])
     header = read_header(kept)
@@ -145,7 +145,7 @@ def test_aborted_data_goes_and_is_not_what_supersedes():
 
 
 @pytest.mark.parametrize("kind", [COMMIT, ABORT])
-def test_a_marker_stays_while_data_of_its_transaction_does_and_then_for_its_time(kind):
+def test_a_marker_outlives_data_of_its_transaction(kind):
     aborted = [AbortedTransactionEntry(5, 0, 1, 2)] if kind is ABORT else []
     batch, end = data(0, (b"a", b"1"), producer_id=5, transactional=True), marker(1, 5, kind)
     assert cleaned([batch, end], aborted=aborted)[1] == end, "data was seen in this pass"
@@ -158,7 +158,7 @@ def test_a_marker_stays_while_data_of_its_transaction_does_and_then_for_its_time
     assert cleaned([kept], now=NOW + RETENTION_MS) == [None]
 
 
-def test_the_new_index_knows_aborted_transactions_whose_data_was_seen():
+def test_the_new_index_has_aborted_transactions_with_seen_data():
     entry = AbortedTransactionEntry(5, 0, 1, 2)
     batch, end = data(0, (b"a", b"1"), producer_id=5, transactional=True), marker(1, 5, ABORT)
     for log, expected in (([batch, end], [entry]), ([end], [])):
@@ -169,7 +169,7 @@ def test_the_new_index_knows_aborted_transactions_whose_data_was_seen():
         assert transactions.kept == expected
 
 
-def test_the_last_batch_of_an_active_producer_stays_at_least_empty():
+def test_the_last_batch_of_an_active_producer_stays():
     batch = data(0, (b"a", b"1"), (b"b", b"2"), producer_id=5, epoch=3)
     newer = data(2, (b"a", b"3"), (b"b", b"4"))
     (kept,) = cleaned([batch, newer], words={5: LastWord(1, 3)})[:1]

@@ -21,7 +21,7 @@ def told(history):
     return list(history.message().incarnation_ids)
 
 
-def test_each_start_tells_the_last_registration_and_those_tried_since(tmp_path):
+def test_each_start_tells_all_registrations_since_the_last(tmp_path):
     assert told(opened(tmp_path, "a")) == []
     opened(tmp_path, "b").registered()
     # Two that were killed before their answer.
@@ -42,7 +42,7 @@ def see(folder, offset):
     asyncio.run(seen())
 
 
-def test_metadata_that_a_power_cut_took_is_not_known_and_no_damage(tmp_path):
+def test_metadata_that_a_power_cut_took_is_no_damage(tmp_path):
     see(tmp_path, 17)
     told_then = opened(tmp_path, "two").message()
     assert (told_then.metadata_offset, told_then.controller_epoch) == (17, 4)
@@ -52,7 +52,7 @@ def test_metadata_that_a_power_cut_took_is_not_known_and_no_damage(tmp_path):
     assert "one" in told(opened(tmp_path, "four"))
 
 
-def test_a_folder_of_a_version_without_the_file_is_not_judged_until_it_has_registered(tmp_path):
+def test_a_folder_without_the_file_is_judged_once_registered(tmp_path):
     (tmp_path / META_PROPERTIES).write_text("node.id=1\n")
     history = opened(tmp_path, "a")
     assert history.message() is None

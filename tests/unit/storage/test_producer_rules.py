@@ -214,7 +214,7 @@ def test_a_duplicate_that_wraps_around_is_recognised():
     assert partition.states.find_duplicate(data(SEQUENCE_MAX - 1, count=4)).base_offset == 0
 
 
-def test_duplicates_survive_a_marker_at_the_same_epoch_and_not_a_bump():
+def test_duplicates_survive_a_marker_and_not_a_bump():
     same = marked(Partition(data(0, txn=True)), 0)
     assert same.states.find_duplicate(data(0, txn=True)) is not None
     bumped = marked(Partition(data(0, txn=True)), 1)
@@ -244,7 +244,7 @@ def test_the_aborted_entry_knows_the_oldest_other_transaction():
     assert partition.mark(producer_id=1, commit=False).last_stable_offset == 4
 
 
-def test_a_marker_holds_the_lso_until_the_high_watermark_has_passed_it():
+def test_a_marker_holds_the_lso_until_it_is_replicated():
     partition = Partition(data(0, txn=True))
     partition.mark()
     states = partition.states
@@ -266,7 +266,7 @@ def test_expiry_spares_open_transactions_and_is_exact():
 # Verification entries.
 
 
-def test_guards_are_compared_by_identity_and_the_sentinel_never_verifies():
+def test_guards_are_compared_by_identity():
     guard = VerificationGuard()
     assert guard.verifies(guard)
     assert not guard.verifies(VerificationGuard())
@@ -274,7 +274,7 @@ def test_guards_are_compared_by_identity_and_the_sentinel_never_verifies():
     assert not SENTINEL_GUARD.verifies(SENTINEL_GUARD)
 
 
-def test_an_entry_is_made_once_and_keeps_the_lowest_sequence_of_its_epoch():
+def test_an_entry_keeps_the_lowest_sequence_of_its_epoch():
     verifications = Verifications()
     first = verifications.begin(PID, 0, 5, supports_epoch_bump=False, now=0)
     assert verifications.begin(PID, 0, 3, supports_epoch_bump=False, now=0) is first
@@ -314,7 +314,7 @@ def test_entries_expire_by_age():
     assert len(verifications) == 0
 
 
-def test_the_oldest_transaction_is_late_when_it_was_silent_for_too_long_whoever_owns_it():
+def test_the_oldest_silent_transaction_is_late_whoever_owns_it():
     """KIP-664: a coordinator is not asked, so a transaction that hangs is late too."""
     partition = Partition().append(data(0, txn=True), timestamp=1_000)
     partition.append(data(1, txn=True), timestamp=5_000)

@@ -54,7 +54,7 @@ def test_only_a_header_of_that_name_counts():
     assert linked([record(value=inside), record(4, header="x-traceparent")]) == []
 
 
-def test_a_transactions_partitions_are_looked_at_once_until_its_marker(monkeypatch):
+def test_a_transactions_partitions_are_looked_at_once(monkeypatch):
     monkeypatch.setattr(spans, "recorder", TraceRecorder(print, 0.0, late_ms=1_000))
     traces = OpenTraces()
     orders, refunds = Partition("orders", 0), Partition("refunds", 0)

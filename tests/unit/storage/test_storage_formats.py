@@ -82,7 +82,7 @@ def test_a_damaged_aborted_index_is_refused(data):
         decode_entries(data)
 
 
-def test_search_stops_behind_the_first_entry_whose_lso_covers_the_range():
+def test_search_stops_behind_the_first_lso_over_the_range():
     entries = [
         AbortedTransactionEntry(1, 0, 10, 5),
         AbortedTransactionEntry(2, 5, 20, 15),

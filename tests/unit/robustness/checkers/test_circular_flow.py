@@ -40,7 +40,7 @@ def test_a_cycle_through_the_order_of_one_client_is_named():
     assert_broken(story.judged_by(check), "w#1", "w#2", "before")
 
 
-def test_the_order_of_a_client_that_was_not_answered_proves_nothing():
+def test_the_order_of_an_unanswered_client_proves_nothing():
     story = Story()
     story.txn("t-0@0 a", client="w#1", reads=("t-1@0 b",), outcome=Outcome.INFO)
     story.txn("t-1@0 b", client="w#2", at=(100, 150), reads=("t-2@0 c",))

@@ -33,7 +33,7 @@ def test_what_the_group_has_not_passed_need_not_be_copied():
     assert_ok(copied("a", upto=1).judged_by(check))
 
 
-def test_a_missing_copy_cannot_be_judged_if_nobody_asked_where_the_group_stands():
+def test_a_missing_copy_is_not_judged_without_the_groups_place():
     assert_unknown(copied("a", upto=None).judged_by(check), "group g")
 
 

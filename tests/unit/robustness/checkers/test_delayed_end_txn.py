@@ -39,7 +39,7 @@ def test_an_answered_commit_that_is_gone_after_an_abort_is_named(protocol, check
 
 
 @BOTH
-def test_an_answered_commit_that_is_gone_without_any_abort_is_not_of_this_kind(protocol, check):
+def test_an_answered_commit_gone_without_abort_is_another_kind(protocol, check):
     story = Story()
     story.txn("t-0@0 a", ending=Ending.ABORT, tid="other", protocol="TV3")
     story.txn("t-0@1 b", protocol=protocol)

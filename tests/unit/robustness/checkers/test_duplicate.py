@@ -4,7 +4,7 @@ from robustness.checkers.duplicate import check
 from tests.unit.robustness.checkers.story import RU, Story, assert_broken, assert_ok, assert_unknown
 
 
-def test_values_at_one_offset_each_are_fine_however_often_they_are_read():
+def test_values_at_one_offset_each_are_fine():
     story = Story()
     story.plain("t-0@0 a")
     story.poll("t-0@0 a")

@@ -23,7 +23,7 @@ def test_an_offset_of_an_aborted_transaction_is_named():
     assert_broken(story.judged_by(group_offsets.check), "group g", "t-0@5", "w#7", "abort ok")
 
 
-def test_an_offset_of_an_unknown_transaction_that_left_nothing_is_of_an_aborted_one():
+def test_an_unknown_transaction_that_left_nothing_was_aborted():
     story = Story()
     story.txn("o-0@0 a", offsets="g: t-0@3", outcome=Outcome.INFO, client="w#7")
     story.final("o-0", end=2)
@@ -47,7 +47,7 @@ def test_an_unknown_transaction_need_not_count():
     assert_ok(story.judged_by(group_offsets.check))
 
 
-def test_the_offset_of_a_visible_transaction_counts_whatever_its_client_heard():
+def test_the_offset_of_a_visible_transaction_counts():
     story = Story()
     story.txn(offsets="g: t-0@3")
     story.txn("o-0@0 a", offsets="g: t-0@5", outcome=Outcome.INFO)
@@ -95,7 +95,7 @@ def test_an_older_offset_may_be_a_fetch_under_way():
     assert_ok(story.judged_by(group_offsets.check))
 
 
-def test_an_older_offset_may_be_a_fetch_in_the_millisecond_of_the_newer_commit():
+def test_an_older_offset_may_be_fetched_in_the_same_millisecond():
     story = Story()
     story.txn(offsets="g: t-0@3", at=(10, 20))
     story.txn(offsets="g: t-0@5", at=(40, 40))
@@ -103,7 +103,7 @@ def test_an_older_offset_may_be_a_fetch_in_the_millisecond_of_the_newer_commit()
     assert_ok(story.judged_by(group_offsets.check))
 
 
-def test_a_commit_that_was_not_answered_may_have_come_after_the_fetch():
+def test_an_unanswered_commit_may_have_come_after_the_fetch():
     story = Story()
     story.txn(offsets="g: t-0@3")
     story.txn("o-0@0 a", offsets="g: t-0@5", outcome=Outcome.INFO)
@@ -122,7 +122,7 @@ def test_of_two_commits_under_way_together_either_may_be_last():
     assert_ok(story.judged_by(group_offsets.check), judged=2)
 
 
-def test_an_offset_of_a_transaction_is_as_old_as_its_commit_of_offsets_not_as_its_end():
+def test_an_offset_of_a_transaction_is_as_old_as_its_commit():
     story = Story()
     story.txn(offsets="g: t-0@3", client="w#1", taken_ms=20, asked_ms=60, at=(10, 70))
     story.committed("g: t-0@5", client="c#1", at=(30, 40))
@@ -130,7 +130,7 @@ def test_an_offset_of_a_transaction_is_as_old_as_its_commit_of_offsets_not_as_it
     assert_broken(story.judged_by(group_offsets.check), "w#1", "c#1", "committed 5 after")
 
 
-def test_an_offset_of_a_transaction_may_be_the_newer_one_while_its_commit_is_under_way():
+def test_an_offset_may_be_the_newer_amid_its_commit():
     story = Story()
     story.txn(offsets="g: t-0@3", taken_ms=35, asked_ms=60, at=(10, 70))
     story.committed("g: t-0@5", at=(30, 40))
@@ -173,7 +173,7 @@ def test_an_offset_that_is_gone_again_after_a_deletion_is_named():
     assert_broken(story.judged_by(group_offsets.check), "admin#1", "c#1", "committed 3 after")
 
 
-def test_an_offset_that_is_gone_before_its_deletion_began_is_named():
+def test_an_offset_gone_before_its_deletion_began_is_named():
     story = Story()
     story.committed("g: t-0@3", client="c#1")
     story.fetched("g: t-0@-1")
@@ -181,7 +181,7 @@ def test_an_offset_that_is_gone_before_its_deletion_began_is_named():
     assert_broken(story.judged_by(group_offsets.check), "as if nobody", "c#1", "committed 3 after")
 
 
-def test_a_deletion_that_was_not_answered_may_come_whenever_it_likes():
+def test_an_unanswered_deletion_may_come_at_any_time():
     story = Story()
     story.committed("g: t-0@-1", outcome=Outcome.INFO)
     story.committed("g: t-0@3")
@@ -221,7 +221,7 @@ def test_an_offset_that_was_told_before_is_known():
     assert_broken(story.judged_by(spurious_zero_offset.check), "admin#4", "was told 3")
 
 
-def test_a_fetch_under_way_with_the_first_commit_and_an_unknown_commit_prove_nothing():
+def test_a_fetch_under_way_with_the_first_commit_proves_nothing():
     story = Story()
     story.committed("g: t-0@3", at=(10, 40))
     story.fetched("g: t-0@-1", at=(39, 60))

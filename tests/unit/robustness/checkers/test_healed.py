@@ -59,7 +59,7 @@ def test_reads_that_are_incomplete_at_both_levels_leave_it_open():
     assert_unknown(story.judged_by(unseen_after_healing.check), "not complete", "'a'")
 
 
-def test_a_partition_that_can_be_read_to_its_end_at_one_level_only_is_named():
+def test_a_partition_read_to_its_end_at_one_level_only_is_named():
     story = committed()
     story.final("t-0", "0 a", end=5, complete=False, at=(100, 60_100))
     assert_broken(
@@ -75,7 +75,7 @@ def test_one_level_alone_cannot_be_judged():
     assert_unknown(story.judged_by(stuck_lso.check))
 
 
-def test_only_a_marker_above_the_stable_end_is_judged_if_that_was_asked_later():
+def test_only_a_marker_seen_before_the_stable_end_is_judged():
     story = Story()
     story.txn("t-0@0 a")
     story.final("t-0", "0 a", end=1)
@@ -85,7 +85,7 @@ def test_only_a_marker_above_the_stable_end_is_judged_if_that_was_asked_later():
     assert_broken(story.judged_by(stuck_lso.check), "ends at 1", "below 2")
 
 
-def test_data_above_an_earlier_stable_end_is_judged_if_it_had_been_sent_before():
+def test_data_above_the_stable_end_is_judged_if_sent_before():
     story = Story()
     story.txn("t-0@0 a", ending=Ending.NONE, outcome=Outcome.INFO, at=(1, None))
     story.final("t-0", end=0)
@@ -93,7 +93,7 @@ def test_data_above_an_earlier_stable_end_is_judged_if_it_had_been_sent_before()
     assert_broken(story.judged_by(stuck_lso.check), "'a' at 0")
 
 
-def test_data_sent_after_the_stable_end_was_asked_for_is_no_matter():
+def test_data_sent_after_the_stable_end_is_no_matter():
     story = Story()
     story.final("t-0", end=0)
     story.txn("t-0@0 a")
@@ -101,7 +101,7 @@ def test_data_sent_after_the_stable_end_was_asked_for_is_no_matter():
     assert_ok(story.judged_by(stuck_lso.check))
 
 
-def test_a_client_that_still_holds_a_transaction_excuses_its_partition():
+def test_who_still_holds_a_transaction_excuses_its_partition():
     story = Story()
     story.txn("t-0@0 a", at=(1, 500))
     story.final("t-0", "0 a", isolation=RU, end=1, at=(100, 110))

@@ -22,7 +22,7 @@ def test_two_acknowledgements_of_one_offset_are_named():
     assert_broken(story.judged_by(check), "t-0@0", "'a'", "'b'", "p#1", "w#2")
 
 
-def test_a_reader_that_sees_another_value_than_acknowledged_is_named():
+def test_a_reader_that_sees_another_value_is_named():
     story = Story()
     story.plain("t-0@0 a", client="p#1")
     story.poll("t-0@0 b", client="c#3", isolation=RU)

@@ -39,7 +39,7 @@ def test_a_lost_send_of_a_committed_transaction_is_named():
     assert_broken(story.judged_by(check), "w#3", "pay", "'b'", "t-1@0")
 
 
-def test_a_send_without_offset_of_a_committed_transaction_can_be_lost():
+def test_a_committed_send_without_offset_can_be_lost():
     story = Story()
     story.txn("t-0@? a")
     story.finals("t-0", end=2)
@@ -65,7 +65,7 @@ def test_what_was_not_acknowledged_may_be_missing():
     assert_ok(story.judged_by(check), judged=1)
 
 
-def test_what_lies_below_a_moved_start_may_be_gone_and_what_lies_above_may_not():
+def test_only_what_lies_below_a_moved_start_may_be_gone():
     story = Story()
     story.plain("t-0@0 a")
     story.plain("t-0@5 b")
@@ -92,7 +92,7 @@ def test_compaction_may_not_take_the_newest_value_of_a_key():
     assert_broken(story.judged_by(check), "'b'")
 
 
-def test_a_newer_value_of_an_aborted_transaction_supersedes_nothing():
+def test_a_newer_value_of_an_aborted_one_supersedes_nothing():
     story = Story()
     story.plain("t-0@0 a k")
     story.txn("t-0@1 b k", ending=Ending.ABORT)
@@ -108,7 +108,7 @@ def test_a_tombstone_supersedes():
     assert_ok(story.judged_by(check))
 
 
-def test_what_lies_above_the_stable_end_but_in_the_log_is_not_lost():
+def test_what_the_log_has_above_the_stable_end_is_not_lost():
     story = Story()
     story.plain("t-0@0 a")
     story.txn("t-0@1 b")
@@ -117,7 +117,7 @@ def test_what_lies_above_the_stable_end_but_in_the_log_is_not_lost():
     assert_ok(story.judged_by(check), judged=2)
 
 
-def test_what_lies_above_the_stable_end_and_is_not_in_the_log_is_lost():
+def test_what_the_log_lacks_above_the_stable_end_is_lost():
     story = Story()
     story.txn("t-0@1 b")
     story.final("t-0", "0 a", isolation=RU, end=2)
@@ -125,7 +125,7 @@ def test_what_lies_above_the_stable_end_and_is_not_in_the_log_is_lost():
     assert_broken(story.judged_by(check), "'b'")
 
 
-def test_an_incomplete_final_read_says_nothing_of_what_is_missing():
+def test_an_incomplete_final_read_misses_nothing():
     story = Story()
     story.plain("t-0@0 a")
     story.plain("t-0@1 b")
@@ -133,7 +133,7 @@ def test_an_incomplete_final_read_says_nothing_of_what_is_missing():
     assert_unknown(story.judged_by(check), "not complete", "'b'")
 
 
-def test_an_incomplete_final_read_does_not_hide_what_a_complete_one_lacks():
+def test_an_incomplete_final_read_hides_nothing_of_others():
     story = Story()
     story.plain("t-0@0 a")
     story.final("t-0", end=1)
@@ -172,13 +172,13 @@ def test_a_lost_tombstone_is_named():
     assert_broken(story.judged_by(check), "w#8", "'k' at t-0@2", "neither")
 
 
-def test_a_tombstone_that_was_not_acknowledged_or_not_committed_may_be_missing():
+def test_a_tombstone_not_acknowledged_or_committed_may_miss():
     for story in (deleted(-1), deleted(2, ending=Ending.ABORT), deleted(2, outcome=Outcome.INFO)):
         story.finals("t-0", "0 a k", "1 b x", end=4)
         assert_ok(story.judged_by(check))
 
 
-def test_what_is_below_the_start_of_a_log_that_nobody_shortens_is_lost():
+def test_a_value_below_the_start_of_an_uncut_log_is_lost():
     story = Story()
     story.plain("t-0@0 a")
     story.txn("t-1@? b", "t-1@7 c")
@@ -194,7 +194,7 @@ def test_what_is_below_the_start_of_a_log_that_nobody_shortens_is_lost():
     assert_broken(story.judged_by(torn_transaction.check), "1 of 2 sends")
 
 
-def test_a_tombstone_below_the_start_of_a_log_that_nobody_shortens_is_lost():
+def test_a_tombstone_below_the_start_of_an_uncut_log_is_lost():
     story = deleted(2)
     story.finals("t-0", start=9, end=9)
     assert_ok(story.judged_by(check))

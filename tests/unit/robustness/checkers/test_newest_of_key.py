@@ -66,7 +66,7 @@ def test_a_tombstone_below_the_last_value_is_named():
     assert_broken(story.judged_by(check), "t-0@1", "'new'")
 
 
-def test_what_may_have_been_committed_later_may_be_the_newest_or_not():
+def test_what_may_be_committed_later_may_be_the_newest_or_not():
     for final in ("0 sure k", "2 perhaps k"):
         story = Story()
         story.txn("t-0@0 sure k")

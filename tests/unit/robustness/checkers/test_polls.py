@@ -62,7 +62,7 @@ def test_a_consumer_that_was_moved_skips_nothing():
     assert_ok(story.judged_by(poll_reversal.check))
 
 
-def test_a_partition_that_was_taken_away_and_given_again_begins_anew():
+def test_a_partition_taken_away_and_given_again_begins_anew():
     story = log_with_gaps()
     story.positioned("t-0@0 t-1@0")
     story.poll("t-0@0 a")
@@ -107,14 +107,14 @@ def compacted_by_some() -> Story:
     return story
 
 
-def test_a_leader_that_has_compacted_more_than_the_last_one_skips_nothing():
+def test_a_leader_that_has_compacted_more_skips_nothing():
     story = compacted_by_some()
     story.positioned("t-0@0", at=(190, 199))
     story.poll("t-0@1 c other", "t-0@2 b k", at=(200, 209))
     assert_ok(story.judged_by(poll_skip.check), judged=2)
 
 
-def test_before_a_newer_one_of_its_key_was_written_nobody_may_take_a_record_away():
+def test_nobody_may_take_the_newest_of_a_key_away():
     story = compacted_by_some()
     story.positioned("t-0@0", at=(40, 49))
     story.poll("t-0@1 c other", at=(50, 59))
@@ -129,7 +129,7 @@ def test_the_newest_of_a_key_is_skipped_by_no_compaction():
     assert_broken(story.judged_by(poll_skip.check), "'c' at t-0@1", "(2 in all)")
 
 
-def test_without_a_final_read_of_its_level_a_skip_cannot_be_judged():
+def test_without_a_final_read_a_skip_cannot_be_judged():
     story = Story()
     story.final("t-0", "0 a", "1 b", isolation=RU)
     story.positioned("t-0@0")

@@ -5,7 +5,7 @@ from robustness.history import Ending, Outcome
 from tests.unit.robustness.checkers.story import RU, Story, assert_broken, assert_ok, assert_unknown
 
 
-def test_a_read_after_the_commit_was_asked_for_is_fine_even_before_the_answer():
+def test_a_read_after_the_commit_was_asked_for_is_fine():
     story = Story()
     story.txn("t-0@0 a", at=(10, 50), asked_ms=30)
     story.poll("t-0@0 a", at=(5, 30))
@@ -55,14 +55,14 @@ def test_a_transaction_that_read_its_own_write_is_named():
     assert_broken(story.judged_by(check), "m#1", "'a' at t-0@0 before its own end")
 
 
-def test_a_plain_value_read_before_it_was_sent_is_named_at_any_level():
+def test_a_plain_value_read_before_it_was_sent_is_named():
     story = Story()
     story.plain("t-0@0 a", at=(10, 50), client="p#3")
     story.poll("t-0@0 a", at=(1, 9), isolation=RU)
     assert_broken(story.judged_by(check), "p#3", "'a'")
 
 
-def test_a_poll_that_never_ended_and_a_value_from_nowhere_are_not_judged_against_time():
+def test_what_has_no_time_is_not_judged_against_time():
     story = Story()
     story.poll("t-0@0 a")
     assert_unknown(story.judged_by(check), "sender")

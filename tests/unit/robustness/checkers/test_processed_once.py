@@ -41,12 +41,12 @@ def test_a_repetition_after_an_abort_is_once():
     assert_ok(pipeline(aborted, A, B).judged_by(check), judged=2)
 
 
-def test_a_repetition_after_an_unknown_one_is_once_if_that_left_nothing():
+def test_a_repetition_is_once_if_an_unknown_one_left_nothing():
     unknown = ("in-0@0 a", "out-0@9 a0", "1", Outcome.INFO)
     assert_ok(pipeline(unknown, A, B).judged_by(check))
 
 
-def test_a_repetition_after_an_unknown_one_is_twice_if_that_is_visible():
+def test_a_repetition_is_twice_if_an_unknown_one_is_visible():
     unknown = ("in-0@0 a", "out-0@9 a0", "1", Outcome.INFO)
     story = pipeline(unknown, A, B, outputs=("0 A", "2 B", "9 a0"))
     assert_broken(story.judged_by(check), "'a' at in-0@0")
@@ -58,7 +58,7 @@ def test_never_is_named():
     assert_broken(story.judged_by(check), "group g", "stands at in-0@3", "'b' at in-0@1")
 
 
-def test_what_an_undecided_transaction_may_have_consumed_is_not_missing():
+def test_what_an_undecided_one_may_have_consumed_does_not_miss():
     story = pipeline(
         A,
         ("in-0@1 b", "x-0@0 B", "2", Outcome.INFO),
@@ -75,14 +75,14 @@ def test_what_lies_above_the_final_offset_is_still_to_come():
     assert_ok(story.judged_by(check), judged=1)
 
 
-def test_a_read_at_or_above_the_committed_offset_was_not_consumed():
+def test_a_read_at_the_committed_offset_was_not_consumed():
     story = Story()
     for client, reads, upto in (("m#1", ("in-0@0 a", "in-0@1 b"), 1), ("m#2", ("in-0@1 b",), 2)):
         story.txn(f"out-0@{upto} v{upto}", reads=reads, offsets=f"g: in-0@{upto}", client=client)
     assert_ok(story.judged_by(check), judged=2)
 
 
-def test_groups_are_told_apart_and_commits_outside_take_a_group_out():
+def test_groups_are_told_apart_and_outside_commits_excluded():
     story = pipeline(A, B)
     story.txn("o2-0@0 x", reads=("in-0@0 a",), offsets="h: in-0@1")
     assert_ok(story.judged_by(check), judged=3)
@@ -91,7 +91,7 @@ def test_groups_are_told_apart_and_commits_outside_take_a_group_out():
     assert_unknown(story.judged_by(check))
 
 
-def test_transactions_that_do_not_tell_what_they_read_are_not_judged():
+def test_transactions_that_tell_no_reads_are_not_judged():
     story = Story()
     story.txn("out-0@0 A", offsets="g: in-0@1", ending=Ending.COMMIT)
     assert_unknown(story.judged_by(check))

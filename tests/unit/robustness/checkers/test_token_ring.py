@@ -22,11 +22,11 @@ def test_a_token_on_its_way_is_fine():
     assert_ok(story.judged_by(check), judged=1)
 
 
-def test_a_token_that_nobody_moved_is_fine_with_a_group_that_never_committed():
+def test_an_unmoved_token_is_fine_if_its_group_never_committed():
     assert_ok(ring([(0, 0, 0)], [(0, 1, 0)], consumed="r-0@-1 r-1@-1", tokens=2).judged_by(check))
 
 
-def test_a_token_whose_group_nobody_asked_about_may_have_been_taken():
+def test_a_token_of_a_group_nobody_asked_may_have_been_taken():
     assert_unknown(ring([(0, 0, 0)], [], consumed=None).judged_by(check), "group g")
 
 

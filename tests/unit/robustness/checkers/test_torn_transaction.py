@@ -49,7 +49,7 @@ def test_an_unacknowledged_send_counts_if_a_commit_was_asked_for():
     assert_broken(story.judged_by(check), "'b'")
 
 
-def test_an_unacknowledged_send_of_a_dead_client_may_never_have_arrived():
+def test_an_unacknowledged_send_of_a_dead_client_may_miss():
     story = Story()
     story.txn("t-0@0 a", "t-1@? b", ending=Ending.NONE, outcome=Outcome.INFO)
     story.finals("t-0", "0 a")
@@ -85,7 +85,7 @@ def test_an_incomplete_final_read_leaves_it_open():
     assert_unknown(story.judged_by(check), "not complete", "t-1")
 
 
-def test_a_transaction_that_goes_on_during_the_final_reads_is_not_judged():
+def test_a_transaction_amid_the_final_reads_is_not_judged():
     story = Story()
     story.txn("t-0@0 a", "t-1@0 b", at=(1, 100))
     story.final("t-0", end=0, at=(50, 51))

@@ -16,7 +16,7 @@ def two_producers() -> Story:
     return story
 
 
-def test_what_was_asked_before_the_successor_was_ready_may_be_committed():
+def test_what_was_asked_before_the_successor_may_be_committed():
     story = two_producers()
     story.txn("t-0@0 a", tid="pay", at=(20, 60), asked_ms=50)
     story.txn("t-0@2 b", tid="pay", client="w#2", at=(70, 90), asked_ms=80)
@@ -31,21 +31,21 @@ def test_a_zombie_that_was_aborted_is_fine():
     assert_ok(story.judged_by(check), judged=1)
 
 
-def test_a_zombie_that_began_after_its_successor_and_is_seen_is_named():
+def test_a_zombie_that_began_after_its_successor_is_named():
     story = two_producers()
     story.txn("t-0@0 a", tid="pay", at=(60, 70), outcome=Outcome.INFO)
     story.poll("t-0@0 a")
     assert_broken(story.judged_by(check), "w#2", "50 ms", "'a'", "w#1", "t-0@0")
 
 
-def test_a_zombie_that_asked_after_its_successor_was_ready_and_is_seen_is_named():
+def test_a_zombie_that_asked_after_its_successor_is_named():
     story = two_producers()
     story.txn("t-0@0 a", tid="pay", at=(20, 70), asked_ms=51, outcome=Outcome.INFO)
     story.final("t-0", "0 a")
     assert_broken(story.judged_by(check), "'a'", "w#1")
 
 
-def test_a_zombie_whose_commit_was_answered_is_named_even_if_nobody_read():
+def test_a_zombie_with_an_answered_commit_is_named_unread():
     story = two_producers()
     story.txn("t-0@0 a", tid="pay", at=(20, 70), asked_ms=51)
     assert_broken(story.judged_by(check), "w#1", "told that its commit is done")
@@ -77,7 +77,7 @@ def test_two_that_overlapped_may_have_come_in_either_order():
     assert_unknown(story.judged_by(check))
 
 
-def test_a_successor_that_was_never_answered_and_another_id_fence_nobody():
+def test_an_unanswered_successor_and_another_id_fence_nobody():
     story = Story()
     story.note(PAY, client="w#1", at=(5, 10))
     story.note(PAY, client="w#2", at=(40, None))

@@ -129,11 +129,11 @@ class TestCommitted:
         seen = [replica(high=1, end=2), replica(high=5, end=5), replica(high=5, end=9)]
         assert answer(cluster_committed.check, Observations(seen)) is Answer.OK
 
-    def test_an_earlier_leader_that_is_seen_to_have_committed_it_only_later(self) -> None:
+    def test_an_earlier_leader_committed_it_only_later(self) -> None:
         seen = [replica(1, high=2), replica(2, epoch=1, high=2, end=2), replica(1, high=5, at_ms=9)]
         assert answer(cluster_committed.check, Observations(seen)) is Answer.BROKEN
 
-    def test_a_leader_that_begins_anew_without_it_and_leads_on_in_its_epoch(self) -> None:
+    def test_a_leader_begins_without_it_and_leads_on(self) -> None:
         seen = [replica(high=9, end=9), replica(high=4, end=4, incarnation=2, at_ms=8)]
         verdict = judged(cluster_committed.check, Observations(seen))
         assert verdict.answer is Answer.BROKEN

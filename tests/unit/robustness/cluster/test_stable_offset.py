@@ -35,7 +35,7 @@ def test_a_transaction_without_end_is_never_passed() -> None:
     assert "never ends" in verdict.proof[0]
 
 
-def test_followers_deleted_beginnings_and_compacted_logs_are_not_judged() -> None:
+def test_incomplete_logs_are_not_judged() -> None:
     follower = replica(leads=False, high=4)
     deleted = replica(start=1, stable=2, high=4)
     assert answer(CHECK, Observations([follower, deleted], [LOG])) is Answer.UNKNOWN

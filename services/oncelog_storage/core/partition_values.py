@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from oncelog.record.control import Marker, MarkerType, encode_marker
-from oncelog_storage.log import MarkerToWrite
 
 
 class Leadership(NamedTuple):
@@ -25,6 +24,31 @@ class Appended(NamedTuple):
     is_duplicate: bool = False
 
 
+class Divergence(NamedTuple):
+    """The last leader epoch that leader and follower share, and where it ends at the leader."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class FollowerPosition(NamedTuple):
+    """What a follower says of its log. `last_fetched_leader_epoch` is -1 when it holds nothing."""
+
+    fetch_offset: int
+    last_fetched_leader_epoch: int
+    log_start_offset: int
+
+
+class PositionTaken(NamedTuple):
+    """What a follower's position changed at the leader."""
+
+    diverging: Divergence | None
+    has_log_start_moved: bool = False
+    has_high_watermark_moved: bool = False
+    may_join: bool = False
+    """It has what a member of the ISR must have."""
+
+
 class MarkerRequest(NamedTuple):
     producer_id: int
     producer_epoch: int
@@ -35,6 +59,16 @@ class MarkerRequest(NamedTuple):
     """0: unknown."""
     transactional_id: str = ""
     """Of a TV1 transaction, told by our own marker sender."""
+
+
+class MarkerToWrite(NamedTuple):
+    """A transaction's end to be written into this partition."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    batch: bytearray
 
 
 def marker_to_write(request: MarkerRequest, now: int) -> MarkerToWrite:

@@ -18,7 +18,9 @@ from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataFollower, MetadataI
 from oncelog.runtime import Clock
 from oncelog.topic_config import FLUSH_NEVER
 from oncelog_storage import log_checkpoint, log_recovery
+from oncelog_storage.core.partition_values import Leadership
 from oncelog_storage.files import OpenFiles, StorageFailed, way_out_of_damage
+from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log import PartitionLog, encode_topic_id
 from oncelog_storage.log_directory import (
     CLEANER_OFFSETS,
@@ -28,8 +30,6 @@ from oncelog_storage.log_directory import (
     LogDirectory,
     write_checkpoints,
 )
-from oncelog_storage.partition import PartitionLeader
-from oncelog_storage.partition_values import Leadership
 from oncelog_storage.settings import FlushPolicy, StorageSettings
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class _Loaded(NamedTuple):
     """Why it cannot be opened."""
 
 
-class HostedPartitions:
+class ReplicaManager:
     def __init__(
         self,
         settings: StorageSettings,
@@ -60,18 +60,18 @@ class HostedPartitions:
         self._clock = clock
         self._log_directory = log_directory
         self._files = files
-        self._partitions: dict[tuple[str, int], PartitionLeader] = {}
+        self._partitions: dict[tuple[str, int], HostedPartition] = {}
         self._retiring: set[Partition] = set()
-        self.request_flush: Callable[[PartitionLeader], None] = _unset
-        self.request_checkpoint: Callable[[PartitionLeader], None] = _unset
+        self.request_flush: Callable[[HostedPartition], None] = _unset
+        self.request_checkpoint: Callable[[HostedPartition], None] = _unset
         self.request_retirement: Callable[[Partition], None] = _unset
         self.request_note: Callable[[], None] = _ignore_note
         """The log starts have new partitions to be written down."""
         self.in_worker: Callable[[Callable[[], None]], Awaitable[None]] = _unset
-        self.follow_image: Callable[[PartitionLeader, Any], None] = _ignore
+        self.follow_image: Callable[[HostedPartition, Any], None] = _ignore
         """Told of a partition whose replicas, leader or ISR may have changed; replication listens once it has begun."""
 
-    def __iter__(self) -> Iterator[PartitionLeader]:
+    def __iter__(self) -> Iterator[HostedPartition]:
         return iter(tuple(self._partitions.values()))
 
     def __len__(self) -> int:
@@ -124,7 +124,7 @@ class HostedPartitions:
                 # Its topic was deleted, or the partition assigned elsewhere, before the folder was removed.
                 write_checkpoints(directory.forget(partition))
 
-    def _add_lost(self, partition: Partition, image: MetadataImage) -> PartitionLeader:
+    def _add_lost(self, partition: Partition, image: MetadataImage) -> HostedPartition:
         """What was stored here is not there any more: an empty log in its place would be a lie."""
         log = self._new_log(partition, image.topics[partition.topic].topic_id, image)
         directory = self._log_directory
@@ -175,11 +175,11 @@ class HostedPartitions:
             if failed is not None:
                 leader.take_offline(failed)
 
-    def holds(self, leader: PartitionLeader) -> bool:
+    def holds(self, leader: HostedPartition) -> bool:
         """It was not dropped meanwhile."""
         return self._partitions.get((leader.partition.topic, leader.partition.partition)) is leader
 
-    def get(self, topic: str, partition: int) -> PartitionLeader:
+    def get(self, topic: str, partition: int) -> HostedPartition:
         """The partition, which this node leads. Raises KafkaError: 3 unknown, 6 led elsewhere, 56 offline."""
         leader = self._partitions.get((topic, partition))
         if leader is None:
@@ -188,7 +188,7 @@ class HostedPartitions:
             leader.require_leader()
         return leader
 
-    def ensure(self, partition: Partition) -> PartitionLeader:
+    def ensure(self, partition: Partition) -> HostedPartition:
         """The partition, led here or followed. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION or 6)."""
         held = self._partitions.get((partition.topic, partition.partition))
         return held if held is not None else self._make(partition)
@@ -207,7 +207,7 @@ class HostedPartitions:
             if found.leader == self._node_id
         ]
 
-    async def lower_recovery_point(self, leader: PartitionLeader, offset: int) -> None:
+    async def lower_recovery_point(self, leader: HostedPartition, offset: int) -> None:
         """Before records at `offset` and behind go: no start may ask for them, and what comes in their place is not
         cleaned. Raises OSError."""
         if not self.holds(leader):
@@ -221,7 +221,7 @@ class HostedPartitions:
             encoded.append(self._log_directory.encoded(CLEANER_OFFSETS))
         await self.in_worker(lambda: write_checkpoints(encoded))
 
-    async def keep_log_start(self, leader: PartitionLeader, offset: int) -> None:
+    async def keep_log_start(self, leader: HostedPartition, offset: int) -> None:
         """Before a log begins again at `offset`. Raises OSError."""
         if not self.holds(leader):
             return
@@ -229,7 +229,7 @@ class HostedPartitions:
         starts = self._log_directory.encoded(LOG_STARTS)
         await self.in_worker(lambda: write_checkpoints([starts]))
 
-    async def keep_log_starts(self, leaders: list[PartitionLeader]) -> None:
+    async def keep_log_starts(self, leaders: list[HostedPartition]) -> None:
         """Make moved log starts durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
         starts_by_partition = self._log_directory.log_start_offsets
         for leader in leaders:
@@ -248,7 +248,7 @@ class HostedPartitions:
                 f"cannot write the log starts in {self._log_directory.path}: {error.strerror}",
             ) from error
 
-    def _make(self, partition: Partition) -> PartitionLeader:
+    def _make(self, partition: Partition) -> HostedPartition:
         image = self._metadata.image
         found = image.partition(partition)
         if found is None:
@@ -297,8 +297,8 @@ class HostedPartitions:
             self._log_directory.log_start_offsets[log.partition] = log.log_start_offset
             self.request_note()
 
-    def _add(self, log: PartitionLog, image: MetadataImage) -> PartitionLeader:
-        leader = PartitionLeader(
+    def _add(self, log: PartitionLog, image: MetadataImage) -> HostedPartition:
+        leader = HostedPartition(
             log,
             flushes_always=self._settings.flush_policy is FlushPolicy.ALWAYS,
             request_flush=self.request_flush,
@@ -333,7 +333,7 @@ class HostedPartitions:
             leader.log.config = new.topic_config(topic.name, self._node_id)
             self._lead(leader, new)
 
-    def _lead(self, leader: PartitionLeader, image: MetadataImage) -> None:
+    def _lead(self, leader: HostedPartition, image: MetadataImage) -> None:
         found: Any = image.partition(leader.partition)
         if found is None:
             return
@@ -349,7 +349,7 @@ class HostedPartitions:
             leader.release_waiters()
         self.follow_image(leader, found)
 
-    def drop(self, leader: PartitionLeader) -> None:
+    def drop(self, leader: HostedPartition) -> None:
         """The partition is no longer ours: nothing more is served, and its folder goes."""
         partition = leader.partition
         del self._partitions[(partition.topic, partition.partition)]
@@ -367,7 +367,7 @@ class HostedPartitions:
 
     # Coordinator epochs.
 
-    def admit_coordinator(self, leader: PartitionLeader, coordinator_epoch: int) -> None:
+    def admit_coordinator(self, leader: HostedPartition, coordinator_epoch: int) -> None:
         """Make this coordinator epoch the one that fences older ones, durably, before anything is appended under it.
 
         Raises KafkaError: TRANSACTION_COORDINATOR_FENCED when the image or the folder knows a newer one,
@@ -388,7 +388,7 @@ class HostedPartitions:
             )
         self._remember_coordinator(leader, coordinator_epoch)
 
-    def admit_loader(self, leader: PartitionLeader, coordinator_epoch: int) -> None:
+    def admit_loader(self, leader: HostedPartition, coordinator_epoch: int) -> None:
         """A coordinator reads its shard to the end: older ones are fenced from here on, and may not read either.
 
         One that was succeeded would answer from what it has read, and never learn of what its successor writes. Raises
@@ -397,7 +397,7 @@ class HostedPartitions:
         if leader.partition.topic in _SHARD_KINDS:
             self.admit_coordinator(leader, coordinator_epoch)
 
-    def _remember_coordinator(self, leader: PartitionLeader, coordinator_epoch: int) -> None:
+    def _remember_coordinator(self, leader: HostedPartition, coordinator_epoch: int) -> None:
         if coordinator_epoch <= leader.coordinator_epoch:
             return
         if coordinator_epoch > self._log_directory.coordinator_epochs.get(leader.partition, -1):
@@ -448,7 +448,7 @@ def _ignore_note() -> None:
     pass
 
 
-def _ignore(_leader: PartitionLeader, _found: Any) -> None:
+def _ignore(_leader: HostedPartition, _found: Any) -> None:
     pass
 
 

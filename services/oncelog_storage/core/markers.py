@@ -1,0 +1,103 @@
+"""Which markers of ended transactions a leader writes (facts 3, 9).
+
+Under TV1 a marker may be of another transaction than the one it would end (`verification`). Where the leader does not
+know when that one began, after an election or a restart, its coordinator is asked first.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from oncelog.errors import ErrorCode
+from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition_values import MarkerRequest, MarkerToWrite, marker_to_write
+from oncelog_storage.core.verification import KnownStart, Verifications
+
+_TV2: Final = 2
+
+
+def is_late(partition: Partition, request: MarkerRequest) -> bool | None:
+    """None: this leader does not know. A marker of TV2 never is: its epoch says of which transaction it is."""
+    if request.transaction_version >= _TV2:
+        return False
+    return partition.verifications.is_late_marker(
+        request.producer_id,
+        request.transaction_start_ms,
+        partition.state.producers.has_any_ongoing_transaction(request.producer_id),
+    )
+
+
+def needs_its_start(partition: Partition, request: MarkerRequest) -> bool:
+    """Ask the coordinator when the producer's transaction began, also about a marker that looks late.
+
+    This node may lead no more and not have heard, the open transaction have ended elsewhere, and a marker that is
+    called late here be lost.
+    """
+    return bool(request.transactional_id) and is_late(partition, request) is not False
+
+
+class StartQuestion(NamedTuple):
+    """A marker about which the coordinator is asked, and what was known when it was.
+
+    An answer is for the leadership that asked: while it was on its way another leader may have let the next transaction
+    in, and a leadership that begins now does not know of that.
+    """
+
+    verifications: Verifications
+    wanted: MarkerRequest
+    known: KnownStart | None
+
+    @classmethod
+    def about(cls, partition: Partition, wanted: MarkerRequest) -> "StartQuestion":
+        verifications = partition.verifications
+        return cls(verifications, wanted, verifications.known_start(wanted.producer_id))
+
+    def learn(self, start_ms: int | None, now: int) -> None:
+        """`start_ms` None: nobody answered."""
+        producer_id = self.wanted.producer_id
+        if self.known is not None and start_ms in (None, self.wanted.transaction_start_ms):
+            self.verifications.forget_start(producer_id, self.known)
+        if start_ms is not None:
+            self.verifications.learn_start(producer_id, start_ms, now)
+
+
+def check_marker(partition: Partition, request: MarkerRequest) -> ErrorCode | None:
+    """NONE: write it. None: it is late, and was written long ago. REQUEST_TIMED_OUT: unknown, send it again."""
+    late = is_late(partition, request)
+    if late:
+        return None
+    # One of Kafka's own API names no transactional.id, and is written as Kafka writes it.
+    if late is None and request.transactional_id:
+        return ErrorCode.REQUEST_TIMED_OUT
+    return partition.state.producers.check_marker(
+        request.producer_id,
+        request.producer_epoch,
+        request.coordinator_epoch,
+        request.transaction_version,
+    )
+
+
+class MarkerBatch(NamedTuple):
+    """Markers to be written together, and one code for each request so far."""
+
+    markers: list[MarkerToWrite]
+    codes: list[ErrorCode]
+
+
+def marker_batches(
+    partition: Partition, requests: Sequence[MarkerRequest], now: int
+) -> Iterator[MarkerBatch]:
+    """Write each batch before the next is asked for: the check of a second marker of a producer needs the first one
+    applied."""
+    codes: list[ErrorCode] = []
+    markers: list[MarkerToWrite] = []
+    seen: set[int] = set()
+    for request in requests:
+        if request.producer_id in seen:
+            yield MarkerBatch(markers, codes)
+            markers, seen = [], set()
+        code = check_marker(partition, request)
+        codes.append(code or ErrorCode.NONE)
+        if code is ErrorCode.NONE:
+            seen.add(request.producer_id)
+            markers.append(marker_to_write(request, now))
+    yield MarkerBatch(markers, codes)

@@ -1,0 +1,426 @@
+"""A partition as its leader sees it: who may append, what is committed, and what a reader may see.
+
+```
+LSO ≤ HW ≤ LEO     LEO grows with each write
+                   HW follows: at once, or when the disk has synced (flush policy) and every in-sync follower has it
+                   LSO follows the HW, held back by the oldest undecided transaction
+```
+
+Pure: nothing here writes, waits or reads a clock. `HostedPartition` asks for a decision and makes the write in one
+synchronous step, so no lock is needed. Methods named `move_…` return whether the high watermark moved. Expected
+refusals are `KafkaError`s that the servicer turns into codes; times are milliseconds since 1970.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import INTERNAL_TOPICS
+from oncelog.ids import Partition as PartitionName
+from oncelog.record.batch import BatchHeader, Codec, read_single_batch
+from oncelog.record.check import check_producer_batch
+from oncelog.record.control import MARKER_BYTES, decode_marker
+from oncelog.record.recompress import recompressed
+from oncelog.topic_config import TopicConfig
+from oncelog_storage.core.leader_state import LeaderState, Liveness
+from oncelog_storage.core.log_state import LogState, client_batch
+from oncelog_storage.core.partition_values import (
+    Appended,
+    Divergence,
+    FollowerPosition,
+    Leadership,
+    MarkerToWrite,
+    PositionTaken,
+)
+from oncelog_storage.core.produced import rules_of_topic
+from oncelog_storage.core.producer_state import KeptBatch, ProducerEntry
+from oncelog_storage.core.verification import VerificationGuard, Verifications
+
+UNKNOWN_LEADERSHIP: Final = Leadership(-1, -1, False, 0, 0)
+
+
+class Partition:
+    """One partition of this node, whether it leads or follows. `log` is only read, but for its producer state."""
+
+    def __init__(self, log: LogState, high_watermark: int | None = None) -> None:
+        self.state: Final = log
+        self.verifications = Verifications()
+        self.high_watermark = log.log_end_offset if high_watermark is None else high_watermark
+        self.local_end = log.log_end_offset
+        """Up to here this node has done its part: written, and synced where that is asked for."""
+        self.replicas: LeaderState | None = None
+        """While this node leads the partition and there are other replicas."""
+        self.leadership = UNKNOWN_LEADERSHIP
+        self.offline: str | None = None
+        """Why nothing is served: data that should be sound is not."""
+        self.coordinator_epoch = -1
+        log.producers.high_watermark_moved(self.high_watermark)
+
+    @property
+    def partition(self) -> PartitionName:
+        return self.state.partition
+
+    @property
+    def config(self) -> TopicConfig:
+        return self.state.config
+
+    # Leading and following.
+
+    def leads_in(self, leader_epoch: int) -> bool:
+        """With followers, in this leader epoch."""
+        return self.replicas is not None and self.replicas.leader_epoch == leader_epoch
+
+    def lead(
+        self,
+        node_id: int,
+        leader_epoch: int,
+        replicas: Iterable[int],
+        isr: Iterable[int],
+        partition_epoch: int,
+        now_s: float,
+    ) -> None:
+        """The controller wants it so. A new leader epoch begins at the log's end; the log has it already."""
+        if self.replicas is not None and self.leads_in(leader_epoch):
+            self.replicas.image_moved(replicas, isr, partition_epoch, now_s)
+            return
+        self.verifications = Verifications()
+        self._learn_coordinator_epoch()
+        log_end_offset = self.state.log_end_offset
+        self.replicas = LeaderState(
+            node_id, leader_epoch, log_end_offset, replicas, isr, partition_epoch, now_s
+        )
+
+    def follow(self) -> None:
+        """Another node leads, and writes the markers that would take guards away here."""
+        self.replicas = None
+        self.verifications = Verifications()
+
+    def _learn_coordinator_epoch(self) -> None:
+        """A new leader of a shard takes the greatest coordinator epoch from the log (ADR 0016).
+
+        A coordinator's own batches carry it as producer epoch; a client's entry shows a transaction, open or ended.
+        """
+        if self.partition.topic not in INTERNAL_TOPICS:
+            return
+        for entry in self.state.producers.entries():
+            if entry.coordinator_epoch < 0 and entry.current_txn_first_offset < 0:
+                self.coordinator_epoch = max(self.coordinator_epoch, entry.producer_epoch)
+
+    # What may be read.
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset a read_committed consumer may not reach (facts 9).
+
+        The smaller of the high watermark and the first offset of the oldest undecided transaction, and never below the
+        log's start, which may have passed that offset.
+        """
+        first_unstable = self.state.producers.first_unstable_offset()
+        if first_unstable is None or first_unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(first_unstable, self.state.log_start_offset)
+
+    def lso_holder(self) -> ProducerEntry | None:
+        """The producer whose open transaction holds the LSO below the HW."""
+        entry = self.state.producers.oldest_ongoing()
+        if entry is None or entry.current_txn_first_offset > self.last_stable_offset:
+            return None
+        return entry
+
+    # Refusals.
+
+    def require_leader(self) -> None:
+        """Raises KafkaError(NOT_LEADER_OR_FOLLOWER or KAFKA_STORAGE_ERROR)."""
+        if not self.leadership.is_here:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{self.partition} is led by node {self.leadership.leader}",
+            )
+        if self.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+
+    def require_leader_epoch(self, current_leader_epoch: int) -> None:
+        """The epoch a client believes in, -1 for none (KIP-320). Raises KafkaError(FENCED… or UNKNOWN_LEADER_EPOCH)."""
+        leader_epoch = self.leadership.leader_epoch
+        if 0 <= current_leader_epoch < leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        if current_leader_epoch > leader_epoch:
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def require_enough_replicas(self) -> None:
+        """acks=all needs min.insync.replicas, or all there are if the topic has fewer. Raises KafkaError."""
+        if not self.has_enough_replicas:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.partition} has {self.leadership.isr_count} in-sync replicas,"
+                f" min.insync.replicas={self.state.config.min_insync_replicas}",
+            )
+
+    @property
+    def has_enough_replicas(self) -> bool:
+        leadership, wanted = self.leadership, self.state.config.min_insync_replicas
+        if leadership.isr_count >= wanted:
+            return True
+        return max(leadership.isr_count, 1) >= min(wanted, max(leadership.replica_count, 1))
+
+    # Produce.
+
+    def header_of_produced(self, records: bytes) -> BatchHeader:
+        """The header of a client's batch that is whole and not too large. Raises KafkaError."""
+        return read_single_batch(records, self.state.config.max_message_bytes)
+
+    def check_produced(
+        self,
+        records: bytes,
+        header: BatchHeader,
+        now: int,
+        pause: Callable[[], None] | None = None,
+    ) -> None:
+        """Raise KafkaError unless the batch may be appended as far as its records go. A thread may call it, with
+        `pause`."""
+        rules = rules_of_topic(self.state.config, now)
+        check_producer_batch(records, header, rules, pause)
+
+    def wants_other_codec(self, header: BatchHeader) -> bool:
+        """The topic's compression.type is neither `producer` nor the batch's codec."""
+        codec = self.state.config.codec
+        return codec is not None and codec != header.codec
+
+    def recompressed(self, records: bytes) -> bytes:
+        """The batch in the topic's codec. Raises KafkaError(MESSAGE_TOO_LARGE) when it is too long in that one.
+
+        It takes CPU for as long as the batch is large; it reads nothing but the config, so any thread may do it.
+        """
+        config = self.state.config
+        changed = recompressed(records, config.codec or Codec.NONE, config.compression_level)
+        if len(changed) > config.max_message_bytes:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"{self.partition}: the batch has {len(changed)} bytes in the topic's compression.type,"
+                f" above max.message.bytes={config.max_message_bytes}",
+            )
+        return changed
+
+    def find_duplicate(self, header: BatchHeader) -> Appended | None:
+        """The answer to a batch that is here already: its first offset and timestamp (facts 9, rule 5)."""
+        if header.producer_id < 0:
+            return None
+        kept = self.state.producers.find_duplicate(client_batch(header))
+        return None if kept is None else self._repeated(kept)
+
+    def begin_verification(
+        self, header: BatchHeader, *, supports_epoch_bump: bool, now: int
+    ) -> VerificationGuard | None:
+        """The guard under which the coordinator must be asked; None when this transaction is known here.
+
+        Raises KafkaError(INVALID_PRODUCER_EPOCH) for a stale epoch.
+        """
+        producers = self.state.producers
+        error = producers.check_epoch(header.producer_id, header.producer_epoch)
+        if error:
+            raise _refused(error, header)
+        if producers.has_ongoing_transaction(header.producer_id, header.producer_epoch):
+            return None
+        return self.verifications.begin(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            supports_epoch_bump=supports_epoch_bump,
+            now=now,
+        )
+
+    def find_produced(
+        self,
+        header: BatchHeader,
+        guard: VerificationGuard | None,
+        *,
+        needs_guard: bool,
+    ) -> Appended | None:
+        """Rules 5 to 8 of facts 9. None: the batch may be written. An answer: it is here already. Raises KafkaError."""
+        if header.producer_id < 0:
+            return None
+        producers = self.state.producers
+        batch = client_batch(header)
+        kept = producers.find_duplicate(batch)
+        if kept is not None:
+            return self._repeated(kept)
+        if (
+            header.is_transactional
+            and needs_guard
+            and not producers.has_ongoing_transaction(header.producer_id, header.producer_epoch)
+            and not self.verifications.is_verified(header.producer_id, guard)
+        ):
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has no transaction under way in {self.partition}",
+            )
+        error = producers.check_batch(batch, self.verifications.get(header.producer_id))
+        if error:
+            raise _refused(error, header)
+        return None
+
+    def find_from_coordinator(
+        self,
+        header: BatchHeader,
+        coordinator_epoch: int,
+        expected_base_offset: int | None,
+        is_last_batch: Callable[[int], bool],
+    ) -> Appended | None:
+        """A coordinator's batch into its shard. None: it may be written. An answer: it is here already.
+
+        A coordinator is an idempotent producer to its shard, so a retry of an append whose answer was lost is answered
+        with the first one's offset. It is fenced by its coordinator epoch, which the caller has made durable, and by
+        where it expects the log to end: one that has not read the newest record must not decide past it.
+
+        A group's coordinator also appends for transactions: offsets under the client's producer id without sequences,
+        and the markers that end them (ADR 0015). `is_last_batch(base_offset)` tells whether the log ends with this very
+        batch there. Raises KafkaError.
+        """
+        if coordinator_epoch < self.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} is older than {self.coordinator_epoch} in {self.partition}",
+            )
+        self.coordinator_epoch = coordinator_epoch
+        log = self.state
+        if header.producer_id >= 0:
+            batch = client_batch(header)
+            kept = log.producers.find_duplicate(batch)
+            if kept is not None:
+                return self._repeated(kept)
+            # A marker's epochs were checked where its transaction's version is known.
+            error = ErrorCode.NONE if header.is_control else log.producers.check_batch(batch)
+            if error:
+                raise _refused(error, header)
+        if expected_base_offset is not None and expected_base_offset != log.log_end_offset:
+            if header.base_sequence < 0 and is_last_batch(expected_base_offset):
+                last_offset = expected_base_offset + header.last_offset_delta
+                return Appended(expected_base_offset, last_offset, -1, True)
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"{self.partition} ends at {log.log_end_offset}, not at {expected_base_offset}",
+            )
+        return None
+
+    def marker_of_coordinator(self, records: bytes, header: BatchHeader) -> MarkerToWrite:
+        """A control batch of a group's coordinator, which has checked it against the transaction's version.
+
+        Raises KafkaError(INVALID_RECORD)."""
+        marker = decode_marker(records)
+        if marker is None or len(records) != MARKER_BYTES:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "a control batch that ends no transaction")
+        return MarkerToWrite(
+            header.producer_id,
+            header.producer_epoch,
+            marker.coordinator_epoch,
+            marker.is_commit,
+            bytearray(records),
+        )
+
+    def written(self, header: BatchHeader) -> None:
+        """A client's batch is in the log: its verification is used up."""
+        if header.is_transactional:
+            self.verifications.appended(header.producer_id, header.producer_epoch, False)
+
+    def markers_written(self, markers: Sequence[MarkerToWrite]) -> None:
+        for marker in markers:
+            self.verifications.appended(marker.producer_id, marker.producer_epoch, True)
+
+    def _repeated(self, kept: KeptBatch) -> Appended:
+        timestamp = kept.timestamp if self.config.is_log_append_time else -1
+        return Appended(kept.base_offset, kept.last_offset, timestamp, True)
+
+    # High watermark.
+
+    def move_local_end(self, offset: int) -> bool:
+        """This node has done its part up to `offset`."""
+        self.local_end = offset
+        if self.replicas is not None:
+            return self.move_with_followers()
+        if self.leadership.is_here:
+            self._move_high_watermark(offset)
+        return self.leadership.is_here
+
+    def move_with_followers(self) -> bool:
+        """Move the high watermark to what the followers have. It never moves back.
+
+        Below min.insync.replicas it stands still: what is committed must be on that many nodes (KIP-966).
+        """
+        assert self.replicas is not None
+        reached = self.replicas.high_watermark(self.local_end)
+        if reached <= self.high_watermark or not self.has_enough_replicas:
+            return False
+        self._move_high_watermark(reached)
+        return True
+
+    def _move_high_watermark(self, offset: int) -> None:
+        self.high_watermark = offset
+        self.state.producers.high_watermark_moved(offset)
+
+    def follow_high_watermark(self, offset: int) -> None:
+        """As a follower: what the leader said of the high watermark, as far as the log goes here."""
+        reached = min(offset, self.state.log_end_offset)
+        if reached > self.high_watermark:
+            self._move_high_watermark(reached)
+
+    def truncated(self, *, has_started_over: bool) -> None:
+        """The log is shorter now, or empty and elsewhere."""
+        log = self.state
+        # An empty log may begin behind where the old one ended, and has nothing that this node could still do.
+        self.local_end = (
+            log.log_end_offset if has_started_over else min(self.local_end, log.log_end_offset)
+        )
+        self._move_high_watermark(
+            max(min(self.high_watermark, log.log_end_offset), log.log_start_offset)
+        )
+
+    # Followers.
+
+    def take_position(
+        self,
+        node_id: int,
+        node_epoch: int,
+        position: FollowerPosition,
+        liveness: Liveness,
+        now_s: float,
+    ) -> PositionTaken:
+        """A follower has everything below its fetch offset, if its history is this one. `now_s` is monotonic.
+
+        Raises KafkaError(REPLICA_NOT_AVAILABLE): this node does not lead it, or that one is no replica.
+        """
+        log, state = self.state, self.replicas
+        if state is None or node_id not in state.followers:
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE)
+        diverging = self.divergence(position.last_fetched_leader_epoch, position.fetch_offset)
+        offset = position.fetch_offset
+        if diverging is not None or not log.log_start_offset <= offset <= log.log_end_offset:
+            return PositionTaken(diverging)
+        progress = state.followers[node_id]
+        progress.fetched(offset, log.log_end_offset, node_epoch, liveness, now_s)
+        has_log_start_moved = progress.log_start_offset != position.log_start_offset
+        progress.log_start_offset = position.log_start_offset
+        if node_id in state.isr or state.pending is not None:
+            return PositionTaken(None, has_log_start_moved, self.move_with_followers())
+        may_join = state.may_join(node_id, self.high_watermark)
+        return PositionTaken(None, has_log_start_moved, may_join=may_join)
+
+    def divergence(self, last_epoch: int, fetch_offset: int) -> Divergence | None:
+        """Where a follower's history leaves this one, if it does (KIP-595)."""
+        log = self.state
+        if last_epoch < 0:
+            return None
+        epoch, end_offset = log.leader_epochs.end_offset_for(last_epoch, log.log_end_offset)
+        if epoch < 0:
+            # An epoch that nobody here knows: its records are none of this history.
+            is_before = fetch_offset <= log.log_start_offset
+            return None if is_before else Divergence(-1, log.log_start_offset)
+        if epoch < last_epoch or end_offset < fetch_offset:
+            return Divergence(epoch, end_offset)
+        return None
+
+
+def _refused(error: ErrorCode, header: BatchHeader) -> KafkaError:
+    return KafkaError(
+        error,
+        f"producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence}",
+    )

@@ -1,0 +1,162 @@
+"""What the leader's node knows of one follower's fetch session, and what it has to say (KIP-227).
+
+```
+request: what changed ──▶ FollowedPartition.told ──▶ its position is compared once with the leader's history
+answer:  what is dirty ◀── news_of: a divergence, records, another log start; a high watermark alone is late news
+```
+
+A session costs nothing for partitions in which nothing happens: a request names only those whose position changed, and
+an answer only those that have something to say. Pure: the shell reads records, waits and keeps the time.
+"""
+
+from typing import Final, NamedTuple
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.ids import Partition as PartitionName
+from oncelog_storage.core.leader_state import Liveness
+from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition_values import Divergence, FollowerPosition, PositionTaken
+
+_NEVER_SENT: Final = -2
+_NOTHING: Final = PositionTaken(None)
+
+
+class News(NamedTuple):
+    """What an answer says of a partition, besides its leader and high watermark."""
+
+    is_due: bool
+    """It must be said even if there are no records to send."""
+    diverging: Divergence | None = None
+    read_from: int | None = None
+    """Records from here on go with it."""
+
+
+class FollowedPartition:
+    """One partition of a session."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "diverging",
+        "is_taken",
+        "is_told_to_truncate",
+        "node_epoch",
+        "partition",
+        "position",
+        "sent_high_watermark",
+        "sent_log_start",
+    )
+
+    def __init__(self, partition: PartitionName) -> None:
+        self.partition = partition
+        self.position = FollowerPosition(0, -1, -1)
+        self.current_leader_epoch = -1
+        self.node_epoch = -1
+        self.is_taken = False
+        """This position was compared with the leader's history, which must come before anything else is told."""
+        self.diverging: Divergence | None = None
+        self.is_told_to_truncate = False
+        self.sent_high_watermark = self.sent_log_start = _NEVER_SENT
+
+    def told(self, position: FollowerPosition, current_leader_epoch: int, node_epoch: int) -> None:
+        """The follower says where it stands."""
+        if self.diverging is not None or position.fetch_offset <= self.position.fetch_offset:
+            # What the last answer told of high watermark and log start was not taken.
+            self.sent_high_watermark = self.sent_log_start = _NEVER_SENT
+        self.position = position
+        self.current_leader_epoch = current_leader_epoch
+        self.node_epoch = node_epoch
+        self.is_taken = self.is_told_to_truncate = False
+        self.diverging = None
+
+    def take(self, partition: Partition, session: "ReplicaSession", now_s: float) -> PositionTaken:
+        """Count the position, once. Raises KafkaError(REPLICA_NOT_AVAILABLE)."""
+        node_id, state = session.node_id, partition.replicas
+        if self.is_taken and state is not None and node_id in state.followers:
+            return _NOTHING
+        taken = partition.take_position(node_id, self.node_epoch, self.position, session, now_s)
+        self.is_taken = True
+        self.diverging = taken.diverging
+        return taken
+
+    def news_of(self, partition: Partition) -> News:
+        """Raises KafkaError(OFFSET_OUT_OF_RANGE): the follower must begin where this log does."""
+        log, offset = partition.state, self.position.fetch_offset
+        if self.diverging is not None:
+            # Told once; nothing else is, until the follower has cut its log and says where it stands then.
+            is_due, self.is_told_to_truncate = not self.is_told_to_truncate, True
+            self.sent_high_watermark = partition.high_watermark
+            return News(is_due, self.diverging)
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        has_records = offset < log.log_end_offset
+        is_start_new = self.sent_log_start != log.log_start_offset
+        return News(is_start_new, None, offset if has_records else None)
+
+
+class ReplicaSession(Liveness):
+    """What one follower fetches from this node."""
+
+    __slots__ = (
+        "dirty",
+        "is_closed",
+        "is_late_due",
+        "late",
+        "node_id",
+        "session_epoch",
+        "session_id",
+    )
+
+    def __init__(self, session_id: int, node_id: int, now_s: float) -> None:
+        super().__init__(now_s)
+        self.session_id = session_id
+        self.node_id = node_id
+        self.session_epoch = 0
+        self.dirty: dict[FollowedPartition, None] = {}
+        """Those of which there may be something to say."""
+        self.late: dict[FollowedPartition, None] = {}
+        """Those with nothing but a new high watermark: it waits for company."""
+        self.is_late_due = False
+        self.is_closed = False
+
+    def go_on(self, session_id: int, session_epoch: int, now_s: float) -> ErrorCode:
+        """The session's next request. A request or an answer that was lost ends the session."""
+        if session_id != self.session_id:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session_epoch != self.session_epoch + 1:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        self.session_epoch = session_epoch
+        self.last_seen = now_s
+        return ErrorCode.NONE
+
+    @property
+    def has_news(self) -> bool:
+        return self.is_closed or self.is_late_due or bool(self.dirty)
+
+    def take_dirty(self) -> tuple[FollowedPartition, ...]:
+        dirty, self.dirty = tuple(self.dirty), {}
+        return dirty
+
+    def take_late(self) -> tuple[FollowedPartition, ...]:
+        late, self.late, self.is_late_due = tuple(self.late), {}, False
+        return late
+
+    def forget(self, followed: FollowedPartition) -> None:
+        self.dirty.pop(followed, None)
+        self.late.pop(followed, None)
+
+    def is_worth_an_answer(
+        self, followed: FollowedPartition, high_watermark: int, *, has_news: bool, is_late: bool
+    ) -> bool:
+        """A high watermark alone is no hurry, since consumers read from leaders: it goes with the next answer, or after
+        a linger. Told at once, it would double the messages of every append."""
+        if has_news or followed.sent_high_watermark == high_watermark:
+            return has_news
+        if not is_late:
+            self.late[followed] = None
+        return is_late
+
+    def said(self, followed: FollowedPartition, high_watermark: int, log_start_offset: int) -> None:
+        """An answer without an error has left."""
+        followed.sent_high_watermark = high_watermark
+        followed.sent_log_start = log_start_offset
+        self.late.pop(followed, None)

@@ -1,0 +1,243 @@
+"""A partition with its log, and those who wait for it: the shell around `core.partition.Partition`.
+
+A decision and its write are one synchronous step. What may happen before it (a verification, a check in a thread) and
+after it (replication, a sync) is awaited by the callers.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.record.batch import BatchHeader, stamp_log_append_time
+from oncelog.record.control import MARKER_BYTES
+from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition_values import Appended, MarkerToWrite
+from oncelog_storage.core.verification import VerificationGuard
+from oncelog_storage.files import PassingShortage, StorageFailed
+from oncelog_storage.log import PartitionLog
+from oncelog_storage.repeated_append import is_last_batch
+from oncelog_storage.waiters import OffsetWaiters
+
+_log = logging.getLogger(__name__)
+
+_NEVER_MS: Final = 2**53
+"""A flush.ms of this or more means never; the default is the largest i64."""
+_ANY_BYTES: Final = 2**31
+"""Told to waiters when something moved that is no append."""
+
+
+class HostedPartition(Partition):
+    """One partition of this node. After a sync that `request_flush` asked for, `local_end_moved` is called."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        *,
+        flushes_always: bool,
+        request_flush: Callable[["HostedPartition"], None],
+        request_checkpoint: Callable[["HostedPartition"], None],
+        checkpoint_bytes: int,
+        high_watermark: int | None = None,
+    ) -> None:
+        super().__init__(log, high_watermark)
+        self.log: Final = log
+        self.is_truncating = False
+        self.is_flushing = False
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._flushes_always = flushes_always
+        self._request_flush = request_flush
+        self._request_checkpoint = request_checkpoint
+        self._checkpoint_bytes = checkpoint_bytes
+        self._commit_waiters = OffsetWaiters()
+        self._local_waiters = OffsetWaiters()
+        self._movement_waiters: dict[Callable[[int], None], None] = {}
+        self._replica_watchers: tuple[Callable[[], None], ...] = ()
+
+    def take_offline(self, failure: StorageFailed) -> KafkaError:
+        """Data that should be sound is not: serve nothing more from here. The other partitions go on.
+
+        A shortage of descriptors or memory says nothing about the data: it is answered and the partition stays.
+        """
+        if isinstance(failure, PassingShortage):
+            _log.warning("%s", failure)
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
+        if self.offline is None:
+            self.offline = str(failure)
+            _log.error("%s is offline: %s", self.partition, failure)
+            self.release_waiters()
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+
+    # Appending.
+
+    def append_produced(
+        self,
+        records: bytes,
+        header: BatchHeader,
+        guard: VerificationGuard | None,
+        *,
+        needs_guard: bool,
+        now: int,
+    ) -> Appended:
+        """Rules 5 to 8 of facts 9, then the write. Raises KafkaError, KAFKA_STORAGE_ERROR included."""
+        found = self.find_produced(header, guard, needs_guard=needs_guard)
+        if found is not None:
+            return found
+        appended = self._write(records, header, now)
+        self.written(header)
+        return appended
+
+    def append_from_coordinator(
+        self,
+        records: bytes,
+        header: BatchHeader,
+        coordinator_epoch: int,
+        expected_base_offset: int | None,
+        now: int,
+    ) -> Appended:
+        """As `find_from_coordinator` decides, then the write. Raises KafkaError."""
+        found = self.find_from_coordinator(
+            header,
+            coordinator_epoch,
+            expected_base_offset,
+            lambda base_offset: is_last_batch(self.log, header, base_offset),
+        )
+        if found is not None:
+            return found
+        if not header.is_control:
+            return self._write(records, header, now)
+        base_offset = self.log.log_end_offset
+        self.append_markers([self.marker_of_coordinator(records, header)], now)
+        return Appended(base_offset, base_offset, -1)
+
+    def append_markers(self, markers: Sequence[MarkerToWrite], now: int) -> None:
+        """Together, so that the LSO passes them in one step.
+
+        Raises KafkaError(KAFKA_STORAGE_ERROR): none is written."""
+        if not markers:
+            return
+        try:
+            self.log.append_markers(markers, self.leadership.leader_epoch, now)
+        except StorageFailed as failure:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        self.markers_written(markers)
+        self._grown(MARKER_BYTES * len(markers))
+
+    def _write(self, records: bytes, header: BatchHeader, now: int) -> Appended:
+        log_append_time = -1
+        to_write: bytes | bytearray = records
+        if self.config.is_log_append_time:
+            log_append_time = now
+            to_write = bytearray(records)
+            stamp_log_append_time(to_write, now)
+            header = header._replace(max_timestamp=now)
+        try:
+            base_offset = self.log.append(to_write, header, self.leadership.leader_epoch, now)
+        except StorageFailed as failure:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        self._grown(len(records))
+        return Appended(base_offset, base_offset + header.last_offset_delta, log_append_time)
+
+    # What has moved, and who is told.
+
+    def _grown(self, size_bytes: int) -> None:
+        if not self.keep_up():
+            self.local_end_moved(self.log.log_end_offset, size_bytes)
+        if self.replicas is not None:
+            self.replicas.appended(asyncio.get_running_loop().time())
+            self.tell_replicas()
+
+    def keep_up(self) -> bool:
+        """After a write: ask for the checkpoint or sync that is due. Returns whether a sync is awaited."""
+        log = self.log
+        if log.bytes_since_checkpoint >= self._checkpoint_bytes:
+            self._request_checkpoint(self)
+        if self._flushes_always or log.unflushed_records >= log.config.flush_messages:
+            self._request_flush(self)
+        if log.config.flush_ms < _NEVER_MS and self._flush_timer is None:
+            self._flush_timer = asyncio.get_running_loop().call_later(
+                log.config.flush_ms / 1000, self._flush_is_due
+            )
+        return self.is_flushing
+
+    def _flush_is_due(self) -> None:
+        self._flush_timer = None
+        if self.log.unflushed_records:
+            self._request_flush(self)
+
+    def local_end_moved(self, offset: int, size_bytes: int = _ANY_BYTES) -> None:
+        """This node has done its part up to `offset`."""
+        has_moved = self.move_local_end(offset)
+        self._local_waiters.reached(offset)
+        if has_moved:
+            self.high_watermark_moved(size_bytes)
+
+    def high_watermark_moved(self, size_bytes: int = _ANY_BYTES) -> None:
+        """Records below the high watermark are committed; whoever waits for them is told, and followers are."""
+        self._commit_waiters.reached(self.high_watermark)
+        for notify in tuple(self._movement_waiters):
+            notify(size_bytes)
+        if self.replicas is not None:
+            self.tell_replicas()
+
+    def follow_replicas(self) -> None:
+        """Something changed that the high watermark depends on."""
+        if self.move_with_followers():
+            self.high_watermark_moved()
+
+    def isr_changed(self) -> None:
+        """The controller has decided: the high watermark may move, or commitment has become impossible for now."""
+        if self.has_enough_replicas:
+            self.follow_replicas()
+        else:
+            self.refuse_waiters(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+    async def wait_committed(self, last_offset: int, timeout_s: float) -> ErrorCode:
+        """NONE once the high watermark has passed `last_offset`; REQUEST_TIMED_OUT, or why it never will."""
+        if self.high_watermark > last_offset:
+            return ErrorCode.NONE
+        return await self._commit_waiters.wait(last_offset, timeout_s)
+
+    async def wait_written(self, last_offset: int, timeout_s: float) -> ErrorCode:
+        """NONE once this node has done its part for `last_offset`: what acks=1 asks for."""
+        if self.local_end > last_offset:
+            return ErrorCode.NONE
+        return await self._local_waiters.wait(last_offset, timeout_s)
+
+    def tell_replicas(self) -> None:
+        """Followers have something to fetch: records, a high watermark, a log start or another leader."""
+        for tell in self._replica_watchers:
+            tell()
+
+    def add_replica_watcher(self, tell: Callable[[], None]) -> None:
+        self._replica_watchers = (*self._replica_watchers, tell)
+
+    def remove_replica_watcher(self, tell: Callable[[], None]) -> None:
+        self._replica_watchers = tuple(each for each in self._replica_watchers if each != tell)
+
+    def watch(self, notify: Callable[[int], None]) -> None:
+        """Call `notify(bytes)` whenever HW or LSO move, until `unwatch`."""
+        self._movement_waiters[notify] = None
+
+    def unwatch(self, notify: Callable[[int], None]) -> None:
+        self._movement_waiters.pop(notify, None)
+
+    def release_waiters(self) -> None:
+        """Leadership, the topic or the disk is gone, or the node stops: nobody may wait on."""
+        code = (
+            ErrorCode.KAFKA_STORAGE_ERROR
+            if self.offline is not None
+            else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        )
+        self.refuse_waiters(code)
+        for notify in tuple(self._movement_waiters):
+            notify(_ANY_BYTES)
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+
+    def refuse_waiters(self, code: ErrorCode) -> None:
+        """Whoever waits for a commit gets this answer; the record may be there all the same."""
+        self._commit_waiters.refuse(code)
+        self._local_waiters.refuse(code)

@@ -1,0 +1,55 @@
+"""Partitions without a disk, for tests of what they decide."""
+
+from oncelog.ids import Partition as PartitionName
+from oncelog.record.batch import BatchHeader
+from oncelog.topic_config import TopicConfig
+from oncelog_storage.core.log_state import LogState, client_batch
+from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition_values import Leadership
+
+NOW = 1_000_000
+HERE, OTHER, THIRD = 1, 2, 3
+TRANSACTIONAL, CONTROL = 1 << 4, 1 << 5
+ORDERS = PartitionName("orders", 0)
+SHARD = PartitionName("__transaction_state", 7)
+
+
+def log_state(partition: PartitionName = ORDERS, **config: object) -> LogState:
+    return LogState(partition, bytes(16), TopicConfig(**config))  # type: ignore[arg-type]
+
+
+def partition_of(log: LogState | None = None, *, leader_epoch: int = 5) -> Partition:
+    """Led by node 1, without followers."""
+    partition = Partition(log or log_state())
+    partition.leadership = Leadership(HERE, leader_epoch, True, 1, 1)
+    return partition
+
+
+def with_followers(
+    log: LogState | None = None, *, isr: tuple[int, ...] = (HERE, OTHER, THIRD), now_s: float = 0.0
+) -> Partition:
+    """Led by node 1 in leader epoch 5, with followers 2 and 3."""
+    partition = Partition(log or log_state())
+    partition.leadership = Leadership(HERE, 5, True, len(isr), 3)
+    partition.lead(HERE, 5, (HERE, OTHER, THIRD), isr, 0, now_s)
+    return partition
+
+
+def header(
+    *, producer_id: int = 7, epoch: int = 0, sequence: int = 0, count: int = 1, attributes: int = 0
+) -> BatchHeader:
+    return BatchHeader(
+        0, 100, 0, 2, 0, attributes, count - 1, NOW, NOW, producer_id, epoch, sequence, count
+    )
+
+
+def append(partition: Partition, batch: BatchHeader) -> int:
+    """What the shell does with a batch that may be written."""
+    log = partition.state
+    base_offset = log.log_end_offset
+    if batch.producer_id >= 0:
+        log.producers.apply_batch(client_batch(batch), base_offset, batch.max_timestamp)
+    log.log_end_offset += batch.record_count
+    partition.written(batch)
+    partition.move_local_end(log.log_end_offset)
+    return base_offset
