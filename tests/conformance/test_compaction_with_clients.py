@@ -70,7 +70,7 @@ def compacted(new_topic):
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
-def test_every_client_reads_the_last_committed_values_of_a_cleaned_topic(
+def test_every_client_reads_the_last_committed_values(
     codec, client, server, compacted, make_producer, transactional_id
 ):
     producer = make_producer(Confluent(), transactional_id, compression=codec)

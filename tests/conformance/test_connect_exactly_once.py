@@ -129,7 +129,7 @@ def ends(server, topic):
     ends.close()
 
 
-def test_each_line_comes_once_and_in_order_through_kills_of_the_worker(
+def test_each_line_comes_once_and_in_order_through_kills(
     java_classpath, server, topic, ends, tmp_path
 ):
     name = f"connect-{uuid.uuid4().hex[:8]}"

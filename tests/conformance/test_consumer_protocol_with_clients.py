@@ -77,7 +77,7 @@ def seen(*members):
     return sorted(int(value) for one in members for value in one.values)
 
 
-def test_two_members_share_until_one_leaves_and_an_operator_sees_it(join, fill, group, admin):
+def test_two_members_share_until_one_leaves_and_both_are_listed(join, fill, group, admin):
     first, second = join(), join()
     eventually(lambda: whole(first, second))
     fill()
@@ -122,7 +122,7 @@ def test_the_partitions_of_a_member_that_died_are_taken_over(server, group, topi
     assert seen(member) == list(range(COUNT))
 
 
-def test_members_go_on_after_a_restart_and_reading_resumes_at_the_commit(server, join, fill):
+def test_after_a_restart_members_go_on_from_their_commit(server, join, fill):
     first, second = join(), join()
     eventually(lambda: whole(first, second))
     fill()
@@ -144,9 +144,7 @@ def test_members_go_on_after_a_restart_and_reading_resumes_at_the_commit(server,
     assert seen(third) == list(range(2 * COUNT, 3 * COUNT))
 
 
-def test_offsets_are_committed_in_a_transaction_at_the_members_epoch(
-    server, group, join, fill, admin
-):
+def test_transactional_offsets_carry_the_members_epoch(server, group, join, fill, admin):
     member = join()
     eventually(lambda: member.assigned == EVERY)
     fill()
@@ -176,7 +174,7 @@ def test_new_partitions_are_read(join, topic, admin):
     eventually(lambda: member.assigned == frozenset(range(PARTITIONS + 2)))
 
 
-def test_a_group_of_the_other_protocol_is_not_joined_and_changes_when_it_is_empty(join, fill):
+def test_a_group_changes_its_protocol_only_when_empty(join, fill):
     fill()
     first = join("confluent-kafka")
     eventually(lambda: len(first.records) >= COUNT)

@@ -48,7 +48,7 @@ def test_a_produce_whose_answer_was_lost_is_not_written_twice(
     ]
 
 
-def test_a_transactional_produce_whose_answer_was_lost_is_not_written_twice(
+def test_a_produce_whose_answer_was_lost_is_written_once(
     client, server, proxy, through_proxy, topic, transactional_id, make_producer
 ):
     producer = make_producer(client, transactional_id, bootstrap=through_proxy)
@@ -61,7 +61,7 @@ def test_a_transactional_produce_whose_answer_was_lost_is_not_written_twice(
 
 
 @pytest.mark.parametrize("outcome", ["commit", "abort"])
-def test_an_end_whose_answer_was_lost_is_asked_again_and_ends_once(
+def test_an_end_whose_answer_was_lost_is_repeated_and_ends_once(
     client, server, proxy, through_proxy, topic, transactional_id, make_producer, outcome
 ):
     producer = make_producer(client, transactional_id, bootstrap=through_proxy)
@@ -91,7 +91,7 @@ def test_adding_a_partition_whose_answer_was_lost_adds_it_once(
     assert values(client.read(server.bootstrap, topic, until=b"once")) == [b"once"]
 
 
-def test_a_transaction_goes_on_after_the_server_was_killed_in_its_middle(
+def test_a_transaction_goes_on_after_a_kill_of_the_server(
     client, server, topic, transactional_id, make_producer
 ):
     """An Ongoing transaction is not aborted by a coordinator that comes back (docs/kafka-facts.md)."""
@@ -106,7 +106,7 @@ def test_a_transaction_goes_on_after_the_server_was_killed_in_its_middle(
     assert values(seen) == [b"before the kill", b"after the kill"]
 
 
-def test_what_was_committed_survives_a_kill_and_what_was_open_is_aborted_by_the_next_instance(
+def test_committed_survives_a_kill_and_open_is_aborted(
     client, server, topic, transactional_id, make_producer
 ):
     producer = make_producer(client, transactional_id)
@@ -125,7 +125,7 @@ def test_what_was_committed_survives_a_kill_and_what_was_open_is_aborted_by_the_
     assert values(seen) == [b"committed", b"of the successor"]
 
 
-def test_a_commit_acknowledged_just_before_a_kill_is_visible_after_it(
+def test_a_commit_acknowledged_before_a_kill_is_visible(
     client, server, new_topic, transactional_id, make_producer
 ):
     """The prepare record is the decision: markers that were not written yet are written after the restart."""
@@ -142,9 +142,7 @@ def test_a_commit_acknowledged_just_before_a_kill_is_visible_after_it(
         assert values(seen) == [b"committed"]
 
 
-def test_repeated_kills_neither_lose_nor_double_acknowledged_records(
-    client, server, topic, make_producer
-):
+def test_kills_neither_lose_nor_double_acknowledged_records(client, server, topic, make_producer):
     producer = make_producer(client)
     expected = []
     for number in range(3):

@@ -50,7 +50,7 @@ def error_code(end_txn_reply):
 
 
 @pytest.mark.parametrize("client", TV1_CLIENTS, ids=lambda client: client.name)
-def test_a_delayed_commit_does_not_commit_half_of_the_next_transaction(
+def test_a_delayed_commit_does_not_commit_half_of_the_next(
     client, server, proxy, topic, transactional_id, make_producer
 ):
     reader = Confluent()

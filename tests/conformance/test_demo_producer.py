@@ -42,9 +42,7 @@ def test_every_row_is_sent_once(server, scenario):
     assert producer.instances == 1
 
 
-def test_a_crashed_producers_successor_goes_on_where_the_log_says_and_the_dead_one_is_refused(
-    server, scenario
-):
+def test_a_successor_goes_on_and_the_dead_producer_is_fenced(server, scenario):
     crashes = iter([True])
     producer = demo_producer(server, scenario)
     producer.run(lambda row: row == 1_500 and next(crashes, False))
@@ -54,9 +52,7 @@ def test_a_crashed_producers_successor_goes_on_where_the_log_says_and_the_dead_o
 
 
 @pytest.mark.parametrize("does_producer_die", [False, True])
-def test_a_server_killed_in_the_middle_of_a_transaction_costs_nothing(
-    server, scenario, does_producer_die
-):
+def test_a_server_killed_amid_a_transaction_costs_nothing(server, scenario, does_producer_die):
     killed = threading.Event()
 
     def halfway(row):

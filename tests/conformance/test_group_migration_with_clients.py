@@ -216,9 +216,7 @@ def test_a_rolling_upgrade_of_the_java_client_and_back(join_java, read_with, gro
 
 
 @pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python", "aiokafka"])
-def test_an_instance_keeps_its_partitions_with_the_other_protocol(
-    join, read_with, group_row, client
-):
+def test_an_instance_keeps_its_partitions_in_both_protocols(join, read_with, group_row, client):
     """A static member that is closed says nothing, so its place waits for the next one of its name."""
     old = [join(client, group_instance_id=f"i{number}", **LONG) for number in range(2)]
     reading = read_with(*old)

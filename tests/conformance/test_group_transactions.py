@@ -125,9 +125,7 @@ def test_what_was_aborted_is_read_again_and_written_once(client, server, names, 
     assert sorted(map(int, seen)) == squares()
 
 
-def test_a_transaction_with_offsets_goes_on_after_the_server_was_killed_in_its_middle(
-    client, server, names, application
-):
+def test_a_transaction_with_offsets_goes_on_after_a_kill(client, server, names, application):
     def crash():
         server.kill()
         server.start()
@@ -140,7 +138,7 @@ def test_a_transaction_with_offsets_goes_on_after_the_server_was_killed_in_its_m
     assert sorted(map(int, seen)) == squares()
 
 
-def test_what_was_committed_with_its_offsets_is_not_read_again_after_a_kill(
+def test_what_was_committed_with_offsets_is_not_read_again(
     client, server, names, application, join
 ):
     topic, out, group = names
@@ -194,7 +192,7 @@ def test_the_offsets_of_a_generation_that_is_over_are_refused(
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-def test_offsets_of_the_java_clients_protocol_are_added_by_the_groups_coordinator(
+def test_offsets_of_tv2_are_added_by_the_groups_coordinator(
     java, server, names, make_producer, transactional_id, end
 ):
     """TV2 (KIP-890): TxnOffsetCommit 5 without an AddOffsetsToTxn before it."""

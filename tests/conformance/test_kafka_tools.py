@@ -230,7 +230,7 @@ def test_offsets_are_read_by_kafkas_decoder(scene, dump):
     assert '{"offset":2,' in printed
 
 
-def test_the_state_of_a_spark_sink_is_ours_and_kafkas_decoder_passes_over_it(dump, tmp_path):
+def test_kafkas_decoder_passes_over_the_state_of_a_spark_sink(dump, tmp_path):
     key, value = encode_shard_record(SinkHeader("lake", 1, 1, "query", "run", (), ()), 1)
     segment = tmp_path / f"{0:020}.log"
     segment.write_bytes(encode_batch([Record(key, value, timestamp=1_000)]))

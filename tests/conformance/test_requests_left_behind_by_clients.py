@@ -65,7 +65,7 @@ def test_an_abort_behind_a_refused_addition_succeeds(server, door, producer):
     assert [record.value for record in records] == [b"first", b"last"]
 
 
-def test_an_abort_left_behind_with_its_addition_tears_no_later_transaction(server, door, producer):
+def test_an_abort_left_behind_tears_no_later_transaction(server, door, producer):
     producer.begin_transaction()
     for topic in ("half", "other"):
         producer.produce(topic, b"aborted", partition=0)

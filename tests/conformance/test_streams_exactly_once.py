@@ -99,7 +99,7 @@ def application(server):
     return name
 
 
-def test_streams_output_is_exact_through_kills_of_the_application_and_of_oncelog(
+def test_streams_output_is_exact_through_kills_of_both_sides(
     java_classpath, server, application, tmp_path
 ):
     def start():

@@ -72,7 +72,7 @@ def test_read_uncommitted_sees_aborted_and_open_records(
     producer.abort()
 
 
-def test_an_open_transaction_holds_back_what_was_committed_after_it(
+def test_an_open_transaction_holds_back_later_commits(
     client, server, topic, transactional_id, make_producer, committed_sentinel
 ):
     producer = make_producer(client, transactional_id)
@@ -165,7 +165,7 @@ def test_other_transactional_ids_are_left_alone(
     assert values(client.read(server.bootstrap, topic, until=b"mine")) == [b"mine"]
 
 
-def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_refused(
+def test_a_transaction_past_its_timeout_is_aborted_and_fenced(
     client, server, topic, transactional_id, make_producer, committed_sentinel
 ):
     producer = make_producer(client, transactional_id, timeout_ms=1_000)

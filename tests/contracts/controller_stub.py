@@ -99,7 +99,7 @@ class ControllerStubContract:
 
         self.in_world(scenario)
 
-    def test_without_an_active_one_the_caller_learns_that_nothing_happened(self):
+    def test_without_an_active_one_a_call_had_no_effect(self):
         async def scenario(stub, first, second):
             first.active = False
             with pytest.raises(PeerUnavailable, match="no active controller among") as failure:

@@ -258,7 +258,7 @@ class GrpcContract:
 
         self.in_world(scenario)
 
-    def test_a_call_that_is_dropped_goes_on_until_its_channel_is_closed(self):
+    def test_a_dropped_call_goes_on_until_its_channel_closes(self):
         async def scenario(channel, scripted, server):
             call = channel.stream_stream("/t/silent")()
             await call.initial_metadata()

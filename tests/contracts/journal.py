@@ -3,8 +3,6 @@
 `open()` returns a journal over the same storage each time: opening again is a restart.
 """
 
-import asyncio
-
 
 async def read_all(journal):
     return [(offset, record) async for offset, record in journal.replay()]
@@ -23,57 +21,42 @@ class JournalContract:
         """The number-th record: all different."""
         raise AssertionError("a subclass makes records")
 
-    def test_an_empty_journal_replays_nothing(self):
-        async def scenario():
-            journal = self.open(self.world())
-            assert await read_all(journal) == []
-            assert journal.next_offset == 0
+    async def test_an_empty_journal_replays_nothing(self):
+        journal = self.open(self.world())
+        assert await read_all(journal) == []
+        assert journal.next_offset == 0
 
-        asyncio.run(scenario())
+    async def test_append_returns_the_first_records_offset(self):
+        journal = self.open(self.world())
+        await read_all(journal)
+        assert await journal.append([self.record(0), self.record(1)]) == 0
+        assert await journal.append([self.record(2)]) == 2
+        assert journal.next_offset == 3
 
-    def test_append_returns_the_first_records_offset(self):
-        async def scenario():
-            journal = self.open(self.world())
-            await read_all(journal)
-            assert await journal.append([self.record(0), self.record(1)]) == 0
-            assert await journal.append([self.record(2)]) == 2
-            assert journal.next_offset == 3
+    async def test_a_restart_replays_every_record_in_order(self):
+        world = self.world()
+        journal = self.open(world)
+        await read_all(journal)
+        records = [self.record(number) for number in range(25)]
+        for at in range(0, 25, 5):
+            await journal.append(records[at : at + 5])
+        again = self.open(world)
+        assert await read_all(again) == list(enumerate(records))
+        assert again.next_offset == 25
+        assert await again.append([self.record(25)]) == 25
 
-        asyncio.run(scenario())
+    async def test_replay_twice_gives_the_same(self):
+        world = self.world()
+        journal = self.open(world)
+        await read_all(journal)
+        await journal.append([self.record(number) for number in range(3)])
+        again = self.open(world)
+        assert await read_all(again) == await read_all(again)
 
-    def test_a_restart_replays_every_record_in_order(self):
-        async def scenario():
-            world = self.world()
-            journal = self.open(world)
-            await read_all(journal)
-            records = [self.record(number) for number in range(25)]
-            for at in range(0, 25, 5):
-                await journal.append(records[at : at + 5])
-            again = self.open(world)
-            assert await read_all(again) == list(enumerate(records))
-            assert again.next_offset == 25
-            assert await again.append([self.record(25)]) == 25
-
-        asyncio.run(scenario())
-
-    def test_replay_twice_gives_the_same(self):
-        async def scenario():
-            world = self.world()
-            journal = self.open(world)
-            await read_all(journal)
-            await journal.append([self.record(number) for number in range(3)])
-            again = self.open(world)
-            assert await read_all(again) == await read_all(again)
-
-        asyncio.run(scenario())
-
-    def test_many_records_in_one_append(self):
-        async def scenario():
-            world = self.world()
-            journal = self.open(world)
-            await read_all(journal)
-            records = [self.record(number) for number in range(2_000)]
-            assert await journal.append(records) == 0
-            assert [record for _, record in await read_all(self.open(world))] == records
-
-        asyncio.run(scenario())
+    async def test_many_records_in_one_append(self):
+        world = self.world()
+        journal = self.open(world)
+        await read_all(journal)
+        records = [self.record(number) for number in range(2_000)]
+        assert await journal.append(records) == 0
+        assert [record for _, record in await read_all(self.open(world))] == records

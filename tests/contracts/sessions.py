@@ -261,7 +261,7 @@ class SessionContract:
 
         self.medium.run(scenario)
 
-    def test_a_call_knows_its_caller_and_its_answer_says_where_both_belong(self, monkeypatch):
+    def test_a_call_and_its_answer_say_to_which_trace_they_belong(self, monkeypatch):
         class Ended:
             def __init__(self):
                 self.spans = []

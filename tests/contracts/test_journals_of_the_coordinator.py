@@ -112,54 +112,45 @@ class TestGroupShardLog(JournalContract):
 
 
 @pytest.mark.parametrize("fault", ["lost", "cut"])
-def test_what_belongs_to_a_clients_transaction_is_written_once_too(fault):
-    async def scenario():
-        cluster = Cluster()
-        journal = TestGroupShardLog().open(cluster)
-        await read_all(journal)
-        records = [group_record(number) for number in range(6)]
-        cluster.storage.faults.extend([fault] * 3)
-        await journal.append(records)
-        again = TestGroupShardLog().open(cluster)
-        assert await read_all(again) == list(enumerate(records))
-        batches = cluster.storage.logs[GROUP_SHARD].batches
-        headers = [header for batch in batches for _, header in iter_headers(batch)]
-        assert [(h.producer_id, h.is_transactional, h.is_control) for h in headers[:3]] == [
-            (7, True, False),
-            (8, True, False),
-            (9, True, True),
-        ]
-
-    asyncio.run(scenario())
+async def test_records_of_a_clients_transaction_are_written_once_too(fault):
+    cluster = Cluster()
+    journal = TestGroupShardLog().open(cluster)
+    await read_all(journal)
+    records = [group_record(number) for number in range(6)]
+    cluster.storage.faults.extend([fault] * 3)
+    await journal.append(records)
+    again = TestGroupShardLog().open(cluster)
+    assert await read_all(again) == list(enumerate(records))
+    batches = cluster.storage.logs[GROUP_SHARD].batches
+    headers = [header for batch in batches for _, header in iter_headers(batch)]
+    assert [(h.producer_id, h.is_transactional, h.is_control) for h in headers[:3]] == [
+        (7, True, False),
+        (8, True, False),
+        (9, True, True),
+    ]
 
 
 def log_of(cluster):
     return cluster.storage.logs[SHARD]
 
 
-def test_a_lost_answer_is_repeated_and_written_once():
-    async def scenario():
-        cluster = Cluster()
-        journal, _ = await opened(cluster)
-        cluster.storage.faults.extend(["lost", "lost", "cut"])
-        assert await journal.append([transaction(0), transaction(1)]) == 0
-        assert await journal.append([transaction(2)]) == 2
-        assert cluster.storage.append_calls == 5
-        _, records = await opened(cluster)
-        assert records == [transaction(0), transaction(1), transaction(2)]
-
-    asyncio.run(scenario())
+async def test_a_lost_answer_is_repeated_and_written_once():
+    cluster = Cluster()
+    journal, _ = await opened(cluster)
+    cluster.storage.faults.extend(["lost", "lost", "cut"])
+    assert await journal.append([transaction(0), transaction(1)]) == 0
+    assert await journal.append([transaction(2)]) == 2
+    assert cluster.storage.append_calls == 5
+    _, records = await opened(cluster)
+    assert records == [transaction(0), transaction(1), transaction(2)]
 
 
 @pytest.mark.parametrize("code", [3, 5, 6, 7, 13, 19, 20, 56])
-def test_passing_faults_are_waited_out(code):
-    async def scenario():
-        cluster = Cluster()
-        journal, _ = await opened(cluster)
-        cluster.storage.faults.extend([ErrorCode(code)] * 2)
-        assert await journal.append([transaction(0)]) == 0
-
-    asyncio.run(scenario())
+async def test_passing_faults_are_waited_out(code):
+    cluster = Cluster()
+    journal, _ = await opened(cluster)
+    cluster.storage.faults.extend([ErrorCode(code)] * 2)
+    assert await journal.append([transaction(0)]) == 0
 
 
 @pytest.mark.parametrize(
@@ -180,144 +171,114 @@ def test_passing_faults_are_waited_out(code):
         (87, 87),
     ],
 )
-def test_what_lasts_fails_the_append_with_the_code_clients_are_told(code, told):
-    async def scenario():
-        cluster = Cluster()
-        journal, _ = await opened(cluster)
-        cluster.storage.faults.extend([ErrorCode(code)] * 1_000)
-        with pytest.raises(AppendFailed) as failed:
-            await journal.append([transaction(0)])
-        assert failed.value.error_code == told
-
-    asyncio.run(scenario())
+async def test_what_lasts_fails_the_append_with_its_code(code, told):
+    cluster = Cluster()
+    journal, _ = await opened(cluster)
+    cluster.storage.faults.extend([ErrorCode(code)] * 1_000)
+    with pytest.raises(AppendFailed) as failed:
+        await journal.append([transaction(0)])
+    assert failed.value.error_code == told
 
 
-def test_a_refusal_is_not_repeated():
-    async def scenario():
-        cluster = Cluster()
-        journal, _ = await opened(cluster)
-        cluster.storage.faults.append(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
-        with pytest.raises(AppendFailed):
-            await journal.append([transaction(0)])
-        assert cluster.storage.append_calls == 1
-
-    asyncio.run(scenario())
+async def test_a_refusal_is_not_repeated():
+    cluster = Cluster()
+    journal, _ = await opened(cluster)
+    cluster.storage.faults.append(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+    with pytest.raises(AppendFailed):
+        await journal.append([transaction(0)])
+    assert cluster.storage.append_calls == 1
 
 
-def test_an_answer_that_never_comes_fails_in_time():
-    async def scenario():
-        cluster = Cluster()
-        journal, _ = await opened(cluster)
-        cluster.storage.gate = asyncio.Event()
-        with pytest.raises(AppendFailed) as failed:
-            await asyncio.wait_for(journal.append([transaction(0)]), 5)
-        assert failed.value.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-    asyncio.run(scenario())
+async def test_an_answer_that_never_comes_fails_in_time():
+    cluster = Cluster()
+    journal, _ = await opened(cluster)
+    cluster.storage.gate = asyncio.Event()
+    with pytest.raises(AppendFailed) as failed:
+        await asyncio.wait_for(journal.append([transaction(0)]), 5)
+    assert failed.value.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_loading_fences_the_coordinator_before():
-    async def scenario():
-        cluster = Cluster()
-        old, _ = await opened(cluster, coordinator_epoch=1)
-        await old.append([transaction(0)])
-        new, records = await opened(cluster, coordinator_epoch=2)
-        assert records == [transaction(0)]
-        with pytest.raises(AppendFailed) as failed:
-            await old.append([transaction(1)])
-        assert failed.value.error_code == ErrorCode.NOT_COORDINATOR
-        assert await new.append([transaction(2)]) == 1
-
-    asyncio.run(scenario())
+async def test_loading_fences_the_coordinator_before():
+    cluster = Cluster()
+    old, _ = await opened(cluster, coordinator_epoch=1)
+    await old.append([transaction(0)])
+    new, records = await opened(cluster, coordinator_epoch=2)
+    assert records == [transaction(0)]
+    with pytest.raises(AppendFailed) as failed:
+        await old.append([transaction(1)])
+    assert failed.value.error_code == ErrorCode.NOT_COORDINATOR
+    assert await new.append([transaction(2)]) == 1
 
 
-def test_a_decision_made_without_the_newest_record_is_not_written():
-    async def scenario():
-        cluster = Cluster()
-        one, _ = await opened(cluster)
-        other, _ = await opened(cluster)
-        await one.append([transaction(0)])
-        with pytest.raises(AppendFailed):
-            await other.append([transaction(1)])
-        assert (await opened(cluster))[1] == [transaction(0)]
-
-    asyncio.run(scenario())
+async def test_a_decision_without_the_newest_record_is_not_written():
+    cluster = Cluster()
+    one, _ = await opened(cluster)
+    other, _ = await opened(cluster)
+    await one.append([transaction(0)])
+    with pytest.raises(AppendFailed):
+        await other.append([transaction(1)])
+    assert (await opened(cluster))[1] == [transaction(0)]
 
 
-def test_replay_waits_until_what_it_read_cannot_be_lost():
-    async def scenario():
-        cluster = Cluster()
+async def test_replay_waits_until_what_it_read_cannot_be_lost():
+    cluster = Cluster()
+    journal, _ = await opened(cluster)
+    await journal.append([transaction(0)])
+    log_of(cluster).high_watermark = 0
+    loading = asyncio.create_task(opened(cluster))
+    done, _ = await asyncio.wait([loading], timeout=0.05)
+    assert not done
+    log_of(cluster).high_watermark = 1
+    assert (await asyncio.wait_for(loading, 5))[1] == [transaction(0)]
+
+
+async def test_a_large_append_is_split_and_stays_in_order():
+    cluster = Cluster()
+    topic = cluster.metadata.image.topics[TRANSACTION_STATE_TOPIC]
+    topic.configs["max.message.bytes"] = "2000"
+    journal, _ = await opened(cluster)
+    records = [transaction(number) for number in range(100)]
+    assert await journal.append(records) == 0
+    batches = log_of(cluster).batches
+    assert len(batches) > 3
+    assert max(map(len, batches)) <= 2_000
+    assert (await opened(cluster))[1] == records
+
+
+async def test_values_are_written_in_the_version_of_the_feature_level():
+    for level, version in ((0, 0), (1, 1), (2, 1)):
+        cluster = Cluster(transaction_version=level)
         journal, _ = await opened(cluster)
         await journal.append([transaction(0)])
-        log_of(cluster).high_watermark = 0
-        loading = asyncio.create_task(opened(cluster))
-        done, _ = await asyncio.wait([loading], timeout=0.05)
-        assert not done
-        log_of(cluster).high_watermark = 1
-        assert (await asyncio.wait_for(loading, 5))[1] == [transaction(0)]
-
-    asyncio.run(scenario())
+        (batch,) = log_of(cluster).batches
+        (record,) = decode_batch(batch)
+        assert record.value[:2] == bytes([0, version])
 
 
-def test_an_append_that_exceeds_a_batch_is_split_and_stays_in_order():
-    async def scenario():
-        cluster = Cluster()
-        topic = cluster.metadata.image.topics[TRANSACTION_STATE_TOPIC]
-        topic.configs["max.message.bytes"] = "2000"
+async def test_each_load_has_its_own_identity_and_begins_at_0():
+    cluster = Cluster()
+    for _ in range(2):
         journal, _ = await opened(cluster)
-        records = [transaction(number) for number in range(100)]
-        assert await journal.append(records) == 0
-        batches = log_of(cluster).batches
-        assert len(batches) > 3
-        assert max(map(len, batches)) <= 2_000
-        assert (await opened(cluster))[1] == records
-
-    asyncio.run(scenario())
+        await journal.append([transaction(0), transaction(1)])
+        await journal.append([transaction(2)])
+    headers = [next(iter_headers(batch))[1] for batch in log_of(cluster).batches]
+    assert [header.base_sequence for header in headers] == [0, 2, 0, 2]
+    assert len({header.producer_id for header in headers}) == 2
 
 
-def test_values_are_written_in_the_version_of_the_feature_level():
-    async def scenario():
-        for level, version in ((0, 0), (1, 1), (2, 1)):
-            cluster = Cluster(transaction_version=level)
-            journal, _ = await opened(cluster)
-            await journal.append([transaction(0)])
-            (batch,) = log_of(cluster).batches
-            (record,) = decode_batch(batch)
-            assert record.value[:2] == bytes([0, version])
-
-    asyncio.run(scenario())
-
-
-def test_each_load_has_an_identity_of_its_own_and_counts_from_sequence_0():
-    async def scenario():
-        cluster = Cluster()
-        for _ in range(2):
-            journal, _ = await opened(cluster)
-            await journal.append([transaction(0), transaction(1)])
-            await journal.append([transaction(2)])
-        headers = [next(iter_headers(batch))[1] for batch in log_of(cluster).batches]
-        assert [header.base_sequence for header in headers] == [0, 2, 0, 2]
-        assert len({header.producer_id for header in headers}) == 2
-
-    asyncio.run(scenario())
-
-
-def test_records_of_a_newer_kind_are_skipped_and_damage_is_named():
-    async def scenario():
-        cluster = Cluster()
-        log = log_of(cluster)
-        newer = [
-            Record(b"\x00\x63\x00\x01a", b"?", 1),
-            Record(b"\x00\x00\x00\x01a", b"\x00\x09", 1),
-        ]
-        log.batches.append(bytes(encode_batch(newer)))
-        log.end = 2
-        journal, records = await opened(cluster)
-        assert (records, journal.next_offset) == ([], 2)
-        damaged = Record(b"\x00\x00\x00\x01a", b"\x00\x01\x00", 1)
-        log.batches.append(bytes(encode_batch([damaged], base_offset=2)))
-        log.end = 3
-        with pytest.raises(ReplayFailed, match="offset 2"):
-            await opened(cluster)
-
-    asyncio.run(scenario())
+async def test_records_of_a_newer_kind_are_skipped_and_damage_is_named():
+    cluster = Cluster()
+    log = log_of(cluster)
+    newer = [
+        Record(b"\x00\x63\x00\x01a", b"?", 1),
+        Record(b"\x00\x00\x00\x01a", b"\x00\x09", 1),
+    ]
+    log.batches.append(bytes(encode_batch(newer)))
+    log.end = 2
+    journal, records = await opened(cluster)
+    assert (records, journal.next_offset) == ([], 2)
+    damaged = Record(b"\x00\x00\x00\x01a", b"\x00\x01\x00", 1)
+    log.batches.append(bytes(encode_batch([damaged], base_offset=2)))
+    log.end = 3
+    with pytest.raises(ReplayFailed, match="offset 2"):
+        await opened(cluster)

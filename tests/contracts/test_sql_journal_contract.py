@@ -78,126 +78,102 @@ async def replayed(journal):
     return [found async for found in journal.replay()]
 
 
-def test_what_was_appended_is_replayed_in_order_by_another_process(database_url):
-    async def scenario():
-        async with journal_at(database_url) as journal:
-            assert await replayed(journal) == []
-            assert journal.next_offset == 0
-            assert await journal.append(["a", "b"]) == 0
-            assert await journal.append(["ü\n\"'%s:x"]) == 2
-            assert journal.next_offset == 3
-        async with journal_at(database_url) as journal:
-            assert await replayed(journal) == [(0, "a"), (1, "b"), (2, "ü\n\"'%s:x")]
-            assert journal.next_offset == 3
-            assert await journal.append(["d"]) == 3
-
-    asyncio.run(scenario())
+async def test_another_process_replays_what_was_appended_in_order(database_url):
+    async with journal_at(database_url) as journal:
+        assert await replayed(journal) == []
+        assert journal.next_offset == 0
+        assert await journal.append(["a", "b"]) == 0
+        assert await journal.append(["ü\n\"'%s:x"]) == 2
+        assert journal.next_offset == 3
+    async with journal_at(database_url) as journal:
+        assert await replayed(journal) == [(0, "a"), (1, "b"), (2, "ü\n\"'%s:x")]
+        assert journal.next_offset == 3
+        assert await journal.append(["d"]) == 3
 
 
-def test_replay_goes_over_many_pages(database_url):
-    async def scenario():
-        records = [str(number) for number in range(2 * REPLAY_PAGE_ROWS)]
-        async with journal_at(database_url) as journal:
-            await replayed(journal)
-            await journal.append(records)
-            assert [record for _, record in await replayed(journal)] == records
-            assert journal.next_offset == len(records)
-
-    asyncio.run(scenario())
+async def test_replay_goes_over_many_pages(database_url):
+    records = [str(number) for number in range(2 * REPLAY_PAGE_ROWS)]
+    async with journal_at(database_url) as journal:
+        await replayed(journal)
+        await journal.append(records)
+        assert [record for _, record in await replayed(journal)] == records
+        assert journal.next_offset == len(records)
 
 
-def test_of_two_writers_that_are_level_one_wins_and_the_other_replays(database_url):
-    async def scenario():
-        async with journal_at(database_url) as one, journal_at(database_url) as other:
-            await replayed(one)
-            await replayed(other)
-            outcomes = await asyncio.gather(
-                one.append(["one"]), other.append(["other"]), return_exceptions=True
+async def test_of_two_level_writers_one_wins_and_the_other_replays(database_url):
+    async with journal_at(database_url) as one, journal_at(database_url) as other:
+        await replayed(one)
+        await replayed(other)
+        outcomes = await asyncio.gather(
+            one.append(["one"]), other.append(["other"]), return_exceptions=True
+        )
+        assert sorted(map(str, map(type, outcomes))) == sorted([str(int), str(AppendFailed)])
+        loser = one if isinstance(outcomes[0], AppendFailed) else other
+        (failure,) = [found for found in outcomes if isinstance(found, AppendFailed)]
+        assert failure.error_code is ErrorCode.NOT_CONTROLLER
+        assert len(await replayed(loser)) == 1
+        assert await loser.append(["again"]) == 1
+
+
+async def test_a_failed_append_leaves_nothing_of_its_records_behind(database_url):
+    async with journal_at(database_url) as one, journal_at(database_url) as other:
+        await replayed(one)
+        await replayed(other)
+        await one.append(["a", "b"])
+        with pytest.raises(AppendFailed):
+            await other.append(["x", "y", "z"])
+        assert await replayed(other) == [(0, "a"), (1, "b")]
+
+
+async def test_replay_begins_at_the_newest_snapshot(database_url):
+    async with journal_at(database_url) as journal:
+        await replayed(journal)
+        await journal.append(["a", "snapshot 1", "b"])
+        assert await replayed(journal) == [(1, "snapshot 1"), (2, "b")]
+        await journal.append(["snapshot 2"])
+        assert await replayed(journal) == [(3, "snapshot 2")]
+        assert await journal.append(["c"]) == 4
+
+
+async def test_a_writer_that_slept_through_a_snapshot_cannot_write(database_url):
+    async with journal_at(database_url) as awake, journal_at(database_url) as asleep:
+        await replayed(awake)
+        await awake.append(["a"])
+        await replayed(asleep)
+        await awake.append(["b"])
+        await awake.append(["snapshot"])
+        # Row 1, where the sleeper would write, is free again; its write must fail all the same.
+        with pytest.raises(AppendFailed) as caught:
+            await asleep.append(["lost"])
+        assert caught.value.error_code is ErrorCode.NOT_CONTROLLER
+        assert await replayed(awake) == [(2, "snapshot")]
+
+
+async def test_a_gap_is_told_and_not_skipped(database_url):
+    async with journal_at(database_url) as journal:
+        await replayed(journal)
+        await journal.append(["a", "b", "c"])
+        await journal._database.run(
+            lambda connection: connection.execute(
+                text("DELETE FROM metadata_journal WHERE metadata_offset = 1")
             )
-            assert sorted(map(str, map(type, outcomes))) == sorted([str(int), str(AppendFailed)])
-            loser = one if isinstance(outcomes[0], AppendFailed) else other
-            (failure,) = [found for found in outcomes if isinstance(found, AppendFailed)]
-            assert failure.error_code is ErrorCode.NOT_CONTROLLER
-            assert len(await replayed(loser)) == 1
-            assert await loser.append(["again"]) == 1
-
-    asyncio.run(scenario())
-
-
-def test_a_failed_append_leaves_nothing_of_its_records_behind(database_url):
-    async def scenario():
-        async with journal_at(database_url) as one, journal_at(database_url) as other:
-            await replayed(one)
-            await replayed(other)
-            await one.append(["a", "b"])
-            with pytest.raises(AppendFailed):
-                await other.append(["x", "y", "z"])
-            assert await replayed(other) == [(0, "a"), (1, "b")]
-
-    asyncio.run(scenario())
-
-
-def test_replay_begins_at_the_newest_snapshot(database_url):
-    async def scenario():
-        async with journal_at(database_url) as journal:
+        )
+        with pytest.raises(OncelogError, match="no row 1"):
             await replayed(journal)
-            await journal.append(["a", "snapshot 1", "b"])
-            assert await replayed(journal) == [(1, "snapshot 1"), (2, "b")]
-            await journal.append(["snapshot 2"])
-            assert await replayed(journal) == [(3, "snapshot 2")]
-            assert await journal.append(["c"]) == 4
-
-    asyncio.run(scenario())
 
 
-def test_a_writer_that_slept_through_a_snapshot_cannot_write_into_the_gap(database_url):
-    async def scenario():
-        async with journal_at(database_url) as awake, journal_at(database_url) as asleep:
-            await replayed(awake)
-            await awake.append(["a"])
-            await replayed(asleep)
-            await awake.append(["b"])
-            await awake.append(["snapshot"])
-            # Row 1, where the sleeper would write, is free again; its write must fail all the same.
-            with pytest.raises(AppendFailed) as caught:
-                await asleep.append(["lost"])
-            assert caught.value.error_code is ErrorCode.NOT_CONTROLLER
-            assert await replayed(awake) == [(2, "snapshot")]
-
-    asyncio.run(scenario())
-
-
-def test_a_gap_is_told_and_not_skipped(database_url):
-    async def scenario():
-        async with journal_at(database_url) as journal:
+async def test_a_lost_table_is_a_failed_append_told_in_one_line(database_url):
+    async with journal_at(database_url) as journal:
+        await replayed(journal)
+        await journal._database.run(
+            lambda connection: connection.execute(text("DROP TABLE metadata_journal"))
+        )
+        with pytest.raises(AppendFailed) as caught:
+            await journal.append(["a"])
+        assert caught.value.error_code is ErrorCode.REQUEST_TIMED_OUT
+        with pytest.raises(OncelogError) as told:
             await replayed(journal)
-            await journal.append(["a", "b", "c"])
-            await journal._database.run(
-                lambda connection: connection.execute(
-                    text("DELETE FROM metadata_journal WHERE metadata_offset = 1")
-                )
-            )
-            with pytest.raises(OncelogError, match="no row 1"):
-                await replayed(journal)
-
-    asyncio.run(scenario())
-
-
-def test_a_table_that_went_away_is_a_failed_append_and_a_one_line_error(database_url):
-    async def scenario():
-        async with journal_at(database_url) as journal:
-            await replayed(journal)
-            await journal._database.run(
-                lambda connection: connection.execute(text("DROP TABLE metadata_journal"))
-            )
-            with pytest.raises(AppendFailed) as caught:
-                await journal.append(["a"])
-            assert caught.value.error_code is ErrorCode.REQUEST_TIMED_OUT
-            with pytest.raises(OncelogError) as told:
-                await replayed(journal)
-            assert "\n" not in str(told.value)
-
-    asyncio.run(scenario())
+        assert "\n" not in str(told.value)
 
 
 # ------------------------------------------------------------------------------------- fencing and the lease
@@ -227,71 +203,59 @@ def fenced_journal(database, controller_epoch):
     )
 
 
-def test_a_deposed_writer_is_refused_even_when_the_table_ends_where_it_believes(database_url):
-    async def scenario():
-        async with leases_at(database_url, 1, 2) as ((lease, one), (other_lease, two)):
-            held = await lease.take(await lease.read())
-            old = fenced_journal(one, held.controller_epoch)
-            await replayed(old)
-            await old.append(["a"])
-            taken = await other_lease.take(await other_lease.read())
-            assert taken.controller_epoch == held.controller_epoch + 1
-            with pytest.raises(AppendFailed) as caught:
-                await old.append(["late"])
-            assert caught.value.error_code is ErrorCode.NOT_CONTROLLER
-            new = fenced_journal(two, taken.controller_epoch)
-            assert await replayed(new) == [(0, "a")]
-            assert await new.append(["b0"]) == 1
-
-    asyncio.run(scenario())
+async def test_a_deposed_writer_is_refused_wherever_the_table_ends(database_url):
+    async with leases_at(database_url, 1, 2) as ((lease, one), (other_lease, two)):
+        held = await lease.take(await lease.read())
+        old = fenced_journal(one, held.controller_epoch)
+        await replayed(old)
+        await old.append(["a"])
+        taken = await other_lease.take(await other_lease.read())
+        assert taken.controller_epoch == held.controller_epoch + 1
+        with pytest.raises(AppendFailed) as caught:
+            await old.append(["late"])
+        assert caught.value.error_code is ErrorCode.NOT_CONTROLLER
+        new = fenced_journal(two, taken.controller_epoch)
+        assert await replayed(new) == [(0, "a")]
+        assert await new.append(["b0"]) == 1
 
 
-def test_of_two_that_see_a_free_lease_one_gets_it(database_url):
-    async def scenario():
-        async with leases_at(database_url, 1, 2) as ((one, _), (two, _)):
-            seen = await one.read()
-            assert seen.is_free
-            views = await asyncio.gather(one.take(seen), two.take(seen))
-            (winner,) = [view for view in views if view is not None]
-            assert winner.holder == (await one.read()).holder
-            assert 0 < (await two.read()).remaining_ms <= 60_000
-
-    asyncio.run(scenario())
+async def test_of_two_that_see_a_free_lease_one_gets_it(database_url):
+    async with leases_at(database_url, 1, 2) as ((one, _), (two, _)):
+        seen = await one.read()
+        assert seen.is_free
+        views = await asyncio.gather(one.take(seen), two.take(seen))
+        (winner,) = [view for view in views if view is not None]
+        assert winner.holder == (await one.read()).holder
+        assert 0 < (await two.read()).remaining_ms <= 60_000
 
 
-def test_a_lease_is_renewed_by_its_holder_only_also_after_its_end(database_url):
-    async def scenario():
-        async with leases_at(database_url, 1, 2, lease_ms=1) as ((one, _), (two, _)):
-            held = await one.take(await one.read())
-            async with asyncio.timeout(10):
-                while (await two.read()).remaining_ms > 0:
-                    pass
-            assert await one.renew(held.controller_epoch)
-            assert not await two.renew(held.controller_epoch - 1)
-            await one.release(held.controller_epoch)
-            released = await two.read()
-            assert released.is_free
-            assert not await one.renew(held.controller_epoch)
-            taken = await two.take(released)
-            assert taken.controller_epoch == held.controller_epoch + 1
-            # What was released by one who does not hold it any more stays with the holder.
-            await one.release(held.controller_epoch)
-            assert (await one.read()).holder == 2
-
-    asyncio.run(scenario())
+async def test_a_lease_is_renewed_by_its_holder_only(database_url):
+    async with leases_at(database_url, 1, 2, lease_ms=1) as ((one, _), (two, _)):
+        held = await one.take(await one.read())
+        async with asyncio.timeout(10):
+            while (await two.read()).remaining_ms > 0:
+                pass
+        assert await one.renew(held.controller_epoch)
+        assert not await two.renew(held.controller_epoch - 1)
+        await one.release(held.controller_epoch)
+        released = await two.read()
+        assert released.is_free
+        assert not await one.renew(held.controller_epoch)
+        taken = await two.take(released)
+        assert taken.controller_epoch == held.controller_epoch + 1
+        # What was released by one who does not hold it any more stays with the holder.
+        await one.release(held.controller_epoch)
+        assert (await one.read()).holder == 2
 
 
-def test_a_block_that_was_given_away_is_refused_whatever_the_journal_says(database_url):
-    async def scenario():
-        async with leases_at(database_url, 1) as ((_, database),):
-            journal = fenced_journal(database, None)
-            await replayed(journal)
-            await journal.append(["b0", "x", "b10"])
+async def test_a_block_that_was_given_away_is_refused(database_url):
+    async with leases_at(database_url, 1) as ((_, database),):
+        journal = fenced_journal(database, None)
+        await replayed(journal)
+        await journal.append(["b0", "x", "b10"])
+        await journal.append(["b20"])
+        with pytest.raises(AppendFailed, match="given away"):
             await journal.append(["b20"])
-            with pytest.raises(AppendFailed, match="given away"):
-                await journal.append(["b20"])
-            restored = fenced_journal(database, None)
-            assert [record for _, record in await replayed(restored)] == ["b0", "x", "b10", "b20"]
-            assert restored.kept_producer_id == 30
-
-    asyncio.run(scenario())
+        restored = fenced_journal(database, None)
+        assert [record for _, record in await replayed(restored)] == ["b0", "x", "b10", "b20"]
+        assert restored.kept_producer_id == 30

@@ -60,7 +60,7 @@ def test_every_alarm_has_data_on_which_it_fires():
     assert fired == {rule["alert"] for rule in ALERTS}
 
 
-def test_the_healthy_cluster_has_every_series_that_an_alarm_asks_for():
+def test_a_healthy_cluster_has_every_series_of_the_alarms():
     healthy = CASES[0]
     assert healthy["name"] == "a healthy cluster"
     shown = {one["series"].partition("{")[0] for one in healthy["input_series"]}

@@ -36,7 +36,7 @@ def test_the_role_has_exactly_the_verbs_that_faults_of_pods_need():
     assert of_kind(objects, "ClusterRole", "ClusterRoleBinding") == []
 
 
-def test_faults_of_machines_add_evictions_and_a_cluster_role_for_nodes_alone():
+def test_faults_of_machines_need_evictions_and_a_cluster_role():
     objects = rendered("chaos-machines")
     (role,) = of_kind(objects, "Role")
     assert verbs_of(role) == WITH_MACHINES
@@ -47,7 +47,7 @@ def test_faults_of_machines_add_evictions_and_a_cluster_role_for_nodes_alone():
     assert cluster_role["metadata"]["name"].startswith("prod-")
 
 
-def test_bindings_give_the_jobs_account_its_roles_and_no_other_pod_has_it():
+def test_only_the_jobs_account_has_its_roles():
     objects = rendered("chaos-machines")
     job = job_of(objects)
     account = pod_of(job)[1]["serviceAccountName"]

@@ -54,7 +54,7 @@ def test_both_majors_of_helm_render_the_same(profile):
 
 
 @pytest.mark.parametrize("version", ["1.31", "1.36"])
-def test_objects_have_the_shape_of_the_oldest_and_the_newest_kubernetes(version):
+def test_objects_fit_the_oldest_and_the_newest_kubernetes(version):
     # Profiles share most of their objects, and looking at one takes a tenth of a second.
     different = {
         json.dumps(one, sort_keys=True): one for profile in PROFILES for one in rendered(profile)
@@ -129,7 +129,7 @@ def test_probes_ask_what_a_process_means_by_them(profile, role):
     assert startup["periodSeconds"] * startup["failureThreshold"] >= 60
 
 
-def test_postgres_is_stopped_whichever_number_its_first_process_has(tmp_path):
+def test_postgres_is_stopped_whatever_its_process_id(tmp_path):
     """In a pod that shares its processes it is not 1."""
     (container,) = pod_of(role_of(rendered("default"), "postgres"))[1]["containers"]
     command = container["lifecycle"]["preStop"]["exec"]["command"]

@@ -41,7 +41,7 @@ def test_there_is_no_spark_by_default():
     assert not [one for one in rendered("default") if "spark" in component(one)]
 
 
-def test_one_driver_at_a_time_with_a_checkpoint_that_outlives_it_and_the_release():
+def test_one_driver_runs_and_its_checkpoint_outlives_it():
     objects = rendered("spark-local")
     spec = driver_of(objects)["spec"]
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
@@ -80,7 +80,7 @@ def test_executors_find_the_driver_where_it_listens():
     assert conf["spark.driver.blockManager.port"] == str(ports["blocks"])
 
 
-def test_executors_are_of_the_same_image_locked_down_and_belong_to_the_driver():
+def test_executors_are_locked_down_and_belong_to_the_driver():
     objects = rendered("spark-executors")
     conf, template = conf_of(objects)
     assert conf["spark.kubernetes.container.image"] == container_of(objects)["image"]
@@ -102,7 +102,7 @@ def test_executors_are_of_the_same_image_locked_down_and_belong_to_the_driver():
     assert "spark.local.dir" not in conf
 
 
-def test_the_drivers_account_may_make_pods_and_nothing_else_but_tidy_up():
+def test_the_drivers_account_may_only_make_and_remove_pods():
     objects = rendered("spark-executors")
     (role,) = of_kind(objects, "Role")
     granted = {
@@ -134,7 +134,7 @@ def test_every_part_of_the_demo_is_called_as_it_wants_to_be(profile):
     assert parts == {"topics", "pipeline"} | sends
 
 
-def test_a_program_of_ones_own_runs_with_its_files_and_without_the_demos_topics():
+def test_a_program_of_ones_own_runs_without_the_demos_topics():
     objects = rendered("spark-own")
     _, pod = pod_of(driver_of(objects))
     assert "initContainers" not in pod

@@ -113,7 +113,7 @@ def test_every_role_tells_its_part_of_a_transaction(place):
         time.sleep(0.2)
 
 
-def test_no_transaction_fails_while_one_process_of_each_role_is_killed(place):
+def test_no_transaction_fails_while_each_role_loses_a_process(place):
     topic, pauses = new_topic(), {}
     with Load(place.bootstrap, topic, replicas=place.replicas) as load:
         await_commits(load)

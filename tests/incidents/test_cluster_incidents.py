@@ -65,7 +65,7 @@ def test_a_marker_is_stuck_behind_a_dead_leader(cluster, stuck):
     eventually(lambda: explained(cluster.gateway, name)["incident"] == "healthy")
 
 
-def test_an_application_that_starts_again_loops_on_concurrent_transactions(cluster, stuck):
+def test_a_restarted_application_loops_on_an_open_transaction(cluster, stuck):
     name, topic, _ = stuck
     again = threading.Thread(target=producer, args=(cluster.bootstrap, name, "app-2"), daemon=True)
     again.start()
@@ -86,7 +86,7 @@ def test_an_application_that_starts_again_loops_on_concurrent_transactions(clust
     assert not again.is_alive(), "it still loops"
 
 
-def test_a_producer_that_goes_on_loops_on_concurrent_transactions(cluster, stuck):
+def test_a_running_producer_loops_on_concurrent_transactions(cluster, stuck):
     name, topic, opened = stuck
     other = new_topic(cluster.bootstrap, f"other-{name}", 1, 3)
     again = threading.Thread(target=write, args=(opened, other), daemon=True)

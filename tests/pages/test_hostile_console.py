@@ -87,14 +87,14 @@ def test_a_name_that_is_two_things_offers_both(tab, server):
     page.get_by_role("heading", name="partition orders-0").wait_for()
 
 
-def test_without_scripts_pages_tell_the_same_and_how_to_end_a_transaction(tab, server):
+def test_pages_tell_the_same_without_scripts(tab, server):
     begin(server, "no-scripts")
     page = tab("/transactions", java_script_enabled=False)
     page.get_by_role("link", name="no-scripts").click()
     page.get_by_role("heading", name="no-scripts").wait_for()
     told = page.locator("body").inner_text()
     assert "this page cannot end it: oncelog transactions terminate no-scripts --dry-run" in told
-    assert "read again every 30 s" in told
+    assert "reloads this page every 30 s" in told
 
 
 @pytest.mark.parametrize(
@@ -169,11 +169,11 @@ def test_an_opened_part_of_the_reference_stays_open(tab, server):
     assert page.locator("details[open]").count() == 1
 
 
-def test_pages_that_nobody_looks_at_leave_the_others_their_connections(browser, server):
+def test_pages_that_nobody_looks_at_hold_no_connections(browser, server):
     context = browser.new_context(base_url=server.gateway)
     for _ in range(TABS_OF_ONE_BROWSER):
         page = context.new_page()
-        page.goto("/transactions", wait_until="load", timeout=5_000)
+        assert page.goto("/transactions", wait_until="load", timeout=5_000).ok
         page.evaluate(
             "Object.defineProperty(document, 'hidden', { get: () => true });"
             "document.dispatchEvent(new Event('visibilitychange'))"
@@ -187,7 +187,7 @@ def test_a_page_lives_through_a_restart_of_the_gateway(tab, server):
     page.evaluate("window.sameDocument = true")
     state = page.locator("#state")
     server.kill()
-    state.get_by_text("the gateway does not answer").wait_for()
+    state.get_by_text("the gateway does not respond").wait_for()
     server.start()
     state.get_by_text("live", exact=True).wait_for()
     begin(server, "after-restart")

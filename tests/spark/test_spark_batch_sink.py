@@ -57,7 +57,7 @@ def test_job_whose_commit_fails_shows_nothing_and_can_run_again(lab):
     assert lab.visible_settled() == ROWS
 
 
-def test_task_killed_in_a_job_is_tried_again_and_its_rows_show_once(lab):
+def test_task_killed_in_a_job_is_retried_and_shows_once(lab):
     plan = lab.proxy.plan("Produce", Fault.KILL_CALLER_AFTER)
     write(lab, ROWS)
     assert plan.happened.is_set()

@@ -50,7 +50,7 @@ def test_rows_arrive_once_with_one_attempt_for_each_batch(lab):
     assert max(decision.row_count for decision in sink.decisions) <= 20
 
 
-def test_restart_without_new_data_writes_nothing_and_with_new_data_goes_on(lab):
+def test_restart_without_new_data_writes_nothing(lab):
     lab.fill(ROWS[:30])
     lab.copy()
     lab.wait_decided(lab.sink)
@@ -64,7 +64,7 @@ def test_restart_without_new_data_writes_nothing_and_with_new_data_goes_on(lab):
     assert lab.visible_settled() == ROWS
 
 
-def test_f1_task_that_raises_while_writing_is_tried_again_and_its_rows_show_once(lab):
+def test_f1_task_that_raises_is_retried_and_its_rows_show_once(lab):
     lab.fill(ROWS)
     lab.copy(raising_until(str(lab.folder / "flag")))
     assert lab.visible_settled() == ROWS
@@ -72,7 +72,7 @@ def test_f1_task_that_raises_while_writing_is_tried_again_and_its_rows_show_once
 
 
 @pytest.mark.slow
-def test_f2_task_that_fails_for_good_leaves_nothing_and_the_restart_writes_all(lab):
+def test_f2_task_that_fails_for_good_leaves_nothing(lab):
     lab.fill(ROWS)
     with pytest.raises(StreamingQueryException, match="a fault of the test"):
         lab.copy(always_raising)
@@ -91,9 +91,7 @@ def test_f2_task_that_fails_for_good_leaves_nothing_and_the_restart_writes_all(l
         ("JoinAttempt", Fault.KILL_CALLER_AFTER, 0),
     ],
 )
-def test_f3_writing_process_killed_at_any_step_is_replaced_and_its_rows_show_once(
-    lab, method, fault, skip
-):
+def test_f3_writer_killed_at_any_step_is_replaced(lab, method, fault, skip):
     lab.fill(ROWS)
     plan = lab.proxy.plan(method, fault, skip)
     lab.copy()
@@ -101,7 +99,7 @@ def test_f3_writing_process_killed_at_any_step_is_replaced_and_its_rows_show_onc
     assert lab.visible_settled() == ROWS
 
 
-def test_f4_commit_that_fails_before_its_effect_is_repeated_by_the_restart(lab):
+def test_f4_commit_that_fails_is_repeated_by_the_restart(lab):
     lab.fill(ROWS)
     plan = lab.proxy.plan("CommitBatch", Fault.REFUSE)
     with pytest.raises(StreamingQueryException, match="a fault of the test"):
@@ -113,7 +111,7 @@ def test_f4_commit_that_fails_before_its_effect_is_repeated_by_the_restart(lab):
     assert lab.visible_settled() == ROWS
 
 
-def test_f5_abort_after_a_commit_that_took_effect_changes_nothing_and_the_replay_appends_nothing(
+def test_f5_abort_and_replay_after_a_commit_change_nothing(
     lab,
 ):
     lab.fill(ROWS)
@@ -135,7 +133,7 @@ def test_f5_abort_after_a_commit_that_took_effect_changes_nothing_and_the_replay
 @pytest.mark.parametrize(
     "method", ["OpenAttempt", "JoinAttempt", "SealBranch", "CommitBatch", "Produce"]
 )
-def test_lost_answer_is_asked_for_again_without_the_query_noticing(lab, method):
+def test_lost_answer_is_asked_for_again_unnoticed(lab, method):
     lab.fill(ROWS)
     plan = lab.proxy.plan(method, Fault.CUT_AFTER, times=2)
     lab.copy()
@@ -146,7 +144,7 @@ def test_lost_answer_is_asked_for_again_without_the_query_noticing(lab, method):
 @pytest.mark.parametrize(
     "is_decided", [pytest.param(False, marks=pytest.mark.slow), True], ids=["undecided", "decided"]
 )
-def test_f7_driver_killed_around_the_decision_leaves_the_batch_whole_or_absent(lab, is_decided):
+def test_f7_driver_killed_at_the_decision_leaves_a_whole_batch(lab, is_decided):
     lab.fill(ROWS)
     held = lab.proxy.plan("CommitBatch", Fault.CUT_AFTER if is_decided else Fault.REFUSE)
     again = lab.proxy.plan("CommitBatch", Fault.HOLD)
@@ -181,7 +179,7 @@ def test_s5_two_drivers_on_one_checkpoint_commit_each_batch_once(lab):
 
 
 @pytest.mark.slow
-def test_deleted_checkpoint_is_refused_until_the_user_adopts_the_new_query(lab):
+def test_deleted_checkpoint_is_refused_until_adopted(lab):
     lab.fill(ROWS)
     lab.copy()
     assert lab.visible_settled() == ROWS
@@ -206,7 +204,7 @@ def test_cluster_killed_in_the_middle_of_a_query_is_waited_for(lab, server):
     assert lab.visible_settled() == ROWS
 
 
-def test_task_outside_a_micro_batch_is_refused_because_spark_names_no_batch(lab):
+def test_task_outside_a_micro_batch_is_refused(lab):
     """The batch's number comes from local properties that Spark does not promise; their absence must not pass."""
     options = {
         "bootstrap.servers": lab.bootstrap,

@@ -50,7 +50,7 @@ def run(lab, **options):
 
 
 @pytest.mark.slow
-def test_update_mode_through_foreach_batch_is_exactly_once_when_a_batch_is_run_again(lab):
+def test_foreach_batch_is_exactly_once_in_update_mode(lab):
     lab.fill(ROWS)
     lab.fill(["one-more-1"])
     lab.proxy.plan("CommitBatch", Fault.REFUSE_AFTER, skip=1)

@@ -19,7 +19,7 @@ def lose_newest(checkpoint):
         (folder / f".{newest}.crc").unlink(missing_ok=True)
 
 
-def test_batch_that_covers_other_rows_after_its_checkpoint_entry_was_lost_is_refused(lab):
+def test_batch_with_other_rows_after_a_lost_entry_is_refused(lab):
     lab.fill(ROWS[:20])
     lab.copy()
     lab.fill(ROWS[20:40])
@@ -43,7 +43,7 @@ def test_batch_that_covers_other_rows_after_its_checkpoint_entry_was_lost_is_ref
 
 
 @pytest.mark.slow
-def test_batches_that_cover_the_same_rows_again_are_skipped_and_the_query_goes_on(lab):
+def test_batches_with_the_same_rows_again_are_skipped(lab):
     lab.fill(ROWS[:40])
     lab.copy(limit=20)
     lose_newest(lab.checkpoint)
@@ -57,7 +57,7 @@ def test_batches_that_cover_the_same_rows_again_are_skipped_and_the_query_goes_o
 
 
 @pytest.mark.slow
-def test_older_copy_of_the_checkpoint_is_refused_where_its_batches_have_other_rows(lab):
+def test_older_checkpoint_is_refused_where_rows_are_other(lab):
     lab.fill(ROWS[:20])
     lab.copy()
     shutil.copytree(lab.checkpoint, lab.folder / "older")
@@ -82,7 +82,7 @@ def renaming(batches):
 
 
 @pytest.mark.slow
-def test_query_that_computes_other_rows_each_time_says_so_and_is_accepted_on_demand(lab):
+def test_query_of_random_rows_says_so_and_is_accepted_on_demand(lab):
     lab.fill(ROWS)
     lab.proxy.plan("CommitBatch", Fault.REFUSE_AFTER)
     with pytest.raises(StreamingQueryException, match="a fault of the test"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.spark.topic_tools import ROOT
 
 RUN_S = 150
-PAGE = ROOT / "README.md"
+PAGE = ROOT / "docs" / "spark.md"
 
 
 def first_program(page):
@@ -18,7 +18,7 @@ def first_program(page):
     return program
 
 
-def test_first_program_copies_a_topic_with_nothing_but_its_interpreter(lab, tmp_path):
+def test_first_program_needs_nothing_but_its_interpreter(lab, tmp_path):
     program = first_program(PAGE)
     for fixed, here in (
         ("localhost:9092", lab.bootstrap),

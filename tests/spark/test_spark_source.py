@@ -20,7 +20,7 @@ def values(frame):
     return sorted(row.value.decode() for row in frame.collect())
 
 
-def test_batch_read_shows_committed_records_with_their_place_and_time(lab):
+def test_batch_read_shows_committed_with_place_and_time(lab):
     lab.fill(ROWS)
     rows = lab.reader().load().orderBy("partition", "offset").collect()
     assert sorted(row.value.decode() for row in rows) == ROWS
@@ -88,7 +88,7 @@ def test_pushed_filters_fetch_less_and_give_the_same_rows(lab):
     assert lab.proxy.calls["Fetch"] - fetches < fetches
 
 
-def test_headers_come_when_asked_for_and_round_trip_through_the_sink(lab):
+def test_headers_come_when_asked_for_and_go_through_the_sink(lab):
     rows = [(b"k", b"v", [("h", b"x"), ("n", None)]), (None, b"w", None)]
     schema = "key binary, value binary, headers array<struct<key:string,value:binary>>"
     (
@@ -121,7 +121,7 @@ def test_unknown_topic_and_bad_options_say_what_to_do(lab):
 
 
 @pytest.mark.slow
-def test_records_deleted_before_they_were_read_stop_the_query_unless_it_may_go_on(lab):
+def test_deleted_records_stop_the_query_unless_it_may_go_on(lab):
     lab.fill(ROWS)
     lab.copy(limit=10)
     lab.fill([f"later-{row}" for row in ROWS])
@@ -151,7 +151,7 @@ def test_stream_starts_at_the_latest_offset_by_default(lab):
     assert lab.spark.table(lab.source.replace("-", "_")).count() == 0
 
 
-def test_partition_added_while_a_query_rests_is_read_from_its_first_offset(lab):
+def test_partition_added_meanwhile_is_read_from_its_beginning(lab):
     lab.fill(ROWS)
     lab.copy()
     create_partitions(lab, SOURCE_PARTITIONS + 1)

@@ -47,13 +47,10 @@ def test_answer_comes_back(call, answer):
     assert asyncio.run(answer_within(call(), 5)) == answer
 
 
-def test_a_future_may_be_given_too():
-    async def scenario():
-        future = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_soon(future.set_result, 7)
-        return await answer_within(future, 5)
-
-    assert asyncio.run(scenario()) == 7
+async def test_a_future_may_be_given_too():
+    future = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(future.set_result, 7)
+    assert await answer_within(future, 5) == 7
 
 
 def test_error_of_the_call_is_raised():
@@ -68,15 +65,12 @@ def test_deadline_ends_the_call_and_lets_it_clean_up():
     assert endless.was_cleaned
 
 
-def test_cancelling_the_caller_cancels_the_call():
+async def test_cancelling_the_caller_cancels_the_call():
     endless = Endless()
 
-    async def scenario():
-        task = asyncio.create_task(answer_within(endless.call(), 5))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(scenario())
+    task = asyncio.create_task(answer_within(endless.call(), 5))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert endless.was_cleaned

@@ -20,6 +20,7 @@ SOURCES = PRODUCTION + python_files("robustness")
 EVERYTHING = SOURCES + python_files("tests", "bench", "scripts")
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
+TEST_NAME_MAX = 60
 JUNK_DRAWERS = {"utils", "util", "common", "helpers", "helper", "shared", "misc", "base"}
 SERVICES = sorted(
     path.name for path in (ROOT / "services").iterdir() if (path / "wiring.py").exists()
@@ -43,6 +44,8 @@ def test_file_and_its_functions_fit(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or 0) - node.lineno + 1
             assert lines <= FUNCTION_LINES_MAX, f"{node.name} has {lines} lines"
+            if node.name.startswith("test_"):
+                assert len(node.name) <= TEST_NAME_MAX, f"{node.name}: a test states its rule"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
@@ -92,3 +95,33 @@ def test_tests_that_the_docs_cite_exist():
         for name, is_file in re.findall(r"`(test_\w+)(\.py)?`", page.read_text()):
             found = name in files if is_file else f"def {name}(" in everything
             assert found, f"{relative(page)} cites {name}, which does not exist"
+
+
+def called(node):
+    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    return {getattr(one, "attr", getattr(one, "id", "")) for one in calls}
+
+
+def checks(node):
+    said = any(isinstance(one, ast.Assert) for one in ast.walk(node))
+    named = re.compile(r"(assert|check|expect|require)_|(raises|warns|fail)$")
+    return said or any(named.match(name) for name in called(node))
+
+
+def test_every_test_checks_something():
+    """Itself, or through a function of the tests that does."""
+    functions = [
+        (path, node)
+        for path in python_files("tests")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    # Any process, server and lab has these: they say nothing of what a test wants to see.
+    everywhere = {"start", "stop", "close", "run", "get", "main"}
+    checking = {node.name for _, node in functions if checks(node)} - everywhere
+    without = [
+        f"{relative(path)}: {node.name}"
+        for path, node in functions
+        if node.name.startswith("test_") and not checks(node) and not called(node) & checking
+    ]
+    assert not without

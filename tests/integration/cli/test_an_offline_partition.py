@@ -44,7 +44,7 @@ def called(environment, *arguments, stdin=""):
     )
 
 
-def test_health_and_partitions_name_the_repair_and_internal_topics_are_not_counted(damaged):
+def test_health_and_partitions_name_the_repair(damaged):
     done = called(damaged, "health")
     said = " ".join(done.stdout.split())
     assert done.returncode == 1

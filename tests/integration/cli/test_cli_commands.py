@@ -161,7 +161,7 @@ def test_a_file_is_one_transaction_or_several(oncelog, topic):
     assert len(records(oncelog, topic)) == 20
 
 
-def test_a_bad_line_aborts_its_transaction_and_keeps_those_before(oncelog, topic):
+def test_a_bad_line_aborts_its_transaction_and_none_before(oncelog, topic):
     lines = "a=1\nb=2\nc=3\nbad\n"
     error = oncelog(
         "produce",

@@ -73,7 +73,7 @@ def states(events):
     return [event["fields"]["state"] for event in events if event["kind"] == "transaction"]
 
 
-def test_a_commit_is_told_from_the_first_request_to_the_last_marker(server, topic):
+def test_a_commit_is_told_from_first_request_to_last_marker(server, topic):
     opened = producer(server, "commits", "app-1")
     begin(opened, topic, 0, 1)
     opened.commit_transaction(PATIENCE_S)
@@ -96,7 +96,7 @@ def test_a_commit_is_told_from_the_first_request_to_the_last_marker(server, topi
     assert kinds.index("marker_queued") < kinds.index("marker_sent") < kinds.index("marker")
 
 
-def test_a_takeover_names_the_client_that_took_over_and_the_one_that_was_refused(server, topic):
+def test_a_takeover_names_who_took_over_and_who_was_refused(server, topic):
     first = producer(server, "taken", "app-1")
     begin(first, topic, 0)
     producer(server, "taken", "app-2")
@@ -147,7 +147,7 @@ def events_of(answer, count):
     return found
 
 
-def test_live_events_come_as_they_happen_and_go_on_where_they_were_left(server, topic):
+def test_live_events_go_on_where_they_were_left(server, topic):
     opened = producer(server, "live", "app-1")
     with stream(server, "?transactional_id=live&kind=transaction&limit=1") as answer:
         assert events_of(answer, 1)[0]["fields"]["state"] == "Empty"
@@ -160,7 +160,7 @@ def test_live_events_come_as_they_happen_and_go_on_where_they_were_left(server, 
         assert states(events_of(answer, 2)) == ["PrepareCommit", "CompleteCommit"]
 
 
-def test_one_stream_too_many_is_refused_and_a_stream_that_ended_makes_room(server):
+def test_a_stream_too_many_is_refused_until_one_ends(server):
     with stream(server), stream(server):
         with pytest.raises(urllib.error.HTTPError) as refused, stream(server):
             pass

@@ -36,11 +36,11 @@ def refused(tmp_path, *options, **environment):
         ("ONCELOG_LOG_LEVEL", "chatty"),
     ],
 )
-def test_a_wrong_variable_is_named_with_its_value_whichever_role_reads_it(tmp_path, name, value):
+def test_a_wrong_variable_is_named_with_its_value(tmp_path, name, value):
     assert f"{name}={value!r}: " in refused(tmp_path, **{name: value})
 
 
-def test_a_name_that_nobody_reads_is_refused_with_the_one_that_was_meant(tmp_path):
+def test_a_name_that_nobody_reads_is_refused_with_the_meant_one(tmp_path):
     said = refused(tmp_path, ONCELOG_STORAGE_FLUSH_POLICYY="always")
     assert "did you mean ONCELOG_STORAGE_FLUSH_POLICY?" in said
 

@@ -84,7 +84,7 @@ def test_the_fast_path_and_the_migrations_give_one_schema(tmp_path):
     assert described(fast)[1] == [SCHEMA_REVISION]
 
 
-def test_the_tables_in_code_are_what_the_migrations_make_on_postgres(postgres_url):
+def test_the_tables_in_code_are_those_of_the_migrations(postgres_url):
     asyncio.run(opened(postgres_url))
     migrated, revision = described(postgres_url)
     assert revision == [SCHEMA_REVISION]
@@ -100,24 +100,20 @@ def test_the_revision_in_code_is_the_newest_migration():
     assert ScriptDirectory.from_config(alembic_config()).get_heads() == [SCHEMA_REVISION]
 
 
-def test_a_journal_of_the_first_revision_goes_on_where_it_was(database_url):
+async def test_a_journal_of_the_first_revision_goes_on_where_it_was(database_url):
     """Its blocks were given away before there was a second account of them."""
-
-    async def scenario():
-        async with controller_at(database_url) as stub:
-            node_epoch = (await register(stub)).node_epoch
-            await allocate(stub, node_epoch)
-        engine = create_engine(database_url)
-        with engine.begin() as connection:
-            connection.execute(text("DROP TABLE controller_state"))
-            connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
-        engine.dispose()
-        async with controller_at(database_url) as stub:
-            assert (await allocate(stub, node_epoch)).first_producer_id == 1000
-        async with controller_at(database_url) as stub:
-            assert (await allocate(stub, node_epoch)).first_producer_id == 2000
-
-    asyncio.run(scenario())
+    async with controller_at(database_url) as stub:
+        node_epoch = (await register(stub)).node_epoch
+        await allocate(stub, node_epoch)
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE controller_state"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    engine.dispose()
+    async with controller_at(database_url) as stub:
+        assert (await allocate(stub, node_epoch)).first_producer_id == 1000
+    async with controller_at(database_url) as stub:
+        assert (await allocate(stub, node_epoch)).first_producer_id == 2000
 
 
 def test_a_database_without_our_tables_is_migrated(tmp_path):
@@ -132,44 +128,35 @@ def test_a_database_without_our_tables_is_migrated(tmp_path):
     assert {"somebody_elses", "metadata_journal"} <= {column[0] for column in columns}
 
 
-def test_two_controllers_may_open_a_new_database_at_once(database_url):
-    async def scenario():
-        await asyncio.gather(*(opened(database_url) for _ in range(4)))
-        async with controller_at(database_url) as stub:
-            assert (await register(stub)).status.error_code == 0
-
-    asyncio.run(scenario())
+async def test_two_controllers_may_open_a_new_database_at_once(database_url):
+    await asyncio.gather(*(opened(database_url) for _ in range(4)))
+    async with controller_at(database_url) as stub:
+        assert (await register(stub)).status.error_code == 0
 
 
-def test_a_database_that_is_one_revision_newer_is_used_and_left_as_it_is(database_url):
-    async def scenario():
+async def test_a_database_one_revision_newer_is_used_and_left_alone(database_url):
+    await opened(database_url)
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(text("ALTER TABLE controller_state ADD COLUMN remark VARCHAR(10)"))
+        connection.execute(text(f"UPDATE alembic_version SET version_num = '{NEXT_REVISION}'"))
+    async with controller_at(database_url) as stub:
+        assert (await register(stub)).status.error_code == 0
+    with engine.begin() as connection:
+        stored = connection.execute(text("SELECT version_num FROM alembic_version")).scalars()
+        assert list(stored) == [NEXT_REVISION]
+    engine.dispose()
+
+
+async def test_a_database_of_a_newer_version_is_refused(database_url):
+    await opened(database_url)
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
+    with pytest.raises(OncelogError, match="newer oncelog") as caught:
         await opened(database_url)
-        engine = create_engine(database_url)
-        with engine.begin() as connection:
-            connection.execute(text("ALTER TABLE controller_state ADD COLUMN remark VARCHAR(10)"))
-            connection.execute(text(f"UPDATE alembic_version SET version_num = '{NEXT_REVISION}'"))
-        async with controller_at(database_url) as stub:
-            assert (await register(stub)).status.error_code == 0
-        with engine.begin() as connection:
-            stored = connection.execute(text("SELECT version_num FROM alembic_version")).scalars()
-            assert list(stored) == [NEXT_REVISION]
-        engine.dispose()
-
-    asyncio.run(scenario())
-
-
-def test_a_database_of_a_newer_version_is_refused(database_url):
-    async def scenario():
-        await opened(database_url)
-        engine = create_engine(database_url)
-        with engine.begin() as connection:
-            connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-        engine.dispose()
-        with pytest.raises(OncelogError, match="newer oncelog") as caught:
-            await opened(database_url)
-        assert "\n" not in str(caught.value)
-
-    asyncio.run(scenario())
+    assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path):
@@ -179,23 +166,20 @@ def test_a_file_that_is_no_database_is_refused(tmp_path):
         asyncio.run(opened(f"sqlite:///{path}"))
 
 
-def test_commits_reach_the_disk_on_sqlite(tmp_path):
-    async def scenario():
-        database = Database(f"sqlite:///{tmp_path / 'c.db'}", timeout_ms=5000)
-        await database.open()
-        for pragma, expected in (("journal_mode", "wal"), ("synchronous", 2)):
-            found = await database.run(
-                lambda connection, pragma=pragma: connection.exec_driver_sql(
-                    f"PRAGMA {pragma}"
-                ).scalar()
-            )
-            assert found == expected
-        await database.close()
-
-    asyncio.run(scenario())
+async def test_commits_reach_the_disk_on_sqlite(tmp_path):
+    database = Database(f"sqlite:///{tmp_path / 'c.db'}", timeout_ms=5000)
+    await database.open()
+    for pragma, expected in (("journal_mode", "wal"), ("synchronous", 2)):
+        found = await database.run(
+            lambda connection, pragma=pragma: connection.exec_driver_sql(
+                f"PRAGMA {pragma}"
+            ).scalar()
+        )
+        assert found == expected
+    await database.close()
 
 
-def test_neither_a_first_start_nor_a_restart_imports_the_migration_tool(tmp_path):
+def test_no_start_imports_the_migration_tool(tmp_path):
     program = """
 import asyncio, sys
 from oncelog_controller.settings import ControllerSettings

@@ -27,151 +27,131 @@ from oncelog_controller.wiring import ControllerRole, build_controller
 DEADLINE_S = 10
 
 
-def test_a_new_cluster_is_ready_after_one_registration(database_url):
-    async def scenario():
-        async with controller_at(database_url) as stub, followed(stub) as follower:
-            answer = await register(stub)
-            assert answer.status.error_code == ErrorCode.NONE
-            assert answer.session_timeout_ms == 6000
-            await follower.wait_until(0)
-            image = follower.image
-            assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{21}", image.cluster_id)
-            assert image.transaction_version == 2
-            assert image.features_epoch >= 0
-            assert image.shard_count(TRANSACTION) == image.shard_count(GROUP) == 50
-            assert image.nodes[1].kafka_port == 9092
-            for name in (TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC):
-                assert image.topics[name].internal
-                assert image.topic_config(name).is_compacted
-                assert image.topic_config(name).segment_bytes == 104857600
-            assert image.partition(Partition(TRANSACTION_STATE_TOPIC, 49)).leader == 1
-
-    asyncio.run(scenario())
+async def test_a_new_cluster_is_ready_after_one_registration(database_url):
+    async with controller_at(database_url) as stub, followed(stub) as follower:
+        answer = await register(stub)
+        assert answer.status.error_code == ErrorCode.NONE
+        assert answer.session_timeout_ms == 6000
+        await follower.wait_until(0)
+        image = follower.image
+        assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{21}", image.cluster_id)
+        assert image.transaction_version == 2
+        assert image.features_epoch >= 0
+        assert image.shard_count(TRANSACTION) == image.shard_count(GROUP) == 50
+        assert image.nodes[1].kafka_port == 9092
+        for name in (TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC):
+            assert image.topics[name].internal
+            assert image.topic_config(name).is_compacted
+            assert image.topic_config(name).segment_bytes == 104857600
+        assert image.partition(Partition(TRANSACTION_STATE_TOPIC, 49)).leader == 1
 
 
-def test_everything_survives_a_restart_and_the_old_process_is_fenced(database_url):
-    async def scenario():
-        async with controller_at(database_url) as stub, followed(stub) as follower:
-            old = await register(stub, "first")
-            made = await create(stub, "orders", partitions=3)
-            await follower.wait_until(made.metadata_offset)
-            before = follower.image
-        async with controller_at(database_url) as stub, followed(stub) as follower:
-            new = await register(stub, "second")
-            assert new.node_epoch > old.node_epoch
-            assert (await allocate(stub, old.node_epoch)).status.error_code == (
-                ErrorCode.STALE_BROKER_EPOCH
-            )
-            async with asyncio.timeout(DEADLINE_S):
-                while 1 not in follower.image.nodes or (
-                    follower.image.nodes[1].node_epoch != new.node_epoch
-                ):
-                    await follower.wait_until(follower.image.metadata_offset + 1)
-            image = follower.image
-            assert image.cluster_id == before.cluster_id
-            assert image.topics["orders"].topic_id == before.topics["orders"].topic_id
-            assert image.controller_epoch > before.controller_epoch
-            for name, topic in before.topics.items():
-                for was, now in zip(topic.partitions, image.topics[name].partitions, strict=True):
-                    assert now.leader_epoch == was.leader_epoch + 1
-            for key, shard in before.shards.items():
-                assert image.shards[key].coordinator_epoch == shard.coordinator_epoch + 1
-
-    asyncio.run(scenario())
-
-
-def test_topics_live_from_creation_to_deletion(database_url):
-    async def scenario():
-        async with controller_at(database_url) as stub, followed(stub) as follower:
-            await register(stub)
-            made = await create(stub, "orders", partitions=3)
-            assert (made.results[0].partitions, made.results[0].replication_factor) == (3, 1)
-            topic_id = made.results[0].topic_id
-            assert len(topic_id) == 16
-            await follower.wait_until(made.metadata_offset)
-            assert follower.image.topics_by_id[topic_id].name == "orders"
-            again = await create(stub, "orders")
-            assert again.results[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-            grown = await stub.CreatePartitions(
-                pb.CreatePartitionsRequest(topics=[pb.NewPartitions(name="orders", count=5)])
-            )
-            assert grown.results[0].error_code == ErrorCode.NONE
-            altered = await stub.AlterConfigs(
-                pb.AlterConfigsRequest(name="orders", set={"retention.ms": "1000"})
-            )
-            assert altered.status.error_code == ErrorCode.NONE
-            await follower.wait_until(altered.metadata_offset)
-            assert len(follower.image.topics["orders"].partitions) == 5
-            assert follower.image.topic_config("orders").retention_ms == 1000
-            deleted = await stub.DeleteTopics(pb.DeleteTopicsRequest(topic_ids=[topic_id]))
-            assert deleted.results[0].error_code == ErrorCode.NONE
-            assert deleted.results[0].name == "orders"
-            await follower.wait_until(deleted.metadata_offset)
-            assert "orders" not in follower.image.topics
-            assert topic_id not in follower.image.topics_by_id
-
-    asyncio.run(scenario())
-
-
-def test_features_and_heartbeats(database_url):
-    async def scenario():
-        async with controller_at(database_url) as stub, followed(stub) as follower:
-            node_epoch = (await register(stub)).node_epoch
-            await follower.wait_until(0)
-            features_epoch = follower.image.features_epoch
-            changed = await stub.UpdateFeatures(
-                pb.UpdateFeaturesRequest(levels={"transaction.version": 1})
-            )
-            await follower.wait_until(changed.metadata_offset)
-            assert follower.image.transaction_version == 1
-            assert follower.image.features_epoch > features_epoch
-            refused = await stub.UpdateFeatures(pb.UpdateFeaturesRequest(levels={"x.version": 1}))
-            assert refused.status.error_code == ErrorCode.FEATURE_UPDATE_FAILED
-            assert "x.version" in refused.status.error_message
-            for epoch, expected in (
-                (node_epoch, ErrorCode.NONE),
-                (node_epoch - 1, ErrorCode.STALE_BROKER_EPOCH),
+async def test_all_survives_a_restart_and_the_old_process_is_fenced(database_url):
+    async with controller_at(database_url) as stub, followed(stub) as follower:
+        old = await register(stub, "first")
+        made = await create(stub, "orders", partitions=3)
+        await follower.wait_until(made.metadata_offset)
+        before = follower.image
+    async with controller_at(database_url) as stub, followed(stub) as follower:
+        new = await register(stub, "second")
+        assert new.node_epoch > old.node_epoch
+        assert (await allocate(stub, old.node_epoch)).status.error_code == (
+            ErrorCode.STALE_BROKER_EPOCH
+        )
+        async with asyncio.timeout(DEADLINE_S):
+            while 1 not in follower.image.nodes or (
+                follower.image.nodes[1].node_epoch != new.node_epoch
             ):
-                beat = await stub.NodeHeartbeat(
-                    pb.NodeHeartbeatRequest(node_id=1, node_epoch=epoch)
-                )
-                assert beat.status.error_code == expected
-
-    asyncio.run(scenario())
-
-
-def test_producer_id_blocks_never_repeat_over_restarts(database_url):
-    async def scenario():
-        firsts = []
-        for process in range(4):
-            async with controller_at(database_url, snapshot_interval_records=5) as stub:
-                node_epoch = (await register(stub, f"incarnation-{process}")).node_epoch
-                answers = await asyncio.gather(*(allocate(stub, node_epoch) for _ in range(5)))
-                assert {answer.producer_id_count for answer in answers} == {1000}
-                firsts += [answer.first_producer_id for answer in answers]
-        assert firsts == [1000 * number for number in range(20)]
-
-    asyncio.run(scenario())
+                await follower.wait_until(follower.image.metadata_offset + 1)
+        image = follower.image
+        assert image.cluster_id == before.cluster_id
+        assert image.topics["orders"].topic_id == before.topics["orders"].topic_id
+        assert image.controller_epoch > before.controller_epoch
+        for name, topic in before.topics.items():
+            for was, now in zip(topic.partitions, image.topics[name].partitions, strict=True):
+                assert now.leader_epoch == was.leader_epoch + 1
+        for key, shard in before.shards.items():
+            assert image.shards[key].coordinator_epoch == shard.coordinator_epoch + 1
 
 
-def test_a_journal_that_disagrees_with_the_blocks_given_away_is_refused(database_url):
-    async def scenario():
-        async with controller_at(database_url) as stub:
-            node_epoch = (await register(stub)).node_epoch
-            await allocate(stub, node_epoch)
-        database = Database(database_url, timeout_ms=5000)
-        await database.open()
-        await run_sql(database, "UPDATE controller_state SET next_producer_id = 9000")
-        with pytest.raises(OncelogError, match="1000 by metadata_journal and 9000") as caught:
-            async with controller_at(database_url):
-                pass
-        assert "Restore both" in str(caught.value)
-        await run_sql(database, "UPDATE controller_state SET next_producer_id = 1000")
-        async with controller_at(database_url) as stub:
-            assert (await allocate(stub, node_epoch)).first_producer_id == 1000
-        await database.close()
+async def test_topics_live_from_creation_to_deletion(database_url):
+    async with controller_at(database_url) as stub, followed(stub) as follower:
+        await register(stub)
+        made = await create(stub, "orders", partitions=3)
+        assert (made.results[0].partitions, made.results[0].replication_factor) == (3, 1)
+        topic_id = made.results[0].topic_id
+        assert len(topic_id) == 16
+        await follower.wait_until(made.metadata_offset)
+        assert follower.image.topics_by_id[topic_id].name == "orders"
+        again = await create(stub, "orders")
+        assert again.results[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+        grown = await stub.CreatePartitions(
+            pb.CreatePartitionsRequest(topics=[pb.NewPartitions(name="orders", count=5)])
+        )
+        assert grown.results[0].error_code == ErrorCode.NONE
+        altered = await stub.AlterConfigs(
+            pb.AlterConfigsRequest(name="orders", set={"retention.ms": "1000"})
+        )
+        assert altered.status.error_code == ErrorCode.NONE
+        await follower.wait_until(altered.metadata_offset)
+        assert len(follower.image.topics["orders"].partitions) == 5
+        assert follower.image.topic_config("orders").retention_ms == 1000
+        deleted = await stub.DeleteTopics(pb.DeleteTopicsRequest(topic_ids=[topic_id]))
+        assert deleted.results[0].error_code == ErrorCode.NONE
+        assert deleted.results[0].name == "orders"
+        await follower.wait_until(deleted.metadata_offset)
+        assert "orders" not in follower.image.topics
+        assert topic_id not in follower.image.topics_by_id
 
-    asyncio.run(scenario())
+
+async def test_features_and_heartbeats(database_url):
+    async with controller_at(database_url) as stub, followed(stub) as follower:
+        node_epoch = (await register(stub)).node_epoch
+        await follower.wait_until(0)
+        features_epoch = follower.image.features_epoch
+        changed = await stub.UpdateFeatures(
+            pb.UpdateFeaturesRequest(levels={"transaction.version": 1})
+        )
+        await follower.wait_until(changed.metadata_offset)
+        assert follower.image.transaction_version == 1
+        assert follower.image.features_epoch > features_epoch
+        refused = await stub.UpdateFeatures(pb.UpdateFeaturesRequest(levels={"x.version": 1}))
+        assert refused.status.error_code == ErrorCode.FEATURE_UPDATE_FAILED
+        assert "x.version" in refused.status.error_message
+        for epoch, expected in (
+            (node_epoch, ErrorCode.NONE),
+            (node_epoch - 1, ErrorCode.STALE_BROKER_EPOCH),
+        ):
+            beat = await stub.NodeHeartbeat(pb.NodeHeartbeatRequest(node_id=1, node_epoch=epoch))
+            assert beat.status.error_code == expected
+
+
+async def test_producer_id_blocks_never_repeat_over_restarts(database_url):
+    firsts = []
+    for process in range(4):
+        async with controller_at(database_url, snapshot_interval_records=5) as stub:
+            node_epoch = (await register(stub, f"incarnation-{process}")).node_epoch
+            answers = await asyncio.gather(*(allocate(stub, node_epoch) for _ in range(5)))
+            assert {answer.producer_id_count for answer in answers} == {1000}
+            firsts += [answer.first_producer_id for answer in answers]
+    assert firsts == [1000 * number for number in range(20)]
+
+
+async def test_a_journal_that_disagrees_with_the_blocks_is_refused(database_url):
+    async with controller_at(database_url) as stub:
+        node_epoch = (await register(stub)).node_epoch
+        await allocate(stub, node_epoch)
+    database = Database(database_url, timeout_ms=5000)
+    await database.open()
+    await run_sql(database, "UPDATE controller_state SET next_producer_id = 9000")
+    with pytest.raises(OncelogError, match="1000 by metadata_journal and 9000") as caught:
+        async with controller_at(database_url):
+            pass
+    assert "Restore both" in str(caught.value)
+    await run_sql(database, "UPDATE controller_state SET next_producer_id = 1000")
+    async with controller_at(database_url) as stub:
+        assert (await allocate(stub, node_epoch)).first_producer_id == 1000
+    await database.close()
 
 
 def test_two_racing_controllers_never_hand_out_one_block_twice(database_url):
@@ -207,103 +187,91 @@ def test_two_racing_controllers_never_hand_out_one_block_twice(database_url):
     asyncio.run(scenario())
 
 
-def test_a_watcher_gets_a_snapshot_then_every_delta_in_order(database_url):
-    async def scenario():
-        async with controller_at(database_url) as stub:
-            await register(stub)
-            updates = []
+async def test_a_watcher_gets_a_snapshot_then_every_delta_in_order(database_url):
+    async with controller_at(database_url) as stub:
+        await register(stub)
+        updates = []
 
-            async def watch():
-                async for update in stub.WatchMetadata(
-                    pb.WatchMetadataRequest(node_id=1, from_metadata_offset=-1)
-                ):
-                    updates.append(update)
+        async def watch():
+            async for update in stub.WatchMetadata(
+                pb.WatchMetadataRequest(node_id=1, from_metadata_offset=-1)
+            ):
+                updates.append(update)
 
-            watcher = asyncio.create_task(watch())
-            last = 0
-            for number in range(10):
-                last = (await create(stub, f"t{number}")).metadata_offset
-            async with asyncio.timeout(DEADLINE_S):
-                while not updates or updates[-1].metadata_offset < last:  # noqa: ASYNC110
-                    await asyncio.sleep(0)
-        await asyncio.wait_for(watcher, DEADLINE_S)  # ended by the stop, without an error
-        assert updates[0].HasField("snapshot")
-        assert not any(update.HasField("snapshot") for update in updates[1:])
-        offsets = [update.metadata_offset for update in updates]
-        assert offsets == sorted(set(offsets))
-        image = MetadataImage()
-        for update in updates:
-            image = image.updated(update)
-        assert {f"t{number}" for number in range(10)} < set(image.topics)
-
-    asyncio.run(scenario())
+        watcher = asyncio.create_task(watch())
+        last = 0
+        for number in range(10):
+            last = (await create(stub, f"t{number}")).metadata_offset
+        async with asyncio.timeout(DEADLINE_S):
+            while not updates or updates[-1].metadata_offset < last:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+    await asyncio.wait_for(watcher, DEADLINE_S)  # ended by the stop, without an error
+    assert updates[0].HasField("snapshot")
+    assert not any(update.HasField("snapshot") for update in updates[1:])
+    offsets = [update.metadata_offset for update in updates]
+    assert offsets == sorted(set(offsets))
+    image = MetadataImage()
+    for update in updates:
+        image = image.updated(update)
+    assert {f"t{number}" for number in range(10)} < set(image.topics)
 
 
 @pytest.mark.parametrize(("delta_history", "snapshots"), [(3, 2), (100, 1)])
-def test_a_slow_watcher_loses_nothing(tmp_path, delta_history, snapshots):
-    async def scenario():
-        url = f"sqlite:///{tmp_path / 'c.db'}"
-        async with controller_at(url, delta_history=delta_history) as stub:
-            await register(stub)
-            stream = stub.WatchMetadata(pb.WatchMetadataRequest(node_id=1, from_metadata_offset=-1))
-            image = MetadataImage().updated(await anext(stream))
-            for number in range(20):
-                last = await create(stub, f"t{number}")
-            seen_snapshots = 1
-            while image.metadata_offset < last.metadata_offset:
-                update = await asyncio.wait_for(anext(stream), DEADLINE_S)
-                seen_snapshots += update.HasField("snapshot")
-                image = image.updated(update)
-            assert seen_snapshots == snapshots
-            assert {f"t{number}" for number in range(20)} < set(image.topics)
+async def test_a_slow_watcher_loses_nothing(tmp_path, delta_history, snapshots):
+    url = f"sqlite:///{tmp_path / 'c.db'}"
+    async with controller_at(url, delta_history=delta_history) as stub:
+        await register(stub)
+        stream = stub.WatchMetadata(pb.WatchMetadataRequest(node_id=1, from_metadata_offset=-1))
+        image = MetadataImage().updated(await anext(stream))
+        for number in range(20):
+            last = await create(stub, f"t{number}")
+        seen_snapshots = 1
+        while image.metadata_offset < last.metadata_offset:
+            update = await asyncio.wait_for(anext(stream), DEADLINE_S)
+            seen_snapshots += update.HasField("snapshot")
+            image = image.updated(update)
+        assert seen_snapshots == snapshots
+        assert {f"t{number}" for number in range(20)} < set(image.topics)
+        await stream.aclose()
+
+
+async def test_a_returning_watcher_continues_where_it_was(tmp_path):
+    async with controller_at(f"sqlite:///{tmp_path / 'c.db'}") as stub:
+        await register(stub)
+        seen = (await create(stub, "a")).metadata_offset
+        await create(stub, "b")
+        for known, is_snapshot in ((seen, False), (seen - 2, True), (seen + 99, True)):
+            stream = stub.WatchMetadata(
+                pb.WatchMetadataRequest(node_id=1, from_metadata_offset=known)
+            )
+            update = await asyncio.wait_for(anext(stream), DEADLINE_S)
+            assert update.HasField("snapshot") is is_snapshot
             await stream.aclose()
 
-    asyncio.run(scenario())
 
-
-def test_a_returning_watcher_continues_where_it_was(tmp_path):
-    async def scenario():
-        async with controller_at(f"sqlite:///{tmp_path / 'c.db'}") as stub:
-            await register(stub)
-            seen = (await create(stub, "a")).metadata_offset
-            await create(stub, "b")
-            for known, is_snapshot in ((seen, False), (seen - 2, True), (seen + 99, True)):
-                stream = stub.WatchMetadata(
-                    pb.WatchMetadataRequest(node_id=1, from_metadata_offset=known)
-                )
-                update = await asyncio.wait_for(anext(stream), DEADLINE_S)
-                assert update.HasField("snapshot") is is_snapshot
-                await stream.aclose()
-
-    asyncio.run(scenario())
-
-
-def test_a_lost_table_is_answered_with_a_retriable_code_and_heals(database_url):
-    async def scenario():
-        database = Database(database_url, timeout_ms=5000)
-        async with controller_at(database_url) as stub, followed(stub) as follower:
-            await database.open()
-            node_epoch = (await register(stub)).node_epoch
-            assert (await allocate(stub, node_epoch)).first_producer_id == 0
-            await run_sql(database, "ALTER TABLE metadata_journal RENAME TO away")
-            lost = await allocate(stub, node_epoch)
-            assert lost.status.error_code == ErrorCode.REQUEST_TIMED_OUT
-            assert ErrorCode(lost.status.error_code).is_retriable
-            assert lost.status.error_message
-            refused = await create(stub, "a", "a", "b")
-            assert [result.name for result in refused.results] == ["a", "b"]
-            assert all(ErrorCode(result.error_code).is_retriable for result in refused.results)
-            await run_sql(database, "ALTER TABLE away RENAME TO metadata_journal")
-            async with asyncio.timeout(DEADLINE_S):
-                while (block := await allocate(stub, node_epoch)).status.error_code:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-            assert block.first_producer_id == 1000
-            made = await create(stub, "after")
-            await follower.wait_until(made.metadata_offset)
-            assert "after" in follower.image.topics
-        await database.close()
-
-    asyncio.run(scenario())
+async def test_a_lost_table_is_a_retriable_code_and_heals(database_url):
+    database = Database(database_url, timeout_ms=5000)
+    async with controller_at(database_url) as stub, followed(stub) as follower:
+        await database.open()
+        node_epoch = (await register(stub)).node_epoch
+        assert (await allocate(stub, node_epoch)).first_producer_id == 0
+        await run_sql(database, "ALTER TABLE metadata_journal RENAME TO away")
+        lost = await allocate(stub, node_epoch)
+        assert lost.status.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert ErrorCode(lost.status.error_code).is_retriable
+        assert lost.status.error_message
+        refused = await create(stub, "a", "a", "b")
+        assert [result.name for result in refused.results] == ["a", "b"]
+        assert all(ErrorCode(result.error_code).is_retriable for result in refused.results)
+        await run_sql(database, "ALTER TABLE away RENAME TO metadata_journal")
+        async with asyncio.timeout(DEADLINE_S):
+            while (block := await allocate(stub, node_epoch)).status.error_code:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert block.first_producer_id == 1000
+        made = await create(stub, "after")
+        await follower.wait_until(made.metadata_offset)
+        assert "after" in follower.image.topics
+    await database.close()
 
 
 async def run_sql(database, statement):
@@ -323,7 +291,7 @@ async def run_sql(database, statement):
         "",
     ],
 )
-def test_a_database_that_cannot_be_used_is_told_in_one_line_with_the_way_out(url):
+def test_an_unusable_database_is_told_in_one_line(url):
     async def scenario():
         settings = ControllerSettings(
             database_url=url, database_timeout_ms=1000, database_start_timeout_ms=1000
@@ -339,44 +307,39 @@ def test_a_database_that_cannot_be_used_is_told_in_one_line_with_the_way_out(url
     assert "secret" not in message
 
 
-def test_requests_after_the_stop_are_refused_and_stopping_twice_is_harmless(tmp_path):
-    async def scenario():
-        settings = ControllerSettings(database_url=f"sqlite:///{tmp_path / 'c.db'}")
-        role = build_controller(settings)
-        await role.start()
-        stub = DirectStub(role.servicer)
-        await register(stub)
-        await role.stop()
-        await role.stop()
-        answer = await register(stub, "second")
-        assert answer.status.error_code == ErrorCode.NOT_CONTROLLER
-
-    asyncio.run(scenario())
+async def test_requests_after_the_stop_are_refused(tmp_path):
+    settings = ControllerSettings(database_url=f"sqlite:///{tmp_path / 'c.db'}")
+    role = build_controller(settings)
+    await role.start()
+    stub = DirectStub(role.servicer)
+    await register(stub)
+    await role.stop()
+    await role.stop()
+    answer = await register(stub, "second")
+    assert answer.status.error_code == ErrorCode.NOT_CONTROLLER
 
 
 @pytest.mark.parametrize("stale_node", [True, False])
-def test_a_controller_whose_lease_is_over_refuses_no_proposal(tmp_path, monkeypatch, stale_node):
+async def test_a_controller_whose_lease_is_over_refuses_no_proposal(
+    tmp_path, monkeypatch, stale_node
+):
     """Another one may have taken it. The leader that drops it would leave the new member out of the high watermark."""
-
-    async def scenario():
-        async with controller_at(f"sqlite:///{tmp_path / 'c.db'}") as stub:
-            node_epoch = (await register(stub)).node_epoch
-            await create(stub, "orders", partitions=1, replication_factor=1)
-            proposal = pb.ProposedIsr(
-                partition=types_pb2.TopicPartition(topic="orders"), leader_epoch=7, isr=[1]
-            )
-            request = pb.AlterPartitionRequest(
-                node_id=1, node_epoch=node_epoch - stale_node, partitions=[proposal]
-            )
-            told = await stub.AlterPartition(request)
-            assert told.status.error_code or told.partitions[0].error_code
-            assert told.status.error_code != ErrorCode.NOT_CONTROLLER
-            monkeypatch.setattr(
-                ControllerRole, "_standing", lambda self: Standing(True, 1, "", 5, remaining_ms=0)
-            )
-        async with controller_at(f"sqlite:///{tmp_path / 'c.db'}") as stub:
-            request.node_epoch = (await register(stub, "second")).node_epoch - stale_node
-            told = await stub.AlterPartition(request)
-            assert told.status.error_code == ErrorCode.NOT_CONTROLLER
-
-    asyncio.run(scenario())
+    async with controller_at(f"sqlite:///{tmp_path / 'c.db'}") as stub:
+        node_epoch = (await register(stub)).node_epoch
+        await create(stub, "orders", partitions=1, replication_factor=1)
+        proposal = pb.ProposedIsr(
+            partition=types_pb2.TopicPartition(topic="orders"), leader_epoch=7, isr=[1]
+        )
+        request = pb.AlterPartitionRequest(
+            node_id=1, node_epoch=node_epoch - stale_node, partitions=[proposal]
+        )
+        told = await stub.AlterPartition(request)
+        assert told.status.error_code or told.partitions[0].error_code
+        assert told.status.error_code != ErrorCode.NOT_CONTROLLER
+        monkeypatch.setattr(
+            ControllerRole, "_standing", lambda self: Standing(True, 1, "", 5, remaining_ms=0)
+        )
+    async with controller_at(f"sqlite:///{tmp_path / 'c.db'}") as stub:
+        request.node_epoch = (await register(stub, "second")).node_epoch - stale_node
+        told = await stub.AlterPartition(request)
+        assert told.status.error_code == ErrorCode.NOT_CONTROLLER

@@ -44,9 +44,7 @@ async def one_is_active(started):
             await one.stop()
 
 
-def test_two_controllers_wait_for_a_database_that_is_not_there_yet(
-    postgres_server, postgres_url, caplog
-):
+def test_two_controllers_wait_for_a_database_not_there_yet(postgres_server, postgres_url, caplog):
     async def scenario():
         with refusing_connections(postgres_server, postgres_url):
             starts = [
@@ -62,7 +60,7 @@ def test_two_controllers_wait_for_a_database_that_is_not_there_yet(
     assert "\n" not in told(caplog)[0]
 
 
-def test_the_tables_may_take_longer_to_make_than_a_statement_in_operation(postgres_url):
+def test_migrations_may_take_longer_than_a_statement(postgres_url):
     """Two controllers start on an empty database: one makes the tables, the other one waits for that."""
     engine = create_engine(postgres_url)
     with engine.begin() as connection:
@@ -92,24 +90,17 @@ def test_the_tables_may_take_longer_to_make_than_a_statement_in_operation(postgr
     ("table", "words"),
     [("metadata_journal", "cannot read the metadata journal"), ("controller_state", "lease")],
 )
-def test_a_database_that_is_slow_later_in_a_start_is_waited_for_too(
-    postgres_url, caplog, table, words
-):
-    async def scenario():
-        async with controller_at(postgres_url):
-            pass
-        engine = create_engine(postgres_url)
-        with engine.connect() as connection:
-            connection.execute(text(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"))
-            start = asyncio.create_task(
-                Controller(1, postgres_url, database_timeout_ms=300).start()
-            )
-            await until_told(caplog, 1, words)
-            assert not start.done()
-        engine.dispose()
-        await one_is_active([await start])
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+async def test_a_database_slow_later_in_a_start_is_waited_for(postgres_url, caplog, table, words):
+    async with controller_at(postgres_url):
+        pass
+    engine = create_engine(postgres_url)
+    with engine.connect() as connection:
+        connection.execute(text(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"))
+        start = asyncio.create_task(Controller(1, postgres_url, database_timeout_ms=300).start())
+        await until_told(caplog, 1, words)
+        assert not start.done()
+    engine.dispose()
+    await one_is_active([await start])
 
 
 @pytest.mark.parametrize("patience_ms", [0, 400])
@@ -194,12 +185,9 @@ def test_a_server_with_too_many_sessions_is_waited_for(postgres_url, caplog):
     engine.dispose()
 
 
-def test_a_controller_that_waits_can_be_told_to_stop(caplog):
-    async def scenario():
-        start = asyncio.create_task(Controller(1, NOBODY_LISTENS).start())
-        await until_told(caplog, 1)
-        start.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await start
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+async def test_a_controller_that_waits_can_be_told_to_stop(caplog):
+    start = asyncio.create_task(Controller(1, NOBODY_LISTENS).start())
+    await until_told(caplog, 1)
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start

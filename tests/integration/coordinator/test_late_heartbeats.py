@@ -1,7 +1,5 @@
 """Heartbeats of the consumer protocol that were held up on their way (ADR 0018)."""
 
-import asyncio
-
 from tests.integration.coordinator.whole_log import whole_log
 
 from oncelog.api.v1 import groups_pb2 as pb
@@ -55,26 +53,23 @@ class Member:
         )
 
 
-def test_a_late_copy_of_a_join_gives_up_nothing_that_its_member_reads(tmp_path):
+async def test_a_late_join_gives_up_nothing_that_its_member_reads(tmp_path):
     """The listener asked again, and the member lives by the second answer. Who joins owns nothing, says the copy; so
     what the member has yet to give up would go to another one at once."""
 
-    async def scenario():
-        async with whole_log(tmp_path) as log:
-            first, second = Member(log, "one", 1), Member(log, "two", 2)
+    async with whole_log(tmp_path) as log:
+        first, second = Member(log, "one", 1), Member(log, "two", 2)
+        await first.beat()
+        copy_of_join = first.requests, 0, frozenset()
+        read_by_first = first.owned
+        assert len(read_by_first) == 3
+        await second.beat()
+        assert not second.owned
+        for _ in range(2):
+            await first.send(*copy_of_join)
+            await second.beat()
+            assert not second.owned & read_by_first, "which the first one has not given up"
             await first.beat()
-            copy_of_join = first.requests, 0, frozenset()
-            read_by_first = first.owned
-            assert len(read_by_first) == 3
-            await second.beat()
-            assert not second.owned
-            for _ in range(2):
-                await first.send(*copy_of_join)
-                await second.beat()
-                assert not second.owned & read_by_first, "which the first one has not given up"
-                await first.beat()
-            await second.beat()
-            assert (len(first.owned), len(second.owned)) == (2, 1)
-            assert first.owned | second.owned == read_by_first
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+        await second.beat()
+        assert (len(first.owned), len(second.owned)) == (2, 1)
+        assert first.owned | second.owned == read_by_first

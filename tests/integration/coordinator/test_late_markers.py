@@ -20,10 +20,6 @@ ORDERS = ("orders", 0)
 OFFSETS = "__consumer_offsets"
 
 
-def run(scenario):
-    asyncio.run(asyncio.wait_for(scenario(), 60))
-
-
 def marker_of(described, partition, *, commit):
     """As the marker sender brings it; held up since this transaction was described."""
     return storage_pb2.WriteTxnMarkersRequest(
@@ -52,167 +48,149 @@ async def until_the_clock_ticks():
 
 
 @pytest.mark.parametrize("late_commit", [True, False])
-def test_a_restarted_leader_tells_a_late_marker_from_that_of_the_open_transaction(
-    tmp_path, late_commit
-):
-    async def scenario():
-        async with whole_log(tmp_path) as log:
-            started = await log.init("pay")
-            identity = started.producer_id, started.producer_epoch
-            assert (await log.add("pay", identity, ORDERS)).error_code == 0
-            assert await log.produce("pay", identity, 0, b"first") == 0
-            first = await log.describe("pay")
-            assert (await log.end("pay", identity, late_commit)).error_code == 0
-            await log.until_state("pay", "CompleteCommit" if late_commit else "CompleteAbort")
-            await until_the_clock_ticks()
-            assert (await log.add("pay", identity, ORDERS)).error_code == 0
-            assert await log.produce("pay", identity, 1, b"second") == 0
-            second = await log.describe("pay")
-            assert second.transaction_start_time_ms > first.transaction_start_time_ms
-        async with whole_log(tmp_path) as log:
-            before = await log.offsets()
-            late = marker_of(first, ORDERS, commit=late_commit)
-            for _ in range(2):
-                assert code_of(await log.storage.WriteTxnMarkers(late)) == 0
-                assert await log.offsets() == before
-            assert (await log.end("pay", identity, not late_commit)).error_code == 0
-            await log.until_state("pay", "CompleteAbort" if late_commit else "CompleteCommit")
-            aborted = [identity[0]] if late_commit else []
-            assert await log.offsets(fetch_offset=2) == (4, 4, aborted)
-
-    run(scenario)
+async def test_a_restarted_leader_tells_a_late_marker_from_its_own(tmp_path, late_commit):
+    async with whole_log(tmp_path) as log:
+        started = await log.init("pay")
+        identity = started.producer_id, started.producer_epoch
+        assert (await log.add("pay", identity, ORDERS)).error_code == 0
+        assert await log.produce("pay", identity, 0, b"first") == 0
+        first = await log.describe("pay")
+        assert (await log.end("pay", identity, late_commit)).error_code == 0
+        await log.until_state("pay", "CompleteCommit" if late_commit else "CompleteAbort")
+        await until_the_clock_ticks()
+        assert (await log.add("pay", identity, ORDERS)).error_code == 0
+        assert await log.produce("pay", identity, 1, b"second") == 0
+        second = await log.describe("pay")
+        assert second.transaction_start_time_ms > first.transaction_start_time_ms
+    async with whole_log(tmp_path) as log:
+        before = await log.offsets()
+        late = marker_of(first, ORDERS, commit=late_commit)
+        for _ in range(2):
+            assert code_of(await log.storage.WriteTxnMarkers(late)) == 0
+            assert await log.offsets() == before
+        assert (await log.end("pay", identity, not late_commit)).error_code == 0
+        await log.until_state("pay", "CompleteAbort" if late_commit else "CompleteCommit")
+        aborted = [identity[0]] if late_commit else []
+        assert await log.offsets(fetch_offset=2) == (4, 4, aborted)
 
 
-def test_a_restarted_coordinator_of_groups_does_so_too(tmp_path):
-    async def scenario():
-        async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
-            client = GroupClient(log, "readers")
-            started = await log.init("pay")
-            identity = started.producer_id, started.producer_epoch
-            assert await client.add_offsets("pay", identity) == 0
-            assert await client.commit_in_transaction("pay", identity, 5) == [0]
-            first = await log.describe("pay")
-            assert (await log.end("pay", identity, True)).error_code == 0
-            await log.until_state("pay", "CompleteCommit")
-            await until_the_clock_ticks()
-            assert await client.add_offsets("pay", identity) == 0
-            assert await client.commit_in_transaction("pay", identity, 7) == [0]
-        async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
-            client = GroupClient(log, "readers")
-            late = marker_of(first, (OFFSETS, client.shard), commit=True)
-            assert code_of(await client.groups.WriteTxnMarkers(late, None)) == 0
-            assert await client.fetch() == [(5, 0)]
-            assert (await log.end("pay", identity, False)).error_code == 0
-            await log.until_state("pay", "CompleteAbort")
-            assert await client.fetch(require_stable=True) == [(5, 0)]
-
-    run(scenario)
+async def test_a_restarted_coordinator_of_groups_does_so_too(tmp_path):
+    async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
+        client = GroupClient(log, "readers")
+        started = await log.init("pay")
+        identity = started.producer_id, started.producer_epoch
+        assert await client.add_offsets("pay", identity) == 0
+        assert await client.commit_in_transaction("pay", identity, 5) == [0]
+        first = await log.describe("pay")
+        assert (await log.end("pay", identity, True)).error_code == 0
+        await log.until_state("pay", "CompleteCommit")
+        await until_the_clock_ticks()
+        assert await client.add_offsets("pay", identity) == 0
+        assert await client.commit_in_transaction("pay", identity, 7) == [0]
+    async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
+        client = GroupClient(log, "readers")
+        late = marker_of(first, (OFFSETS, client.shard), commit=True)
+        assert code_of(await client.groups.WriteTxnMarkers(late, None)) == 0
+        assert await client.fetch() == [(5, 0)]
+        assert (await log.end("pay", identity, False)).error_code == 0
+        await log.until_state("pay", "CompleteAbort")
+        assert await client.fetch(require_stable=True) == [(5, 0)]
 
 
-def test_a_late_marker_while_offsets_are_verified_refuses_nobody(tmp_path, monkeypatch):
+async def test_a_late_marker_while_offsets_are_verified_refuses_nobody(tmp_path, monkeypatch):
     """It takes the word of the coordinator away that was on its way. So that is asked once more."""
+    async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
+        client = GroupClient(log, "readers")
+        started = await log.init("pay")
+        identity = started.producer_id, started.producer_epoch
+        assert await client.add_offsets("pay", identity) == 0
+        assert await client.commit_in_transaction("pay", identity, 5) == [0]
+        first = await log.describe("pay")
+        assert (await log.end("pay", identity, True)).error_code == 0
+        await log.until_state("pay", "CompleteCommit")
+        await until_the_clock_ticks()
+        assert await client.add_offsets("pay", identity) == 0
+        verify, verified = TransactionCheck.ask, []
 
-    async def scenario():
-        async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
-            client = GroupClient(log, "readers")
-            started = await log.init("pay")
-            identity = started.producer_id, started.producer_epoch
-            assert await client.add_offsets("pay", identity) == 0
-            assert await client.commit_in_transaction("pay", identity, 5) == [0]
-            first = await log.describe("pay")
-            assert (await log.end("pay", identity, True)).error_code == 0
-            await log.until_state("pay", "CompleteCommit")
-            await until_the_clock_ticks()
-            assert await client.add_offsets("pay", identity) == 0
-            verify, verified = TransactionCheck.ask, []
+        async def verify_while_a_marker_comes(*asked):
+            verified.append(await verify(*asked))
+            if len(verified) == 1:
+                late = marker_of(first, (OFFSETS, client.shard), commit=True)
+                assert code_of(await client.groups.WriteTxnMarkers(late, None)) == 0
+            return verified[-1]
 
-            async def verify_while_a_marker_comes(*asked):
-                verified.append(await verify(*asked))
-                if len(verified) == 1:
-                    late = marker_of(first, (OFFSETS, client.shard), commit=True)
-                    assert code_of(await client.groups.WriteTxnMarkers(late, None)) == 0
-                return verified[-1]
-
-            monkeypatch.setattr(TransactionCheck, "ask", verify_while_a_marker_comes)
-            assert await client.commit_in_transaction("pay", identity, 7) == [0]
-            assert len(verified) == 2
-            assert (await log.end("pay", identity, False)).error_code == 0
-            await log.until_state("pay", "CompleteAbort")
-            assert await client.fetch(require_stable=True) == [(5, 0)]
-
-    run(scenario)
+        monkeypatch.setattr(TransactionCheck, "ask", verify_while_a_marker_comes)
+        assert await client.commit_in_transaction("pay", identity, 7) == [0]
+        assert len(verified) == 2
+        assert (await log.end("pay", identity, False)).error_code == 0
+        await log.until_state("pay", "CompleteAbort")
+        assert await client.fetch(require_stable=True) == [(5, 0)]
 
 
-def test_offsets_of_one_transaction_are_not_let_into_the_next_one(tmp_path, monkeypatch):
+async def test_offsets_of_one_transaction_are_not_let_into_the_next(tmp_path, monkeypatch):
     """While they are verified their transaction is aborted and the next one begins, with the same epoch and group. The
     guard is gone, and asking once more would find that next one."""
 
-    async def scenario():
-        async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
-            client = GroupClient(log, "readers")
-            started = await log.init("pay")
-            identity = started.producer_id, started.producer_epoch
-            assert await client.add_offsets("pay", identity) == 0
-            verify, verified = TransactionCheck.ask, []
+    async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
+        client = GroupClient(log, "readers")
+        started = await log.init("pay")
+        identity = started.producer_id, started.producer_epoch
+        assert await client.add_offsets("pay", identity) == 0
+        verify, verified = TransactionCheck.ask, []
 
-            async def verify_while_the_next_one_begins(*asked):
-                verified.append(await verify(*asked))
-                if len(verified) == 1:
-                    assert (await log.end("pay", identity, False)).error_code == 0
-                    await log.until_state("pay", "CompleteAbort")
-                    await until_the_clock_ticks()
-                    assert await client.add_offsets("pay", identity) == 0
-                return verified[-1]
+        async def verify_while_the_next_one_begins(*asked):
+            verified.append(await verify(*asked))
+            if len(verified) == 1:
+                assert (await log.end("pay", identity, False)).error_code == 0
+                await log.until_state("pay", "CompleteAbort")
+                await until_the_clock_ticks()
+                assert await client.add_offsets("pay", identity) == 0
+            return verified[-1]
 
-            monkeypatch.setattr(TransactionCheck, "ask", verify_while_the_next_one_begins)
-            assert await client.commit_in_transaction("pay", identity, 7) == [
-                ErrorCode.INVALID_TXN_STATE
-            ]
-            assert (await log.end("pay", identity, True)).error_code == 0
-            await log.until_state("pay", "CompleteCommit")
-            assert await client.fetch(require_stable=True) == [(-1, 0)]
-
-    run(scenario)
+        monkeypatch.setattr(TransactionCheck, "ask", verify_while_the_next_one_begins)
+        assert await client.commit_in_transaction("pay", identity, 7) == [
+            ErrorCode.INVALID_TXN_STATE
+        ]
+        assert (await log.end("pay", identity, True)).error_code == 0
+        await log.until_state("pay", "CompleteCommit")
+        assert await client.fetch(require_stable=True) == [(-1, 0)]
 
 
-def test_what_a_coordinator_of_groups_asked_for_does_not_outlive_its_load(tmp_path, monkeypatch):
+async def test_what_a_coordinator_asked_does_not_outlive_its_load(tmp_path, monkeypatch):
     """While it waits for the answer the transaction ends, the next one commits offsets, and the shard is loaded again:
     then nobody here knows when that one began, and the answer is about the one before."""
 
-    async def scenario():
-        async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
-            client = GroupClient(log, "readers")
-            started = await log.init("pay")
-            identity = started.producer_id, started.producer_epoch
-            assert await client.add_offsets("pay", identity) == 0
-            assert await client.commit_in_transaction("pay", identity, 5) == [0]
-        async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
-            client = GroupClient(log, "readers")
-            first = await log.describe("pay")
-            ask, asked = TransactionStarts.ask, []
+    async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
+        client = GroupClient(log, "readers")
+        started = await log.init("pay")
+        identity = started.producer_id, started.producer_epoch
+        assert await client.add_offsets("pay", identity) == 0
+        assert await client.commit_in_transaction("pay", identity, 5) == [0]
+    async with whole_log(tmp_path, group_initial_rebalance_delay_ms=0) as log:
+        client = GroupClient(log, "readers")
+        first = await log.describe("pay")
+        ask, asked = TransactionStarts.ask, []
 
-            async def ask_while_the_shard_is_loaded_again(starts, *of):
-                answer = await ask(starts, *of)
-                asked.append(answer)
-                if len(asked) == 1:
-                    assert (await log.end("pay", identity, True)).error_code == 0
-                    await log.until_state("pay", "CompleteCommit")
-                    await until_the_clock_ticks()
-                    assert await client.add_offsets("pay", identity) == 0
-                    assert await client.commit_in_transaction("pay", identity, 7) == [0]
-                    await loaded_again(log.role.group_shards, client.shard)
-                return answer
+        async def ask_while_the_shard_is_loaded_again(starts, *of):
+            answer = await ask(starts, *of)
+            asked.append(answer)
+            if len(asked) == 1:
+                assert (await log.end("pay", identity, True)).error_code == 0
+                await log.until_state("pay", "CompleteCommit")
+                await until_the_clock_ticks()
+                assert await client.add_offsets("pay", identity) == 0
+                assert await client.commit_in_transaction("pay", identity, 7) == [0]
+                await loaded_again(log.role.group_shards, client.shard)
+            return answer
 
-            monkeypatch.setattr(TransactionStarts, "ask", ask_while_the_shard_is_loaded_again)
-            late = marker_of(first, (OFFSETS, client.shard), commit=True)
-            code = code_of(await client.groups.WriteTxnMarkers(late, None))
-            assert code == ErrorCode.REQUEST_TIMED_OUT
-            assert code_of(await client.groups.WriteTxnMarkers(late, None)) == 0
-            assert (await log.end("pay", identity, False)).error_code == 0
-            await log.until_state("pay", "CompleteAbort")
-            assert await client.fetch(require_stable=True) == [(5, 0)]
-
-    run(scenario)
+        monkeypatch.setattr(TransactionStarts, "ask", ask_while_the_shard_is_loaded_again)
+        late = marker_of(first, (OFFSETS, client.shard), commit=True)
+        code = code_of(await client.groups.WriteTxnMarkers(late, None))
+        assert code == ErrorCode.REQUEST_TIMED_OUT
+        assert code_of(await client.groups.WriteTxnMarkers(late, None)) == 0
+        assert (await log.end("pay", identity, False)).error_code == 0
+        await log.until_state("pay", "CompleteAbort")
+        assert await client.fetch(require_stable=True) == [(5, 0)]
 
 
 async def loaded_again(shards, number):

@@ -3,7 +3,7 @@
 import asyncio
 
 from tests.contracts.shard_storage import NODE, Cluster, shards, until
-from tests.integration.coordinator.transaction_client import SHARD_OF_PAY, identity_of, run, started
+from tests.integration.coordinator.transaction_client import SHARD_OF_PAY, identity_of, started
 
 from oncelog.api.v1 import controller_pb2, marker_sender_pb2
 from oncelog.errors import ErrorCode
@@ -12,70 +12,56 @@ from oncelog_coordinator.core.markers import DeliveryOutcome
 
 
 class TestShardsComeAndGo:
-    def test_a_restart_resumes_what_was_decided(self):
-        async def scenario():
-            cluster = Cluster()
-            cluster.marker_sender.gate = asyncio.Event()
-            async with started(cluster) as client:
-                identity = identity_of(await client.init())
-                await client.add(identity)
-                await client.end(identity)
+    async def test_a_restart_resumes_what_was_decided(self):
+        cluster = Cluster()
+        cluster.marker_sender.gate = asyncio.Event()
+        async with started(cluster) as client:
+            identity = identity_of(await client.init())
+            await client.add(identity)
+            await client.end(identity)
+        cluster.marker_sender.gate.set()
+        cluster.change(shards=shards(coordinator_epoch=1))
+        async with started(cluster) as client:
+            await client.until_state("CompleteCommit")
+            assert [r.markers[0].coordinator_epoch for r in cluster.marker_sender.requests] == [
+                0,
+                1,
+            ]
+
+    async def test_a_shard_that_moves_away_cancels_its_deliveries(self):
+        cluster = Cluster()
+        cluster.marker_sender.gate = asyncio.Event()
+        async with started(cluster) as client:
+            identity = identity_of(await client.init())
+            await client.add(identity)
+            await client.end(identity)
+            cluster.change(shards=shards(coordinator=2, coordinator_epoch=1))
+            assert (await client.end(identity)).error_code == 16
+            await until(lambda: (SHARD_OF_PAY, 0) in cluster.marker_sender.cancelled)
             cluster.marker_sender.gate.set()
-            cluster.change(shards=shards(coordinator_epoch=1))
-            async with started(cluster) as client:
-                await client.until_state("CompleteCommit")
-                assert [r.markers[0].coordinator_epoch for r in cluster.marker_sender.requests] == [
-                    0,
-                    1,
-                ]
+            cluster.change(shards=shards(coordinator_epoch=2))
+            await client.until_state("CompleteCommit")
 
-        run(scenario)
+    async def test_clients_wait_while_a_shard_loads(self):
+        cluster = Cluster()
+        cluster.storage.fetch_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        async with started(cluster) as client:
+            assert (await client.init()).error_code == 14
+            assert (await client.list()).error_code == 14
+            cluster.storage.fetch_error = ErrorCode.NONE
+            await until(lambda: all_loaded(client))
+            assert (await client.init()).error_code == 0
 
-    def test_a_shard_that_moves_away_is_dropped_and_its_deliveries_are_cancelled(self):
-        async def scenario():
-            cluster = Cluster()
-            cluster.marker_sender.gate = asyncio.Event()
-            async with started(cluster) as client:
-                identity = identity_of(await client.init())
-                await client.add(identity)
-                await client.end(identity)
-                cluster.change(shards=shards(coordinator=2, coordinator_epoch=1))
-                assert (await client.end(identity)).error_code == 16
-                await until(lambda: (SHARD_OF_PAY, 0) in cluster.marker_sender.cancelled)
-                cluster.marker_sender.gate.set()
-                cluster.change(shards=shards(coordinator_epoch=2))
-                await client.until_state("CompleteCommit")
-
-        run(scenario)
-
-    def test_clients_wait_while_a_shard_loads(self):
-        async def scenario():
-            cluster = Cluster()
-            cluster.storage.fetch_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            async with started(cluster) as client:
-                assert (await client.init()).error_code == 14
-                assert (await client.list()).error_code == 14
-                cluster.storage.fetch_error = ErrorCode.NONE
-                await until(lambda: all_loaded(client))
-                assert (await client.init()).error_code == 0
-
-        run(scenario)
-
-    def test_without_the_internal_topic_there_is_no_coordinator(self):
-        async def scenario():
-            cluster = Cluster()
-            cluster.metadata.take(
-                controller_pb2.MetadataUpdate(
-                    metadata_offset=9,
-                    snapshot=controller_pb2.MetadataSnapshot(
-                        nodes=[controller_pb2.Node(node_id=NODE)]
-                    ),
-                )
+    async def test_without_the_internal_topic_there_is_no_coordinator(self):
+        cluster = Cluster()
+        cluster.metadata.take(
+            controller_pb2.MetadataUpdate(
+                metadata_offset=9,
+                snapshot=controller_pb2.MetadataSnapshot(nodes=[controller_pb2.Node(node_id=NODE)]),
             )
-            async with started(cluster) as client:
-                assert (await client.init()).error_code == 15
-
-        run(scenario)
+        )
+        async with started(cluster) as client:
+            assert (await client.init()).error_code == 15
 
 
 def all_loaded(client):
@@ -83,76 +69,59 @@ def all_loaded(client):
 
 
 class TestFaults:
-    def test_a_failed_append_refuses_and_the_replayed_shard_serves_again(self):
-        async def scenario():
-            cluster = Cluster()
-            async with started(cluster, append_timeout_ms=20) as client:
-                identity = identity_of(await client.init())
-                await client.add(identity)
-                cluster.storage.faults.extend([ErrorCode.NOT_ENOUGH_REPLICAS] * 500)
-                assert (await client.end(identity)).error_code == 15
-                cluster.storage.faults.clear()
-                await client.until_state("Ongoing")
-                assert (await client.end(identity)).error_code == 0
-                await client.until_state("CompleteCommit")
+    async def test_a_failed_append_refuses_and_the_replayed_shard_serves(self):
+        cluster = Cluster()
+        async with started(cluster, append_timeout_ms=20) as client:
+            identity = identity_of(await client.init())
+            await client.add(identity)
+            cluster.storage.faults.extend([ErrorCode.NOT_ENOUGH_REPLICAS] * 500)
+            assert (await client.end(identity)).error_code == 15
+            cluster.storage.faults.clear()
+            await client.until_state("Ongoing")
+            assert (await client.end(identity)).error_code == 0
+            await client.until_state("CompleteCommit")
 
-        run(scenario)
+    async def test_an_append_whose_fate_is_unknown_is_settled_by_replay(self):
+        cluster = Cluster()
+        async with started(cluster, append_timeout_ms=20) as client:
+            identity = identity_of(await client.init())
+            await client.add(identity)
+            cluster.storage.faults.extend(["lost"] + ["cut"] * 500)
+            assert (await client.end(identity)).error_code == 15
+            cluster.storage.faults.clear()
+            await client.until_state("CompleteCommit")
+            assert (await client.end(identity)).error_code == 0
 
-    def test_an_append_whose_fate_is_unknown_is_settled_by_replay(self):
-        async def scenario():
-            cluster = Cluster()
-            async with started(cluster, append_timeout_ms=20) as client:
-                identity = identity_of(await client.init())
-                await client.add(identity)
-                cluster.storage.faults.extend(["lost"] + ["cut"] * 500)
-                assert (await client.end(identity)).error_code == 15
-                cluster.storage.faults.clear()
-                await client.until_state("CompleteCommit")
-                assert (await client.end(identity)).error_code == 0
+    async def test_a_fenced_coordinator_stops_answering(self):
+        cluster = Cluster()
+        async with started(cluster) as client:
+            identity = identity_of(await client.init())
+            log = cluster.storage.logs[TRANSACTION_STATE_TOPIC, SHARD_OF_PAY]
+            log.coordinator_epoch = 9
+            cluster.storage.fetch_error = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+            assert (await client.add(identity)).error_code == 16
+            assert (await client.end(identity)).error_code in (14, 16)
+            cluster.storage.fetch_error = ErrorCode.NONE
+            cluster.change(shards=shards(coordinator_epoch=9))
+            await client.until_state("Empty")
 
-        run(scenario)
+    async def test_deliveries_are_repeated_until_there_is_an_outcome(self):
+        cluster = Cluster()
+        cluster.marker_sender.outcomes.extend([ConnectionError("gone"), ConnectionError("gone")])
+        async with started(cluster) as client:
+            identity = identity_of(await client.init())
+            await client.add(identity)
+            await client.end(identity)
+            await client.until_state("CompleteCommit")
+            assert len(cluster.marker_sender.requests) == 3
 
-    def test_a_fenced_coordinator_stops_answering(self):
-        async def scenario():
-            cluster = Cluster()
-            async with started(cluster) as client:
-                identity = identity_of(await client.init())
-                log = cluster.storage.logs[TRANSACTION_STATE_TOPIC, SHARD_OF_PAY]
-                log.coordinator_epoch = 9
-                cluster.storage.fetch_error = ErrorCode.TRANSACTION_COORDINATOR_FENCED
-                assert (await client.add(identity)).error_code == 16
-                assert (await client.end(identity)).error_code in (14, 16)
-                cluster.storage.fetch_error = ErrorCode.NONE
-                cluster.change(shards=shards(coordinator_epoch=9))
-                await client.until_state("Empty")
-
-        run(scenario)
-
-    def test_deliveries_are_repeated_until_there_is_an_outcome(self):
-        async def scenario():
-            cluster = Cluster()
-            cluster.marker_sender.outcomes.extend(
-                [ConnectionError("gone"), ConnectionError("gone")]
-            )
-            async with started(cluster) as client:
-                identity = identity_of(await client.init())
-                await client.add(identity)
-                await client.end(identity)
-                await client.until_state("CompleteCommit")
-                assert len(cluster.marker_sender.requests) == 3
-
-        run(scenario)
-
-    def test_a_fenced_delivery_leaves_the_transaction_prepared(self):
-        async def scenario():
-            cluster = Cluster()
-            cluster.marker_sender.outcomes.append(marker_sender_pb2.FENCED)
-            async with started(cluster) as client:
-                identity = identity_of(await client.init())
-                await client.add(identity)
-                await client.end(identity)
-                label = f"markers_{DeliveryOutcome.FENCED.value}"
-                await until(lambda: client.role.shards.labels[label] == 1)
-                assert await client.state() == "PrepareCommit"
-
-        run(scenario)
+    async def test_a_fenced_delivery_leaves_the_transaction_prepared(self):
+        cluster = Cluster()
+        cluster.marker_sender.outcomes.append(marker_sender_pb2.FENCED)
+        async with started(cluster) as client:
+            identity = identity_of(await client.init())
+            await client.add(identity)
+            await client.end(identity)
+            label = f"markers_{DeliveryOutcome.FENCED.value}"
+            await until(lambda: client.role.shards.labels[label] == 1)
+            assert await client.state() == "PrepareCommit"

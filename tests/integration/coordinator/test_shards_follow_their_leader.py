@@ -78,109 +78,90 @@ def of_transactions(request):
     return request.partitions[0].topic == TRANSACTION_STATE_TOPIC
 
 
-def run(scenario):
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+async def test_an_append_at_a_frozen_leader_goes_to_the_next_at_once():
+    cluster = Cluster()
+    cluster.directory = directory = TwoLeaders(cluster)
+    async with coordinator(cluster) as role:
+        await loaded(role)
+        cluster.storage.gate = asyncio.Event()
+        asked = asyncio.create_task(init(role))
+        await until(lambda: cluster.storage.append_calls == 1)
+        lead(cluster, OTHER)
+        assert (await asked).error_code == 0
+        assert directory.nodes[OTHER].append_calls == 1
+        log = next(log for (name, _), log in cluster.storage.logs.items() if log.end)
+        assert log.end == 1
 
 
-def test_an_append_at_a_frozen_leader_goes_to_the_next_one_at_once_and_is_written_once():
-    async def scenario():
-        cluster = Cluster()
-        cluster.directory = directory = TwoLeaders(cluster)
-        async with coordinator(cluster) as role:
-            await loaded(role)
-            cluster.storage.gate = asyncio.Event()
-            asked = asyncio.create_task(init(role))
-            await until(lambda: cluster.storage.append_calls == 1)
-            lead(cluster, OTHER)
-            assert (await asked).error_code == 0
-            assert directory.nodes[OTHER].append_calls == 1
-            log = next(log for (name, _), log in cluster.storage.logs.items() if log.end)
-            assert log.end == 1
+async def test_an_append_at_a_dead_leader_waits_for_the_news():
+    cluster = Cluster()
+    cluster.directory = TwoLeaders(cluster)
+    async with coordinator(cluster) as role:
+        await loaded(role)
 
-    run(scenario)
+        async def dead(request, context=None):
+            cluster.storage.append_calls += 1
+            raise PeerUnavailable("gone")
 
-
-def test_an_append_at_a_dead_leader_waits_for_the_news_and_not_for_its_pause():
-    async def scenario():
-        cluster = Cluster()
-        cluster.directory = TwoLeaders(cluster)
-        async with coordinator(cluster) as role:
-            await loaded(role)
-
-            async def dead(request, context=None):
-                cluster.storage.append_calls += 1
-                raise PeerUnavailable("gone")
-
-            cluster.storage.Append = dead
-            asked = asyncio.create_task(init(role))
-            await until(lambda: cluster.storage.append_calls == 1)
-            lead(cluster, OTHER)
-            assert (await asked).error_code == 0
-
-    run(scenario)
+        cluster.storage.Append = dead
+        asked = asyncio.create_task(init(role))
+        await until(lambda: cluster.storage.append_calls == 1)
+        lead(cluster, OTHER)
+        assert (await asked).error_code == 0
 
 
-def test_a_load_from_a_frozen_leader_starts_again_at_the_next_one():
-    async def scenario():
-        cluster = Cluster()
-        cluster.directory = TwoLeaders(cluster)
-        fetches = []
+async def test_a_load_from_a_frozen_leader_starts_again_at_the_next():
+    cluster = Cluster()
+    cluster.directory = TwoLeaders(cluster)
+    fetches = []
 
-        async def frozen(request, context=None):
-            if of_transactions(request):
-                fetches.append(request)
-            await asyncio.Event().wait()
+    async def frozen(request, context=None):
+        if of_transactions(request):
+            fetches.append(request)
+        await asyncio.Event().wait()
 
-        cluster.storage.Fetch = frozen
-        async with coordinator(cluster) as role:
-            await until(lambda: len(fetches) == 4)
-            assert (await init(role)).error_code == 14
-            lead(cluster, OTHER)
-            await loaded(role)
-            assert (await init(role)).error_code == 0
-
-    run(scenario)
+    cluster.storage.Fetch = frozen
+    async with coordinator(cluster) as role:
+        await until(lambda: len(fetches) == 4)
+        assert (await init(role)).error_code == 14
+        lead(cluster, OTHER)
+        await loaded(role)
+        assert (await init(role)).error_code == 0
 
 
-def test_shards_load_in_parallel_but_bounded():
-    async def scenario():
-        cluster = Cluster(shard_count=50)
-        at_once, most, gate = 0, 0, asyncio.Event()
-        fetch = cluster.storage.Fetch
+async def test_shards_load_in_parallel_but_bounded():
+    cluster = Cluster(shard_count=50)
+    at_once, most, gate = 0, 0, asyncio.Event()
+    fetch = cluster.storage.Fetch
 
-        async def slow(request, context=None):
-            nonlocal at_once, most
-            if not of_transactions(request):
-                return await fetch(request)
-            at_once += 1
-            most = max(most, at_once)
-            await gate.wait()
-            at_once -= 1
+    async def slow(request, context=None):
+        nonlocal at_once, most
+        if not of_transactions(request):
             return await fetch(request)
+        at_once += 1
+        most = max(most, at_once)
+        await gate.wait()
+        at_once -= 1
+        return await fetch(request)
 
-        cluster.storage.Fetch = slow
-        async with coordinator(cluster) as role:
-            await until(lambda: at_once == LOADS_MAX)
-            gate.set()
-            await loaded(role)
-            assert most == LOADS_MAX
-
-    run(scenario)
+    cluster.storage.Fetch = slow
+    async with coordinator(cluster) as role:
+        await until(lambda: at_once == LOADS_MAX)
+        gate.set()
+        await loaded(role)
+        assert most == LOADS_MAX
 
 
-def test_a_shard_that_moves_away_answers_who_waits_that_it_is_elsewhere():
-    async def scenario():
-        cluster = Cluster()
-        cluster.directory = TwoLeaders(cluster)
-        async with coordinator(cluster) as role:
-            await loaded(role)
-            cluster.storage.gate = asyncio.Event()
-            asked = asyncio.create_task(init(role))
-            await until(lambda: cluster.storage.append_calls == 1)
-            cluster.change(shards=shards(coordinator=OTHER, coordinator_epoch=1))
-            assert (await asked).error_code == 16
-            assert (await init(role)).error_code == 16
-            assert cluster.metadata.image.shards[TRANSACTION, 0].coordinator == OTHER
-            cluster.storage.gate.set()
-
-    run(scenario)
+async def test_a_shard_that_moves_away_tells_who_waits():
+    cluster = Cluster()
+    cluster.directory = TwoLeaders(cluster)
+    async with coordinator(cluster) as role:
+        await loaded(role)
+        cluster.storage.gate = asyncio.Event()
+        asked = asyncio.create_task(init(role))
+        await until(lambda: cluster.storage.append_calls == 1)
+        cluster.change(shards=shards(coordinator=OTHER, coordinator_epoch=1))
+        assert (await asked).error_code == 16
+        assert (await init(role)).error_code == 16
+        assert cluster.metadata.image.shards[TRANSACTION, 0].coordinator == OTHER
+        cluster.storage.gate.set()

@@ -19,10 +19,6 @@ class StuckMarkerSender:
         return marker_sender_pb2.CancelShardResponse()
 
 
-def run(scenario, *arguments):
-    asyncio.run(asyncio.wait_for(scenario(*arguments), 60))
-
-
 def identity_of(answer):
     assert answer.error_code == 0, answer
     return answer.producer_id, answer.producer_epoch
@@ -30,126 +26,102 @@ def identity_of(answer):
 
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_lso_waits_for_the_decision_and_passes_the_marker(tmp_path, version, commit):
-    async def scenario():
-        async with whole_log(tmp_path) as log:
-            identity = identity_of(await log.init("pay"))
-            if version == 0:
-                assert (await log.add("pay", identity, ("orders", 0))).error_code == 0
-            assert await log.produce("pay", identity, 0, b"one", version) == 0
-            assert await log.produce("pay", identity, 1, b"two", version) == 0
-            assert await log.offsets() == (0, 2, [])
-            assert await log.state("pay") == "Ongoing"
-            ended = await log.end("pay", identity, commit, version)
-            assert ended.error_code == 0
-            await log.until_state("pay", "CompleteCommit" if commit else "CompleteAbort")
-            assert await log.offsets() == (3, 3, [] if commit else [identity[0]])
-
-    run(scenario)
+async def test_the_lso_waits_for_the_decision_and_passes_the_marker(tmp_path, version, commit):
+    async with whole_log(tmp_path) as log:
+        identity = identity_of(await log.init("pay"))
+        if version == 0:
+            assert (await log.add("pay", identity, ("orders", 0))).error_code == 0
+        assert await log.produce("pay", identity, 0, b"one", version) == 0
+        assert await log.produce("pay", identity, 1, b"two", version) == 0
+        assert await log.offsets() == (0, 2, [])
+        assert await log.state("pay") == "Ongoing"
+        ended = await log.end("pay", identity, commit, version)
+        assert ended.error_code == 0
+        await log.until_state("pay", "CompleteCommit" if commit else "CompleteAbort")
+        assert await log.offsets() == (3, 3, [] if commit else [identity[0]])
 
 
-def test_a_tv1_producer_must_add_its_partition(tmp_path):
-    async def scenario():
-        async with whole_log(tmp_path) as log:
-            identity = identity_of(await log.init("pay"))
-            assert await log.produce("pay", identity, 0, b"one") == 48
-            assert await log.offsets() == (0, 0, [])
-
-    run(scenario)
+async def test_a_tv1_producer_must_add_its_partition(tmp_path):
+    async with whole_log(tmp_path) as log:
+        identity = identity_of(await log.init("pay"))
+        assert await log.produce("pay", identity, 0, b"one") == 48
+        assert await log.offsets() == (0, 0, [])
 
 
-def test_a_zombie_is_refused_by_coordinator_and_leader(tmp_path):
-    async def scenario():
-        async with whole_log(tmp_path) as log:
-            zombie = identity_of(await log.init("pay"))
-            await log.add("pay", zombie, ("orders", 0))
-            assert await log.produce("pay", zombie, 0, b"old") == 0
-            fresh = identity_of(await log.init("pay"))
-            assert fresh == (zombie[0], zombie[1] + 2)
-            assert await log.produce("pay", zombie, 1, b"late") == 47
-            assert (await log.end("pay", zombie, True)).error_code == 90
-            assert await log.offsets() == (2, 2, [zombie[0]])
-
-    run(scenario)
+async def test_a_zombie_is_refused_by_coordinator_and_leader(tmp_path):
+    async with whole_log(tmp_path) as log:
+        zombie = identity_of(await log.init("pay"))
+        await log.add("pay", zombie, ("orders", 0))
+        assert await log.produce("pay", zombie, 0, b"old") == 0
+        fresh = identity_of(await log.init("pay"))
+        assert fresh == (zombie[0], zombie[1] + 2)
+        assert await log.produce("pay", zombie, 1, b"late") == 47
+        assert (await log.end("pay", zombie, True)).error_code == 90
+        assert await log.offsets() == (2, 2, [zombie[0]])
 
 
-def test_an_abandoned_transaction_frees_its_readers(tmp_path):
-    async def scenario():
-        async with whole_log(tmp_path) as log:
-            identity = identity_of(await log.init("pay", timeout_ms=100))
-            assert await log.produce("pay", identity, 0, b"one", 2) == 0
-            await log.until_state("pay", "CompleteAbort")
-            assert await log.offsets() == (2, 2, [identity[0]])
-
-    run(scenario)
+async def test_an_abandoned_transaction_frees_its_readers(tmp_path):
+    async with whole_log(tmp_path) as log:
+        identity = identity_of(await log.init("pay", timeout_ms=100))
+        assert await log.produce("pay", identity, 0, b"one", 2) == 0
+        await log.until_state("pay", "CompleteAbort")
+        assert await log.offsets() == (2, 2, [identity[0]])
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_a_decision_survives_a_restart_and_its_markers_follow(tmp_path, version):
-    async def scenario():
-        async with whole_log(tmp_path, marker_sender=StuckMarkerSender()) as log:
-            identity = identity_of(await log.init("pay"))
-            await log.add("pay", identity, ("orders", 0), version=version)
-            assert await log.produce("pay", identity, 0, b"one", version) == 0
-            assert (await log.end("pay", identity, True, version)).error_code == 0
-            assert await log.offsets() == (0, 1, [])
-        async with whole_log(tmp_path) as log:
-            await log.until_state("pay", "CompleteCommit")
-            assert await log.offsets() == (2, 2, [])
-            assert (await log.end("pay", identity, True, version)).error_code == 0
-
-    run(scenario)
+async def test_a_decision_survives_a_restart_and_its_markers_follow(tmp_path, version):
+    async with whole_log(tmp_path, marker_sender=StuckMarkerSender()) as log:
+        identity = identity_of(await log.init("pay"))
+        await log.add("pay", identity, ("orders", 0), version=version)
+        assert await log.produce("pay", identity, 0, b"one", version) == 0
+        assert (await log.end("pay", identity, True, version)).error_code == 0
+        assert await log.offsets() == (0, 1, [])
+    async with whole_log(tmp_path) as log:
+        await log.until_state("pay", "CompleteCommit")
+        assert await log.offsets() == (2, 2, [])
+        assert (await log.end("pay", identity, True, version)).error_code == 0
 
 
-def test_an_open_transaction_survives_a_restart(tmp_path):
-    async def scenario():
-        async with whole_log(tmp_path) as log:
-            identity = identity_of(await log.init("pay"))
-            await log.add("pay", identity, ("orders", 0))
-            assert await log.produce("pay", identity, 0, b"one") == 0
-        async with whole_log(tmp_path) as log:
-            assert await log.state("pay") == "Ongoing"
-            assert await log.produce("pay", identity, 1, b"two") == 0
-            assert (await log.end("pay", identity, True)).error_code == 0
-            await log.until_state("pay", "CompleteCommit")
-            assert await log.offsets() == (3, 3, [])
-
-    run(scenario)
+async def test_an_open_transaction_survives_a_restart(tmp_path):
+    async with whole_log(tmp_path) as log:
+        identity = identity_of(await log.init("pay"))
+        await log.add("pay", identity, ("orders", 0))
+        assert await log.produce("pay", identity, 0, b"one") == 0
+    async with whole_log(tmp_path) as log:
+        assert await log.state("pay") == "Ongoing"
+        assert await log.produce("pay", identity, 1, b"two") == 0
+        assert (await log.end("pay", identity, True)).error_code == 0
+        await log.until_state("pay", "CompleteCommit")
+        assert await log.offsets() == (3, 3, [])
 
 
-def test_every_shard_is_loaded_and_idle_ones_have_written_nothing(tmp_path):
-    async def scenario():
-        async with whole_log(tmp_path) as log:
-            reigns = log.role.shards._reigns
-            assert len(reigns) == 50
-            assert all(reign.driver is not None for reign in reigns.values())
-            used = identity_of(await log.init("pay"))
-            assert used == (0, 0)
-            end_of = {}
-            for shard in range(50):
-                end_of[shard] = (await log.offsets((TRANSACTION_STATE_TOPIC, shard)))[1]
-            assert sum(end_of.values()) == 1
-
-    run(scenario)
+async def test_every_shard_is_loaded_and_idle_ones_write_nothing(tmp_path):
+    async with whole_log(tmp_path) as log:
+        reigns = log.role.shards._reigns
+        assert len(reigns) == 50
+        assert all(reign.driver is not None for reign in reigns.values())
+        used = identity_of(await log.init("pay"))
+        assert used == (0, 0)
+        end_of = {}
+        for shard in range(50):
+            end_of[shard] = (await log.offsets((TRANSACTION_STATE_TOPIC, shard)))[1]
+        assert sum(end_of.values()) == 1
 
 
-def test_many_producers_at_once(tmp_path):
-    async def scenario():
-        async with whole_log(tmp_path) as log:
+async def test_many_producers_at_once(tmp_path):
+    async with whole_log(tmp_path) as log:
 
-            async def producer(number):
-                name = f"pay-{number}"
-                identity = identity_of(await log.init(name))
-                for round_number in range(5):
-                    partition = ("orders", number % 3)
-                    assert await log.produce(name, identity, 0, b"x", 2, partition) == 0
-                    ended = await log.end(name, identity, round_number % 2 == 0, 2)
-                    identity = identity_of(ended)
+        async def producer(number):
+            name = f"pay-{number}"
+            identity = identity_of(await log.init(name))
+            for round_number in range(5):
+                partition = ("orders", number % 3)
+                assert await log.produce(name, identity, 0, b"x", 2, partition) == 0
+                ended = await log.end(name, identity, round_number % 2 == 0, 2)
+                identity = identity_of(ended)
 
-            await asyncio.gather(*(producer(number) for number in range(30)))
-            for number in range(30):
-                await log.until_state(f"pay-{number}", "CompleteCommit")
-            ends = [await log.offsets(("orders", partition)) for partition in range(3)]
-            assert [(lso, high) for lso, high, _ in ends] == [(100, 100)] * 3
-
-    run(scenario)
+        await asyncio.gather(*(producer(number) for number in range(30)))
+        for number in range(30):
+            await log.until_state(f"pay-{number}", "CompleteCommit")
+        ends = [await log.offsets(("orders", partition)) for partition in range(3)]
+        assert [(lso, high) for lso, high, _ in ends] == [(100, 100)] * 3

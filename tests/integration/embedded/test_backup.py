@@ -37,7 +37,7 @@ def producer_id(log, transactional_id):
         return json.load(answer)["producer_id"]
 
 
-def test_a_restored_folder_has_everything_once_and_gives_no_producer_id_again(folder, tmp_path):
+def test_a_restored_folder_has_all_once_and_repeats_no_id(folder, tmp_path):
     kept = make(folder)
     backup = tmp_path / "backup.tar.gz"
     assert run(["backup", str(folder), str(backup)]) == 0
@@ -75,7 +75,7 @@ def test_older_metadata_beside_newer_logs_is_refused(folder, tmp_path):
             pass
 
 
-def test_older_logs_beside_newer_metadata_are_refused_until_the_loss_is_accepted(folder, tmp_path):
+def test_older_logs_beside_newer_metadata_are_refused(folder, tmp_path):
     make(folder)
     older = tmp_path / "older"
     shutil.copytree(folder / "logs", older)
@@ -102,7 +102,7 @@ def test_kills_at_any_time_are_no_older_folder(folder):
             os.kill(log.pid, signal.SIGKILL)
 
 
-def test_a_running_log_a_cut_backup_and_a_folder_in_use_are_refused(folder, tmp_path, capsys):
+def test_a_running_log_and_a_cut_backup_are_refused(folder, tmp_path, capsys):
     backup = tmp_path / "backup.tar.gz"
     with oncelog.running(data=folder) as log:
         kept_data.transactional(log.bootstrap_servers, "one")

@@ -47,9 +47,7 @@ def cluster(doors):
 
 
 @pytest.mark.parametrize("client", [Confluent, Aiokafka, KafkaPython], ids=lambda one: one.name)
-def test_a_delayed_commit_does_not_end_what_began_through_the_other_listener(
-    client, cluster, doors
-):
+def test_a_delayed_commit_spares_what_another_listener_began(client, cluster, doors):
     topic = f"orders-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     (created,) = admin.create_topics([NewTopic(topic, 1, 3)]).values()

@@ -61,7 +61,7 @@ VICTIMS = [
 
 
 @pytest.mark.parametrize("victim", VICTIMS, ids=lambda victim: victim.__name__)
-def test_a_kill_costs_a_group_that_writes_in_transactions_a_pause(cluster, victim):
+def test_a_kill_costs_a_transactional_group_a_pause(cluster, victim):
     waits_s = []
     with Squaring(cluster.bootstrap) as squaring:
         before = squaring.rebalances

@@ -100,7 +100,7 @@ FROZEN = [victim for victim in VICTIMS if victim != LISTENER.role]
 
 @pytest.mark.skipif(not IS_FULL, reason="sessions take seconds to expire: make failover")
 @pytest.mark.parametrize("victim", FROZEN)
-def test_a_frozen_process_is_a_pause_and_does_no_harm_when_it_wakes(cluster, victim):
+def test_a_frozen_process_is_a_pause_and_harmless_when_it_wakes(cluster, victim):
     with Traffic(cluster.bootstrap) as traffic:
         name = VICTIMS[victim](cluster, traffic)
         cluster.pause(name)

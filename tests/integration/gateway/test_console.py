@@ -90,7 +90,7 @@ def check(addresses):
     producer.abort_transaction(PATIENCE_S)
 
 
-def test_every_page_shows_what_it_is_for_and_asks_nobody_elsewhere(tmp_path):
+def test_every_page_shows_its_subject_and_asks_nobody_elsewhere(tmp_path):
     async def scenario():
         settings = EmbeddedSettings(port=0, gateway_port=0, data=tmp_path)
         async with embedded_roles(settings, tmp_path, Sources()) as addresses:

@@ -1,19 +1,10 @@
 """Consumer groups over REST."""
 
-import asyncio
 import struct
 
 from tests.integration.gateway.gateway_cluster import gateway_cluster
 
 from oncelog.errors import ErrorCode
-
-
-def run(tmp_path, scenario, **settings):
-    async def go():
-        async with gateway_cluster(tmp_path, **settings) as cluster:
-            await scenario(cluster)
-
-    asyncio.run(go())
 
 
 def assignment(topic, *partitions):
@@ -22,8 +13,8 @@ def assignment(topic, *partitions):
     return head + struct.pack(f">{len(partitions)}i", *partitions) + b"\xff\xff\xff\xff"
 
 
-def test_groups_are_listed_in_order_and_filtered(tmp_path):
-    async def scenario(cluster):
+async def test_groups_are_listed_in_order_and_filtered(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         cluster.groups.put("b")
         cluster.groups.put("a", state="Stable", members=[("m-1", b"")])
         page = (await cluster.get("/v1/groups")).json
@@ -44,11 +35,9 @@ def test_groups_are_listed_in_order_and_filtered(tmp_path):
         cluster.groups.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert (await cluster.get("/v1/groups")).status == 503
 
-    run(tmp_path, scenario)
 
-
-def test_a_group_is_described_with_what_its_members_read(tmp_path):
-    async def scenario(cluster):
+async def test_a_group_is_described_with_what_its_members_read(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         members = [
             ("m-1", assignment("orders", 2, 0)),
             ("m-2", b"in Connect's words"),
@@ -69,11 +58,9 @@ def test_a_group_is_described_with_what_its_members_read(tmp_path):
         answer = await cluster.get("/v1/groups/nobody")
         assert (answer.status, answer.json["kafka_error_name"]) == (404, "GROUP_ID_NOT_FOUND")
 
-    run(tmp_path, scenario)
 
-
-def test_offsets_are_shown_with_their_lag(tmp_path):
-    async def scenario(cluster):
+async def test_offsets_are_shown_with_their_lag(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders", 2)
         cluster.groups.put("billing")
         cluster.groups.offsets["billing"] = {
@@ -89,11 +76,9 @@ def test_offsets_are_shown_with_their_lag(tmp_path):
         assert found["total_lag"] == 60
         assert (await cluster.get("/v1/groups/nobody/offsets")).status == 404
 
-    run(tmp_path, scenario)
 
-
-def test_the_transaction_behind_an_unstable_offset_is_named(tmp_path):
-    async def scenario(cluster):
+async def test_the_transaction_behind_an_unstable_offset_is_named(tmp_path):
+    async with gateway_cluster(tmp_path, call_timeout_ms=300) as cluster:
         await cluster.create_topic("orders", 2)
         cluster.coordinator.put("pay", producer_id=4, partitions=[("__consumer_offsets", 3)])
         cluster.groups.put("billing")
@@ -111,11 +96,9 @@ def test_the_transaction_behind_an_unstable_offset_is_named(tmp_path):
         assert found["offsets"][0]["unstable_by"][0]["transactional_id"] is None
         assert found["incomplete"][0]["kafka_error_name"] == "REQUEST_TIMED_OUT"
 
-    run(tmp_path, scenario, call_timeout_ms=300)
 
-
-def test_the_console_shows_groups(tmp_path):
-    async def scenario(cluster):
+async def test_the_console_shows_groups(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         assert b"No group has read anything yet" in (await cluster.get("/")).body
         cluster.groups.put("a<b")
         page = (await cluster.get("/")).body
@@ -124,15 +107,11 @@ def test_the_console_shows_groups(tmp_path):
         cluster.groups.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert b"its groups are not shown" in (await cluster.get("/")).body
 
-    run(tmp_path, scenario)
 
-
-def test_a_group_is_deleted_once_it_is_empty(tmp_path):
-    async def scenario(cluster):
+async def test_a_group_is_deleted_once_it_is_empty(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         cluster.groups.put("busy", state="Stable", members=[("m-1", b"")])
         cluster.groups.put("old")
         assert (await cluster.request("DELETE", "/v1/groups/busy")).status == 409
         assert (await cluster.request("DELETE", "/v1/groups/old")).status == 204
         assert (await cluster.request("DELETE", "/v1/groups/old")).status == 404
-
-    run(tmp_path, scenario)

@@ -45,8 +45,8 @@ def _ask(port, method, path, host, headers=()):
     return answer.status, body.decode()
 
 
-def test_a_page_whose_name_was_rebound_to_this_machine_reads_and_changes_nothing(tmp_path):
-    async def scenario(cluster):
+async def test_a_page_under_a_rebound_name_reads_and_changes_nothing(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders")
         cluster.coordinator.put("pay", producer_id=1, partitions=[("orders", 0)])
         evil = f"evil.test:{cluster.port}"
@@ -62,22 +62,18 @@ def test_a_page_whose_name_was_rebound_to_this_machine_reads_and_changes_nothing
         assert cluster.coordinator.transactions["pay"].state == "Ongoing"
         assert "orders" in cluster.metadata.image.topics
 
-    run(tmp_path, scenario)
-
 
 @pytest.mark.parametrize(
     "host", ["localhost:9", "127.0.0.1", "[::1]:8080", "Console.Example.org", "127.3.2.1:80"]
 )
-def test_this_machines_own_and_configured_names_are_served(tmp_path, host):
-    async def scenario(cluster):
+async def test_this_machines_own_and_configured_names_are_served(tmp_path, host):
+    async with gateway_cluster(tmp_path, allowed_hosts="console.example.org") as cluster:
         status, body = await asyncio.to_thread(_ask, cluster.port, "GET", "/v1/topics", host)
         assert status == 200, body
 
-    run(tmp_path, scenario, allowed_hosts="console.example.org")
 
-
-def test_a_request_with_two_hosts_or_none_is_refused(tmp_path):
-    async def scenario(cluster):
+async def test_a_request_with_two_hosts_or_none_is_refused(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         for host, headers in (
             ("localhost", [("Host", "evil.test")]),
             (None, ()),
@@ -87,8 +83,6 @@ def test_a_request_with_two_hosts_or_none_is_refused(tmp_path):
                 _ask, cluster.port, "GET", "/v1/topics", host, headers
             )
             assert status in (400, 421), (host, headers)
-
-    run(tmp_path, scenario)
 
 
 def test_only_a_trusted_proxy_says_who_asks(tmp_path):
@@ -114,8 +108,8 @@ def test_only_a_trusted_proxy_says_who_asks(tmp_path):
         run(folder, told_scenario, trusted_proxies=trusted)
 
 
-def test_every_act_has_its_two_lines_in_the_audit_log(tmp_path):
-    async def scenario(cluster):
+async def test_every_act_has_its_two_lines_in_the_audit_log(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders")
         cluster.groups.put("billing")
         for method, path, status, outcome in (
@@ -130,8 +124,6 @@ def test_every_act_has_its_two_lines_in_the_audit_log(tmp_path):
         actions = [line["action"] for line in lines if line["event"] == "attempted"]
         assert actions == ["create_topic", *["delete_group"] * 2, *["delete_topic"] * 2]
         assert len({line["audit_id"] for line in lines}) * 2 == len(lines)
-
-    run(tmp_path, scenario)
 
 
 def test_settings_that_cannot_be_are_named():

@@ -9,14 +9,6 @@ from oncelog.api.v1 import storage_pb2
 from oncelog.api.v1.types_pb2 import TopicPartition
 
 
-def run(tmp_path, scenario, **settings):
-    async def go():
-        async with gateway_cluster(tmp_path, **settings) as cluster:
-            await scenario(cluster)
-
-    asyncio.run(go())
-
-
 async def _filled(cluster):
     for name in ("orders", "payments", "refunds"):
         await cluster.create_topic(name, 3)
@@ -68,8 +60,8 @@ def _lasting(row):
         ("/v1/sinks", "sinks"),
     ],
 )
-def test_every_list_is_read_page_by_page_in_the_same_way(tmp_path, path, rows):
-    async def scenario(cluster):
+async def test_every_list_is_read_page_by_page_in_the_same_way(tmp_path, path, rows):
+    async with gateway_cluster(tmp_path) as cluster:
         await _filled(cluster)
         whole = (await cluster.get(path)).json
         found, last = await _pages(cluster, path, rows)
@@ -83,11 +75,9 @@ def test_every_list_is_read_page_by_page_in_the_same_way(tmp_path, path, rows):
             wrong = await cluster.get(f"{path}{'&' if '?' in path else '?'}cursor=WzFd,")
             assert (wrong.status, wrong.json["kafka_error_name"]) == (404, "RESOURCE_NOT_FOUND")
 
-    run(tmp_path, scenario)
 
-
-def test_a_misspelt_parameter_is_told_the_one_that_was_meant(tmp_path):
-    async def scenario(cluster):
+async def test_a_misspelt_parameter_is_told_the_one_that_was_meant(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         for path, told in (
             ("/v1/transactions?sate=Ongoing", "did you mean state?"),
             ("/v1/transactions?min_duration=5", "did you mean min_duration_ms?"),
@@ -99,11 +89,9 @@ def test_a_misspelt_parameter_is_told_the_one_that_was_meant(tmp_path):
             assert told in refused.json["errors"][0]["message"]
         assert (await cluster.get("/health?x=1")).status == 200
 
-    run(tmp_path, scenario)
 
-
-def test_a_config_has_the_same_name_and_type_in_and_out(tmp_path):
-    async def scenario(cluster):
+async def test_a_config_has_the_same_name_and_type_in_and_out(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         configs = {
             "cleanup.policy": ["compact", "delete"],
             "retention.ms": 1000,
@@ -122,11 +110,9 @@ def test_a_config_has_the_same_name_and_type_in_and_out(tmp_path):
         assert of_name["retention.ms"]["value"] == 1000
         assert of_name["unclean.leader.election.enable"]["value"] is False
 
-    run(tmp_path, scenario)
 
-
-def test_configs_change_one_by_one_and_are_audited(tmp_path):
-    async def scenario(cluster):
+async def test_configs_change_one_by_one_and_are_audited(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders")
         path = "/v1/topics/orders/configs"
         first = await cluster.request("PATCH", path, {"configs": {"retention.ms": 1000}})
@@ -151,11 +137,9 @@ def test_configs_change_one_by_one_and_are_audited(tmp_path):
         assert missing.status == 404
         assert [line["action"] for line in cluster.audit()[::2]] == ["alter_topic_configs"] * 3
 
-    run(tmp_path, scenario)
 
-
-def test_partitions_are_added_up_to_a_total(tmp_path):
-    async def scenario(cluster):
+async def test_partitions_are_added_up_to_a_total(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders", 2)
         path = "/v1/topics/orders/partitions"
         tried = await cluster.post(path, {"partition_count": 5, "dry_run": True})
@@ -170,11 +154,9 @@ def test_partitions_are_added_up_to_a_total(tmp_path):
         assert missing.status == 404
         assert [line["outcome"] for line in cluster.audit()[1::2]] == ["done", "refused", "refused"]
 
-    run(tmp_path, scenario)
 
-
-def test_offsets_of_an_empty_group_are_reset_and_a_dry_run_moves_nothing(tmp_path):
-    async def scenario(cluster):
+async def test_offsets_of_an_empty_group_are_reset(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders", 2)
         cluster.groups.put("a/b")
         cluster.groups.offsets["a/b"] = {("orders", 0): 40}
@@ -201,11 +183,9 @@ def test_offsets_of_an_empty_group_are_reset_and_a_dry_run_moves_nothing(tmp_pat
             assert cluster.groups.offsets["a/b"] == {("orders", 0): offset}
         assert cluster.audit()[-1]["outcome"] == "done"
 
-    run(tmp_path, scenario)
 
-
-def test_an_offset_reset_that_cannot_be_is_refused_with_the_reason(tmp_path):
-    async def scenario(cluster):
+async def test_an_impossible_offset_reset_is_refused_with_the_reason(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders", 2)
         cluster.groups.put("busy", state="Stable", members=[("m-1", b"")])
         cluster.groups.put("free")
@@ -224,11 +204,9 @@ def test_an_offset_reset_that_cannot_be_is_refused_with_the_reason(tmp_path):
             assert told in refused.json["detail"]
         assert cluster.groups.offsets == {}
 
-    run(tmp_path, scenario)
 
-
-def test_markers_that_wait_are_shown_by_node_with_their_age(tmp_path):
-    async def scenario(cluster):
+async def test_markers_that_wait_are_shown_by_node_with_their_age(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders", 2)
         cluster.storage.is_silent = True
         marker = storage_pb2.TxnMarker(
@@ -245,11 +223,9 @@ def test_markers_that_wait_are_shown_by_node_with_their_age(tmp_path):
         cluster.storage.is_silent = False
         delivering.cancel()
 
-    run(tmp_path, scenario)
 
-
-def test_explain_refuses_a_number_that_is_none(tmp_path):
-    async def scenario(cluster):
+async def test_explain_refuses_a_number_that_is_none(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         for kind, subject in (
             ("producer", "1" * 5_000),
             ("producer", "9" * 19),
@@ -258,5 +234,3 @@ def test_explain_refuses_a_number_that_is_none(tmp_path):
         ):
             refused = await cluster.get(f"/v1/explain?kind={kind}&subject={subject}")
             assert (refused.status, refused.json["kafka_error_code"]) == (422, 42)
-
-    run(tmp_path, scenario)

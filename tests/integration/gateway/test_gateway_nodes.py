@@ -7,14 +7,6 @@ from tests.integration.gateway.gateway_cluster import gateway_cluster
 from oncelog.api.v1 import controller_pb2 as pb
 
 
-def run(tmp_path, scenario, **settings):
-    async def go():
-        async with gateway_cluster(tmp_path, **settings) as cluster:
-            await scenario(cluster)
-
-    asyncio.run(go())
-
-
 async def add_node(cluster, node_id, *, rpc_address="", incarnation_id="first"):
     """With an address it is fenced until its first heartbeat; without one it lives."""
     node = pb.Node(
@@ -32,8 +24,8 @@ async def node(cluster, node_id):
     return (await cluster.get(f"/v1/nodes/{node_id}")).json
 
 
-def test_nodes_are_listed_with_their_duties_and_the_controller(tmp_path):
-    async def scenario(cluster):
+async def test_nodes_are_listed_with_their_duties_and_the_controller(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders", 3)
         found = (await cluster.get("/v1/nodes")).json
         assert found["incomplete"] == []
@@ -46,11 +38,9 @@ def test_nodes_are_listed_with_their_duties_and_the_controller(tmp_path):
         assert not only["draining"]
         assert (await cluster.get("/v1/nodes/7")).status == 404
 
-    run(tmp_path, scenario)
 
-
-def test_the_only_node_is_not_drained(tmp_path):
-    async def scenario(cluster):
+async def test_the_only_node_is_not_drained(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         answer = await cluster.post("/v1/nodes/1/drain")
         assert answer.status == 409
         assert "start another one first" in answer.json["detail"]
@@ -60,11 +50,9 @@ def test_the_only_node_is_not_drained(tmp_path):
         assert [line["event"] for line in cluster.audit()] == ["attempted", "ended"] * 2
         assert [one["outcome"] for one in cluster.audit()[1::2]] == ["refused", "done"]
 
-    run(tmp_path, scenario)
 
-
-def test_a_drain_moves_what_can_move_and_is_taken_back(tmp_path):
-    async def scenario(cluster):
+async def test_a_drain_moves_what_can_move_and_is_taken_back(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await add_node(cluster, 2)
         before = await node(cluster, 1)
         assert before["transaction_shard_count"] > 0
@@ -79,11 +67,9 @@ def test_a_drain_moves_what_can_move_and_is_taken_back(tmp_path):
         assert back.json["audit_id"] in {line["audit_id"] for line in cluster.audit()}
         assert (await cluster.post("/v1/nodes/9/drain")).status == 404
 
-    run(tmp_path, scenario)
 
-
-def test_a_node_is_removed_once_it_is_stopped_and_empty(tmp_path):
-    async def scenario(cluster):
+async def test_a_node_is_removed_once_it_is_stopped_and_empty(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         answer = await cluster.request("DELETE", "/v1/nodes/1")
         assert answer.status == 409
         assert "has replicas of" in answer.json["detail"]
@@ -98,11 +84,9 @@ def test_a_node_is_removed_once_it_is_stopped_and_empty(tmp_path):
         assert (await cluster.request("DELETE", "/v1/nodes/3")).status == 404
         assert [one["node_id"] for one in (await cluster.get("/v1/nodes")).json["nodes"]] == [1, 2]
 
-    run(tmp_path, scenario)
 
-
-def test_a_reassignment_is_begun_listed_and_cancelled(tmp_path):
-    async def scenario(cluster):
+async def test_a_reassignment_is_begun_listed_and_cancelled(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders", 2)
         await add_node(cluster, 2)
         body = {"topic": "orders", "replicas": [1, 2]}
@@ -133,11 +117,9 @@ def test_a_reassignment_is_begun_listed_and_cancelled(tmp_path):
             "done",
         ]
 
-    run(tmp_path, scenario)
 
-
-def test_what_is_under_replicated_is_found_and_shown(tmp_path):
-    async def scenario(cluster):
+async def test_what_is_under_replicated_is_found_and_shown(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders", 2)
         assert (await cluster.get("/v1/partitions?troubled=true")).json["partitions"] == []
         await add_node(cluster, 2, rpc_address="nobody:1")
@@ -149,11 +131,9 @@ def test_what_is_under_replicated_is_found_and_shown(tmp_path):
         assert b"1 of 2" in page
         assert b"fenced" in page, "node 2 never sent a heartbeat"
 
-    run(tmp_path, scenario)
 
-
-def test_a_reassignment_that_cannot_be_is_refused(tmp_path):
-    async def scenario(cluster):
+async def test_a_reassignment_that_cannot_be_is_refused(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders")
 
         async def refused(**body):
@@ -170,10 +150,8 @@ def test_a_reassignment_that_cannot_be_is_refused(tmp_path):
         assert (await refused(replicas=[1], partition=3))[0] == 404
         assert (await refused(replicas=[1], topic="nothing"))[0] == 404
 
-    run(tmp_path, scenario)
 
-
-def test_without_a_controller_nodes_are_shown_and_changes_are_unknown(tmp_path):
+async def test_without_a_controller_nodes_are_shown(tmp_path):
     class Silent:
         """Takes every request and answers none."""
 
@@ -183,7 +161,7 @@ def test_without_a_controller_nodes_are_shown_and_changes_are_unknown(tmp_path):
 
             return call
 
-    async def scenario(cluster):
+    async with gateway_cluster(tmp_path, call_timeout_ms=200) as cluster:
         await add_node(cluster, 2)
         cluster.controller.bind(Silent())
         found = (await cluster.get("/v1/nodes")).json
@@ -194,8 +172,6 @@ def test_without_a_controller_nodes_are_shown_and_changes_are_unknown(tmp_path):
         assert answer.status == 504
         assert "whether it acted is not known" in answer.json["detail"]
         assert cluster.audit()[-1]["outcome"] == "unknown"
-
-    run(tmp_path, scenario, call_timeout_ms=200)
 
 
 async def moves(cluster, verb, **body):
@@ -208,8 +184,8 @@ def replicas_of(cluster, topic):
     return [list(one.replicas) for one in cluster.metadata.image.topics[topic].partitions]
 
 
-def test_an_evacuation_goes_step_by_step(tmp_path):
-    async def scenario(cluster):
+async def test_an_evacuation_goes_step_by_step(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders", 3)
         await add_node(cluster, 2)
         count = (await node(cluster, 1))["replica_count"]
@@ -234,11 +210,9 @@ def test_an_evacuation_goes_step_by_step(tmp_path):
         assert [line["action"] for line in cluster.audit()[::2]] == ["evacuate_nodes"] * 3
         assert cluster.audit()[1]["detail"] == f"began 2 of {count} moves"
 
-    run(tmp_path, scenario)
 
-
-def test_an_evacuation_that_cannot_be_is_refused_and_changes_nothing(tmp_path):
-    async def scenario(cluster):
+async def test_an_impossible_evacuation_changes_nothing(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders", 1)
         body = {"node_ids": [1], "dry_run": False}
         answer = await cluster.post("/v1/storage/evacuate", body)
@@ -256,11 +230,9 @@ def test_an_evacuation_that_cannot_be_is_refused_and_changes_nothing(tmp_path):
         ):
             assert (await cluster.post("/v1/storage/evacuate", wrong)).status == 422
 
-    run(tmp_path, scenario)
 
-
-def test_a_balance_goes_step_by_step(tmp_path):
-    async def scenario(cluster):
+async def test_a_balance_goes_step_by_step(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders", 4)
         assert (await moves(cluster, "balance"))["left_count"] == 0
         await add_node(cluster, 2)
@@ -276,5 +248,3 @@ def test_a_balance_goes_step_by_step(tmp_path):
         topic, partition = sorted(begun)[0]
         assert set(replicas_of(cluster, topic)[partition]) == {1, 2}
         assert [line["action"] for line in cluster.audit()[::2]] == ["balance_nodes"]
-
-    run(tmp_path, scenario)

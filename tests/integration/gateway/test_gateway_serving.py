@@ -13,37 +13,23 @@ from oncelog_gateway.settings import GatewaySettings
 from oncelog_gateway.wiring import build_gateway
 
 
-def run(tmp_path, scenario, **settings):
-    async def go():
-        async with gateway_cluster(tmp_path, **settings) as cluster:
-            await scenario(cluster)
-
-    asyncio.run(go())
-
-
-def test_a_port_in_use_is_named_with_the_way_out():
-    async def scenario():
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            taken.listen()
-            port = taken.getsockname()[1]
-            gateway = build_gateway(GatewaySettings(port=port), None, None)
-            with pytest.raises(OncelogError, match=f"port {port} .* in use; .*--gateway-port"):
-                await gateway.start()
-
-    asyncio.run(scenario())
-
-
-def test_an_address_that_is_not_here_is_named():
-    async def scenario():
-        gateway = build_gateway(GatewaySettings(host="nowhere.invalid", port=0), None, None)
-        with pytest.raises(OncelogError, match=r"nowhere\.invalid.*--host"):
+async def test_a_port_in_use_is_named_with_the_way_out():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        gateway = build_gateway(GatewaySettings(port=port), None, None)
+        with pytest.raises(OncelogError, match=f"port {port} .* in use; .*--gateway-port"):
             await gateway.start()
 
-    asyncio.run(scenario())
+
+async def test_an_address_that_is_not_here_is_named():
+    gateway = build_gateway(GatewaySettings(host="nowhere.invalid", port=0), None, None)
+    with pytest.raises(OncelogError, match=r"nowhere\.invalid.*--host"):
+        await gateway.start()
 
 
-def test_everything_is_imported_after_the_start_and_before_anybody_asks(tmp_path):
+def test_all_is_imported_after_the_start_and_before_a_request(tmp_path):
     script = (
         "import asyncio, sys\n"
         "from oncelog_gateway.settings import GatewaySettings\n"
@@ -68,25 +54,22 @@ def test_everything_is_imported_after_the_start_and_before_anybody_asks(tmp_path
     asyncio.run(scenario())
 
 
-def test_stopping_does_not_wait_for_idle_or_hanging_clients(tmp_path):
-    async def scenario():
-        async with gateway_cluster(
-            tmp_path, call_timeout_ms=60_000, shutdown_timeout_ms=1_000
-        ) as cluster:
-            cluster.coordinator.is_silent = True
-            _, idle = await asyncio.open_connection("127.0.0.1", cluster.port)
-            reader, writer = await asyncio.open_connection("127.0.0.1", cluster.port)
-            writer.write(b"GET /v1/transactions HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert (await cluster.get("/health")).status == 200
-        assert await reader.read() is not None
-        writer.close()
-        idle.close()
-
-    asyncio.run(asyncio.wait_for(scenario(), 15))
+async def test_stopping_does_not_wait_for_idle_or_hanging_clients(tmp_path):
+    async with gateway_cluster(
+        tmp_path, call_timeout_ms=60_000, shutdown_timeout_ms=1_000
+    ) as cluster:
+        cluster.coordinator.is_silent = True
+        _, idle = await asyncio.open_connection("127.0.0.1", cluster.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", cluster.port)
+        writer.write(b"GET /v1/transactions HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await cluster.get("/health")).status == 200
+    assert await reader.read() is not None
+    writer.close()
+    idle.close()
 
 
-def test_probes_tell_alive_from_ready(tmp_path):
-    async def scenario(cluster):
+async def test_probes_tell_alive_from_ready(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders")
         assert (await cluster.get("/health")).json == {"status": "alive"}
         assert (await cluster.get("/ready")).json["ready"] is True
@@ -102,11 +85,9 @@ def test_probes_tell_alive_from_ready(tmp_path):
         assert (answer.status, answer.json["kafka_error_code"]) == (503, 14)
         assert answer.headers["retry-after"] == "1"
 
-    run(tmp_path, scenario)
 
-
-def test_metrics_follow_the_cluster_and_the_requests(tmp_path):
-    async def scenario(cluster):
+async def test_metrics_follow_the_cluster_and_the_requests(tmp_path):
+    async with gateway_cluster(tmp_path, call_timeout_ms=300) as cluster:
         await cluster.create_topic("orders")
         cluster.coordinator.put("pay", producer_id=1, partitions=[("orders", 0)])
         cluster.storage.open_transaction("orders", 0, producer_id=2, start_offset=40)
@@ -125,11 +106,9 @@ def test_metrics_follow_the_cluster_and_the_requests(tmp_path):
         assert "oncelog_coordinators_silent 1.0" in text
         assert 'oncelog_partition_lso_lag{partition="0",topic="orders"}' not in text
 
-    run(tmp_path, scenario, call_timeout_ms=300)
 
-
-def test_group_lag_is_summed_by_topic_and_bounded(tmp_path):
-    async def scenario(cluster):
+async def test_group_lag_is_summed_by_topic_and_bounded(tmp_path):
+    async with gateway_cluster(tmp_path, metrics_groups_max=2) as cluster:
         await cluster.create_topic("orders", 2)
         for name in ("a", "b", "c"):
             cluster.groups.put(name)
@@ -141,11 +120,9 @@ def test_group_lag_is_summed_by_topic_and_bounded(tmp_path):
         assert 'topic="gone"' not in text
         assert "oncelog_groups_not_shown 1.0" in text
 
-    run(tmp_path, scenario, metrics_groups_max=2)
 
-
-def test_an_internal_partition_has_series_while_something_holds_its_lso(tmp_path):
-    async def scenario(cluster):
+async def test_an_internal_partition_has_series_while_its_lso_is_held(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders")
         assert 'topic="__' not in (await cluster.get("/metrics")).body.decode()
         cluster.storage.open_transaction("__consumer_offsets", 3, producer_id=2, start_offset=40)
@@ -153,20 +130,18 @@ def test_an_internal_partition_has_series_while_something_holds_its_lso(tmp_path
         assert 'oncelog_partition_lso_lag{partition="3",topic="__consumer_offsets"} 60.0' in text
         assert text.count("lso_lag{partition=") == 2
 
-    run(tmp_path, scenario)
 
-
-def test_partitions_beyond_the_limit_have_no_series(tmp_path):
-    async def scenario(cluster):
+async def test_partitions_beyond_the_limit_have_no_series(tmp_path):
+    async with gateway_cluster(
+        tmp_path, metrics_partitions_max=3, metrics_internal_partitions=True
+    ) as cluster:
         text = (await cluster.get("/metrics")).body.decode()
         assert "oncelog_partitions_not_shown 97.0" in text
         assert text.count("oncelog_partition_log_end_offset{") == 3
 
-    run(tmp_path, scenario, metrics_partitions_max=3, metrics_internal_partitions=True)
 
-
-def test_pages_escape_what_clients_named(tmp_path):
-    async def scenario(cluster):
+async def test_pages_escape_what_clients_named(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders")
         cluster.coordinator.put(
             "<script>alert(1)</script>", producer_id=1, partitions=[("orders", 0)]
@@ -188,11 +163,9 @@ def test_pages_escape_what_clients_named(tmp_path):
             assert path in reference
         assert "https://" not in page + reference
 
-    run(tmp_path, scenario)
 
-
-def test_what_there_is_one_of_is_in_the_singular(tmp_path):
-    async def scenario(cluster):
+async def test_what_there_is_one_of_is_in_the_singular(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders")
         for producer_id, tile in enumerate(
             ("open transactions", "open transaction", "open transactions")
@@ -203,22 +176,18 @@ def test_what_there_is_one_of_is_in_the_singular(tmp_path):
                 f"pay-{producer_id}", producer_id=producer_id, partitions=[("orders", 0)]
             )
 
-    run(tmp_path, scenario)
 
-
-def test_pages_are_shown_when_no_role_answers(tmp_path):
-    async def scenario(cluster):
+async def test_pages_are_shown_when_no_role_answers(tmp_path):
+    async with gateway_cluster(tmp_path, call_timeout_ms=50) as cluster:
         await cluster.create_topic("orders")
         cluster.storage.is_silent = cluster.coordinator.is_silent = True
         page = (await cluster.get("/")).body.decode()
         assert "A coordinator did not answer" in page
         assert "REQUEST_TIMED_OUT" in page
 
-    run(tmp_path, scenario, call_timeout_ms=50)
 
-
-def test_topics_are_made_described_and_deleted(tmp_path):
-    async def scenario(cluster):
+async def test_topics_are_made_described_and_deleted(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         body = {"name": "a.b", "partition_count": 2, "configs": {"cleanup.policy": ["compact"]}}
         shown = await cluster.post("/v1/topics", {**body, "dry_run": True})
         assert (shown.status, shown.json["topic_id"]) == (201, None)
@@ -241,11 +210,9 @@ def test_topics_are_made_described_and_deleted(tmp_path):
         refused = await cluster.request("DELETE", "/v1/topics/__transaction_state")
         assert refused.status == 409
 
-    run(tmp_path, scenario)
 
-
-def test_the_cluster_and_a_sink_are_described(tmp_path):
-    async def scenario(cluster):
+async def test_the_cluster_and_a_sink_are_described(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         status = (await cluster.get("/v1/cluster")).json
         assert status["features"]["transaction.version"] == 2
         assert status["nodes"][0]["roles"] == [
@@ -285,11 +252,9 @@ def test_the_cluster_and_a_sink_are_described(tmp_path):
         assert [one.get("outcome") for one in lines] == [None, "refused", None, "done"]
         assert lines[2]["target"] == {"sink": "a"}
 
-    run(tmp_path, scenario)
 
-
-def test_a_page_of_another_site_changes_nothing(tmp_path):
-    async def scenario(cluster):
+async def test_a_page_of_another_site_changes_nothing(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders")
         cluster.coordinator.put("pay", producer_id=1, partitions=[("orders", 0)])
         path = "/v1/transactions/pay/terminate"
@@ -299,11 +264,9 @@ def test_a_page_of_another_site_changes_nothing(tmp_path):
         answer = await cluster.request("POST", path, headers={"Origin": cluster.url})
         assert answer.status == 200
 
-    run(tmp_path, scenario)
 
-
-def test_what_is_not_json_or_too_large_is_refused(tmp_path):
-    async def scenario(cluster):
+async def test_what_is_not_json_or_too_large_is_refused(tmp_path):
+    async with gateway_cluster(tmp_path, request_bytes_max=1024) as cluster:
         answer = await cluster.post("/v1/topics", b"{")
         assert (answer.status, answer.headers["content-type"]) == (422, "application/problem+json")
         answer = await cluster.post("/v1/topics", b'{"name": "\\ud800"}')
@@ -314,5 +277,3 @@ def test_what_is_not_json_or_too_large_is_refused(tmp_path):
         assert (answer.status, answer.json["title"]) == (404, "Not Found")
         answer = await cluster.request("PATCH", "/v1/topics")
         assert (answer.status, answer.headers["allow"]) == (405, "GET, POST")
-
-    run(tmp_path, scenario, request_bytes_max=1024)

@@ -14,16 +14,14 @@ HALF_BODY = (
 )
 
 
-def run(tmp_path, scenario, **settings):
-    async def go():
-        async with (
-            gateway_cluster(tmp_path, **settings) as cluster,
-            asyncio.timeout(30),
-            contextlib.AsyncExitStack() as stack,
-        ):
-            await scenario(cluster, stack)
-
-    asyncio.run(go())
+@contextlib.asynccontextmanager
+async def starving(tmp_path, **settings):
+    async with (
+        gateway_cluster(tmp_path, **settings) as cluster,
+        asyncio.timeout(30),
+        contextlib.AsyncExitStack() as stack,
+    ):
+        yield cluster, stack
 
 
 async def _opened(cluster, stack, sent, local="127.0.0.1"):
@@ -35,8 +33,8 @@ async def _opened(cluster, stack, sent, local="127.0.0.1"):
     return reader, writer
 
 
-def test_210_half_sent_requests_starve_nobody(tmp_path):
-    async def scenario(cluster, stack):
+async def test_210_half_sent_requests_starve_nobody(tmp_path):
+    async with starving(tmp_path) as (cluster, stack):
         for sent in (b"", HALF_HEAD, HALF_BODY):
             for _ in range(70):
                 await _opened(cluster, stack, sent)
@@ -45,11 +43,9 @@ def test_210_half_sent_requests_starve_nobody(tmp_path):
             assert (await cluster.get(path)).status == 200
             assert time.monotonic() - began < 5
 
-    run(tmp_path, scenario)
 
-
-def test_a_client_with_many_connections_takes_none_from_another(tmp_path):
-    async def scenario(cluster, stack):
+async def test_a_client_with_many_connections_takes_none_from_another(tmp_path):
+    async with starving(tmp_path, connections_max=20) as (cluster, stack):
         reader, writer = await _opened(cluster, stack, HALF_HEAD, local="127.0.0.2")
         for _ in range(60):
             await _opened(cluster, stack, HALF_HEAD)
@@ -57,11 +53,9 @@ def test_a_client_with_many_connections_takes_none_from_another(tmp_path):
         writer.write(b"done\r\n\r\n")
         assert (await reader.readline()) == b"HTTP/1.1 200 OK\r\n"
 
-    run(tmp_path, scenario, connections_max=20)
 
-
-def test_a_request_that_does_not_arrive_in_time_ends_however_it_dribbles(tmp_path):
-    async def scenario(cluster, stack):
+async def test_a_request_that_dribbles_ends_in_time(tmp_path):
+    async with starving(tmp_path, request_timeout_ms=400) as (cluster, stack):
         quiet, _ = await _opened(cluster, stack, b"")
         half_body, _ = await _opened(cluster, stack, HALF_BODY)
         half_head, writer = await _opened(cluster, stack, HALF_HEAD)
@@ -79,11 +73,9 @@ def test_a_request_that_does_not_arrive_in_time_ends_however_it_dribbles(tmp_pat
             assert await reader.readline() == b"HTTP/1.1 408 Request Timeout\r\n"
         dribbling.cancel()
 
-    run(tmp_path, scenario, request_timeout_ms=400)
 
-
-def test_a_connection_is_used_again_and_again_within_the_time_of_a_request(tmp_path):
-    async def scenario(cluster, stack):
+async def test_a_connection_is_used_again_and_again(tmp_path):
+    async with starving(tmp_path, request_timeout_ms=500) as (cluster, stack):
         reader, writer = await _opened(cluster, stack, b"")
         for _ in range(4):
             writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -91,11 +83,9 @@ def test_a_connection_is_used_again_and_again_within_the_time_of_a_request(tmp_p
             await reader.readuntil(b'{"status":"alive"}')
             await asyncio.sleep(0.2)
 
-    run(tmp_path, scenario, request_timeout_ms=500)
 
-
-def test_a_head_without_end_is_refused_before_it_is_all_here(tmp_path):
-    async def scenario(cluster, stack):
+async def test_a_head_without_end_is_refused_before_it_is_all_here(tmp_path):
+    async with starving(tmp_path) as (cluster, stack):
         reader, writer = await _opened(cluster, stack, HALF_HEAD)
         writer.write(b"x" * 600_000)
         await writer.drain()
@@ -104,11 +94,9 @@ def test_a_head_without_end_is_refused_before_it_is_all_here(tmp_path):
         assert b"application/problem+json" in head
         assert json.loads(body)["status"] == 431
 
-    run(tmp_path, scenario)
 
-
-def test_health_is_answered_while_every_role_is_silent(tmp_path):
-    async def scenario(cluster, stack):
+async def test_health_is_answered_while_every_role_is_silent(tmp_path):
+    async with starving(tmp_path, connections_max=20, call_timeout_ms=1500) as (cluster, stack):
         cluster.coordinator.is_silent = True
         asked = b"GET /v1/transactions HTTP/1.1\r\nHost: localhost\r\n\r\n"
         hanging = [(await _opened(cluster, stack, asked))[0] for _ in range(15)]
@@ -119,11 +107,9 @@ def test_health_is_answered_while_every_role_is_silent(tmp_path):
             assert await reader.readline() == b"HTTP/1.1 504 Gateway Timeout\r\n"
         assert (await cluster.get("/v1/topics")).status == 200
 
-    run(tmp_path, scenario, connections_max=20, call_timeout_ms=1_500)
 
-
-def test_a_client_that_reads_no_answer_is_dropped(tmp_path):
-    async def scenario(cluster, stack):
+async def test_a_client_that_reads_no_answer_is_dropped(tmp_path):
+    async with starving(tmp_path, request_timeout_ms=300) as (cluster, stack):
         _, writer = await _opened(cluster, stack, b"")
         writer.transport.pause_reading()
         asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -133,12 +119,8 @@ def test_a_client_that_reads_no_answer_is_dropped(tmp_path):
                 await writer.drain()
         assert (await cluster.get("/health")).status == 200
 
-    run(tmp_path, scenario, request_timeout_ms=300)
 
-
-def test_the_longest_transactional_id_fits_into_a_request(tmp_path):
-    async def scenario(cluster, stack):
+async def test_the_longest_transactional_id_fits_into_a_request(tmp_path):
+    async with starving(tmp_path) as (cluster, _):
         path = "/v1/transactions/" + "%C3%A4" * (32_767 // 2)
         assert (await cluster.get(path)).status == 404
-
-    run(tmp_path, scenario)

@@ -1,6 +1,5 @@
 """Reading and ending transactions over REST."""
 
-import asyncio
 import time
 import urllib.parse
 
@@ -9,16 +8,8 @@ from tests.integration.gateway.gateway_cluster import gateway_cluster
 from oncelog.api.v1 import controller_pb2, storage_pb2
 
 
-def run(tmp_path, scenario, **settings):
-    async def go():
-        async with gateway_cluster(tmp_path, **settings) as cluster:
-            await scenario(cluster)
-
-    asyncio.run(go())
-
-
-def test_transactions_are_paged_in_order_and_filtered(tmp_path):
-    async def scenario(cluster):
+async def test_transactions_are_paged_in_order_and_filtered(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         for number in range(5):
             state = "Ongoing" if number % 2 else "Empty"
             cluster.coordinator.put(f"pay-{number}", producer_id=number, state=state)
@@ -45,11 +36,9 @@ def test_transactions_are_paged_in_order_and_filtered(tmp_path):
         ]
         assert late["transactions"][1]["is_late"] is True
 
-    run(tmp_path, scenario)
 
-
-def test_a_refused_filter_names_the_value(tmp_path):
-    async def scenario(cluster):
+async def test_a_refused_filter_names_the_value(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         answer = await cluster.get("/v1/transactions?id_pattern=a*b*c*d*")
         assert answer.status == 422
         assert "id_pattern" in answer.json["detail"]
@@ -58,11 +47,9 @@ def test_a_refused_filter_names_the_value(tmp_path):
         assert answer.headers["content-type"] == "application/problem+json"
         assert "Ongoing" in answer.json["detail"]
 
-    run(tmp_path, scenario)
 
-
-def test_any_transactional_id_can_be_described(tmp_path):
-    async def scenario(cluster):
+async def test_any_transactional_id_can_be_described(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders", 2)
         for name in (
             "plain",
@@ -80,11 +67,9 @@ def test_any_transactional_id_can_be_described(tmp_path):
         answer = await cluster.get("/v1/transactions/a/b/3")
         assert answer.json["transactional_id"] == "a/b/3"
 
-    run(tmp_path, scenario)
 
-
-def test_description_has_start_offsets(tmp_path):
-    async def scenario(cluster):
+async def test_description_has_start_offsets(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders", 2)
         cluster.coordinator.put("pay", producer_id=4, partitions=[("orders", 0), ("orders", 1)])
         cluster.storage.open_transaction("orders", 1, producer_id=4, start_offset=42)
@@ -94,11 +79,9 @@ def test_description_has_start_offsets(tmp_path):
             {"topic": "orders", "partition": 1, "start_offset": 42},
         ]
 
-    run(tmp_path, scenario)
 
-
-def test_unknown_transaction_is_a_problem(tmp_path):
-    async def scenario(cluster):
+async def test_unknown_transaction_is_a_problem(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         answer = await cluster.get("/v1/transactions/nobody")
         assert answer.status == 404
         assert answer.json["kafka_error_code"] == 105
@@ -106,11 +89,9 @@ def test_unknown_transaction_is_a_problem(tmp_path):
         answer = await cluster.get("/v1/transactions/abort")
         assert (answer.status, answer.headers["allow"]) == (405, "POST")
 
-    run(tmp_path, scenario)
 
-
-def test_abort_is_a_dry_run_unless_told_otherwise(tmp_path):
-    async def scenario(cluster):
+async def test_abort_is_a_dry_run_unless_told_otherwise(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders")
         cluster.storage.open_transaction(
             "orders", 0, producer_id=4, start_offset=42, coordinator_epoch=3
@@ -137,11 +118,9 @@ def test_abort_is_a_dry_run_unless_told_otherwise(tmp_path):
             "refused",
         ]
 
-    run(tmp_path, scenario)
 
-
-def test_abort_needs_the_exact_offset_and_epoch(tmp_path):
-    async def scenario(cluster):
+async def test_abort_needs_the_exact_offset_and_epoch(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders")
         cluster.storage.open_transaction(
             "orders", 0, producer_id=4, start_offset=42, producer_epoch=5
@@ -156,11 +135,9 @@ def test_abort_needs_the_exact_offset_and_epoch(tmp_path):
         assert (answer.status, answer.json["kafka_error_code"]) == (404, 3)
         assert cluster.storage.markers == []
 
-    run(tmp_path, scenario)
 
-
-def test_a_transaction_with_an_owner_is_not_aborted_behind_its_back(tmp_path):
-    async def scenario(cluster):
+async def test_a_transaction_with_an_owner_is_not_aborted(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders")
         cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
         target = {"topic": "orders", "partition": 0, "start_offset": 42, "dry_run": False}
@@ -175,11 +152,9 @@ def test_a_transaction_with_an_owner_is_not_aborted_behind_its_back(tmp_path):
         assert answer.json["coordinator_state"] == "CompleteCommit"
         assert len(cluster.storage.markers) == 1
 
-    run(tmp_path, scenario)
 
-
-def test_nothing_is_aborted_while_a_coordinator_is_silent(tmp_path):
-    async def scenario(cluster):
+async def test_nothing_is_aborted_while_a_coordinator_is_silent(tmp_path):
+    async with gateway_cluster(tmp_path, call_timeout_ms=50) as cluster:
         await cluster.create_topic("orders")
         cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
         cluster.coordinator.is_silent = True
@@ -196,13 +171,10 @@ def test_nothing_is_aborted_while_a_coordinator_is_silent(tmp_path):
         assert found["hanging"] == []
         assert found["incomplete"]
 
-    run(tmp_path, scenario, call_timeout_ms=50)
 
-
-def test_nothing_is_aborted_while_transaction_shards_move(tmp_path):
+async def test_nothing_is_aborted_while_transaction_shards_move(tmp_path):
     """Neither the old owner of a shard nor the new one may have listed what is in it."""
-
-    async def scenario(cluster):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders")
         cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
 
@@ -224,11 +196,9 @@ def test_nothing_is_aborted_while_transaction_shards_move(tmp_path):
         assert answer.status == 503
         assert cluster.storage.markers == []
 
-    run(tmp_path, scenario)
 
-
-def test_an_abort_without_an_answer_is_unknown_in_the_audit(tmp_path):
-    async def scenario(cluster):
+async def test_an_abort_without_an_answer_is_unknown_in_the_audit(tmp_path):
+    async with gateway_cluster(tmp_path, call_timeout_ms=100) as cluster:
         await cluster.create_topic("orders")
         cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
 
@@ -241,11 +211,9 @@ def test_an_abort_without_an_answer_is_unknown_in_the_audit(tmp_path):
         assert answer.status == 504
         assert cluster.audit()[-1]["outcome"] == "unknown"
 
-    run(tmp_path, scenario, call_timeout_ms=100)
 
-
-def test_nothing_is_done_that_the_audit_log_cannot_record(tmp_path):
-    async def scenario(cluster):
+async def test_nothing_is_done_that_the_audit_log_cannot_record(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders")
         cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
         cluster.audit_path.unlink()
@@ -255,11 +223,9 @@ def test_nothing_is_done_that_the_audit_log_cannot_record(tmp_path):
         assert (answer.status, answer.json["kafka_error_name"]) == (503, "KAFKA_STORAGE_ERROR")
         assert cluster.storage.markers == []
 
-    run(tmp_path, scenario)
 
-
-def test_terminate_goes_through_the_coordinator_and_is_audited(tmp_path):
-    async def scenario(cluster):
+async def test_terminate_goes_through_the_coordinator_and_is_audited(tmp_path):
+    async with gateway_cluster(tmp_path, trusted_proxies="127.0.0.0/8") as cluster:
         await cluster.create_topic("orders")
         cluster.coordinator.put("a/b", producer_id=4, partitions=[("orders", 0)])
         cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
@@ -280,11 +246,9 @@ def test_terminate_goes_through_the_coordinator_and_is_audited(tmp_path):
         missing = await cluster.post("/v1/transactions/nobody/terminate")
         assert missing.status == 404
 
-    run(tmp_path, scenario, trusted_proxies="127.0.0.0/8")
 
-
-def test_hanging_is_told_from_open_and_from_just_ended(tmp_path):
-    async def scenario(cluster):
+async def test_hanging_is_told_from_open_and_from_just_ended(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders", 3)
         cluster.coordinator.put("owned", producer_id=1, partitions=[("orders", 0)])
         cluster.storage.open_transaction("orders", 0, producer_id=1, start_offset=10)
@@ -309,11 +273,9 @@ def test_hanging_is_told_from_open_and_from_just_ended(tmp_path):
         assert rows[0]["lso_holder"]["transactional_id"] == "owned"
         assert rows[1]["lso_lag"] == 80
 
-    run(tmp_path, scenario)
 
-
-def test_hanging_is_searched_where_it_is_asked_and_what_a_filter_hides_is_counted(tmp_path):
-    async def scenario(cluster):
+async def test_the_search_for_hanging_counts_what_a_filter_hides(tmp_path):
+    async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders", 3)
         await cluster.create_topic("other")
         now = time.time_ns() // 1_000_000
@@ -355,11 +317,9 @@ def test_hanging_is_searched_where_it_is_asked_and_what_a_filter_hides_is_counte
             refused = await cluster.get(f"/v1/hanging-transactions?{query}")
             assert (refused.status, told in refused.json["detail"]) == (status, True), refused.json
 
-    run(tmp_path, scenario)
 
-
-def test_what_became_of_a_record(tmp_path):
-    async def scenario(cluster):
+async def test_what_became_of_a_record(tmp_path):
+    async with gateway_cluster(tmp_path, call_timeout_ms=300) as cluster:
         await cluster.create_topic("orders")
         cluster.coordinator.put("pay", producer_id=1, partitions=[("orders", 0)])
         cluster.coordinator.put("done", producer_id=2, state="CompleteAbort")
@@ -423,13 +383,9 @@ def test_what_became_of_a_record(tmp_path):
         ):
             assert (await cluster.get(f"/v1/partitions/{path}")).status == status
 
-    run(tmp_path, scenario, call_timeout_ms=300)
 
-
-def test_a_silent_coordinator_is_a_gateway_timeout(tmp_path):
-    async def scenario(cluster):
+async def test_a_silent_coordinator_is_a_gateway_timeout(tmp_path):
+    async with gateway_cluster(tmp_path, call_timeout_ms=50) as cluster:
         cluster.coordinator.is_silent = True
         answer = await cluster.get("/v1/transactions")
         assert (answer.status, answer.json["kafka_error_name"]) == (504, "REQUEST_TIMED_OUT")
-
-    run(tmp_path, scenario, call_timeout_ms=50)

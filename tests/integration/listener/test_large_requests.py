@@ -111,68 +111,55 @@ def test_no_step_of_a_large_request_is_long(api_key, version, frame_of, count_of
         uvloop.run(scenario())
 
 
-def test_others_are_answered_while_large_requests_are():
-    async def scenario():
-        world = World(topic("orders", 1))
-        async with world.listening() as role:
-            large = [await WireClient.connect(role.port) for _ in range(3)]
-            frame = find_coordinator_frame(20_000)
-            waiting = [asyncio.create_task(answered(one, frame)) for one in large]
-            other = await WireClient.connect(role.port)
-            for offset in range(10):
-                produced = await other.call(PRODUCE, 7, request=produce_request())
-                assert produced.responses[0].partition_responses[0].base_offset == offset
-            assert not any(one.done() for one in waiting)
-            for one in asyncio.as_completed(waiting):
-                assert len(await one) > 20_000
-
-    uvloop.run(scenario())
+async def test_others_are_answered_while_large_requests_are():
+    world = World(topic("orders", 1))
+    async with world.listening() as role:
+        large = [await WireClient.connect(role.port) for _ in range(3)]
+        frame = find_coordinator_frame(20_000)
+        waiting = [asyncio.create_task(answered(one, frame)) for one in large]
+        other = await WireClient.connect(role.port)
+        for offset in range(10):
+            produced = await other.call(PRODUCE, 7, request=produce_request())
+            assert produced.responses[0].partition_responses[0].base_offset == offset
+        assert not any(one.done() for one in waiting)
+        for one in asyncio.as_completed(waiting):
+            assert len(await one) > 20_000
 
 
-def test_more_elements_than_any_client_sends_close_the_connection():
-    async def scenario():
-        world = World(topic("orders", 1))
-        async with world.listening() as role:
-            client = await WireClient.connect(role.port)
-            client.writer.write(find_coordinator_frame(ELEMENTS_MAX + 1))
-            assert await client.is_closed_by_peer()
-            assert await is_alive(role)
-
-    uvloop.run(scenario())
+async def test_more_elements_than_any_client_sends_cut_it_off():
+    world = World(topic("orders", 1))
+    async with world.listening() as role:
+        client = await WireClient.connect(role.port)
+        client.writer.write(find_coordinator_frame(ELEMENTS_MAX + 1))
+        assert await client.is_closed_by_peer()
+        assert await is_alive(role)
 
 
-def test_a_partition_that_is_named_many_times_is_answered_once():
+async def test_a_partition_that_is_named_many_times_is_answered_once():
     """Its records would be sent again for each time."""
-
-    async def scenario():
-        world = World(topic("orders", 2))
-        async with world.listening() as role:
-            client = await WireClient.connect(role.port)
-            await client.call(PRODUCE, 7, request=produce_request())
-            frame = await answered(client, fetch_frame(5_000, partition=0))
-            (answer,) = schema_of(FETCH, 11).read_response(frame, 4).responses
-            (partition,) = answer.partitions
-            assert (partition.partition_index, partition.error_code) == (0, 0)
-            assert len(partition.records) < 200
-
-    uvloop.run(scenario())
+    world = World(topic("orders", 2))
+    async with world.listening() as role:
+        client = await WireClient.connect(role.port)
+        await client.call(PRODUCE, 7, request=produce_request())
+        frame = await answered(client, fetch_frame(5_000, partition=0))
+        (answer,) = schema_of(FETCH, 11).read_response(frame, 4).responses
+        (partition,) = answer.partitions
+        assert (partition.partition_index, partition.error_code) == (0, 0)
+        assert len(partition.records) < 200
 
 
-def test_a_topic_that_is_named_many_times_is_answered_once():
-    async def scenario():
-        world = World(topic("orders", 3))
-        async with world.listening() as role:
-            client = await WireClient.connect(role.port)
-            types = schema_of(METADATA, 9).request_types
-            wanted = (types.MetadataRequestTopic(name="orders"),) * 50
-            answer = await client.call(
-                METADATA,
-                9,
-                topics=wanted,
-                allow_auto_topic_creation=False,
-                include_cluster_authorized_operations=False,
-                include_topic_authorized_operations=False,
-            )
-            assert [len(one.partitions) for one in answer.topics] == [3]
-
-    uvloop.run(scenario())
+async def test_a_topic_that_is_named_many_times_is_answered_once():
+    world = World(topic("orders", 3))
+    async with world.listening() as role:
+        client = await WireClient.connect(role.port)
+        types = schema_of(METADATA, 9).request_types
+        wanted = (types.MetadataRequestTopic(name="orders"),) * 50
+        answer = await client.call(
+            METADATA,
+            9,
+            topics=wanted,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        assert [len(one.partitions) for one in answer.topics] == [3]

@@ -30,7 +30,7 @@ def answered(version, error_code, name="orders"):
 
 
 @pytest.mark.parametrize("version", [10, 11, 12])
-def test_the_listener_that_metadata_names_is_told_with_the_newest_epoch(version):
+def test_the_listener_of_metadata_is_told_with_the_newest_epoch(version):
     answer, partition, port, world = answered(version, NOT_LEADER)
     assert partition.error_code == NOT_LEADER
     epoch = world.metadata.image.topics["orders"].partitions[0].leader_epoch

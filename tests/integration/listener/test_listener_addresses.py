@@ -3,7 +3,6 @@
 import socket
 
 import pytest
-import uvloop
 from pydantic import ValidationError
 from tests.unit.listener.listener_image import topic
 from tests.unit.listener.listener_world import World
@@ -18,28 +17,22 @@ from oncelog_listener.wiring import build_listener
 FETCH, PRODUCE, METADATA, API_VERSIONS, END_TXN = 1, 0, 3, 18, 26
 
 
-def test_a_port_in_use_is_named_with_the_way_out():
-    async def scenario():
-        world = World()
-        async with world.listening() as role:
-            second = build_listener(
-                ListenerSettings(port=role.port), 1, world.metadata, world.directory
-            )
-            with pytest.raises(OncelogError, match=f"port {role.port} .* in use.*ONCELOG_PORT"):
-                await second.start()
-            await second.stop()
-
-    uvloop.run(scenario())
+async def test_a_port_in_use_is_named_with_the_way_out():
+    world = World()
+    async with world.listening() as role:
+        second = build_listener(
+            ListenerSettings(port=role.port), 1, world.metadata, world.directory
+        )
+        with pytest.raises(OncelogError, match=f"port {role.port} .* in use.*ONCELOG_PORT"):
+            await second.start()
+        await second.stop()
 
 
-def test_a_host_that_is_not_ours_is_named_with_the_way_out():
-    async def scenario():
-        world = World()
-        settings = ListenerSettings(host="192.0.2.1", port=0)
-        with pytest.raises(OncelogError, match=r"192\.0\.2\.1.*ONCELOG_HOST"):
-            await build_listener(settings, 1, world.metadata, world.directory).start()
-
-    uvloop.run(scenario())
+async def test_a_host_that_is_not_ours_is_named_with_the_way_out():
+    world = World()
+    settings = ListenerSettings(host="192.0.2.1", port=0)
+    with pytest.raises(OncelogError, match=r"192\.0\.2\.1.*ONCELOG_HOST"):
+        await build_listener(settings, 1, world.metadata, world.directory).start()
 
 
 @pytest.mark.parametrize(
@@ -52,35 +45,29 @@ def test_a_host_that_is_not_ours_is_named_with_the_way_out():
         ({"advertised_host": "log.example.org"}, "127.0.0.1", "log.example.org"),
     ],
 )
-def test_clients_are_told_an_address_that_works_for_their_connection(settings, connect_to, told):
-    async def scenario():
-        world = World(topic("orders", 1), **settings)
-        async with world.listening() as role:
-            client = await WireClient.connect(role.port, connect_to)
-            (broker,) = (await client.call(METADATA, 1, topics=())).brokers
-            assert (broker.host, broker.port, broker.node_id) == (told, role.port, 1)
-            place = await client.call(10, 2, key="pay", key_type=1)
-            assert (place.host, place.port, place.node_id) == (told, role.port, 1)
-
-    uvloop.run(scenario())
+async def test_clients_are_told_an_address_that_works_for_them(settings, connect_to, told):
+    world = World(topic("orders", 1), **settings)
+    async with world.listening() as role:
+        client = await WireClient.connect(role.port, connect_to)
+        (broker,) = (await client.call(METADATA, 1, topics=())).brokers
+        assert (broker.host, broker.port, broker.node_id) == (told, role.port, 1)
+        place = await client.call(10, 2, key="pay", key_type=1)
+        assert (place.host, place.port, place.node_id) == (told, role.port, 1)
 
 
-def test_an_advertised_port_is_told():
-    async def scenario():
-        world = World(topic("orders", 1), advertised_port=19_092)
-        async with world.listening() as role:
-            client = await WireClient.connect(role.port)
-            assert (
-                await client.call(
-                    METADATA,
-                    9,
-                    topics=None,
-                    include_cluster_authorized_operations=False,
-                    include_topic_authorized_operations=False,
-                )
-            ).brokers[0].port == 19_092
-
-    uvloop.run(scenario())
+async def test_an_advertised_port_is_told():
+    world = World(topic("orders", 1), advertised_port=19_092)
+    async with world.listening() as role:
+        client = await WireClient.connect(role.port)
+        assert (
+            await client.call(
+                METADATA,
+                9,
+                topics=None,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+            )
+        ).brokers[0].port == 19_092
 
 
 def free_port():
@@ -100,30 +87,27 @@ def _node(node_id, port, outside=None):
     )
 
 
-def test_clients_of_the_external_port_are_told_external_addresses_of_every_listener():
+async def test_the_external_port_tells_external_addresses_only():
     outside, inside = free_port(), free_port()
     addresses = "1=a.example.org:30094,2=not.what.node.2.says:1"
 
-    async def scenario():
-        settings = {"external_port": outside, "external_advertised": addresses, "port": inside}
-        world = World(topic("orders", 1), **settings)
-        world.metadata.image.nodes[1] = _node(1, inside)
-        world.metadata.image.nodes[2] = _node(2, inside + 1, ("2001:db8::2", 30_095))
-        world.metadata.image.nodes[3] = _node(3, inside + 2)
-        async with world.listening():
-            client = await WireClient.connect(outside)
-            told = {
-                (one.node_id, one.host, one.port)
-                for one in (await client.call(METADATA, 1, topics=())).brokers
-            }
-            assert told == {(1, "a.example.org", 30_094), (2, "2001:db8::2", 30_095)}
-            place = await client.call(10, 2, key="pay", key_type=1)
-            assert (place.host, place.port, place.node_id) == ("a.example.org", 30_094, 1)
-            within = await WireClient.connect(inside)
-            ports = [one.port for one in (await within.call(METADATA, 1, topics=())).brokers]
-            assert ports == [inside, inside + 1, inside + 2]
-
-    uvloop.run(scenario())
+    settings = {"external_port": outside, "external_advertised": addresses, "port": inside}
+    world = World(topic("orders", 1), **settings)
+    world.metadata.image.nodes[1] = _node(1, inside)
+    world.metadata.image.nodes[2] = _node(2, inside + 1, ("2001:db8::2", 30_095))
+    world.metadata.image.nodes[3] = _node(3, inside + 2)
+    async with world.listening():
+        client = await WireClient.connect(outside)
+        told = {
+            (one.node_id, one.host, one.port)
+            for one in (await client.call(METADATA, 1, topics=())).brokers
+        }
+        assert told == {(1, "a.example.org", 30_094), (2, "2001:db8::2", 30_095)}
+        place = await client.call(10, 2, key="pay", key_type=1)
+        assert (place.host, place.port, place.node_id) == ("a.example.org", 30_094, 1)
+        within = await WireClient.connect(inside)
+        ports = [one.port for one in (await within.call(METADATA, 1, topics=())).brokers]
+        assert ports == [inside, inside + 1, inside + 2]
 
 
 @pytest.mark.parametrize(

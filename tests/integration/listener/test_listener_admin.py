@@ -87,7 +87,7 @@ def test_topics_are_deleted_by_name_and_by_id():
     assert [(one.name, one.error_code) for one in answer.responses] == [("a", 0)]
 
 
-def test_a_topic_deleted_by_its_id_is_not_its_successor_of_the_same_name():
+def test_a_topic_deleted_by_its_id_is_not_its_successor():
     """It was deleted and made again, and this listener has not heard of that yet."""
     world = World(topic("a", 1))
     topic_id = UUID(bytes=world.metadata.image.topics["a"].topic_id)
@@ -123,7 +123,7 @@ def describe_config(world, resource_type, name, keys=None, version=4):
     return result
 
 
-def test_configs_are_described_with_types_synonyms_and_documentation():
+def test_configs_have_types_synonyms_and_documentation():
     world = World(topic("orders", 1, {"retention.ms": "5"}))
     result = describe_config(world, 2, "orders", ("retention.ms",))
     (entry,) = result.configs
@@ -219,7 +219,7 @@ def test_leader_epochs_and_record_deletion():
     assert codes == [(0, 5), (17, -1)]
 
 
-def test_records_are_deleted_to_the_end_that_was_there_when_it_was_asked():
+def test_records_are_deleted_to_the_end_at_the_time_of_asking():
     """A copy of the request that is held up on its way must not delete what was written since."""
     world = World(topic("orders", 1), topic("refunds", 1, leader=-1))
     produce(world, records=[batch()])

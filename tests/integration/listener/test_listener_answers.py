@@ -5,7 +5,6 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-import uvloop
 from tests.unit.listener.fake_roles import FakeStorage
 from tests.unit.listener.listener_image import topic
 from tests.unit.listener.listener_requests import ask, batch, fetch, produce
@@ -48,20 +47,17 @@ def test_a_malformed_software_name_is_an_invalid_request(name):
     assert answer.error_code == 42
 
 
-def test_an_unknown_api_versions_version_is_answered_in_version_0_with_the_range():
-    async def scenario():
-        async with World().listening() as role:
-            client = await WireClient.connect(role.port)
-            client.writer.write(framed([struct.pack(">hhi", 18, 77, 5) + b"\xff\xff\0junk"]))
-            _, answer = await client.receive(schema_of(18, 0))
-            assert answer.error_code == 35
-            assert told(answer) == {18: (0, 4)}
-            assert told(await client.call(18, 0)), "the connection goes on"
-
-    uvloop.run(scenario())
+async def test_an_unknown_api_versions_is_answered_in_version_0():
+    async with World().listening() as role:
+        client = await WireClient.connect(role.port)
+        client.writer.write(framed([struct.pack(">hhi", 18, 77, 5) + b"\xff\xff\0junk"]))
+        _, answer = await client.receive(schema_of(18, 0))
+        assert answer.error_code == 35
+        assert told(answer) == {18: (0, 4)}
+        assert told(await client.call(18, 0)), "the connection goes on"
 
 
-def test_features_follow_the_image_and_hide_what_old_clients_cannot_read():
+def test_features_follow_the_image():
     fields = {"client_software_name": "x", "client_software_version": "1"}
     answer = ask(World(), 18, 4, **fields)
     assert [(one.name, one.min_version, one.max_version) for one in answer.supported_features] == [
@@ -99,14 +95,14 @@ def test_a_missing_topic_is_created_and_answered_at_once(version):
     ]
 
 
-def test_a_topic_is_not_created_when_the_client_or_the_settings_forbid_it():
+def test_a_topic_is_not_created_where_that_is_forbidden():
     for world, allow in ((World(), False), (World(auto_create_topics=False), True)):
         (found,) = metadata(world, 4, ["new"], allow_auto_topic_creation=allow).topics
         assert found.error_code == 3
         assert world.controller.calls == []
 
 
-def test_a_name_that_no_topic_may_have_is_refused_without_asking_the_controller():
+def test_a_name_no_topic_may_have_does_not_reach_the_controller():
     world = World()
     (found,) = metadata(world, 4, ["a b"]).topics
     assert found.error_code == 17
@@ -169,7 +165,7 @@ def test_topic_partitions_come_in_pages():
     assert pages == 3
 
 
-def test_described_partitions_have_lists_of_replicas_and_never_null():
+def test_described_partitions_have_replica_lists_and_never_null():
     """The Java Admin client copies these lists without a look: null ends describeTopics, and with it Kafka Streams."""
     answer = ask(World(topic("a", 1)), 75, 0, topics=(), response_partition_limit=9, cursor=None)
     ((found,),) = (one.partitions for one in answer.topics)
@@ -178,7 +174,7 @@ def test_described_partitions_have_lists_of_replicas_and_never_null():
 
 
 @pytest.mark.parametrize(("cursor_topic", "index"), [("a", -1), ("b", 0)])
-def test_a_cursor_outside_the_topics_that_were_asked_for_is_refused(cursor_topic, index):
+def test_a_cursor_outside_the_topics_asked_for_is_refused(cursor_topic, index):
     types = schema_of(75, 0).request_types
     cursor = types.Cursor(topic_name=cursor_topic, partition_index=index)
     wanted = (types.TopicRequest(name="a"),)
@@ -244,14 +240,14 @@ def test_a_request_that_may_not_be_written_reaches_no_leader():
     assert world.storage.calls == []
 
 
-def test_a_batch_lost_with_its_leader_is_unknown_in_a_code_that_every_client_repeats():
+def test_a_batch_lost_with_its_leader_has_a_repeatable_code():
     world = World(topic("orders", 1))
     world.storage.canned["Produce"] = ConnectionResetError("gone")
     assert produce(world, records=[batch()]) == [7]
 
 
 @pytest.mark.parametrize("version", [4, 7, 11, 12])
-def test_aborted_transactions_are_null_unless_the_reader_asked_for_committed_data(version):
+def test_aborted_transactions_are_null_for_uncommitted_reads(version):
     world = World(topic("orders", 1))
     assert fetch(world, version).responses[0].partitions[0].aborted_transactions is None
     assert (
@@ -297,7 +293,7 @@ class TwoLeaders(World):
         self.directory.storage = lambda node_id: two if node_id == 2 else one
 
 
-def test_a_request_over_two_leaders_is_split_and_put_together_again():
+def test_a_request_over_two_leaders_is_split_and_joined():
     world = TwoLeaders()
     assert produce(world, records=[batch(), batch()]) == [0, 0]
     assert len(world.storage.asked("Produce")) == len(world.other.asked("Produce")) == 1
@@ -316,54 +312,51 @@ def test_leaders_share_what_a_client_has_room_for():
     assert [one.max_bytes for one in asked] == [500, 500]
 
 
-def test_a_client_with_room_for_nothing_is_not_answered_with_everything():
+def test_a_client_with_room_for_nothing_is_not_sent_everything():
     world = World(topic("orders", 1))
     fetch(world, 11, max_bytes=0)
     (asked,) = world.storage.asked("Fetch")
     assert asked.max_bytes == 1, "0 is no bound for a leader"
 
 
-def test_a_long_poll_over_two_leaders_ends_with_the_first_that_has_data():
-    async def scenario():
-        world = TwoLeaders()
-        async with world.listening() as role:
-            client = await WireClient.connect(role.port)
-            types = schema_of(1, 11).request_types
-            schema = client.send(
-                1,
-                11,
-                replica_id=-1,
-                max_wait=timedelta(seconds=60),
-                min_bytes=1,
-                max_bytes=1 << 20,
-                isolation_level=0,
-                session_id=0,
-                session_epoch=-1,
-                forgotten_topics_data=(),
-                rack_id="",
-                topics=(
-                    types.FetchTopic(
-                        topic="orders",
-                        partitions=tuple(
-                            types.FetchPartition(
-                                partition=one, fetch_offset=0, partition_max_bytes=1 << 20
-                            )
-                            for one in (0, 1)
-                        ),
+async def test_a_long_poll_over_two_leaders_ends_with_the_first():
+    world = TwoLeaders()
+    async with world.listening() as role:
+        client = await WireClient.connect(role.port)
+        types = schema_of(1, 11).request_types
+        schema = client.send(
+            1,
+            11,
+            replica_id=-1,
+            max_wait=timedelta(seconds=60),
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            forgotten_topics_data=(),
+            rack_id="",
+            topics=(
+                types.FetchTopic(
+                    topic="orders",
+                    partitions=tuple(
+                        types.FetchPartition(
+                            partition=one, fetch_offset=0, partition_max_bytes=1 << 20
+                        )
+                        for one in (0, 1)
                     ),
                 ),
-            )
-            await eventually(lambda: world.storage.fetches_waiting and world.other.fetches_waiting)
-            await world.other.Produce(
-                storage_pb2.ProduceRequest(
-                    partitions=[
-                        storage_pb2.PartitionRecords(topic="orders", partition=1, records=batch())
-                    ]
-                ),
-                None,
-            )
-            _, answer = await client.receive(schema)
-            assert [len(one.records) for one in answer.responses[0].partitions] == [0, HEADER_BYTES]
-            assert world.storage.fetches_waiting == 0
-
-    uvloop.run(scenario())
+            ),
+        )
+        await eventually(lambda: world.storage.fetches_waiting and world.other.fetches_waiting)
+        await world.other.Produce(
+            storage_pb2.ProduceRequest(
+                partitions=[
+                    storage_pb2.PartitionRecords(topic="orders", partition=1, records=batch())
+                ]
+            ),
+            None,
+        )
+        _, answer = await client.receive(schema)
+        assert [len(one.records) for one in answer.responses[0].partitions] == [0, HEADER_BYTES]
+        assert world.storage.fetches_waiting == 0

@@ -58,9 +58,7 @@ def consume(bootstrap, topic, count, **config):
 
 
 @pytest.mark.parametrize("is_idempotent", [False, True])
-def test_confluent_kafka_reads_what_it_wrote_into_a_topic_that_did_not_exist(
-    tmp_path, is_idempotent
-):
+def test_confluent_kafka_reads_what_it_wrote_into_a_new_topic(tmp_path, is_idempotent):
     def client(bootstrap):
         producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": is_idempotent})
         for value in VALUES:
@@ -180,7 +178,7 @@ def test_aiokafka_reads_what_it_wrote_and_commits_transactions(tmp_path):
     assert against_oncelog(tmp_path, client, is_async=True) == [*VALUES, b"last"]
 
 
-def test_kafka_python_reads_what_it_wrote_and_commits_transactions(tmp_path):
+def test_kafka_python_reads_what_it_wrote_and_commits(tmp_path):
     def client(bootstrap):
         producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id="pay")
         producer.init_transactions()

@@ -28,7 +28,7 @@ REFUSALS = [
 ]
 
 
-def test_of_a_client_that_comes_again_a_listener_says_for_which_request_it_was_refused():
+def test_a_listener_says_for_which_request_it_refused_a_client():
     """Until it has read that, a request may be a late copy, of which nobody reads the answer (ADR 0018)."""
     world = World(topic("orders", 1))
     types = schema_of(24, 3).request_types

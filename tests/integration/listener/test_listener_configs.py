@@ -148,7 +148,7 @@ def test_every_key_of_the_transaction_reference_is_described(tmp_path):
     against_oncelog(tmp_path, client)
 
 
-def test_changes_count_in_order_of_precedence_and_survive_a_restart(tmp_path):
+def test_changes_count_in_order_of_precedence(tmp_path):
     def first(bootstrap):
         admin = AdminClient({"bootstrap.servers": bootstrap})
         for_all = {"producer.id.expiration.ms": "3600000", "log.retention.ms": "1234567"}
@@ -209,7 +209,7 @@ def test_alter_configs_replaces_all_that_was_set(tmp_path):
     against_oncelog(tmp_path, client)
 
 
-def test_configs_without_effect_are_kept_and_told_by_both_ways_of_altering(tmp_path):
+def test_configs_without_effect_are_kept_and_told(tmp_path):
     """librdkafka's suite sets this key, which Kafka's brokers take though nobody logs in."""
     relogin = "sasl.kerberos.min.time.before.relogin"
 

@@ -4,7 +4,6 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-import uvloop
 from tests.unit.listener.listener_requests import ask
 from tests.unit.listener.listener_world import World, eventually
 from tests.unit.listener.wire_client import WireClient
@@ -57,7 +56,7 @@ def test_a_join_is_told_in_every_version(version):
         assert [one.group_instance_id for one in answer.members] == [None, "fixed"]
 
 
-def test_a_dynamic_member_is_asked_to_come_back_with_the_id_it_is_given():
+def test_a_dynamic_member_comes_back_with_the_id_it_is_given():
     world = World()
     world.groups.canned["JoinGroup"] = groups_pb2.JoinGroupResponse(
         error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="test-1"
@@ -69,12 +68,12 @@ def test_a_dynamic_member_is_asked_to_come_back_with_the_id_it_is_given():
 
 
 @pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None)])
-def test_a_refused_join_has_no_protocol_in_the_form_of_its_version(version, name):
+def test_a_refused_join_has_no_protocol_as_its_version_says_it(version, name):
     answer = join(World(), version, group_id="")
     assert (answer.error_code, answer.protocol_name) == (24, name)
 
 
-def test_what_could_never_be_written_is_refused_before_it_is_kept():
+def test_what_could_never_be_written_is_refused_at_once():
     world = World(group_payload_bytes_max=1024)
     assert join(world, 5, metadata=bytes(1025)).error_code == 10
     assert world.groups.calls == []
@@ -158,64 +157,53 @@ def test_a_group_without_a_coordinator_is_asked_for_again():
         assert ask(world, BEAT, 4, **fields).error_code == 15
 
 
-def test_a_waiting_join_holds_up_its_connection_and_no_other():
-    async def scenario():
-        world = World()
-        world.groups.gate = asyncio.Event()
-        async with world.listening() as role:
-            waiting = await WireClient.connect(role.port)
-            join_schema = waiting.send(JOIN, 5, **join_fields(5))
-            beat_schema = waiting.send(
-                BEAT, 3, group_id="billing", generation_id=3, member_id="m-1"
-            )
-            await eventually(lambda: world.groups.joins_waiting)
-            other = await WireClient.connect(role.port)
-            fields = {"group_id": "billing", "generation_id": 3, "member_id": "m-2"}
-            assert (await other.call(BEAT, 3, **fields)).error_code == 0
-            assert len(world.groups.asked("GroupHeartbeat")) == 1
-            world.groups.gate.set()
-            assert (await waiting.receive(join_schema))[1].member_id == "m-1"
-            assert (await waiting.receive(beat_schema))[1].error_code == 0
-
-    uvloop.run(scenario())
+async def test_a_waiting_join_holds_up_its_connection_and_no_other():
+    world = World()
+    world.groups.gate = asyncio.Event()
+    async with world.listening() as role:
+        waiting = await WireClient.connect(role.port)
+        join_schema = waiting.send(JOIN, 5, **join_fields(5))
+        beat_schema = waiting.send(BEAT, 3, group_id="billing", generation_id=3, member_id="m-1")
+        await eventually(lambda: world.groups.joins_waiting)
+        other = await WireClient.connect(role.port)
+        fields = {"group_id": "billing", "generation_id": 3, "member_id": "m-2"}
+        assert (await other.call(BEAT, 3, **fields)).error_code == 0
+        assert len(world.groups.asked("GroupHeartbeat")) == 1
+        world.groups.gate.set()
+        assert (await waiting.receive(join_schema))[1].member_id == "m-1"
+        assert (await waiting.receive(beat_schema))[1].error_code == 0
 
 
-def test_a_join_goes_on_when_its_client_leaves_and_its_bytes_stay_counted():
-    async def scenario():
-        world = World()
-        world.groups.gate = asyncio.Event()
-        async with world.listening() as role:
+async def test_a_join_goes_on_when_its_client_leaves():
+    world = World()
+    world.groups.gate = asyncio.Event()
+    async with world.listening() as role:
+        client = await WireClient.connect(role.port)
+        client.send(JOIN, 5, **join_fields(5, metadata=bytes(5_000)))
+        await eventually(lambda: world.groups.joins_waiting)
+        client.close()
+        await eventually(lambda: not role.counters.connections_open)
+        assert world.groups.joins_waiting == 1
+        assert role.queued_bytes > 5_000
+        world.groups.gate.set()
+        await eventually(lambda: not role.queued_bytes)
+        assert world.groups.joins_waiting == 0
+
+
+async def test_clients_that_leave_waiting_joins_behind_cannot_add_up():
+    world = World(connections_max=2)
+    world.groups.gate = asyncio.Event()
+    async with world.listening() as role:
+        for number in range(1, 3):
             client = await WireClient.connect(role.port)
-            client.send(JOIN, 5, **join_fields(5, metadata=bytes(5_000)))
-            await eventually(lambda: world.groups.joins_waiting)
+            client.send(JOIN, 5, **join_fields(5))
+            await eventually(lambda number=number: world.groups.joins_waiting == number)
             client.close()
             await eventually(lambda: not role.counters.connections_open)
-            assert world.groups.joins_waiting == 1
-            assert role.queued_bytes > 5_000
-            world.groups.gate.set()
-            await eventually(lambda: not role.queued_bytes)
-            assert world.groups.joins_waiting == 0
-
-    uvloop.run(scenario())
-
-
-def test_clients_that_leave_waiting_joins_behind_cannot_add_up():
-    async def scenario():
-        world = World(connections_max=2)
-        world.groups.gate = asyncio.Event()
-        async with world.listening() as role:
-            for number in range(1, 3):
-                client = await WireClient.connect(role.port)
-                client.send(JOIN, 5, **join_fields(5))
-                await eventually(lambda number=number: world.groups.joins_waiting == number)
-                client.close()
-                await eventually(lambda: not role.counters.connections_open)
-            refused = await WireClient.connect(role.port)
-            assert await refused.is_closed_by_peer()
-            world.groups.gate.set()
-            await eventually(lambda: not world.groups.joins_waiting)
-            accepted = await WireClient.connect(role.port)
-            fields = {"group_id": "billing", "generation_id": 3, "member_id": "m-2"}
-            assert (await accepted.call(BEAT, 3, **fields)).error_code == 0
-
-    uvloop.run(scenario())
+        refused = await WireClient.connect(role.port)
+        assert await refused.is_closed_by_peer()
+        world.groups.gate.set()
+        await eventually(lambda: not world.groups.joins_waiting)
+        accepted = await WireClient.connect(role.port)
+        fields = {"group_id": "billing", "generation_id": 3, "member_id": "m-2"}
+        assert (await accepted.call(BEAT, 3, **fields)).error_code == 0

@@ -102,7 +102,7 @@ def test_an_offset_is_committed_and_read_in_every_version(version):
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_all_offsets_of_a_group_are_read_with_null_for_the_topics(version):
+def test_null_for_topics_reads_all_offsets_of_a_group(version):
     world = World(topic("orders", 2))
     commit(world, 8, 0, 1)
     answer = fetch(world, version)
@@ -116,14 +116,14 @@ def test_offsets_of_a_topic_that_is_gone_are_told_by_name_only():
     assert fetched(fetch(world, 10), 10) == []
 
 
-def test_a_commit_for_topics_that_do_not_exist_reaches_no_coordinator():
+def test_a_commit_for_unknown_topics_reaches_no_coordinator():
     world = World(topic("orders", 2))
     assert commit(world, 9, 0, name="nowhere") == [3]
     assert commit(world, 10, 0, topic_id=uuid.uuid4()) == [100]
     assert world.groups.calls == []
 
 
-def test_a_coordinators_silence_is_told_of_every_partition_it_concerns():
+def test_a_coordinators_silence_is_told_of_every_partition():
     world = World(topic("orders", 2))
     world.groups.canned["OffsetCommit"] = OncelogError("gone")
     assert commit(world, 9, 0, 1, 5) == [15, 15, 3]
@@ -171,7 +171,7 @@ def test_offsets_are_deleted_where_the_partition_exists():
     assert ask(world, OFFSET_DELETE, 0, group_id="", topics=topics).error_code == 24
 
 
-def test_a_deletion_of_offsets_that_may_have_arrived_is_not_repeated():
+def test_a_deletion_of_offsets_is_not_repeated():
     """The first copy may be held up on its way, and would delete what was committed since."""
     world = World(topic("orders", 1), repeat_max_ms=1_000)
     world.groups.canned["OffsetDelete"] = PeerUnavailable("gone")
@@ -222,7 +222,7 @@ def txn_commit(world, version, *partitions, **fields):
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_the_version_of_a_transactional_commit_says_which_protocol_is_spoken(version):
+def test_the_version_of_a_transactional_commit_is_its_protocol(version):
     world = World(topic("orders", 1))
     assert txn_commit(world, version, 0, 1) == [0, 3]
     (asked,) = world.groups.asked("TxnOffsetCommit")
@@ -235,7 +235,7 @@ def test_the_version_of_a_transactional_commit_says_which_protocol_is_spoken(ver
     ("version", "code", "told"),
     [(1, 14, 15), (2, 14, 14), (3, 120, 48), (4, 120, 120), (5, 47, 47), (3, 22, 22)],
 )
-def test_a_transactional_commit_is_refused_in_the_words_of_its_version(version, code, told):
+def test_a_transactional_commit_is_refused_as_its_version_says(version, code, told):
     world = World(topic("orders", 1))
     refused = groups_pb2.OffsetCommitResponse()
     refused.partitions.add(topic="orders", partition=0, error_code=code)
@@ -243,7 +243,7 @@ def test_a_transactional_commit_is_refused_in_the_words_of_its_version(version, 
     assert txn_commit(world, version, 0) == [told]
 
 
-def test_a_commit_tells_which_coordinator_of_the_shard_it_was_sent_to():
+def test_a_commit_tells_to_which_coordinator_it_was_sent():
     """Epoch 0 is one, too."""
     world = World(topic("orders", 1))
     assert (commit(world, 5, 0), txn_commit(world, 3, 0)) == ([0], [0])
@@ -252,7 +252,7 @@ def test_a_commit_tells_which_coordinator_of_the_shard_it_was_sent_to():
         assert asked.stamp.request
 
 
-def test_a_transactional_commit_names_its_group_and_its_transaction():
+def test_a_transactional_commit_names_group_and_transaction():
     world = World(topic("orders", 1))
     assert txn_commit(world, 3, 0, group_id="") == [24]
     assert txn_commit(world, 3, 0, transactional_id="") == [42]

@@ -47,7 +47,7 @@ def names(operations):
     return {getattr(one, "name", one) for one in operations}
 
 
-def test_each_partition_stands_once_in_the_folders_of_all_brokers(tmp_path):
+def test_each_partition_stands_in_one_folder_of_all_brokers(tmp_path):
     def check(admin, _):
         sizes, folders = {}, []
         for broker in admin.describe_log_dirs():

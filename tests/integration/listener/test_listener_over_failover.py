@@ -95,28 +95,25 @@ def test_a_request_to_a_lost_coordinator_is_answered_by_the_next(failure, api_ke
 @pytest.mark.parametrize(
     ("api_key", "method", "fields"), [(26, "EndTxn", END), (22, "InitProducerId", INIT)]
 )
-def test_nothing_is_repeated_for_a_client_that_is_gone(api_key, method, fields):
+async def test_nothing_is_repeated_for_a_client_that_is_gone(api_key, method, fields):
     """It asks another listener, is answered there, and is in its next transaction when the repetition would arrive."""
     world = two_nodes()
     world.coordinator.canned[method] = PeerUnavailable("gone")
 
-    async def scenario():
-        async with world.listening() as role:
-            client = await WireClient.connect(role.port)
-            client.send(api_key, 1, **fields)
-            await eventually(lambda: world.coordinator.asked(method))
-            client.close()
-            await eventually(lambda: role.counters.connections_open == 0)
-            move(world)
-            other = await WireClient.connect(role.port)
-            await other.call(api_key, 1, **(fields | {"transactional_id": "other"}))
-
-    uvloop.run(scenario())
+    async with world.listening() as role:
+        client = await WireClient.connect(role.port)
+        client.send(api_key, 1, **fields)
+        await eventually(lambda: world.coordinator.asked(method))
+        client.close()
+        await eventually(lambda: role.counters.connections_open == 0)
+        move(world)
+        other = await WireClient.connect(role.port)
+        await other.call(api_key, 1, **(fields | {"transactional_id": "other"}))
     asked = world.directory.coordinators[OTHER].asked(method)
     assert [one.transactional_id for one in asked] == ["other"]
 
 
-def test_a_frozen_coordinator_is_not_waited_for_when_its_shard_moves():
+def test_a_frozen_coordinator_is_left_when_its_shard_moves():
     world = two_nodes()
 
     async def frozen(request, context):
@@ -142,17 +139,14 @@ FENCED = coordinator_pb2.EndTxnResponse(error_code=90)
     ],
     ids=repr,
 )
-def test_a_refused_repetition_of_an_end_is_no_answer(first):
+async def test_a_refused_repetition_of_an_end_is_no_answer(first):
     """What it repeats may have decided the transaction, and a successor have fenced the producer since."""
     world = two_nodes()
     world.coordinator.canned["EndTxn"] = first
     world.directory.coordinators[OTHER].canned["EndTxn"] = FENCED
 
-    async def scenario():
-        with pytest.raises(asyncio.IncompleteReadError):
-            await during_failover(world, 26, 1, lambda: world.coordinator.asked("EndTxn"), **END)
-
-    uvloop.run(scenario())
+    with pytest.raises(asyncio.IncompleteReadError):
+        await during_failover(world, 26, 1, lambda: world.coordinator.asked("EndTxn"), **END)
     assert len(world.directory.coordinators[OTHER].asked("EndTxn")) == 1
 
 
@@ -174,7 +168,7 @@ def test_a_refused_end_that_nobody_took_before_is_an_answer(first):
     assert answer.error_code == 90
 
 
-def test_the_only_answer_to_an_end_is_told_whatever_it_leaves_open():
+def test_the_only_answer_to_an_end_is_told_as_it_is():
     """The listener has not repeated anything, so the client knows as much as it does."""
     world = two_nodes()
     world.coordinator.canned["EndTxn"] = coordinator_pb2.EndTxnResponse(error_code=-1)
@@ -188,21 +182,18 @@ def test_what_does_not_get_better_is_answered_in_time():
     assert len(world.coordinator.asked("EndTxn")) > 1
 
 
-def test_a_listener_that_stops_answers_what_waits():
+async def test_a_listener_that_stops_answers_what_waits():
     world = two_nodes(repeat_max_ms=600_000)
     world.coordinator.canned["EndTxn"] = PeerUnavailable("gone")
 
-    async def scenario():
-        async with world.listening() as role:
-            client = await WireClient.connect(role.port)
-            schema = client.send(26, 1, **END)
-            await eventually(lambda: world.coordinator.asked("EndTxn"))
-            stopping = asyncio.create_task(role.stop())
-            _, answer = await client.receive(schema)
-            assert answer.error_code == 15
-            await stopping
-
-    uvloop.run(scenario())
+    async with world.listening() as role:
+        client = await WireClient.connect(role.port)
+        schema = client.send(26, 1, **END)
+        await eventually(lambda: world.coordinator.asked("EndTxn"))
+        stopping = asyncio.create_task(role.stop())
+        _, answer = await client.receive(schema)
+        assert answer.error_code == 15
+        await stopping
 
 
 IDEMPOTENT = bytes(
@@ -250,32 +241,29 @@ def test_an_idempotent_batch_goes_to_the_next_leader(failure):
     assert world.directory.storages[OTHER].log("orders", 0)
 
 
-def test_a_transactional_batch_of_a_client_that_is_gone_is_not_repeated():
+async def test_a_batch_of_a_gone_transactional_client_is_not_repeated():
     """It may have ended its transaction elsewhere, and under TV1 the batch would pass for one of its next."""
     world = two_nodes(topic("orders", 1))
     world.storage.canned["Produce"] = NOT_LEADER
 
-    async def scenario():
-        async with world.listening() as role:
-            before = len(asyncio.all_tasks())
-            client = await WireClient.connect(role.port)
-            client.send(0, 7, **produce_fields(IN_TRANSACTION, "pay"))
-            await eventually(lambda: world.storage.asked("Produce"))
-            client.close()
-            await eventually(lambda: len(asyncio.all_tasks()) == before)
-
-    uvloop.run(scenario())
+    async with world.listening() as role:
+        before = len(asyncio.all_tasks())
+        client = await WireClient.connect(role.port)
+        client.send(0, 7, **produce_fields(IN_TRANSACTION, "pay"))
+        await eventually(lambda: world.storage.asked("Produce"))
+        client.close()
+        await eventually(lambda: len(asyncio.all_tasks()) == before)
 
 
 @pytest.mark.parametrize(("failure", "told"), [(PeerUnavailable("gone"), 7), (NOT_LEADER, 6)])
-def test_a_batch_that_could_be_written_twice_is_left_to_its_client(failure, told):
+def test_a_batch_that_could_be_doubled_is_left_to_its_client(failure, told):
     world = two_nodes(topic("orders", 1))
     world.storage.canned["Produce"] = failure
     assert produce(world, records=(batch(),)) == [told]
     assert len(world.storage.asked("Produce")) == 1
 
 
-def test_a_batch_that_was_surely_not_sent_goes_to_the_next_leader_whatever_it_is():
+def test_a_batch_surely_not_sent_goes_to_the_next_leader():
     world = two_nodes(topic("orders", 1))
     world.storage.canned["Produce"] = PeerUnavailable("gone", was_sent=False)
     answer = uvloop.run(
@@ -286,37 +274,34 @@ def test_a_batch_that_was_surely_not_sent_goes_to_the_next_leader_whatever_it_is
     assert answer.responses[0].partition_responses[0].error_code == 0
 
 
-def test_a_consumer_that_waits_for_data_waits_for_its_new_leader():
+async def test_a_consumer_that_waits_for_data_waits_for_its_new_leader():
     world = two_nodes(topic("orders", 1))
     world.storage.canned["Fetch"] = PeerUnavailable("gone")
     world.directory.storages[OTHER].log("orders", 0).append(IDEMPOTENT)
 
-    async def scenario():
-        async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as group:
 
-            async def move_when_asked():
-                await eventually(lambda: world.storage.asked("Fetch"))
-                move(world)
+        async def move_when_asked():
+            await eventually(lambda: world.storage.asked("Fetch"))
+            move(world)
 
-            group.create_task(move_when_asked())
-            async with world.listening() as role:
-                types = schema_of(1, 4).request_types
-                wanted = types.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
-                client = await WireClient.connect(role.port)
-                answer = await client.call(
-                    1,
-                    4,
-                    replica_id=-1,
-                    max_wait=timedelta(seconds=20),
-                    min_bytes=1,
-                    max_bytes=1000,
-                    isolation_level=0,
-                    topics=(types.FetchTopic(topic="orders", partitions=(wanted,)),),
-                )
-                (data,) = answer.responses[0].partitions
-                assert (data.error_code, bytes(data.records)) == (0, IDEMPOTENT)
-
-    uvloop.run(scenario())
+        group.create_task(move_when_asked())
+        async with world.listening() as role:
+            types = schema_of(1, 4).request_types
+            wanted = types.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+            client = await WireClient.connect(role.port)
+            answer = await client.call(
+                1,
+                4,
+                replica_id=-1,
+                max_wait=timedelta(seconds=20),
+                min_bytes=1,
+                max_bytes=1000,
+                isolation_level=0,
+                topics=(types.FetchTopic(topic="orders", partitions=(wanted,)),),
+            )
+            (data,) = answer.responses[0].partitions
+            assert (data.error_code, bytes(data.records)) == (0, IDEMPOTENT)
 
 
 def test_a_consumer_that_does_not_wait_is_told_at_once():
@@ -376,7 +361,7 @@ def lists_of(node_id, address="127.0.0.1", **fields):
     return listed(world, node_id, address, nodes)
 
 
-def test_each_transaction_and_each_group_is_listed_by_one_listener():
+def test_one_listener_lists_each_transaction_and_each_group():
     """Clients ask every broker and put the lists together; a list of the whole cluster from each would come thrice."""
     lists = [lists_of(node_id) for node_id in (1, 2, 3)]
     for kind in (0, 1):
@@ -417,7 +402,7 @@ def told(world, *others, registered_host="127.0.0.1", **me):
     return uvloop.run(scenario())
 
 
-def test_partitions_are_spread_over_live_listeners_and_the_asked_one_coordinates():
+def test_partitions_are_spread_over_live_listeners():
     world = World(topic("orders", 60))
     brokers, leaders, coordinator = told(
         world,
@@ -431,7 +416,7 @@ def test_partitions_are_spread_over_live_listeners_and_the_asked_one_coordinates
     assert coordinator == NODE_ID
 
 
-def test_a_listener_that_goes_takes_only_its_own_partitions_along():
+def test_a_listener_that_goes_takes_only_its_own_partitions():
     before = told(World(topic("orders", 60)), listener(5, 9), listener(3, 9))[1]
     after = told(World(topic("orders", 60)), listener(5, 9))[1]
     assert all(new == old for new, old in zip(after, before, strict=True) if old != 3)
@@ -446,37 +431,34 @@ def test_the_last_listener_keeps_its_clients_even_when_it_drains():
     assert told(World(topic("orders", 2)), draining=True) == ([NODE_ID], [NODE_ID] * 2, NODE_ID)
 
 
-def test_who_came_through_a_port_forward_is_told_of_this_listener_only():
+def test_a_client_of_a_port_forward_is_told_of_this_one_only():
     world = World(topic("orders", 2))
     assert told(world, listener(5, 9), registered_host="pod-1.oncelog")[0] == [NODE_ID]
 
 
-def test_a_listener_that_died_leads_nothing_before_the_metadata_knows():
-    async def scenario():
-        world, other = World(topic("orders", 6)), World(topic("orders", 6))
-        async with world.listening() as role:
-            async with other.listening() as peer:
-                peer_id = 5
-                nodes = [listener(NODE_ID, role.port), listener(peer_id, peer.port)]
-                await world.metadata.wait_until(world.controller.change(nodes=nodes))
-                await eventually(lambda: peer.counters.connections_open == 1)
-                client = await WireClient.connect(role.port)
+async def test_a_dead_listener_leads_nothing_before_metadata_knows():
+    world, other = World(topic("orders", 6)), World(topic("orders", 6))
+    async with world.listening() as role:
+        async with other.listening() as peer:
+            peer_id = 5
+            nodes = [listener(NODE_ID, role.port), listener(peer_id, peer.port)]
+            await world.metadata.wait_until(world.controller.change(nodes=nodes))
+            await eventually(lambda: peer.counters.connections_open == 1)
+            client = await WireClient.connect(role.port)
 
-                async def leaders():
-                    metadata = await client.call(3, 1, topics=None)
-                    # The one that left a moment ago is not forgotten: it may be needed when this one dies.
-                    assert [one.node_id for one in metadata.brokers] == [NODE_ID, peer_id]
-                    return {one.leader_id for one in metadata.topics[0].partitions}
+            async def leaders():
+                metadata = await client.call(3, 1, topics=None)
+                # The one that left a moment ago is not forgotten: it may be needed when this one dies.
+                assert [one.node_id for one in metadata.brokers] == [NODE_ID, peer_id]
+                return {one.leader_id for one in metadata.topics[0].partitions}
 
-                assert await leaders() == {NODE_ID, peer_id}
-                port = peer.port
-            async with asyncio.timeout(5):
-                while await leaders() != {NODE_ID}:  # noqa: ASYNC110
-                    await asyncio.sleep(0.001)
-            back = World(topic("orders", 6), port=port)
-            async with back.listening():
-                async with asyncio.timeout(15):
-                    while await leaders() != {NODE_ID, peer_id}:  # noqa: ASYNC110
-                        await asyncio.sleep(0.01)
-
-    uvloop.run(scenario())
+            assert await leaders() == {NODE_ID, peer_id}
+            port = peer.port
+        async with asyncio.timeout(5):
+            while await leaders() != {NODE_ID}:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        back = World(topic("orders", 6), port=port)
+        async with back.listening():
+            async with asyncio.timeout(15):
+                while await leaders() != {NODE_ID, peer_id}:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)

@@ -166,7 +166,7 @@ def wrong_nulls(api: Api, value: Any, seen: set[str]) -> Iterator[str]:
                     yield f"{path}[]"
 
 
-def test_every_nullable_field_of_what_is_served_is_in_one_of_the_two_tables():
+def test_every_nullable_field_is_in_one_of_the_two_tables():
     found = {
         path
         for api in APIS.values()
@@ -401,7 +401,7 @@ def test_no_response_is_null_where_kafkas_is_not(answers):
     assert not wrong, "\n".join(sorted(wrong))
 
 
-def test_the_responses_hold_every_structure_that_their_versions_have(answers):
+def test_the_responses_hold_every_structure_of_their_versions(answers):
     """A list that is always empty would hide what stands in it."""
     missing = set()
     for (key, version), responses in answers.items():

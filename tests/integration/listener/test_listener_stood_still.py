@@ -133,7 +133,7 @@ def test_what_a_client_left_behind_is_not_begun(run):
 
 
 @both_loops
-def test_what_a_late_copy_would_spoil_is_repeated_by_the_client_that_waited(run):
+def test_what_a_late_copy_would_spoil_is_repeated_by_its_client(run):
     """The end of a connection may be lost, or come late. A request that nobody repeats is not done."""
 
     async def scenario():
@@ -152,7 +152,7 @@ def test_what_a_late_copy_would_spoil_is_repeated_by_the_client_that_waited(run)
 
 
 @both_loops
-def test_a_connection_that_comes_right_behind_a_standstill_is_let_in(run):
+def test_a_connection_right_behind_a_standstill_is_let_in(run):
     async def scenario():
         world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
         async with world.listening() as role:
@@ -167,73 +167,65 @@ def test_a_connection_that_comes_right_behind_a_standstill_is_let_in(run):
     run(scenario())
 
 
-def test_what_has_a_stamp_or_changes_nothing_is_not_refused():
+async def test_what_has_a_stamp_or_changes_nothing_is_not_refused():
     """KafkaJS repeats no EndTxn, whatever the code; clients take an error for the loss of their coordinator."""
-
-    async def scenario():
-        world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
-        async with world.listening() as role:
-            (client,) = await connected(role)
-            beat = client.send(HEARTBEAT, 1, group_id="g", generation_id=1, member_id="m")
-            ended = client.send(
-                END_TXN, 3, transactional_id="pay", producer_id=4, producer_epoch=0, committed=True
-            )
-            stand_still()
-            await client.receive_plain(beat)
-            assert (await client.receive(ended)).error_code == 0
-            assert world.groups.asked("GroupHeartbeat")
-            assert world.coordinator.asked("EndTxn")
-            client.close()
-
-    uvloop.run(scenario())
+    world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
+    async with world.listening() as role:
+        (client,) = await connected(role)
+        beat = client.send(HEARTBEAT, 1, group_id="g", generation_id=1, member_id="m")
+        ended = client.send(
+            END_TXN, 3, transactional_id="pay", producer_id=4, producer_epoch=0, committed=True
+        )
+        stand_still()
+        await client.receive_plain(beat)
+        assert (await client.receive(ended)).error_code == 0
+        assert world.groups.asked("GroupHeartbeat")
+        assert world.coordinator.asked("EndTxn")
+        client.close()
 
 
 @pytest.mark.parametrize("version", [3, 5])
-def test_a_commit_in_a_transaction_is_refused_with_the_code_that_every_client_repeats(version):
-    async def scenario():
-        world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
-        types = schema_of(TXN_OFFSET_COMMIT, version).request_types
-        offset = types.TxnOffsetCommitRequestPartition(
-            partition_index=0, committed_offset=7, committed_leader_epoch=-1, committed_metadata=""
+async def test_a_refused_transactional_commit_has_a_repeatable_code(
+    version,
+):
+    world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
+    types = schema_of(TXN_OFFSET_COMMIT, version).request_types
+    offset = types.TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=7, committed_leader_epoch=-1, committed_metadata=""
+    )
+    orders = types.TxnOffsetCommitRequestTopic(name="orders", partitions=(offset,))
+    fields = {"producer_id": 4, "producer_epoch": 0, "generation_id": -1, "member_id": ""}
+    fields |= {"transactional_id": "pay", "group_id": "g", "group_instance_id": None}
+    async with world.listening() as role:
+        (client,) = await connected(role)
+        schema = client.send(TXN_OFFSET_COMMIT, version, **fields, topics=(orders,))
+        stand_still()
+        refused = await client.receive(schema)
+        assert refused.topics[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
+        assert not world.groups.asked("TxnOffsetCommit")
+        done = await client.receive(
+            client.send(TXN_OFFSET_COMMIT, version, **fields, topics=(orders,))
         )
-        orders = types.TxnOffsetCommitRequestTopic(name="orders", partitions=(offset,))
-        fields = {"producer_id": 4, "producer_epoch": 0, "generation_id": -1, "member_id": ""}
-        fields |= {"transactional_id": "pay", "group_id": "g", "group_instance_id": None}
-        async with world.listening() as role:
-            (client,) = await connected(role)
-            schema = client.send(TXN_OFFSET_COMMIT, version, **fields, topics=(orders,))
-            stand_still()
-            refused = await client.receive(schema)
-            assert refused.topics[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
-            assert not world.groups.asked("TxnOffsetCommit")
-            done = await client.receive(
-                client.send(TXN_OFFSET_COMMIT, version, **fields, topics=(orders,))
-            )
-            assert done.topics[0].partitions[0].error_code == 0
-            client.close()
-
-    uvloop.run(scenario())
+        assert done.topics[0].partitions[0].error_code == 0
+        client.close()
 
 
-def test_what_was_under_way_is_not_repeated():
-    async def scenario():
-        world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS, repeat_max_ms=5_000)
-        fails = asyncio.Event()
+async def test_what_was_under_way_is_not_repeated():
+    world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS, repeat_max_ms=5_000)
+    fails = asyncio.Event()
 
-        async def lost(request, context):
-            world.coordinator.take("InitProducerId", request)
-            await fails.wait()
-            raise PeerUnavailable("the coordinator is gone", was_sent=True)
+    async def lost(request, context):
+        world.coordinator.take("InitProducerId", request)
+        await fails.wait()
+        raise PeerUnavailable("the coordinator is gone", was_sent=True)
 
-        world.coordinator.InitProducerId = lost
-        async with world.listening() as role:
-            (client,) = await connected(role)
-            schema = client.send_init()
-            await eventually(lambda: world.coordinator.asked("InitProducerId"))
-            stand_still()
-            fails.set()
-            assert (await client.receive(schema)).error_code == NOT_AVAILABLE
-            assert len(world.coordinator.asked("InitProducerId")) == 1
-            client.close()
-
-    uvloop.run(scenario())
+    world.coordinator.InitProducerId = lost
+    async with world.listening() as role:
+        (client,) = await connected(role)
+        schema = client.send_init()
+        await eventually(lambda: world.coordinator.asked("InitProducerId"))
+        stand_still()
+        fails.set()
+        assert (await client.receive(schema)).error_code == NOT_AVAILABLE
+        assert len(world.coordinator.asked("InitProducerId")) == 1
+        client.close()

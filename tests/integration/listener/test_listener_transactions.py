@@ -41,7 +41,7 @@ def test_a_fenced_producer_is_told_in_the_words_of_its_version(version, told_err
     assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
 
-def test_init_producer_id_checks_what_the_coordinator_need_not_see():
+def test_init_producer_id_is_checked_before_the_coordinator():
     world = World()
     assert init(world, 4, producer_id=5, producer_epoch=-1).error_code == 42
     assert init(world, 4, transactional_id="").error_code == 42
@@ -164,7 +164,7 @@ def test_an_operators_markers_reach_their_leaders_as_they_are(version):
     assert (sent.coordinator_epoch, sent.transaction_version) == (7, 2 if version == 2 else 0)
 
 
-def test_an_operators_marker_for_a_group_shard_goes_to_its_coordinator():
+def test_a_marker_for_a_group_shard_goes_to_its_coordinator():
     """ADR 0015: behind the coordinator's back nobody writes there."""
     world = World(topic("orders", 1))
     types = schema_of(27, 1).request_types
@@ -224,23 +224,20 @@ def test_views_of_transactions():
     assert found.partitions[0].active_producers[0].last_sequence == 7
 
 
-def test_a_transaction_that_is_not_found_has_kafkas_zeros_on_the_wire():
-    async def scenario():
-        world = World()
-        answer = coordinator_pb2.DescribeTransactionsResponse()
-        answer.transactions.add(transactional_id="x", error_code=105)
-        world.coordinator.canned["DescribeTransactions"] = answer
-        async with world.listening() as role:
-            client = await WireClient.connect(role.port)
-            client.send(65, 0, transactional_ids=("x",))
-            frame = await client.frame()
-            state = b"\x00\x69\x02x\x01" + struct.pack(">iqqh", 0, 0, 0, 0)
-            assert state in frame
-
-    uvloop.run(scenario())
+async def test_an_unknown_transaction_has_kafkas_zeros_on_the_wire():
+    world = World()
+    answer = coordinator_pb2.DescribeTransactionsResponse()
+    answer.transactions.add(transactional_id="x", error_code=105)
+    world.coordinator.canned["DescribeTransactions"] = answer
+    async with world.listening() as role:
+        client = await WireClient.connect(role.port)
+        client.send(65, 0, transactional_ids=("x",))
+        frame = await client.frame()
+        state = b"\x00\x69\x02x\x01" + struct.pack(">iqqh", 0, 0, 0, 0)
+        assert state in frame
 
 
-def test_a_private_call_reaches_the_sinks_coordinator_and_its_answer_comes_back():
+def test_a_private_call_reaches_the_sinks_coordinator():
     async def scenario(world, sink):
         async with world.listening() as role:
             client = await WireClient.connect(role.port)

@@ -88,43 +88,34 @@ async def watched(door):
     await watch.stop()
 
 
-def test_a_door_with_nobody_behind_it_clears_no_suspect():
-    async def scenario():
-        async with Door() as door, watched(door) as cluster:
-            door.peer_lives = False
+async def test_a_door_with_nobody_behind_it_clears_no_suspect():
+    async with Door() as door, watched(door) as cluster:
+        door.peer_lives = False
+        cluster.suspects.cleared.clear()
+        door.hang_up()
+        await until(lambda: PEER in cluster.suspects)
+        assert list(cluster.departed) == [PEER]
+        tried = door.accepted
+        await until(lambda: door.accepted > tried + 3)
+        assert cluster.suspects.cleared == []
+
+        door.peer_lives = True
+        await until(lambda: PEER not in cluster.suspects)
+
+
+async def test_a_peer_that_closes_an_idle_connection_is_no_suspect():
+    async with Door() as door, watched(door) as cluster:
+        for _ in range(3):
             cluster.suspects.cleared.clear()
             door.hang_up()
-            await until(lambda: PEER in cluster.suspects)
-            assert list(cluster.departed) == [PEER]
-            tried = door.accepted
-            await until(lambda: door.accepted > tried + 3)
-            assert cluster.suspects.cleared == []
-
-            door.peer_lives = True
-            await until(lambda: PEER not in cluster.suspects)
-
-    asyncio.run(scenario())
+            await until(lambda: cluster.suspects.cleared)
+        assert cluster.suspects.suspected == []
+        assert cluster.departed == {}
 
 
-def test_a_peer_that_closes_an_idle_connection_is_no_suspect():
-    async def scenario():
-        async with Door() as door, watched(door) as cluster:
-            for _ in range(3):
-                cluster.suspects.cleared.clear()
-                door.hang_up()
-                await until(lambda: cluster.suspects.cleared)
-            assert cluster.suspects.suspected == []
-            assert cluster.departed == {}
-
-    asyncio.run(scenario())
-
-
-def test_a_peer_that_is_gone_is_a_suspect():
-    async def scenario():
-        async with Door() as door, watched(door) as cluster:
-            door.close()
-            await until(lambda: PEER in cluster.suspects)
-            assert cluster.suspects.suspected == [PEER]
-            assert list(cluster.departed) == [PEER]
-
-    asyncio.run(scenario())
+async def test_a_peer_that_is_gone_is_a_suspect():
+    async with Door() as door, watched(door) as cluster:
+        door.close()
+        await until(lambda: PEER in cluster.suspects)
+        assert cluster.suspects.suspected == [PEER]
+        assert list(cluster.departed) == [PEER]

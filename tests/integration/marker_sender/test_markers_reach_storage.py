@@ -52,49 +52,48 @@ async def control_batches(storage, partition):
     return [(header.producer_id, header.producer_epoch) for header in found]
 
 
-def test_markers_of_one_decision_become_control_batches_in_order_and_a_zombies_are_fenced(tmp_path):
-    async def scenario():
-        url = f"sqlite:///{tmp_path / 'c.db'}"
-        controller = build_controller(ControllerSettings(database_url=url))
-        await controller.start()
-        stub = DirectStub(controller.servicer)
-        node = metadata_pb.Node(node_id=1, roles=[2, 3, 4], kafka_host="localhost")
-        await stub.RegisterNode(metadata_pb.RegisterNodeRequest(node=node, incarnation_id="a"))
-        follower = MetadataFollower(1, stub)
-        following = asyncio.create_task(follower.run())
-        storage = DirectStub()
-        directory = LocalDirectory(
-            storage=storage, coordinator=None, marker_sender=None, controller=stub
+async def test_markers_become_control_batches_and_fence_zombies(
+    tmp_path,
+):
+    url = f"sqlite:///{tmp_path / 'c.db'}"
+    controller = build_controller(ControllerSettings(database_url=url))
+    await controller.start()
+    stub = DirectStub(controller.servicer)
+    node = metadata_pb.Node(node_id=1, roles=[2, 3, 4], kafka_host="localhost")
+    await stub.RegisterNode(metadata_pb.RegisterNodeRequest(node=node, incarnation_id="a"))
+    follower = MetadataFollower(1, stub)
+    following = asyncio.create_task(follower.run())
+    storage = DirectStub()
+    directory = LocalDirectory(
+        storage=storage, coordinator=None, marker_sender=None, controller=stub
+    )
+    settings = StorageSettings(data_dir=tmp_path / "logs")
+    await follower.wait_until(0)
+    storage_role = build_storage(settings, 1, follower, directory)
+    storage.bind(storage_role.servicer)
+    await storage_role.start()
+    sender_role = build_marker_sender(MarkerSenderSettings(), follower, directory)
+    await sender_role.start()
+    sender = DirectStub(sender_role.servicer)
+    made = await stub.CreateTopics(
+        metadata_pb.CreateTopicsRequest(
+            topics=[metadata_pb.NewTopic(name="orders", partitions=2, replication_factor=-1)]
         )
-        settings = StorageSettings(data_dir=tmp_path / "logs")
-        await follower.wait_until(0)
-        storage_role = build_storage(settings, 1, follower, directory)
-        storage.bind(storage_role.servicer)
-        await storage_role.start()
-        sender_role = build_marker_sender(MarkerSenderSettings(), follower, directory)
-        await sender_role.start()
-        sender = DirectStub(sender_role.servicer)
-        made = await stub.CreateTopics(
-            metadata_pb.CreateTopicsRequest(
-                topics=[metadata_pb.NewTopic(name="orders", partitions=2, replication_factor=-1)]
-            )
-        )
-        await follower.wait_until(made.metadata_offset)
+    )
+    await follower.wait_until(made.metadata_offset)
 
-        batch = pb.DeliverMarkersRequest(
-            shard=1, markers=[marker(7, 3, 0, 1), marker(8, 0, 0), marker(9, 0, 0, 1)]
-        )
-        for _ in range(2):  # the coordinator may repeat the call
-            answer = await sender.DeliverMarkers(batch)
-            assert (answer.outcome, list(answer.dropped)) == (pb.DELIVERED, [])
-        assert (await control_batches(storage, 0))[:3] == [(7, 3), (8, 0), (9, 0)]
-        assert (await control_batches(storage, 1))[:2] == [(7, 3), (9, 0)]
-        zombie = pb.DeliverMarkersRequest(shard=1, markers=[marker(7, 2, 0)])
-        assert (await sender.DeliverMarkers(zombie)).outcome == pb.FENCED
+    batch = pb.DeliverMarkersRequest(
+        shard=1, markers=[marker(7, 3, 0, 1), marker(8, 0, 0), marker(9, 0, 0, 1)]
+    )
+    for _ in range(2):  # the coordinator may repeat the call
+        answer = await sender.DeliverMarkers(batch)
+        assert (answer.outcome, list(answer.dropped)) == (pb.DELIVERED, [])
+    assert (await control_batches(storage, 0))[:3] == [(7, 3), (8, 0), (9, 0)]
+    assert (await control_batches(storage, 1))[:2] == [(7, 3), (9, 0)]
+    zombie = pb.DeliverMarkersRequest(shard=1, markers=[marker(7, 2, 0)])
+    assert (await sender.DeliverMarkers(zombie)).outcome == pb.FENCED
 
-        await sender_role.stop()
-        await storage_role.stop()
-        await controller.stop()
-        await asyncio.wait_for(following, 10)
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    await sender_role.stop()
+    await storage_role.stop()
+    await controller.stop()
+    await asyncio.wait_for(following, 10)

@@ -58,7 +58,7 @@ def producer_id(cluster, transactional_id):
         return json.load(answer)["producer_id"]
 
 
-def test_a_restored_cluster_has_everything_once_and_gives_no_producer_id_again(stopped):
+def test_a_restored_cluster_has_all_once_and_repeats_no_id(stopped):
     folder = stopped / "restored"
     restore(stopped / "backup.tar.gz", folder)
     with Cluster(folder, SHAPE) as cluster:
@@ -77,7 +77,7 @@ def test_an_older_postgres_beside_newer_logs_is_refused(stopped):
 
 
 @pytest.mark.slow
-def test_one_older_folder_copies_what_it_lacks_and_never_leads_without_it(stopped):
+def test_an_older_folder_copies_what_it_lacks_and_never_leads(stopped):
     folder = mixed(stopped, "older-node", "data/storage-2")
     with Cluster(folder, SHAPE) as cluster:
         rest = Rest(cluster.gateway)
@@ -94,7 +94,7 @@ def test_one_older_folder_copies_what_it_lacks_and_never_leads_without_it(stoppe
 
 
 @pytest.mark.slow
-def test_older_folders_of_all_nodes_beside_a_newer_postgres_are_refused(stopped):
+def test_older_folders_beside_a_newer_postgres_are_refused(stopped):
     folder = mixed(stopped, "older-logs", *(f"data/storage-{one}" for one in (1, 2, 3)))
     with pytest.raises(ClusterFailed, match="is older than the metadata: it may lack acknowledged"):
         Cluster(folder, SHAPE).start(REFUSED_S)

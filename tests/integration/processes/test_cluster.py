@@ -113,7 +113,7 @@ def test_the_gateway_shows_nodes_with_what_they_lead_and_own(cluster):
     assert sum(node["group_shard_count"] for node in owned) == shown["group_shard_count"]
 
 
-def test_status_shows_each_process_and_its_duty_in_eighty_columns(cluster, capsys, monkeypatch):
+def test_status_shows_each_process_in_eighty_columns(cluster, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert run(["cluster", "status", "--folder", str(cluster.folder)]) == 0
     shown = capsys.readouterr().out
@@ -163,9 +163,7 @@ def test_a_drained_storage_node_leads_nothing_when_it_ends(cluster):
     assert node["leader_count"] == 0
 
 
-def test_nodes_are_drained_and_partitions_moved_from_the_command_line(
-    cluster, topic, capsys, monkeypatch
-):
+def test_the_command_line_drains_nodes_and_moves_partitions(cluster, topic, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("ONCELOG_GATEWAY", cluster.gateway)
 

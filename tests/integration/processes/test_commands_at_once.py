@@ -44,7 +44,7 @@ def processes_by_module(folder):
     return found
 
 
-def test_restarts_at_once_lose_no_process_and_status_says_what_runs(running):
+def test_restarts_at_once_lose_no_process(running):
     seen_before = Cluster.open(running.folder)
     before = processes_by_module(running.folder)
     names = ["marker-sender-1", "marker-sender-2", "marker-sender-1", "coordinator-1"]
@@ -88,7 +88,7 @@ def test_down_waits_for_a_restart_and_ends_what_it_started(running):
     assert not Cluster.open(running.folder).is_running
 
 
-def test_a_process_of_a_cluster_that_is_down_is_not_started_alone(running):
+def test_a_process_of_a_cluster_that_is_down_is_not_started(running):
     """It would wait for its controllers until it is given up, and a cluster that is down would run."""
     running.stop()
     began = time.monotonic()

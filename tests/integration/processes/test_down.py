@@ -57,7 +57,7 @@ def processes_in(folder):
     return found
 
 
-def test_a_cluster_outlives_the_command_that_started_it_and_down_leaves_nothing(folder):
+def test_a_cluster_outlives_its_command_and_down_ends_it_all(folder):
     ports = ["--port", str(FreePorts().take()), "--gateway-port", "0"]
     up = oncelog_cluster("up", folder, *ports)
     try:
@@ -80,7 +80,7 @@ def test_a_cluster_outlives_the_command_that_started_it_and_down_leaves_nothing(
     assert processes_in(folder) == []
 
 
-def test_a_process_that_does_not_start_is_told_with_its_log_and_nothing_is_left(folder):
+def test_a_failed_start_shows_its_log_and_leaves_nothing(folder):
     wrong = {"ONCELOG_MARKER_SENDER_RETRY_BACKOFF_MS": "soon"}
     cluster = Cluster(folder, ClusterShape(1, 1, 0, 1, 0, 0), environment=wrong)
     with pytest.raises(OncelogError, match=r"marker-sender-1 ended while it started") as failed:
@@ -98,7 +98,7 @@ def test_a_port_in_use_is_refused_before_anything_starts():
             plan_members(ClusterShape(), FreePorts(), port=0, gateway_port=port)
 
 
-def test_another_start_keeps_the_ports_that_are_free_and_takes_those_given():
+def test_another_start_keeps_free_ports_and_takes_given_ones():
     first = plan_members(ClusterShape(), FreePorts(), port=0, gateway_port=0)
     assert replan_ports(first, FreePorts(), port=0, gateway_port=0) == first
     with socket.create_server(("127.0.0.1", first[0].rpc_port)):

@@ -142,7 +142,7 @@ class Payments:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_processes_come_and_go_without_clutter_and_markers_arrive(cluster, start, number):
+def test_processes_come_and_go_and_markers_arrive(cluster, start, number):
     running = [start("gateway"), start("gateway"), start("marker_sender")]
     seen = {one.node_id for one in running}
     assert len(seen) == 3
@@ -207,7 +207,7 @@ def test_a_listener_with_a_given_id_serves_clients(cluster, start, tmp_path):
     assert 41 in named.list_topics(timeout=PATIENCE_S).brokers
 
 
-def test_a_frozen_process_is_forgotten_and_takes_its_id_back_when_it_wakes(cluster, start):
+def test_a_frozen_process_takes_its_id_back_when_it_wakes(cluster, start):
     sender = start("marker_sender")
     node_id = sender.node_id
     node_epoch = image_of(cluster).nodes[node_id].node_epoch
@@ -224,7 +224,7 @@ def test_a_frozen_process_is_forgotten_and_takes_its_id_back_when_it_wakes(clust
     assert sender.end(signal.SIGTERM) == 0
 
 
-def test_a_frozen_process_whose_id_another_has_ends_when_it_wakes(cluster, start):
+def test_a_frozen_process_ends_when_another_has_its_id(cluster, start):
     frozen = start("marker_sender")
     frozen.tell(signal.SIGSTOP)
     eventually(lambda: not given(cluster))

@@ -23,7 +23,7 @@ def ended(process):
 
 
 @pytest.mark.parametrize("module", PROGRAMS)
-def test_help_lists_the_knobs_of_the_node_the_role_and_the_process(run_program, module):
+def test_help_lists_the_knobs_of_node_role_and_process(run_program, module):
     code, out, err = ended(run_program(module, "--help", COLUMNS="100"))
     assert (code, err) == (0, "")
     role = module.removeprefix("oncelog_").replace("_", "-")
@@ -42,7 +42,7 @@ def test_a_value_that_cannot_be_ends_with_two_and_one_line(run_program, module):
         assert said in err
 
 
-def test_a_process_reads_its_tables_of_a_file_that_serves_them_all(run_program, tmp_path):
+def test_a_process_reads_its_own_tables_of_a_shared_file(run_program, tmp_path):
     file = tmp_path / "oncelog.toml"
     file.write_text(
         '[process]\nlog_format = "json"\n[coordinator]\nretry_backoff_ms = 20\n'
@@ -96,9 +96,7 @@ def test_a_signal_ends_a_start_that_waits_for_a_controller(run_program, tmp_path
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_controller_that_waits_for_another_ones_migration(
-    run_program, postgres_url, number
-):
+def test_a_signal_ends_a_controller_that_waits_for_a_migration(run_program, postgres_url, number):
     """Which may take half a minute; the one who told it to stop would not wait for so long."""
     engine = create_engine(postgres_url, isolation_level="AUTOCOMMIT")
     waiting = text(

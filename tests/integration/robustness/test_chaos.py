@@ -122,7 +122,7 @@ def test_a_run_that_is_interrupted_leaves_nothing_behind(folder, ended_by):
 
 @pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT_S)
-def test_a_run_that_is_interrupted_as_its_cluster_starts_leaves_no_cluster(folder):
+def test_a_run_interrupted_at_its_start_leaves_no_cluster(folder):
     def of_the_run():
         return [one for one in psutil.process_iter(["cmdline"]) if str(folder) in str(one.info)]
 

@@ -5,11 +5,11 @@ import socket
 from contextlib import asynccontextmanager
 
 import pytest
-import uvloop
 from robustness.chaos.links import ANYBODY, CLIENTS, AfterHold, Effect, Rule, both_ways
 from robustness.chaos.network import ClusterNetwork, ProxyProcess
 from robustness.chaos.proxy import CONNECT_BYTES_MAX, QUEUED_BYTES_MAX, Door, Proxy
 from tests.free_ports import free_block
+from tests.loops import UvLoopOfATest
 
 from oncelog_server.cluster import plan
 from oncelog_server.cluster.plan import HOST, ClusterShape, FreePorts, plan_members, ports_of
@@ -18,12 +18,10 @@ from oncelog_server.cluster.state_file import ClusterState
 DEADLINE_S = 20.0
 
 
-def run(scenario):
-    async def bounded():
-        async with asyncio.timeout(3 * DEADLINE_S):
-            await scenario()
-
-    uvloop.run(bounded())
+@pytest.fixture
+def anyio_backend():
+    """The proxies of a run of chaos are on uvloop."""
+    return "asyncio", {"loop_factory": UvLoopOfATest}
 
 
 class Server:
@@ -132,171 +130,138 @@ async def net():
         listening.close()
 
 
-def test_bytes_pass_both_ways_and_so_does_the_end():
-    async def scenario():
-        async with net() as world:
-            for sender in ("a", CLIENTS):
-                caller = await world.call(sender)
-                assert await caller.ask(b"x\n") == b"x\n"
-                ends = world.server.ends
-                caller.writer.close()
-                await world.server.until(lambda ends=ends: world.server.ends == ends + 1)
-
-    run(scenario)
-
-
-def test_more_than_a_queue_holds_passes():
-    async def scenario():
-        async with net() as world:
-            caller = await world.call("a")
-            world.proxy.put("f", both_ways("a", "s", Effect.DELAY, delay_ms=5))
-            line = b"x" * 60_000 + b"\n"
-            count = 2 * QUEUED_BYTES_MAX // len(line) + 1
-            caller.writer.writelines([line] * count)
-            for _ in range(count):
-                assert await caller.line() == line
-
-    run(scenario)
-
-
-def test_a_partition_holds_everything_and_breaks_what_waited():
-    async def scenario():
-        async with net() as world:
-            caught, idle, other = [await world.call(one) for one in ("a", "a", "b")]
-            world.proxy.put("f", both_ways("a", ANYBODY, Effect.HOLD, after=AfterHold.BREAK))
-            caught.writer.write(b"lost\n")
-            late = await world.dial("a")
-            assert await other.ask(b"passes\n") == b"passes\n"
-            await caught.hears_nothing()
-            await late.hears_nothing()
-            world.proxy.lift("f")
-            await caught.is_reset()
-            assert await late.line() == b"HTTP/1.1 200 OK\r\n"
-            assert await idle.ask(b"idle\n") == b"idle\n"
-            assert b"lost\n" not in world.server.lines
-
-    run(scenario)
-
-
-def test_one_way_lets_the_other_direction_pass():
-    async def scenario():
-        async with net() as world:
-            caller = await world.call("a")
-            world.proxy.put("f", (Rule("s", ANYBODY, Effect.HOLD, after=AfterHold.BREAK),))
-            caller.writer.write(b"arrives\n")
-            await world.server.until(lambda: b"arrives\n" in world.server.lines)
-            await caller.hears_nothing()
-            world.proxy.lift("f")
-            await caller.is_reset()
-
-    run(scenario)
-
-
-def test_a_pair_is_parted_from_each_other_only():
-    async def scenario():
-        async with net() as world:
-            first, other = await world.call("a"), await world.call("b")
-            world.proxy.put("f", both_ways("a", "s", Effect.HOLD, after=AfterHold.BREAK))
-            first.writer.write(b"x\n")
-            assert await other.ask(b"y\n") == b"y\n"
-            await first.hears_nothing()
-
-    run(scenario)
-
-
-def test_a_clog_lets_everything_go_at_last():
-    async def scenario():
-        async with net() as world:
-            caller, other = await world.call("a"), await world.call("b")
-            world.proxy.put("f", both_ways("a", ANYBODY, Effect.HOLD))
-            caller.writer.write(b"1\n")
-            caller.writer.write(b"2\n")
-            assert await other.ask(b"y\n") == b"y\n"
-            await caller.hears_nothing()
-            world.proxy.lift("f")
-            assert [await caller.line(), await caller.line()] == [b"1\n", b"2\n"]
-
-    run(scenario)
-
-
-def test_even_an_end_is_held():
-    async def scenario():
-        async with net() as world:
-            caller, other = await world.call("a"), await world.call("b")
-            world.proxy.put("f", both_ways("a", ANYBODY, Effect.HOLD))
-            caller.writer.write(b"last\n")
+async def test_bytes_pass_both_ways_and_so_does_the_end():
+    async with net() as world:
+        for sender in ("a", CLIENTS):
+            caller = await world.call(sender)
+            assert await caller.ask(b"x\n") == b"x\n"
+            ends = world.server.ends
             caller.writer.close()
-            assert await other.ask(b"y\n") == b"y\n"
-            assert world.server.ends == 0
-            world.proxy.lift("f")
-            await world.server.until(lambda: world.server.ends == 1)
-            assert world.server.lines == [b"y\n", b"last\n"]
-
-    run(scenario)
+            await world.server.until(lambda ends=ends: world.server.ends == ends + 1)
 
 
-def test_delay_is_at_least_what_was_asked_for_and_keeps_order():
-    async def scenario():
-        async with net() as world:
-            caller = await world.call("a")
-            world.proxy.put("f", both_ways("a", ANYBODY, Effect.DELAY, delay_ms=60))
-            loop = asyncio.get_running_loop()
-            began = loop.time()
-            caller.writer.write(b"1\n")
-            caller.writer.write(b"2\n")
-            assert [await caller.line(), await caller.line()] == [b"1\n", b"2\n"]
-            # Clocks of loops count milliseconds.
-            assert loop.time() - began >= 0.11
-            world.proxy.lift("f")
-            assert await caller.ask(b"3\n") == b"3\n"
-
-    run(scenario)
+async def test_more_than_a_queue_holds_passes():
+    async with net() as world:
+        caller = await world.call("a")
+        world.proxy.put("f", both_ways("a", "s", Effect.DELAY, delay_ms=5))
+        line = b"x" * 60_000 + b"\n"
+        count = 2 * QUEUED_BYTES_MAX // len(line) + 1
+        caller.writer.writelines([line] * count)
+        for _ in range(count):
+            assert await caller.line() == line
 
 
-def test_a_ghost_arrives_after_its_sender_was_told_that_it_is_gone():
-    async def scenario():
-        async with net() as world:
-            caller, other = await world.call(CLIENTS), await world.call("b")
-            world.proxy.put("f", (Rule(CLIENTS, "s", Effect.HOLD, after=AfterHold.GHOST),))
-            caller.writer.write(b"ghost\n")
-            assert await other.ask(b"y\n") == b"y\n"
-            world.proxy.lift("f")
+async def test_a_partition_holds_everything_and_breaks_what_waited():
+    async with net() as world:
+        caught, idle, other = [await world.call(one) for one in ("a", "a", "b")]
+        world.proxy.put("f", both_ways("a", ANYBODY, Effect.HOLD, after=AfterHold.BREAK))
+        caught.writer.write(b"lost\n")
+        late = await world.dial("a")
+        assert await other.ask(b"passes\n") == b"passes\n"
+        await caught.hears_nothing()
+        await late.hears_nothing()
+        world.proxy.lift("f")
+        await caught.is_reset()
+        assert await late.line() == b"HTTP/1.1 200 OK\r\n"
+        assert await idle.ask(b"idle\n") == b"idle\n"
+        assert b"lost\n" not in world.server.lines
+
+
+async def test_one_way_lets_the_other_direction_pass():
+    async with net() as world:
+        caller = await world.call("a")
+        world.proxy.put("f", (Rule("s", ANYBODY, Effect.HOLD, after=AfterHold.BREAK),))
+        caller.writer.write(b"arrives\n")
+        await world.server.until(lambda: b"arrives\n" in world.server.lines)
+        await caller.hears_nothing()
+        world.proxy.lift("f")
+        await caller.is_reset()
+
+
+async def test_a_pair_is_parted_from_each_other_only():
+    async with net() as world:
+        first, other = await world.call("a"), await world.call("b")
+        world.proxy.put("f", both_ways("a", "s", Effect.HOLD, after=AfterHold.BREAK))
+        first.writer.write(b"x\n")
+        assert await other.ask(b"y\n") == b"y\n"
+        await first.hears_nothing()
+
+
+async def test_a_clog_lets_everything_go_at_last():
+    async with net() as world:
+        caller, other = await world.call("a"), await world.call("b")
+        world.proxy.put("f", both_ways("a", ANYBODY, Effect.HOLD))
+        caller.writer.write(b"1\n")
+        caller.writer.write(b"2\n")
+        assert await other.ask(b"y\n") == b"y\n"
+        await caller.hears_nothing()
+        world.proxy.lift("f")
+        assert [await caller.line(), await caller.line()] == [b"1\n", b"2\n"]
+
+
+async def test_even_an_end_is_held():
+    async with net() as world:
+        caller, other = await world.call("a"), await world.call("b")
+        world.proxy.put("f", both_ways("a", ANYBODY, Effect.HOLD))
+        caller.writer.write(b"last\n")
+        caller.writer.close()
+        assert await other.ask(b"y\n") == b"y\n"
+        assert world.server.ends == 0
+        world.proxy.lift("f")
+        await world.server.until(lambda: world.server.ends == 1)
+        assert world.server.lines == [b"y\n", b"last\n"]
+
+
+async def test_delay_is_at_least_what_was_asked_for_and_keeps_order():
+    async with net() as world:
+        caller = await world.call("a")
+        world.proxy.put("f", both_ways("a", ANYBODY, Effect.DELAY, delay_ms=60))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        caller.writer.write(b"1\n")
+        caller.writer.write(b"2\n")
+        assert [await caller.line(), await caller.line()] == [b"1\n", b"2\n"]
+        # Clocks of loops count milliseconds.
+        assert loop.time() - began >= 0.11
+        world.proxy.lift("f")
+        assert await caller.ask(b"3\n") == b"3\n"
+
+
+async def test_a_ghost_arrives_after_its_sender_was_told_it_is_gone():
+    async with net() as world:
+        caller, other = await world.call(CLIENTS), await world.call("b")
+        world.proxy.put("f", (Rule(CLIENTS, "s", Effect.HOLD, after=AfterHold.GHOST),))
+        caller.writer.write(b"ghost\n")
+        assert await other.ask(b"y\n") == b"y\n"
+        world.proxy.lift("f")
+        await caller.is_reset()
+        await world.server.until(lambda: b"ghost\n" in world.server.lines)
+        await world.server.until(lambda: world.server.ends == 1)
+
+
+async def test_a_reset_breaks_every_connection_of_a_party_at_both_ends():
+    async with net() as world:
+        callers = [await world.call("a"), await world.call("a")]
+        other = await world.call("b")
+        assert world.proxy.reset("a") == 2
+        for caller in callers:
             await caller.is_reset()
-            await world.server.until(lambda: b"ghost\n" in world.server.lines)
-            await world.server.until(lambda: world.server.ends == 1)
-
-    run(scenario)
-
-
-def test_a_reset_breaks_every_connection_of_a_party_at_both_ends():
-    async def scenario():
-        async with net() as world:
-            callers = [await world.call("a"), await world.call("a")]
-            other = await world.call("b")
-            assert world.proxy.reset("a") == 2
-            for caller in callers:
-                await caller.is_reset()
-            await world.server.until(lambda: world.server.ends == 2)
-            assert await other.ask(b"y\n") == b"y\n"
-            assert world.proxy.reset("s") == 1
-
-    run(scenario)
+        await world.server.until(lambda: world.server.ends == 2)
+        assert await other.ask(b"y\n") == b"y\n"
+        assert world.proxy.reset("s") == 1
 
 
-def test_two_faults_at_once_end_each_for_itself():
-    async def scenario():
-        async with net() as world:
-            caller, other = await world.call("a"), await world.call("b")
-            world.proxy.put("f", both_ways("a", ANYBODY, Effect.HOLD))
-            world.proxy.put("g", both_ways("s", "a", Effect.HOLD))
-            caller.writer.write(b"1\n")
-            world.proxy.lift("f")
-            assert await other.ask(b"y\n") == b"y\n"
-            await caller.hears_nothing()
-            world.proxy.lift("g")
-            assert await caller.line() == b"1\n"
-
-    run(scenario)
+async def test_two_faults_at_once_end_each_for_itself():
+    async with net() as world:
+        caller, other = await world.call("a"), await world.call("b")
+        world.proxy.put("f", both_ways("a", ANYBODY, Effect.HOLD))
+        world.proxy.put("g", both_ways("s", "a", Effect.HOLD))
+        caller.writer.write(b"1\n")
+        world.proxy.lift("f")
+        assert await other.ask(b"y\n") == b"y\n"
+        await caller.hears_nothing()
+        world.proxy.lift("g")
+        assert await caller.line() == b"1\n"
 
 
 @pytest.mark.parametrize(
@@ -308,28 +273,22 @@ def test_two_faults_at_once_end_each_for_itself():
         b"x" * (CONNECT_BYTES_MAX + 1),
     ],
 )
-def test_who_asks_for_nobody_it_knows_is_reset(head):
-    async def scenario():
-        async with net() as world:
-            host, _, port = world.doors["a"].rpartition(":")
-            caller = Caller(*await asyncio.open_connection(host, int(port)))
-            world.callers.append(caller)
-            caller.writer.write(head)
-            await caller.is_reset()
-
-    run(scenario)
+async def test_who_asks_for_nobody_it_knows_is_reset(head):
+    async with net() as world:
+        host, _, port = world.doors["a"].rpartition(":")
+        caller = Caller(*await asyncio.open_connection(host, int(port)))
+        world.callers.append(caller)
+        caller.writer.write(head)
+        await caller.is_reset()
 
 
-def test_nobody_listening_is_a_refusal_at_once():
-    async def scenario():
-        async with net() as world:
-            world.proxy.names[f"{HOST}:1"] = "dead"
-            world.address = f"{HOST}:1"
-            caller = await world.dial("a")
-            await caller.is_reset()
-            assert world.proxy.counts.refused == 1
-
-    run(scenario)
+async def test_nobody_listening_is_a_refusal_at_once():
+    async with net() as world:
+        world.proxy.names[f"{HOST}:1"] = "dead"
+        world.address = f"{HOST}:1"
+        caller = await world.dial("a")
+        await caller.is_reset()
+        assert world.proxy.counts.refused == 1
 
 
 def test_a_door_takes_no_port_that_the_cluster_is_about_to_use(tmp_path, monkeypatch):

@@ -148,7 +148,7 @@ def test_a_flipped_byte_is_found_on_its_node(altered):
     assert f"node {node_id}: the batch at 0 fails its CRC" in broken["corrupt-minority"][0]
 
 
-def test_a_flipped_byte_under_a_crc_that_fits_is_found_by_the_other_copies(altered):
+def test_a_flipped_byte_under_a_fitting_crc_is_found_by_copies(altered):
     evidence, blocks = altered
     node_id = sorted(evidence.data_dirs)[2]
 
@@ -173,7 +173,7 @@ def test_a_batch_that_one_node_lost_is_missed(altered):
     assert f"node {node_id} has not" in broken["replicas-differ"][0]
 
 
-def test_a_batch_that_every_node_lost_leaves_a_gap_in_its_sequences(altered):
+def test_a_batch_lost_everywhere_leaves_a_gap_in_its_sequences(altered):
     evidence, blocks = altered
     taken = []
 
@@ -191,7 +191,7 @@ def test_a_batch_that_every_node_lost_leaves_a_gap_in_its_sequences(altered):
     assert "comes sequence 1" in broken["sequence-gap"][0]
 
 
-def test_a_marker_turned_round_in_one_partition_is_another_outcome(altered):
+def test_a_marker_turned_round_in_one_partition_is_found(altered):
     evidence, blocks = altered
     turned = []
 

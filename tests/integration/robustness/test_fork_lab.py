@@ -70,7 +70,7 @@ def test_what_a_client_tells_is_in_the_history(order):
     assert run(order, scenario) == ["before", "c#1", "settled", "c#2", "settled"]
 
 
-def test_last_words_of_a_killed_client_are_taken_and_it_does_nothing_more(order):
+def test_last_words_of_a_killed_client_are_taken(order):
     async def scenario(lab):
         async def work(process):
             process.last_word("a", noted("first"))

@@ -1,10 +1,9 @@
 """The directory follows the image: who is where, who has moved, and who sends markers."""
 
 import asyncio
-from contextlib import asynccontextmanager
 
 import pytest
-from tests.contracts.stub import DEADLINE_S, ScriptedStorage, length_of, produce
+from tests.contracts.stub import ScriptedStorage, length_of, produce
 from tests.integration.rpc.scripted_controller import Served
 
 from oncelog.api.v1 import controller_pb2 as pb
@@ -40,21 +39,11 @@ class World:
         self.metadata.take(update)
 
 
-@asynccontextmanager
+@pytest.fixture
 async def world():
     made = World()
-    try:
-        yield made
-    finally:
-        await made.pool.close()
-
-
-def run(scenario):
-    async def bounded():
-        async with asyncio.timeout(3 * DEADLINE_S), world() as made:
-            await scenario(made)
-
-    asyncio.run(bounded())
+    yield made
+    await made.pool.close()
 
 
 def storage(node_id, address, **given):
@@ -70,82 +59,64 @@ def marker_sender(node_id, **given):
     )
 
 
-def test_what_is_local_is_called_directly():
-    async def scenario(world):
-        world.directory.add_local(STORAGE, ScriptedStorage())
-        assert length_of(await world.directory.storage(OWN).Produce(produce(length=2))) == 2
+async def test_what_is_local_is_called_directly(world):
+    world.directory.add_local(STORAGE, ScriptedStorage())
+    assert length_of(await world.directory.storage(OWN).Produce(produce(length=2))) == 2
+    with pytest.raises(KeyError):
+        world.directory.coordinator(OWN)
+
+
+async def test_an_unknown_node_is_a_key_error(world):
+    world.tell(pb.Node(node_id=3))
+    for node_id in (3, 4):
         with pytest.raises(KeyError):
-            world.directory.coordinator(OWN)
-
-    run(scenario)
+            world.directory.storage(node_id)
 
 
-def test_an_unknown_node_is_a_key_error():
-    async def scenario(world):
-        world.tell(pb.Node(node_id=3))
-        for node_id in (3, 4):
-            with pytest.raises(KeyError):
-                world.directory.storage(node_id)
-
-    run(scenario)
-
-
-def test_a_node_that_moves_is_followed_and_its_old_session_ends():
-    async def scenario(world):
-        async with (
-            Served(ScriptedStorage(), STORAGE) as before,
-            Served(ScriptedStorage(), STORAGE) as after,
-        ):
-            world.tell(storage(2, before.address))
-            stub = world.directory.storage(2)
-            assert world.directory.storage(2) is stub
-            waits = asyncio.create_task(stub.Produce(produce("waits")))
-            await before.servicer.until(lambda: before.servicer.in_flight == 1)
-            world.tell(storage(2, after.address))
-            with pytest.raises(PeerUnavailable):
-                await waits
-            await world.directory.storage(2).Produce(produce())
-            assert after.servicer.begun == 1
-            world.tell(removed=[2])
-            with pytest.raises(KeyError):
-                world.directory.storage(2)
-
-    run(scenario)
-
-
-def test_a_fenced_node_is_still_called():
-    async def scenario(world):
-        async with Served(ScriptedStorage(), STORAGE) as served:
-            world.tell(storage(2, served.address, fenced=True))
-            assert length_of(await world.directory.storage(2).Produce(produce(length=1))) == 1
-
-    run(scenario)
-
-
-def test_one_marker_sender_is_kept_while_it_lives():
-    async def scenario(world):
+async def test_a_node_that_moves_is_followed_and_its_old_session_ends(world):
+    async with (
+        Served(ScriptedStorage(), STORAGE) as before,
+        Served(ScriptedStorage(), STORAGE) as after,
+    ):
+        world.tell(storage(2, before.address))
+        stub = world.directory.storage(2)
+        assert world.directory.storage(2) is stub
+        waits = asyncio.create_task(stub.Produce(produce("waits")))
+        await before.servicer.until(lambda: before.servicer.in_flight == 1)
+        world.tell(storage(2, after.address))
+        with pytest.raises(PeerUnavailable):
+            await waits
+        await world.directory.storage(2).Produce(produce())
+        assert after.servicer.begun == 1
+        world.tell(removed=[2])
         with pytest.raises(KeyError):
-            world.directory.marker_sender()
-        world.tell(marker_sender(11), marker_sender(12, fenced=True), marker_sender(13))
-        chosen = world.directory.marker_sender()
-        world.tell(marker_sender(12), marker_sender(14))
-        assert world.directory.marker_sender() is chosen
-        world.tell(marker_sender(13, fenced=True))
-        assert world.directory.marker_sender() is not chosen
-        world.tell(removed=[11, 12, 13, 14])
-        with pytest.raises(KeyError):
-            world.directory.marker_sender()
-
-    run(scenario)
+            world.directory.storage(2)
 
 
-def test_a_local_marker_sender_comes_first():
-    async def scenario(world):
-        world.tell(marker_sender(11))
-        world.directory.add_local(MARKER_SENDER, object())
-        local = world.directory.marker_sender()
-        assert local is world.directory.marker_sender()
-        world.tell(marker_sender(12))
-        assert world.directory.marker_sender() is local
+async def test_a_fenced_node_is_still_called(world):
+    async with Served(ScriptedStorage(), STORAGE) as served:
+        world.tell(storage(2, served.address, fenced=True))
+        assert length_of(await world.directory.storage(2).Produce(produce(length=1))) == 1
 
-    run(scenario)
+
+async def test_one_marker_sender_is_kept_while_it_lives(world):
+    with pytest.raises(KeyError):
+        world.directory.marker_sender()
+    world.tell(marker_sender(11), marker_sender(12, fenced=True), marker_sender(13))
+    chosen = world.directory.marker_sender()
+    world.tell(marker_sender(12), marker_sender(14))
+    assert world.directory.marker_sender() is chosen
+    world.tell(marker_sender(13, fenced=True))
+    assert world.directory.marker_sender() is not chosen
+    world.tell(removed=[11, 12, 13, 14])
+    with pytest.raises(KeyError):
+        world.directory.marker_sender()
+
+
+async def test_a_local_marker_sender_comes_first(world):
+    world.tell(marker_sender(11))
+    world.directory.add_local(MARKER_SENDER, object())
+    local = world.directory.marker_sender()
+    assert local is world.directory.marker_sender()
+    world.tell(marker_sender(12))
+    assert world.directory.marker_sender() is local

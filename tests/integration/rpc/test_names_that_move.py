@@ -76,21 +76,18 @@ async def who_answers(stub):
 
 
 @pytest.mark.parametrize("name_lags_s", [0, 1])
-def test_a_controller_that_moved_is_found_under_its_name(name_lags_s):
-    async def scenario():
-        loop = asyncio.get_running_loop()
-        pool = SessionPool(SessionLimits())
-        async with name_server() as (names, name_port):
-            async with controller(1, FIRST_HOST) as first:
-                port = first.port
-                name = f"dns://{FIRST_HOST}:{name_port}/controller-0.controllers:{port}"
-                stub = ControllerStub([name], pool)
-                assert await who_answers(stub) == 1
-            async with controller(2, SECOND_HOST, port):
-                loop.call_later(name_lags_s, setattr, names, "host", SECOND_HOST)
-                began = loop.time()
-                assert await who_answers(stub) == 2
-                assert loop.time() - began < name_lags_s + FOUND_WITHIN_S
-            await pool.close()
-
-    asyncio.run(scenario())
+async def test_a_controller_that_moved_is_found_under_its_name(name_lags_s):
+    loop = asyncio.get_running_loop()
+    pool = SessionPool(SessionLimits())
+    async with name_server() as (names, name_port):
+        async with controller(1, FIRST_HOST) as first:
+            port = first.port
+            name = f"dns://{FIRST_HOST}:{name_port}/controller-0.controllers:{port}"
+            stub = ControllerStub([name], pool)
+            assert await who_answers(stub) == 1
+        async with controller(2, SECOND_HOST, port):
+            loop.call_later(name_lags_s, setattr, names, "host", SECOND_HOST)
+            began = loop.time()
+            assert await who_answers(stub) == 2
+            assert loop.time() - began < name_lags_s + FOUND_WITHIN_S
+        await pool.close()

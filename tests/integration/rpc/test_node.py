@@ -67,161 +67,128 @@ async def in_image(node, holds):
     await node.metadata.wait_for(holds, DEADLINE_S)
 
 
-def test_a_node_lives_from_its_first_heartbeat():
-    async def scenario():
-        async with two_controllers() as (cluster, first, second):
-            node = storage_node(second, first, rack="r1")
-            node.advertise_kafka("kafka.example", 9093)
-            async with started(node):
-                assert node.node_epoch == 1
-                known = node.metadata.image.nodes[7]
-                assert known.fenced
-                assert known.rpc_address == node.rpc_address
-                assert (known.kafka_host, known.kafka_port, known.rack) == (
-                    "kafka.example",
-                    9093,
-                    "r1",
-                )
-                assert not cluster.beats
-                await node.ready()
-                await in_image(node, lambda image: not image.nodes[7].fenced)
-                assert cluster.beats[0][1].node_epoch == 1
-
-    asyncio.run(scenario())
+async def test_a_node_lives_from_its_first_heartbeat():
+    async with two_controllers() as (cluster, first, second):
+        node = storage_node(second, first, rack="r1")
+        node.advertise_kafka("kafka.example", 9093)
+        async with started(node):
+            assert node.node_epoch == 1
+            known = node.metadata.image.nodes[7]
+            assert known.fenced
+            assert known.rpc_address == node.rpc_address
+            assert (known.kafka_host, known.kafka_port, known.rack) == (
+                "kafka.example",
+                9093,
+                "r1",
+            )
+            assert not cluster.beats
+            await node.ready()
+            await in_image(node, lambda image: not image.nodes[7].fenced)
+            assert cluster.beats[0][1].node_epoch == 1
 
 
-def test_a_node_waits_for_a_controller():
-    async def scenario():
-        cluster = Cluster()
-        served = Served(ScriptedController(cluster, 1))
-        await served.start()
-        await served.stop()
-        node = storage_node(served)
-        start = asyncio.create_task(node.start())
-        try:
-            done, _ = await asyncio.wait((start,), timeout=0.2)
-            assert not done
-            async with served:
-                async with asyncio.timeout(DEADLINE_S):
-                    await start
-                assert node.node_epoch == 1
-                await node.stop()
-        finally:
-            start.cancel()
-
-    asyncio.run(scenario())
+async def test_a_node_waits_for_a_controller():
+    cluster = Cluster()
+    served = Served(ScriptedController(cluster, 1))
+    await served.start()
+    await served.stop()
+    node = storage_node(served)
+    start = asyncio.create_task(node.start())
+    try:
+        done, _ = await asyncio.wait((start,), timeout=0.2)
+        assert not done
+        async with served:
+            async with asyncio.timeout(DEADLINE_S):
+                await start
+            assert node.node_epoch == 1
+            await node.stop()
+    finally:
+        start.cancel()
 
 
-def test_registration_waits_for_the_end_of_the_other_session():
-    async def scenario():
-        async with two_controllers() as (_, first, second):
-            duplicate = ErrorCode.DUPLICATE_BROKER_REGISTRATION
-            first.servicer.register_codes = [duplicate, duplicate, ErrorCode.NOT_CONTROLLER]
-            async with started(storage_node(first, second)) as node:
-                assert node.node_epoch == 1
-                assert not first.servicer.register_codes
-
-    asyncio.run(scenario())
+async def test_registration_waits_for_the_end_of_the_other_session():
+    async with two_controllers() as (_, first, second):
+        duplicate = ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        first.servicer.register_codes = [duplicate, duplicate, ErrorCode.NOT_CONTROLLER]
+        async with started(storage_node(first, second)) as node:
+            assert node.node_epoch == 1
+            assert not first.servicer.register_codes
 
 
-def test_a_refused_registration_is_told():
-    async def scenario():
-        async with two_controllers() as (_, first, second):
-            first.servicer.register_codes = [ErrorCode.INVALID_REGISTRATION]
-            with pytest.raises(OncelogError, match="refuses node 7: INVALID_REGISTRATION"):
-                await storage_node(first, second).start()
-
-    asyncio.run(scenario())
+async def test_a_refused_registration_is_told():
+    async with two_controllers() as (_, first, second):
+        first.servicer.register_codes = [ErrorCode.INVALID_REGISTRATION]
+        with pytest.raises(OncelogError, match="refuses node 7: INVALID_REGISTRATION"):
+            await storage_node(first, second).start()
 
 
 @pytest.mark.parametrize("how", ["stops", "loses its lease"])
-def test_the_node_follows_the_active_controller(how):
-    async def scenario():
-        async with living_node() as (cluster, first, second, node):
-            first.servicer.active = False
-            second.servicer.active = True
-            if how == "stops":
-                await first.stop()
-            await cluster.until(lambda: cluster.beats[-1][0] == 2)
-            await cluster.change(pb.Node(node_id=8))
-            await in_image(node, lambda image: 8 in image.nodes)
-            assert node.node_epoch == 1
-            if how == "stops":
-                await first.start()
-
-    asyncio.run(scenario())
-
-
-def test_a_node_that_is_not_known_any_more_registers_again():
-    async def scenario():
-        async with living_node() as (cluster, _first, _second, node):
-            del cluster.nodes[7], cluster.incarnations[7]
-            await cluster.until(lambda: living(cluster))
-            assert node.node_epoch == 2
-            await cluster.until(lambda: cluster.beats[-1][1].node_epoch == 2)
-
-    asyncio.run(scenario())
-
-
-def test_a_replaced_node_cannot_go_on():
-    async def scenario():
-        async with living_node() as (_cluster, first, _second, node):
-            first.servicer.heartbeat_codes = [ErrorCode.STALE_BROKER_EPOCH]
-            async with asyncio.timeout(DEADLINE_S):
-                failure = await node.failure()
-            assert "a newer process has taken node id 7" in str(failure)
-
-    asyncio.run(scenario())
-
-
-def test_the_image_stays_while_no_controller_answers():
-    async def scenario():
-        async with living_node() as (cluster, first, _second, node):
+async def test_the_node_follows_the_active_controller(how):
+    async with living_node() as (cluster, first, second, node):
+        first.servicer.active = False
+        second.servicer.active = True
+        if how == "stops":
             await first.stop()
-            image = node.metadata.image
-            assert 7 in image.nodes
-            await cluster.change(pb.Node(node_id=8))
-            await first.start()
-            await in_image(node, lambda image: 8 in image.nodes)
-            assert image.nodes[7].rpc_address == node.rpc_address
-
-    asyncio.run(scenario())
-
-
-def test_draining_ends_when_nothing_is_left_on_the_node():
-    async def scenario():
-        async with living_node() as (cluster, _first, _second, node):
-            drain = asyncio.create_task(node.drain(DEADLINE_S))
-            await cluster.until(lambda: cluster.beats[-1][1].want_drain)
-            assert not drain.done()
-            cluster.drained.add(7)
-            assert await drain
-
-    asyncio.run(scenario())
-
-
-def test_draining_gives_up_when_no_controller_is_left():
-    async def scenario():
-        async with living_node(drain_silence_ms=200) as (_cluster, first, _second, node):
-            await first.stop()
-            async with asyncio.timeout(DEADLINE_S):
-                assert not await node.drain(10 * DEADLINE_S)
+        await cluster.until(lambda: cluster.beats[-1][0] == 2)
+        await cluster.change(pb.Node(node_id=8))
+        await in_image(node, lambda image: 8 in image.nodes)
+        assert node.node_epoch == 1
+        if how == "stops":
             await first.start()
 
-    asyncio.run(scenario())
+
+async def test_a_node_that_is_not_known_any_more_registers_again():
+    async with living_node() as (cluster, _first, _second, node):
+        del cluster.nodes[7], cluster.incarnations[7]
+        await cluster.until(lambda: living(cluster))
+        assert node.node_epoch == 2
+        await cluster.until(lambda: cluster.beats[-1][1].node_epoch == 2)
 
 
-def test_an_address_in_use_is_told_with_the_way_out():
-    async def scenario():
-        async with two_controllers() as (_, first, second):
-            port = int(first.address.rpartition(":")[2])
-            node = Node(
-                NodeSettings(node_id=7, port=port, controllers=second.address), [pb.ROLE_STORAGE]
-            )
-            with pytest.raises(OncelogError, match=rf"127.0.0.1:{port}.*ONCELOG_NODE_PORT"):
-                await node.start()
+async def test_a_replaced_node_cannot_go_on():
+    async with living_node() as (_cluster, first, _second, node):
+        first.servicer.heartbeat_codes = [ErrorCode.STALE_BROKER_EPOCH]
+        async with asyncio.timeout(DEADLINE_S):
+            failure = await node.failure()
+        assert "a newer process has taken node id 7" in str(failure)
 
-    asyncio.run(scenario())
+
+async def test_the_image_stays_while_no_controller_answers():
+    async with living_node() as (cluster, first, _second, node):
+        await first.stop()
+        image = node.metadata.image
+        assert 7 in image.nodes
+        await cluster.change(pb.Node(node_id=8))
+        await first.start()
+        await in_image(node, lambda image: 8 in image.nodes)
+        assert image.nodes[7].rpc_address == node.rpc_address
+
+
+async def test_draining_ends_when_nothing_is_left_on_the_node():
+    async with living_node() as (cluster, _first, _second, node):
+        drain = asyncio.create_task(node.drain(DEADLINE_S))
+        await cluster.until(lambda: cluster.beats[-1][1].want_drain)
+        assert not drain.done()
+        cluster.drained.add(7)
+        assert await drain
+
+
+async def test_draining_gives_up_when_no_controller_is_left():
+    async with living_node(drain_silence_ms=200) as (_cluster, first, _second, node):
+        await first.stop()
+        async with asyncio.timeout(DEADLINE_S):
+            assert not await node.drain(10 * DEADLINE_S)
+        await first.start()
+
+
+async def test_an_address_in_use_is_told_with_the_way_out():
+    async with two_controllers() as (_, first, second):
+        port = int(first.address.rpartition(":")[2])
+        node = Node(
+            NodeSettings(node_id=7, port=port, controllers=second.address), [pb.ROLE_STORAGE]
+        )
+        with pytest.raises(OncelogError, match=rf"127.0.0.1:{port}.*ONCELOG_NODE_PORT"):
+            await node.start()
 
 
 class LosesItsController(Node):
@@ -236,15 +203,12 @@ class LosesItsController(Node):
 
 
 @pytest.mark.parametrize("turns", range(6))
-def test_a_node_that_loses_its_controller_as_it_stops_stops(turns):
-    async def scenario():
-        async with two_controllers() as (_, first, second):
-            node = LosesItsController(settings(first, second), [pb.ROLE_STORAGE])
-            async with asyncio.timeout(DEADLINE_S):
-                await node.start()
-                node.lost.set_exception(PeerUnavailable("no answer to a heartbeat"))
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                await node.stop()
-
-    asyncio.run(scenario())
+async def test_a_node_that_loses_its_controller_as_it_stops_stops(turns):
+    async with two_controllers() as (_, first, second):
+        node = LosesItsController(settings(first, second), [pb.ROLE_STORAGE])
+        async with asyncio.timeout(DEADLINE_S):
+            await node.start()
+            node.lost.set_exception(PeerUnavailable("no answer to a heartbeat"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            assert await node.stop() is None

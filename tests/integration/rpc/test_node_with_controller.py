@@ -56,60 +56,51 @@ async def until(node, holds):
         (signal.SIGSTOP, {"session_grace_ms": 600_000, "session_timeout_ms": 1000}),
     ],
 )
-def test_a_process_that_is_gone_is_fenced(number, settings, tmp_path):
-    async def scenario():
-        async with (
-            controller(tmp_path, **settings) as served,
-            living_node(served) as node,
-            node_process(OTHER, served.address) as other,
-        ):
-            await until(node, lambda image: OTHER in image.nodes and not image.nodes[OTHER].fenced)
-            other.send_signal(number)
-            await until(node, lambda image: image.nodes[OTHER].fenced)
-            assert not node.metadata.image.nodes[OBSERVER].fenced
-            if number == signal.SIGSTOP:
-                other.send_signal(signal.SIGCONT)
-                await until(node, lambda image: not image.nodes[OTHER].fenced)
-
-    asyncio.run(scenario())
+async def test_a_process_that_is_gone_is_fenced(number, settings, tmp_path):
+    async with (
+        controller(tmp_path, **settings) as served,
+        living_node(served) as node,
+        node_process(OTHER, served.address) as other,
+    ):
+        await until(node, lambda image: OTHER in image.nodes and not image.nodes[OTHER].fenced)
+        other.send_signal(number)
+        await until(node, lambda image: image.nodes[OTHER].fenced)
+        assert not node.metadata.image.nodes[OBSERVER].fenced
+        if number == signal.SIGSTOP:
+            other.send_signal(signal.SIGCONT)
+            await until(node, lambda image: not image.nodes[OTHER].fenced)
 
 
-def test_a_restarted_process_takes_the_place_of_the_old_one(tmp_path):
-    async def scenario():
-        async with (
-            controller(tmp_path, session_grace_ms=200) as served,
-            living_node(served) as node,
-            node_process(OTHER, served.address) as before,
-        ):
+async def test_a_restarted_process_takes_the_place_of_the_old_one(tmp_path):
+    async with (
+        controller(tmp_path, session_grace_ms=200) as served,
+        living_node(served) as node,
+        node_process(OTHER, served.address) as before,
+    ):
+        await until(node, lambda image: OTHER in image.nodes)
+        node_epoch = node.metadata.image.nodes[OTHER].node_epoch
+        before.kill()
+        async with node_process(OTHER, served.address):
+            await until(
+                node,
+                lambda image: (
+                    image.nodes[OTHER].node_epoch > node_epoch and not image.nodes[OTHER].fenced
+                ),
+            )
+
+
+async def test_a_drained_node_gives_its_shards_to_those_that_stay(tmp_path):
+    async with controller(tmp_path) as served, living_node(served) as node:
+        await until(node, lambda image: bool(image.shards))
+        async with living_node(served, OTHER) as other:
             await until(node, lambda image: OTHER in image.nodes)
-            node_epoch = node.metadata.image.nodes[OTHER].node_epoch
-            before.kill()
-            async with node_process(OTHER, served.address):
-                await until(
-                    node,
-                    lambda image: (
-                        image.nodes[OTHER].node_epoch > node_epoch and not image.nodes[OTHER].fenced
-                    ),
-                )
-
-    asyncio.run(scenario())
-
-
-def test_the_last_node_is_drained_at_once_and_another_gives_its_shards_away(tmp_path):
-    async def scenario():
-        async with controller(tmp_path) as served, living_node(served) as node:
-            await until(node, lambda image: bool(image.shards))
-            async with living_node(served, OTHER) as other:
-                await until(node, lambda image: OTHER in image.nodes)
-                assert await node.drain(DEADLINE_S)
-                await until(
-                    other,
-                    lambda image: {shard.coordinator for shard in image.shards.values()} == {OTHER},
-                )
-                await node.stop()
-                assert await other.drain(DEADLINE_S)
-
-    asyncio.run(scenario())
+            assert await node.drain(DEADLINE_S)
+            await until(
+                other,
+                lambda image: {shard.coordinator for shard in image.shards.values()} == {OTHER},
+            )
+            await node.stop()
+            assert await other.drain(DEADLINE_S)
 
 
 @asynccontextmanager
@@ -125,49 +116,43 @@ async def nameless_node(served):
         await node.stop()
 
 
-def test_a_node_has_its_given_id_before_anything_is_built_with_it(tmp_path):
-    async def scenario():
-        async with (
-            controller(tmp_path) as served,
-            nameless_node(served) as first,
-            nameless_node(served) as second,
-        ):
-            assert second.node_id == first.node_id + 1 > 1001
-            metadata = second.metadata
-            async with asyncio.timeout(DEADLINE_S):
-                await second.start()
-            await second.ready()
-            await until(second, lambda image: not image.nodes[second.node_id].fenced)
-            assert second.metadata is metadata
-            assert metadata.image.nodes[second.node_id].rpc_address == second.rpc_address
-            assert metadata.image.nodes[first.node_id].fenced
-
-    asyncio.run(scenario())
+async def test_a_node_has_its_given_id_before_anything_is_built(tmp_path):
+    async with (
+        controller(tmp_path) as served,
+        nameless_node(served) as first,
+        nameless_node(served) as second,
+    ):
+        assert second.node_id == first.node_id + 1 > 1001
+        metadata = second.metadata
+        async with asyncio.timeout(DEADLINE_S):
+            await second.start()
+        await second.ready()
+        await until(second, lambda image: not image.nodes[second.node_id].fenced)
+        assert second.metadata is metadata
+        assert metadata.image.nodes[second.node_id].rpc_address == second.rpc_address
+        assert metadata.image.nodes[first.node_id].fenced
 
 
 @pytest.mark.parametrize("when", ["before its first image", "before its first heartbeat"])
-def test_a_node_that_is_forgotten_while_it_starts_is_registered_again(when, tmp_path):
-    async def scenario():
-        async with (
-            controller(tmp_path, session_timeout_ms=500) as served,
-            living_node(served) as observer,
-            nameless_node(served) as node,
-        ):
-            node_id = node.node_id
-            await until(observer, lambda image: node_id in image.nodes)
-            node_epoch = observer.metadata.image.nodes[node_id].node_epoch
-            if when == "before its first image":
-                await until(observer, lambda image: node_id not in image.nodes)
-            async with asyncio.timeout(DEADLINE_S):
-                await node.start()
-            if when == "before its first heartbeat":
-                await until(observer, lambda image: node_id not in image.nodes)
-            await node.ready()
-            await until(
-                observer,
-                lambda image: node_id in image.nodes and not image.nodes[node_id].fenced,
-            )
-            assert node.node_id == node_id
-            assert observer.metadata.image.nodes[node_id].node_epoch > node_epoch
-
-    asyncio.run(scenario())
+async def test_a_node_forgotten_while_it_starts_is_registered_again(when, tmp_path):
+    async with (
+        controller(tmp_path, session_timeout_ms=500) as served,
+        living_node(served) as observer,
+        nameless_node(served) as node,
+    ):
+        node_id = node.node_id
+        await until(observer, lambda image: node_id in image.nodes)
+        node_epoch = observer.metadata.image.nodes[node_id].node_epoch
+        if when == "before its first image":
+            await until(observer, lambda image: node_id not in image.nodes)
+        async with asyncio.timeout(DEADLINE_S):
+            await node.start()
+        if when == "before its first heartbeat":
+            await until(observer, lambda image: node_id not in image.nodes)
+        await node.ready()
+        await until(
+            observer,
+            lambda image: node_id in image.nodes and not image.nodes[node_id].fenced,
+        )
+        assert node.node_id == node_id
+        assert observer.metadata.image.nodes[node_id].node_epoch > node_epoch

@@ -30,71 +30,54 @@ async def probe(*arguments, **environment):
     return process.returncode, line
 
 
-def in_world(scenario):
-    async def world():
-        server = RpcServer("127.0.0.1", 0, SessionLimits())
-        await server.start()
-        try:
-            await scenario(server, f"127.0.0.1:{server.port}")
-        finally:
-            await server.stop()
-
-    asyncio.run(world())
+@pytest.fixture
+async def server():
+    server = RpcServer("127.0.0.1", 0, SessionLimits())
+    await server.start()
+    yield server
+    await server.stop()
 
 
-def test_it_follows_readiness():
-    async def scenario(server, address):
-        assert await probe(address) == (1, f"{address}: NOT_SERVING")
-        await server.set_ready(True)
-        assert await probe(address) == (0, f"{address}: SERVING")
-        await server.set_ready(False)
-        assert await probe(address) == (1, f"{address}: NOT_SERVING")
-
-    in_world(scenario)
+@pytest.fixture
+def address(server):
+    return f"127.0.0.1:{server.port}"
 
 
-def test_a_process_that_is_not_ready_lives():
-    async def scenario(server, address):
-        assert await probe(address, "--service", "liveness") == (0, f"{address}: SERVING")
-
-    in_world(scenario)
-
-
-def test_a_process_lives_until_its_server_stops():
-    async def scenario(server, address):
-        await server.set_ready(True)
-        await server.stop()
-        code, line = await probe(address, "--service", "liveness")
-        assert (code, line.startswith(f"{address}: cannot be asked: UNAVAILABLE")) == (1, True)
-
-    in_world(scenario)
+async def test_it_follows_readiness(server, address):
+    assert await probe(address) == (1, f"{address}: NOT_SERVING")
+    await server.set_ready(True)
+    assert await probe(address) == (0, f"{address}: SERVING")
+    await server.set_ready(False)
+    assert await probe(address) == (1, f"{address}: NOT_SERVING")
 
 
-def test_a_name_that_the_process_does_not_know_is_named():
-    async def scenario(server, address):
-        code, line = await probe(address, "--service", "livelyness")
-        assert code == 1
-        assert "'livelyness'" in line
-        assert "'liveness'" in line
-
-    in_world(scenario)
+async def test_a_process_that_is_not_ready_lives(server, address):
+    assert await probe(address, "--service", "liveness") == (0, f"{address}: SERVING")
 
 
-def test_without_an_address_it_asks_the_port_of_the_environment():
-    async def scenario(server, address):
-        await server.set_ready(True)
-        assert await probe(ONCELOG_NODE_PORT=str(server.port)) == (0, f"{address}: SERVING")
+async def test_a_process_lives_until_its_server_stops(server, address):
+    await server.set_ready(True)
+    await server.stop()
+    code, line = await probe(address, "--service", "liveness")
+    assert (code, line.startswith(f"{address}: cannot be asked: UNAVAILABLE")) == (1, True)
 
-    in_world(scenario)
+
+async def test_a_name_that_the_process_does_not_know_is_named(server, address):
+    code, line = await probe(address, "--service", "livelyness")
+    assert code == 1
+    assert "'livelyness'" in line
+    assert "'liveness'" in line
 
 
-def test_a_proxy_of_the_environment_is_not_asked():
-    async def scenario(server, address):
-        await server.set_ready(True)
-        code, _ = await probe(address, http_proxy="http://127.0.0.1:1", grpc_proxy="127.0.0.1:1")
-        assert code == 0
+async def test_without_an_address_it_asks_the_port_of_the_environment(server, address):
+    await server.set_ready(True)
+    assert await probe(ONCELOG_NODE_PORT=str(server.port)) == (0, f"{address}: SERVING")
 
-    in_world(scenario)
+
+async def test_a_proxy_of_the_environment_is_not_asked(server, address):
+    await server.set_ready(True)
+    code, _ = await probe(address, http_proxy="http://127.0.0.1:1", grpc_proxy="127.0.0.1:1")
+    assert code == 0
 
 
 def test_a_process_that_hangs_does_not_live():

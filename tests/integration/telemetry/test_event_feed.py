@@ -1,7 +1,6 @@
 """The feed against a real Redis: in order, with a hole where events are missing, and never in anybody's way."""
 
 import asyncio
-import functools
 import sys
 
 import pytest
@@ -21,16 +20,6 @@ def redis_server(tmp_path):
     server.start()
     yield server
     server.kill()
-
-
-def in_a_loop(test):
-    """Run the test's coroutine; its name and fixtures stay its own."""
-
-    @functools.wraps(test)
-    def run(*arguments, **fixtures):
-        asyncio.run(asyncio.wait_for(test(*arguments, **fixtures), DEADLINE_S))
-
-    return run
 
 
 async def until(condition):
@@ -54,7 +43,6 @@ async def drained(feed):
     await until(is_empty)
 
 
-@in_a_loop
 async def test_events_arrive_in_order(redis_server):
     feed = EventFeed(redis_server.url, "coordinator", 3)
     feed.start()
@@ -71,8 +59,7 @@ async def test_events_arrive_in_order(redis_server):
     await feed.stop()
 
 
-@in_a_loop
-async def test_a_killed_redis_leaves_a_hole_with_its_count_and_the_feed_resumes(redis_server):
+async def test_a_killed_redis_leaves_a_hole_and_the_feed_resumes(redis_server):
     feed = EventFeed(redis_server.url, "coordinator", 3, queue_events_max=10)
     feed.start()
     feed.publish("transaction", transactional_id="before")
@@ -95,7 +82,6 @@ async def test_a_killed_redis_leaves_a_hole_with_its_count_and_the_feed_resumes(
     await feed.stop()
 
 
-@in_a_loop
 async def test_without_a_redis_nothing_waits_and_memory_is_bounded(redis_server):
     redis_server.kill()
     feed = EventFeed(redis_server.url, "storage", 1, queue_events_max=100)
@@ -110,7 +96,6 @@ async def test_without_a_redis_nothing_waits_and_memory_is_bounded(redis_server)
         await feed.stop()
 
 
-@in_a_loop
 async def test_transactions_and_their_markers_are_told(redis_server, tmp_path, monkeypatch):
     monkeypatch.setenv("ONCELOG_COORDINATOR_REDIS_URL", redis_server.url)
     monkeypatch.setenv("ONCELOG_STORAGE_REDIS_URL", redis_server.url)

@@ -34,27 +34,24 @@ def ids(history):
     return [event.fields.get("transactional_id", event.kind) for event in history.newest(10_000)]
 
 
-def test_what_was_told_before_and_what_comes_is_read_in_order(redis_server):
-    async def scenario():
-        feed = EventFeed(redis_server.url, "coordinator", 21)
-        feed.start()
-        for number in range(1_300):
-            feed.publish("transaction", transactional_id=f"pay-{number}", producer_id=number)
-        await until(lambda: not feed.queued)
-        history = History(1_200)
-        reader = StreamReader(redis_server.url, history, 1_200)
-        assert history.away_reason
-        reader.start()
-        await until(lambda: len(history) == 1_200)
-        assert ids(history) == [f"pay-{number}" for number in range(100, 1_300)]
-        assert [event.role for event in history.of_producer(1_299)] == ["coordinator"]
-        feed.publish("transaction", transactional_id="next")
-        await until(lambda: ids(history)[-1] == "next")
-        assert history.away_reason == ""
-        await reader.stop()
-        await feed.stop()
-
-    asyncio.run(scenario())
+async def test_what_was_told_before_and_what_comes_is_read_in_order(redis_server):
+    feed = EventFeed(redis_server.url, "coordinator", 21)
+    feed.start()
+    for number in range(1_300):
+        feed.publish("transaction", transactional_id=f"pay-{number}", producer_id=number)
+    await until(lambda: not feed.queued)
+    history = History(1_200)
+    reader = StreamReader(redis_server.url, history, 1_200)
+    assert history.away_reason
+    reader.start()
+    await until(lambda: len(history) == 1_200)
+    assert ids(history) == [f"pay-{number}" for number in range(100, 1_300)]
+    assert [event.role for event in history.of_producer(1_299)] == ["coordinator"]
+    feed.publish("transaction", transactional_id="next")
+    await until(lambda: ids(history)[-1] == "next")
+    assert history.away_reason == ""
+    await reader.stop()
+    await feed.stop()
 
 
 async def events_of(gateway):
@@ -62,50 +59,44 @@ async def events_of(gateway):
     return (await asyncio.to_thread(rest.get, "/v1/events"))["events"]
 
 
-def test_a_gateway_that_starts_before_anything_happens_shows_what_happens_then(redis_server):
-    async def scenario():
-        gateway = build_gateway(GatewaySettings(port=0, redis_url=redis_server.url), None, None)
-        await gateway.start()
-        # It answers, so it is whole, and there was nothing to read yet.
-        assert await events_of(gateway) == []
-        feed = EventFeed(redis_server.url, "coordinator", 21)
-        feed.start()
-        feed.publish("transaction", transactional_id="first")
-        async with asyncio.timeout(DEADLINE_S):
-            while not (told := await events_of(gateway)):  # noqa: ASYNC110 (REST has no event to wait for)
-                await asyncio.sleep(0.05)
-        assert [one["fields"]["transactional_id"] for one in told] == ["first"]
-        await feed.stop()
-        await gateway.stop()
-
-    asyncio.run(scenario())
+async def test_a_gateway_that_starts_first_shows_what_happens_then(redis_server):
+    gateway = build_gateway(GatewaySettings(port=0, redis_url=redis_server.url), None, None)
+    await gateway.start()
+    # It answers, so it is whole, and there was nothing to read yet.
+    assert await events_of(gateway) == []
+    feed = EventFeed(redis_server.url, "coordinator", 21)
+    feed.start()
+    feed.publish("transaction", transactional_id="first")
+    async with asyncio.timeout(DEADLINE_S):
+        while not (told := await events_of(gateway)):  # noqa: ASYNC110 (REST has no event to wait for)
+            await asyncio.sleep(0.05)
+    assert [one["fields"]["transactional_id"] for one in told] == ["first"]
+    await feed.stop()
+    await gateway.stop()
 
 
-def test_a_redis_that_dies_loses_history_only_and_the_hole_is_shown_and_heals(redis_server):
-    async def scenario():
-        feed = EventFeed(redis_server.url, "coordinator", 21, queue_events_max=10)
-        feed.start()
-        history = History()
-        reader = StreamReader(redis_server.url, history, 1_000)
-        reader.start()
-        feed.publish("transaction", transactional_id="before")
-        await until(lambda: ids(history) == ["before"])
-        redis_server.kill()
-        await until(lambda: history.away_reason)
-        for number in range(100):
-            feed.publish("transaction", transactional_id=f"during-{number}")
-        assert ids(history) == ["before"], "what is known stays"
-        redis_server.start()
-        feed.publish("transaction", transactional_id="lost too")
-        await until(lambda: len(history) >= 12 and not history.away_reason)
-        feed.publish("transaction", transactional_id="after")
-        await until(lambda: ids(history)[-1] == "after")
-        assert ids(history)[1:11] == [f"during-{number}" for number in range(10)]
-        assert sum(hole.fields["count"] for hole in history.holes()) == 91
-        await reader.stop()
-        await feed.stop()
-
-    asyncio.run(scenario())
+async def test_a_redis_that_dies_loses_history_only(redis_server):
+    feed = EventFeed(redis_server.url, "coordinator", 21, queue_events_max=10)
+    feed.start()
+    history = History()
+    reader = StreamReader(redis_server.url, history, 1_000)
+    reader.start()
+    feed.publish("transaction", transactional_id="before")
+    await until(lambda: ids(history) == ["before"])
+    redis_server.kill()
+    await until(lambda: history.away_reason)
+    for number in range(100):
+        feed.publish("transaction", transactional_id=f"during-{number}")
+    assert ids(history) == ["before"], "what is known stays"
+    redis_server.start()
+    feed.publish("transaction", transactional_id="lost too")
+    await until(lambda: len(history) >= 12 and not history.away_reason)
+    feed.publish("transaction", transactional_id="after")
+    await until(lambda: ids(history)[-1] == "after")
+    assert ids(history)[1:11] == [f"during-{number}" for number in range(10)]
+    assert sum(hole.fields["count"] for hole in history.holes()) == 91
+    await reader.stop()
+    await feed.stop()
 
 
 def test_a_reader_without_a_redis_says_so():

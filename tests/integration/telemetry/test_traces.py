@@ -74,7 +74,7 @@ def test_a_commit_and_an_abort_of_librdkafka(log, receiver):
         assert {one.instance for one in trace.spans} == {"1"}
 
 
-def test_histograms_name_the_trace_of_a_transaction_for_whom_asks_for_openmetrics(log, receiver):
+def test_histograms_name_the_trace_for_openmetrics_only(log, receiver):
     made = producer(log, "exemplar")
     made.begin_transaction()
     made.produce("orders", b"1")
@@ -132,7 +132,7 @@ def test_a_timeout_ends_in_the_trace_that_the_producer_began(log, receiver):
         made.abort_transaction(20)
 
 
-def test_who_takes_over_is_in_the_trace_of_the_transaction_that_ends_by_it(log, receiver):
+def test_who_takes_over_is_in_the_trace_of_what_it_ends(log, receiver):
     first = producer(log, "taken")
     first.begin_transaction()
     first.produce("orders", b"1")
@@ -230,7 +230,7 @@ def test_a_value_that_cannot_be_meant_ends_the_start(receiver, variable, value, 
         pass
 
 
-def test_the_sampler_drops_what_ends_well_and_keeps_what_does_not(receiver):
+def test_the_sampler_drops_what_ends_well_and_keeps_the_rest(receiver):
     environment = receiver.environment(OTEL_TRACES_SAMPLER="always_off")
     with oncelog.running(environment=environment) as log:
         made = producer(log, "sampled")

@@ -95,7 +95,7 @@ def test_damaged_records_are_refused_or_decoded_but_never_crash(content, draw):
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), written_records), max_size=60))
-def test_accumulated_batches_hold_the_rows_in_order_with_gapless_sequences(rows):
+def test_accumulated_batches_keep_order_with_gapless_sequences(rows):
     accumulator = BatchAccumulator(ProducerIdentity(ProducerId(9), ProducerEpoch(3)))
     closed = []
     for number, record in rows:

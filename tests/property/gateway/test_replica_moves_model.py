@@ -58,7 +58,7 @@ def test_any_part_of_a_balance_leaves_the_rest_for_the_next_plan(cluster, data):
 
 @given(clusters(), st.data())
 @settings(max_examples=100, deadline=None)
-def test_any_part_of_an_evacuation_leaves_the_rest_for_the_next_plan(cluster, data):
+def test_any_part_of_an_evacuation_leaves_the_rest_to_the_next(cluster, data):
     before, node_list = cluster
     leaving = frozenset(
         data.draw(st.sets(st.sampled_from([one.node_id for one in node_list]), min_size=1))

@@ -52,7 +52,7 @@ def commands():
             yield (name,), command
 
 
-def test_every_option_says_what_it_is_for_in_words_that_are_shown():
+def test_every_option_says_what_it_is_for():
     """Rich takes a word in square brackets for markup and swallows it."""
     found = list(commands())
     assert len(found) > 25
@@ -210,7 +210,7 @@ def test_no_gateway_is_one_line_with_the_way_out(arguments, capsys):
     assert error.count("\n") == 1
 
 
-def test_options_may_stand_before_the_command_and_the_nearer_wins(capsys, monkeypatch):
+def test_of_options_around_the_command_the_nearer_wins(capsys, monkeypatch):
     monkeypatch.setenv("ONCELOG_BOOTSTRAP", "127.0.0.1:2")
     run(["topics", "list"])
     assert "127.0.0.1:2" in capsys.readouterr().err
@@ -373,7 +373,7 @@ def test_every_command_has_help():
 
 
 @pytest.mark.parametrize("command", [[], ["features"], ["profiles"], ["topics"], ["nodes"]])
-def test_a_group_of_commands_alone_shows_its_help_and_has_not_failed(command):
+def test_a_group_of_commands_alone_shows_its_help(command):
     result = invoke(*command)
     assert result.exit_code == 0
     assert "Usage: " in result.stdout

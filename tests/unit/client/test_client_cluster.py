@@ -137,7 +137,7 @@ def test_lost_answer_is_asked_for_again(peer, cluster):
     assert sum(key == KEY_OF_METHOD["DescribeSink"] for key, _ in peer.requests) == 3
 
 
-def test_retriable_code_of_a_private_call_is_repeated_and_a_final_one_raised(peer, cluster):
+def test_only_a_retriable_code_of_a_private_call_is_repeated(peer, cluster):
     codes = iter([ErrorCode.NOT_COORDINATOR, ErrorCode.INVALID_REQUEST])
     peer.instead[KEY_OF_METHOD["OpenAttempt"]] = lambda request: PRIVATE_CALLS[
         KEY_OF_METHOD["OpenAttempt"]

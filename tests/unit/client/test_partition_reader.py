@@ -108,7 +108,7 @@ def test_range_of_markers_only(peer, log):
     assert read(peer, 0, 5) == []
 
 
-def test_aborted_range_is_left_out_and_committed_data_between_stays(peer, log):
+def test_aborted_range_is_left_out_and_what_is_between_stays(peer, log):
     log.append(data("a1", pid=7))
     log.append(data("c1", pid=8))
     log.append(data("a2", pid=7))
@@ -127,7 +127,7 @@ def test_whole_range_is_aborted(peer, log):
     assert read(peer, 0, 3) == []
 
 
-def test_connection_cut_between_answers_loses_and_repeats_nothing(peer, log):
+def test_connection_cut_between_answers_loses_nothing(peer, log):
     for number in range(30):
         log.append(data(f"{number}" * 400_000))
     cuts = iter([False, True, False, False, True, False, True])
@@ -150,7 +150,7 @@ def test_retention_past_the_start_is_data_loss(peer, log):
         read(peer, 0, 2)
 
 
-def test_accepted_data_loss_goes_on_at_the_first_offset_and_says_so(peer, log):
+def test_accepted_data_loss_goes_on_at_the_first_offset(peer, log):
     log.append(data("a"))
     log.append(data("b"))
     log.log_start = 1

@@ -55,7 +55,7 @@ def stored(peer, number):
     ]
 
 
-def test_batches_arrive_in_order_with_acks_of_all_and_the_transactional_id(peer):
+def test_batches_arrive_in_order_with_acks_of_all(peer):
     pipeline = produce(peer, batches(20))
     for number in range(3):
         assert stored(peer, number) == list(range(20))

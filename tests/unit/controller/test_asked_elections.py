@@ -38,7 +38,7 @@ def test_the_preferred_replica_leads_again_once_it_is_in_sync():
     assert (bench.partition("t").leader, bench.partition("t").leader_epoch) == (1, epoch + 1)
 
 
-def test_an_unclean_election_takes_any_replica_that_runs_where_nobody_leads():
+def test_an_unclean_election_takes_any_replica_that_runs():
     bench = bench_of(1, 2)
     assert elect(bench, ("t", 0), unclean=True) == [ErrorCode.ELECTION_NOT_NEEDED]
     bench.fence(2)

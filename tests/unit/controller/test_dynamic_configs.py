@@ -121,7 +121,7 @@ def test_what_is_removed_leaves_nothing_behind():
     assert not bench.image.configs
 
 
-def test_a_snapshot_carries_them_and_one_of_an_older_version_needs_none():
+def test_a_snapshot_carries_them_and_an_older_one_needs_none():
     bench = bench_of_two()
     alter(bench, "group", "g", {"consumer.session.timeout.ms": "30000"})
     state = bench.image.to_state()

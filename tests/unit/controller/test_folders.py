@@ -77,7 +77,7 @@ def test_another_folder_leaves_every_isr_that_has_somebody_else(bench, incarnati
     assert bench.replayed().image.topics == bench.image.topics
 
 
-def test_another_folder_of_the_last_one_in_sync_is_refused_until_the_loss_is_accepted(bench):
+def test_another_folder_of_the_last_in_sync_is_refused(bench):
     bench.create("alone", (11,))
     refused = again(bench, 11, seen(bench, "zeroth"))
     assert refused.error_code is REFUSED
@@ -95,7 +95,7 @@ def test_a_node_without_a_word_of_its_folder_is_not_judged(bench):
     assert again(bench, 11, None).error_code is ErrorCode.NONE
 
 
-def test_older_metadata_is_refused_even_to_the_process_that_it_knows(bench):
+def test_older_metadata_is_refused_to_a_known_process_too(bench):
     further = seen(bench, "first", metadata_offset=bench.image.metadata_offset + 1)
     refused = again(bench, 11, further, "first")
     assert refused.error_code is REFUSED
@@ -103,7 +103,7 @@ def test_older_metadata_is_refused_even_to_the_process_that_it_knows(bench):
     assert again(bench, 11, seen(bench, "first")).error_code is ErrorCode.NONE
 
 
-def test_metadata_that_went_on_without_the_folder_is_told_from_that_which_went_on_with_it(bench):
+def test_metadata_that_left_the_folder_behind_is_told_apart(bench):
     """Of two histories from one backup each has its own controllers."""
     other = Bench(SMALL)
     other.records = list(bench.records)
@@ -127,7 +127,7 @@ def apply(bench, *records):
         bench.records.append(record)
 
 
-def test_claims_are_bounded_survive_a_snapshot_and_a_forgotten_one_is_believed(bench):
+def test_claims_are_bounded_and_survive_a_snapshot(bench):
     old = seen(bench, "first")
     first = bench.image.controller_epoch + 1
     claims = [ControllerClaimed(1, first + one, f"later-{one}") for one in range(CLAIMS_MAX + 5)]
@@ -144,7 +144,7 @@ def test_claims_are_bounded_survive_a_snapshot_and_a_forgotten_one_is_believed(b
     assert again(fresh, 11, old).error_code is REFUSED
 
 
-def test_a_living_storage_node_that_knows_more_is_told_to_register(bench):
+def test_a_storage_node_that_knows_more_is_told_to_register(bench):
     def beat(node_id):
         known = bench.image.nodes[node_id]
         further = bench.image.metadata_offset + 1
@@ -157,7 +157,7 @@ def test_a_living_storage_node_that_knows_more_is_told_to_register(bench):
     assert beat(21).error_code is ErrorCode.NONE
 
 
-def test_after_a_restore_everything_that_is_counted_goes_on_further(bench):
+def test_after_a_restore_all_that_is_counted_goes_on_further(bench):
     bench.create("orders", (11, 12))
     before = bench.image.copy()
     block = ProducerIdsAllocated(before.next_producer_id, 5000, -1, -1)

@@ -43,7 +43,7 @@ def given_and_live(bench, incarnation_id, *roles):
 
 
 @pytest.mark.parametrize("role", ["gateway", "marker_sender", "listener"])
-def test_a_process_without_state_gets_an_id_of_its_own_above_1000(bench, role):
+def test_a_process_without_state_gets_its_own_id_above_1000(bench, role):
     first, second, third = (given(bench, name, role) for name in "abc")
     assert 1000 < first < second < third < FIRST_GIVEN_ID + GIVEN_IDS
     node = bench.image.nodes[second]
@@ -83,7 +83,7 @@ def test_the_same_incarnation_gets_the_same_id_again(bench):
     assert not bench.image.nodes[first].fenced
 
 
-def test_a_session_that_is_over_forgets_the_node_and_the_next_process_gets_another_id(bench):
+def test_a_session_that_is_over_forgets_the_node_and_its_id(bench):
     """Who was only cut off finds its id free when it comes back."""
     first, second = given_and_live(bench, "a"), given_and_live(bench, "b")
     assert bench.fence(first) == "forgotten"
@@ -114,7 +114,7 @@ def test_nodes_with_and_without_given_ids_end_in_one_step(bench):
     assert [type(one) for one in ends] == [NodeFenced, NodeRemoved]
 
 
-def test_the_end_of_an_older_process_does_not_forget_the_newer_one_with_its_id(bench):
+def test_an_older_processs_end_does_not_forget_the_newer_one(bench):
     node_id = given_and_live(bench, "a")
     old_epoch = bench.image.nodes[node_id].node_epoch
     bench.fence(node_id)
@@ -135,7 +135,7 @@ def test_who_was_forgotten_and_lives_gets_its_id_back(bench):
 
 
 @pytest.mark.parametrize("begins", [False, True])
-def test_who_was_forgotten_does_not_take_its_id_from_another_process(bench, begins):
+def test_who_was_forgotten_takes_its_id_from_nobody(bench, begins):
     """Somebody set it by hand, or the ring came round."""
     node_id = given_and_live(bench, "a")
     bench.fence(node_id)
@@ -191,7 +191,7 @@ def test_given_ids_outlive_the_controller(bench):
     assert given(bench, "c") not in (first, second)
 
 
-def test_a_registration_of_an_older_version_is_of_a_node_with_an_id_of_its_own():
+def test_an_older_versions_registration_has_an_id_of_its_own():
     record = decode_record(
         "NodeRegistered",
         '{"node_id":41,"node_epoch":3,"incarnation_id":"a","roles":["listener"],"rpc_address":"a:1",'

@@ -25,7 +25,7 @@ from oncelog_controller.core.records import (
 from oncelog_controller.core.rules import InternalTopicRules
 
 
-def test_first_registration_creates_the_whole_cluster_in_one_decision():
+def test_first_registration_creates_the_whole_cluster():
     bench = Bench(RULES)
     answer = bench.register()
     assert (answer.error_code, answer.node_epoch) == (ErrorCode.NONE, 0)
@@ -59,7 +59,7 @@ def test_first_registration_creates_the_whole_cluster_in_one_decision():
     assert {(s.coordinator, s.coordinator_epoch) for s in image.shards.values()} == {(1, 0)}
 
 
-def test_new_incarnation_fences_everything_the_old_one_led_and_owned():
+def test_new_incarnation_fences_all_that_the_old_one_had():
     bench = Bench()
     bench.register()
     bench.register(2, "other")
@@ -76,7 +76,7 @@ def test_new_incarnation_fences_everything_the_old_one_led_and_owned():
         assert shard.coordinator_epoch == was.coordinator_epoch + (1 if was.coordinator == 1 else 0)
 
 
-def test_restart_is_one_small_record_however_many_partitions_there_are():
+def test_restart_is_one_record_however_many_partitions():
     bench = Bench()
     bench.register()
     bench.ask(lambda rid: CreateTopics(rid, (NewTopic("t", "c" * 32, 500, 1),)))
@@ -85,7 +85,7 @@ def test_restart_is_one_small_record_however_many_partitions_there_are():
     assert len(bench.records) == count + 1
 
 
-def test_repeated_registration_of_one_incarnation_changes_nothing():
+def test_repeated_registration_changes_nothing():
     bench = Bench()
     first = bench.register()
     count = len(bench.records)
@@ -127,7 +127,7 @@ def test_internal_topics_wait_for_storage_and_a_coordinator():
     assert {p.leader for t in bench.image.topics.values() for p in t.partitions} == {2}
 
 
-def test_internal_topics_wait_for_the_storage_nodes_that_settings_ask_for_and_spread_over_them():
+def test_internal_topics_wait_for_their_storage_nodes():
     rules = MetadataRules(
         controller=1,
         incarnation_id="a",
@@ -146,7 +146,7 @@ def test_internal_topics_wait_for_the_storage_nodes_that_settings_ask_for_and_sp
     assert all(len(p.replicas) == 3 and p.isr == p.replicas for p in partitions)
 
 
-def test_internal_topics_are_made_as_the_settings_say_once_enough_nodes_are_there():
+def test_internal_topics_are_made_as_the_settings_say():
     rules = MetadataRules(
         controller=1,
         incarnation_id="a",
@@ -167,7 +167,7 @@ def test_internal_topics_are_made_as_the_settings_say_once_enough_nodes_are_ther
     assert (len(other.partitions[0].replicas), "min.insync.replicas" in other.configs) == (1, False)
 
 
-def test_shards_of_a_node_that_is_no_coordinator_any_more_go_to_another():
+def test_shards_of_who_is_no_coordinator_any_more_move():
     bench = Bench()
     bench.register(1)
     bench.register(2, roles=("coordinator",))
@@ -180,7 +180,7 @@ def test_shards_of_a_node_that_is_no_coordinator_any_more_go_to_another():
         assert shard.coordinator_epoch == before[key].coordinator_epoch + (2 if moved else 0)
 
 
-def test_shards_without_any_coordinator_are_recorded_once_and_taken_by_the_next_one():
+def test_shards_without_a_coordinator_are_recorded_once():
     bench = Bench()
     bench.register(1)
     bench.register(1, "second", roles=("storage",))
@@ -209,7 +209,7 @@ def test_heartbeat_and_blocks_check_the_node_epoch():
     assert block.first_producer_id == 1000
 
 
-def test_a_controller_that_has_not_heard_of_a_registration_calls_nobody_replaced():
+def test_a_controller_without_the_news_calls_nobody_replaced():
     """A deposed one that does not know it yet: a node it told to end would be the one that lives."""
     bench = Bench()
     epoch = bench.register().node_epoch
@@ -218,7 +218,7 @@ def test_a_controller_that_has_not_heard_of_a_registration_calls_nobody_replaced
     assert f"node epoch {epoch + 10}" in answer.message
 
 
-def test_producer_ids_end_with_an_error_and_not_with_a_second_use():
+def test_producer_ids_end_with_an_error_not_a_second_use():
     bench = Bench()
     epoch = bench.register().node_epoch
     bench.image.next_producer_id = 2**63 - 1000
@@ -259,7 +259,7 @@ def test_features_cannot_change_before_there_is_a_cluster():
     assert answer.error_code is ErrorCode.FEATURE_UPDATE_FAILED
 
 
-def test_each_controller_process_claims_a_higher_controller_epoch_with_its_first_write():
+def test_each_controller_claims_a_higher_controller_epoch():
     bench = Bench()
     bench.register()
     successor = MetadataRules(
@@ -273,7 +273,7 @@ def test_each_controller_process_claims_a_higher_controller_epoch_with_its_first
     assert bench.image.controller_epoch == 2
 
 
-def test_a_snapshot_is_written_when_the_journal_is_long_and_replaces_what_is_before_it():
+def test_a_snapshot_replaces_a_long_journal_before_it():
     rules = MetadataRules(
         controller=1,
         incarnation_id="a",

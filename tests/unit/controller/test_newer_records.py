@@ -67,6 +67,6 @@ def test_a_snapshot_with_new_fields_that_say_nothing_is_restored(bench, place):
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_snapshot_with_new_fields_that_say_something_is_refused(bench, place):
+def test_a_snapshot_with_meaningful_new_fields_is_refused(bench, place):
     with pytest.raises(OncelogError, match=r"mood='merry'.*newer oncelog"):
         ClusterImage().apply(1, snapshot_of(bench, **{place: {"mood": "merry"}}))

@@ -10,7 +10,7 @@ def sessions():
     return Sessions(session_timeout_ms=6000, session_grace_ms=300)
 
 
-def test_a_silent_node_is_due_after_its_session_and_each_heartbeat_begins_it_anew(sessions):
+def test_each_heartbeat_begins_the_session_anew(sessions):
     sessions.opened(1, 0, 0)
     assert sessions.due(5999) == ()
     sessions.heard(1, 0, 5999)
@@ -18,7 +18,7 @@ def test_a_silent_node_is_due_after_its_session_and_each_heartbeat_begins_it_ane
     assert sessions.due(11_999) == ((1, 0),)
 
 
-def test_a_broken_stream_leaves_the_grace_and_another_one_takes_it_back(sessions):
+def test_a_broken_stream_leaves_the_grace(sessions):
     sessions.opened(1, 0, 0)
     assert sessions.is_live(1, 100)
     sessions.closed(1, 0, 100, expected=False)
@@ -29,7 +29,7 @@ def test_a_broken_stream_leaves_the_grace_and_another_one_takes_it_back(sessions
     assert sessions.due(6398) == ()
 
 
-def test_a_node_is_fenced_at_the_end_of_the_grace_or_at_once_when_it_is_known_to_be_gone(sessions):
+def test_a_node_is_fenced_after_the_grace_or_when_known_gone(sessions):
     for node_id in (1, 2, 3):
         sessions.opened(node_id, 0, 0)
         sessions.closed(node_id, 0, 100, expected=node_id == 3)
@@ -48,7 +48,7 @@ def test_only_the_last_of_several_streams_ends_the_session(sessions):
     assert sessions.due(4000) == ()
 
 
-def test_nothing_of_an_earlier_process_touches_the_session_of_its_successor(sessions):
+def test_an_earlier_process_touches_no_session_of_its_successor(sessions):
     sessions.opened(1, 0, 0)
     sessions.opened(1, 5, 10)
     sessions.closed(1, 0, 20, expected=False)
@@ -61,7 +61,7 @@ def test_nothing_of_an_earlier_process_touches_the_session_of_its_successor(sess
     assert sessions.due(6010) == ()
 
 
-def test_a_controller_that_took_over_gives_every_node_a_whole_session_unless_its_port_is_closed(
+def test_a_new_controller_gives_every_node_a_whole_session(
     sessions,
 ):
     sessions.expect([(1, 3), (2, 4)], 1000)

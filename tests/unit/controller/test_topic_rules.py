@@ -89,7 +89,7 @@ def test_defaults_are_one_partition_and_up_to_three_replicas():
         assert (result.partitions, result.replication_factor) == (1, replication_factor)
 
 
-def test_three_replicas_mean_two_in_sync_unless_the_topic_says_otherwise():
+def test_three_replicas_mean_two_in_sync_by_default():
     bench = bench_of(3)
     create(bench, NewTopic("two", ID), NewTopic("one", ID, configs={"min.insync.replicas": "1"}))
     create(bench, NewTopic("pair", ID, replication_factor=2))
@@ -99,7 +99,7 @@ def test_three_replicas_mean_two_in_sync_unless_the_topic_says_otherwise():
     assert configs["pair"] == {}
 
 
-def test_a_refusal_names_the_replication_factor_and_the_nodes_there_are():
+def test_a_refusal_names_the_replication_factor_and_the_nodes():
     (result,) = create(bench_of(1), NewTopic("t", ID, 1, 3))
     assert "3" in result.message
     assert "1 storage nodes" in result.message

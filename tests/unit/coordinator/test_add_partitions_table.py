@@ -91,7 +91,7 @@ def test_partitions_of_the_last_transaction_never_leak():
     assert add(machine, ORDERS_1).records[0].partitions == (ORDERS_1,)
 
 
-def test_a_transaction_that_outgrows_its_record_is_refused_and_unharmed():
+def test_a_transaction_that_outgrows_its_record_is_refused():
     machine = machine_with(stored(ONGOING), config=TxnConfig(record_bytes_max=20_000))
     many = tuple(Partition("orders", number) for number in range(1, 1_000))
     step = add(machine, *many)
@@ -104,7 +104,7 @@ def test_verification_waits_while_a_transaction_completes(state):
     assert verify(machine_with(stored(state))).code == 51
 
 
-def test_verification_names_the_missing_partitions_and_writes_nothing():
+def test_verification_names_missing_partitions_and_writes_none():
     step = verify(machine_with(stored(ONGOING)), ORDERS_0, ORDERS_1)
     assert (step.code, step.answer.missing, step.records) == (0, (ORDERS_1,), ())
     assert verify(machine_with(stored(ONGOING))).answer.missing == ()

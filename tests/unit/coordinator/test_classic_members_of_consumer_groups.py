@@ -117,7 +117,7 @@ def test_no_classic_member_joins_while_migration_is_disabled():
     assert world.classic().settle(2) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_classic_member_is_told_to_join_when_what_it_waits_for_is_free(world):
+def test_a_classic_member_joins_when_what_it_waits_for_is_free(world):
     new = world.client("new")
     world.settled(new)
     old = world.classic()
@@ -169,7 +169,7 @@ def test_a_classic_member_joins_and_syncs_in_time_or_is_put_out(world):
     assert late.member_id not in world.consumers.members
 
 
-def test_a_silent_classic_member_is_put_out_after_its_own_session(world):
+def test_a_silent_classic_member_is_put_out_after_its_session(world):
     old, new = upgraded(world)
     world.advance(SESSION_MS - 1)
     assert old.member_id in world.consumers.members
@@ -190,7 +190,7 @@ def test_an_operator_removes_members_of_either_protocol(world):
     assert listed(world) == ("classic", "PreparingRebalance")
 
 
-def test_new_partitions_reach_classic_members_without_a_consumer_among_them():
+def test_new_partitions_reach_a_group_of_classic_members():
     world = MigrationWorld(migration_policy=MigrationPolicy.UPGRADE)
     old, new = upgraded(world)
     new.leave()
@@ -206,7 +206,7 @@ def test_new_partitions_reach_classic_members_without_a_consumer_among_them():
 # ------------------------------------------------------------------------------------------------ static members
 
 
-def test_an_instance_changes_its_protocol_and_keeps_its_partitions(world):
+def test_an_instance_changes_protocol_and_keeps_its_partitions(world):
     other = world.classic()
     instance = world.classic(instance_id="i")
     world.settled(other, instance)
@@ -227,7 +227,7 @@ def test_an_instance_changes_its_protocol_and_keeps_its_partitions(world):
     assert [back.heartbeat(), other.heartbeat()] == [0, 0]
 
 
-def test_an_instance_that_comes_back_amid_a_rebalance_rebalances_the_classic_group(world):
+def test_an_instance_back_amid_a_rebalance_rebalances_the_group(world):
     other, third = world.classic(), world.classic()
     new = world.client("new", instance_id="i")
     world.settled(other, third, new)
@@ -240,7 +240,7 @@ def test_an_instance_that_comes_back_amid_a_rebalance_rebalances_the_classic_gro
     assert shared(other, back)
 
 
-def test_an_instance_in_use_by_a_consumer_is_taken_over_by_a_classic_one_only(world):
+def test_only_a_classic_one_takes_over_a_consumers_instance(world):
     world.settled(world.client("a", instance_id="i"), world.client("b"))
     assert world.client("c", instance_id="i").beat() == ErrorCode.UNRELEASED_INSTANCE_ID
     classic = world.classic(instance_id="i")

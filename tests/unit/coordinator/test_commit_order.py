@@ -10,7 +10,7 @@ ORDERS = Partition("orders", 0)
 DONE = CommitAnswer(ErrorCode.NONE, ((ORDERS, ErrorCode.NONE),))
 
 
-def test_a_copy_of_what_was_answered_is_answered_alike_and_an_older_one_not_at_all():
+def test_an_answered_commit_is_answered_alike_and_older_ones_not():
     order = CommitOrder()
     assert order.arrived(Stamp(5, 1, 4)) is None
     assert order.arrived(Stamp(5, 1, 4)) is None, "its answer may be lost with what it asked"
@@ -42,7 +42,7 @@ def test_what_was_refused_may_be_asked_again():
     assert order.arrived(Stamp(5, 1, 4)) is None
 
 
-def test_connections_and_listeners_do_not_compare_and_no_stamp_asks_for_nothing():
+def test_connections_do_not_compare_and_no_stamp_asks_nothing():
     order = CommitOrder()
     assert order.arrived(Stamp(5, 1, 9)) is None
     for stamp in (Stamp(5, 2, 1), Stamp(6, 1, 1), None):

@@ -52,9 +52,7 @@ def add(machine, stamp, partition=ORDERS_0, *, told=None):
         (Stamp(5, 2, 9), Stamp(5, 2), False),
     ],
 )
-def test_an_older_request_of_the_connection_is_delayed_and_the_first_of_another_one(
-    known, asked, delayed
-):
+def test_an_older_request_and_a_first_elsewhere_are_delayed(known, asked, delayed):
     assert is_delayed(known, asked) is delayed
 
 
@@ -69,9 +67,7 @@ def test_an_older_request_of_the_connection_is_delayed_and_the_first_of_another_
         (Stamp(5, 2, 9), Stamp(5, 2, 8), Stamp(5, 2, 9), True),
     ],
 )
-def test_a_client_that_comes_again_is_let_through_if_nothing_was_heard_meanwhile(
-    known, asked, told, delayed
-):
+def test_a_client_that_comes_again_is_let_through(known, asked, told, delayed):
     assert is_delayed(known, asked, told) is delayed
 
 
@@ -85,7 +81,7 @@ def test_a_delayed_end_does_not_end_the_next_transaction(commit):
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_nor_does_one_that_was_held_up_on_its_way_through_another_listener(commit):
+def test_a_delayed_end_of_another_listener_ends_nothing(commit):
     """What chaos met: the client gave up on a listener that was cut off, and went on through the other one."""
     machine = machine_with(stored(EMPTY))
     assert add(machine, Stamp(5, 7, 4)).code == 0
@@ -118,7 +114,7 @@ def test_a_client_that_has_come_again_goes_on_on_that_connection(other):
 
 
 @pytest.mark.parametrize("state", [COMPLETE_COMMIT, COMPLETE_ABORT])
-def test_a_repetition_on_another_connection_is_asked_once_more_and_goes_on_there(state):
+def test_a_repetition_on_another_connection_goes_on_there(state):
     """Whoever is answered has gone on, also when there was nothing to change."""
     present = machine_with(stored(ONGOING, stamp=NEW))
     assert add(present, OLD).answer.delayed_by == NEW
@@ -146,7 +142,7 @@ def test_a_repetition_on_its_own_connection_is_answered_at_once():
 
 
 @pytest.mark.parametrize("stamp", [OLD, NEW, ELSEWHERE])
-def test_the_first_addition_of_an_epoch_may_come_on_any_connection(stamp):
+def test_an_epochs_first_addition_may_come_on_any_connection(stamp):
     """aiokafka asks for its epoch on another connection than for everything else."""
     assert add(machine_with(stored(EMPTY, stamp=NEW)), stamp).code == 0
 
@@ -200,7 +196,7 @@ def test_another_initialisation_fences_whatever_its_connection(stamp):
     )
 
 
-def test_a_new_epoch_begins_with_the_stamp_of_its_request_or_none():
+def test_a_new_epoch_begins_with_the_stamp_of_its_request():
     initialised = Step(machine_with(stored(EMPTY, stamp=NEW)), InitProducerId(1, "pay", 60_000))
     assert initialised.records[0].stamp is None
     fenced = Step(
@@ -220,19 +216,19 @@ def request(listener, connection, number, told=None):
     )
 
 
-def test_a_listener_says_for_which_request_its_client_was_refused():
+def test_a_listener_says_which_request_of_its_client_it_refused():
     assert marks_of(request(5, 1, 7), is_enabled=True) == (Stamp(5, 1, 7), None, None)
     told = Stamp(6, 2, 9)
     assert marks_of(request(5, 1, 8, told), is_enabled=True) == (Stamp(5, 1, 8), told, None)
 
 
-def test_stamps_are_ignored_when_the_check_is_off_and_when_there_are_none():
+def test_stamps_are_ignored_when_the_check_is_off():
     assert marks_of(request(5, 1, 7, Stamp(6, 2, 9)), is_enabled=False) == (None, None, None)
     assert marks_of(coordinator_pb2.EndTxnRequest(), is_enabled=True) == (None, None, None)
 
 
 @pytest.mark.parametrize("told", [None, Stamp(5, 1, 5)])
-def test_a_copy_of_an_earlier_request_decides_nothing_on_its_own_connection(told):
+def test_a_copy_of_an_earlier_request_decides_nothing(told):
     """The listener asked again when its connection to the coordinator broke, and the first copy was only late."""
     machine = machine_with(stored(EMPTY))
     for number in (3, 5):

@@ -136,247 +136,195 @@ async def turns(count=20):
         await asyncio.sleep(0)
 
 
-def run(scenario):
-    asyncio.run(asyncio.wait_for(scenario(), 10))
+async def test_start_replays_and_resumes():
+    world = World([1, 2, 3])
+    assert world.driver.stopped is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await world.driver.start()
+    assert world.sent == [("resumed", 6)]
+    assert await world.ask(Read) == 6
+    await world.driver.stop()
 
 
-def test_start_replays_and_resumes():
-    async def scenario():
-        world = World([1, 2, 3])
-        assert world.driver.stopped is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        await world.driver.start()
-        assert world.sent == [("resumed", 6)]
-        assert await world.ask(Read) == 6
-        await world.driver.stop()
-
-    run(scenario)
+async def test_before_start_events_are_refused():
+    with pytest.raises(DriverStopped):
+        World().driver.submit(Ring(1))
 
 
-def test_before_start_events_are_refused():
-    async def scenario():
-        with pytest.raises(DriverStopped):
-            World().driver.submit(Ring(1))
-
-    run(scenario)
-
-
-def test_no_reply_and_no_send_leaves_before_its_append():
-    async def scenario():
-        world = World()
-        await world.driver.start()
-        world.sent.clear()
-        world.journal.gate.clear()
-        reply = world.ask(Add, 5)
-        await turns()
-        assert (reply.done(), world.sent, world.journal.records) == (False, [], [])
-        world.journal.gate.set()
-        assert await reply == 5
-        assert world.sent == [("w", 5)]
-        await world.driver.stop()
-
-    run(scenario)
+async def test_no_reply_and_no_send_leaves_before_its_append():
+    world = World()
+    await world.driver.start()
+    world.sent.clear()
+    world.journal.gate.clear()
+    reply = world.ask(Add, 5)
+    await turns()
+    assert (reply.done(), world.sent, world.journal.records) == (False, [], [])
+    world.journal.gate.set()
+    assert await reply == 5
+    assert world.sent == [("w", 5)]
+    await world.driver.stop()
 
 
-def test_a_read_waits_for_what_it_saw():
-    async def scenario():
-        world = World()
-        await world.driver.start()
-        world.journal.gate.clear()
-        added, read = world.ask(Add, 5), world.ask(Read)
-        await turns()
-        assert not read.done()
-        world.journal.gate.set()
-        assert (await added, await read) == (5, 5)
-        await world.driver.stop()
-
-    run(scenario)
+async def test_a_read_waits_for_what_it_saw():
+    world = World()
+    await world.driver.start()
+    world.journal.gate.clear()
+    added, read = world.ask(Add, 5), world.ask(Read)
+    await turns()
+    assert not read.done()
+    world.journal.gate.set()
+    assert (await added, await read) == (5, 5)
+    await world.driver.stop()
 
 
-def test_what_queues_during_an_append_goes_into_the_next_one():
-    async def scenario():
-        world = World()
-        await world.driver.start()
-        world.journal.gate.clear()
-        first = world.ask(Add, 1)
-        await turns()
-        rest = [world.ask(Add, number) for number in (2, 3, 4)]
-        await turns()
-        world.journal.gate.set()
-        assert [await reply for reply in (first, *rest)] == [1, 3, 6, 10]
-        assert world.journal.appends == [[1], [2, 3, 4]]
-        await world.driver.stop()
-
-    run(scenario)
+async def test_what_queues_during_an_append_goes_into_the_next_one():
+    world = World()
+    await world.driver.start()
+    world.journal.gate.clear()
+    first = world.ask(Add, 1)
+    await turns()
+    rest = [world.ask(Add, number) for number in (2, 3, 4)]
+    await turns()
+    world.journal.gate.set()
+    assert [await reply for reply in (first, *rest)] == [1, 3, 6, 10]
+    assert world.journal.appends == [[1], [2, 3, 4]]
+    await world.driver.stop()
 
 
-def test_a_failed_append_refuses_everything_that_waits_and_tells_the_owner_once():
-    async def scenario():
-        world = World([7])
-        await world.driver.start()
-        world.sent.clear()
-        world.journal.gate.clear()
-        world.journal.failure = AppendFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        waiting = [world.ask(Add, 1), world.ask(Add, 2), world.ask(Read)]
-        await turns()
-        world.journal.gate.set()
-        for reply in waiting:
-            with pytest.raises(DriverStopped) as refused:
-                await reply
-            assert refused.value.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        with pytest.raises(DriverStopped):
-            await world.ask(Read)
-        assert (len(world.failures), world.sent) == (1, [])
-        again = World(world.journal.records)
-        await again.driver.start()
-        assert await again.ask(Read) == 7
-        await again.driver.stop()
-
-    run(scenario)
-
-
-def test_an_event_that_breaks_decide_is_lost_alone():
-    async def scenario():
-        world = World()
-        await world.driver.start()
-        with pytest.raises(DriverStopped) as refused:
-            await world.ask(Add, 13)
-        assert refused.value.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
-        assert await world.ask(Add, 1) == 1
-        assert world.failures == []
-        await world.driver.stop()
-
-    run(scenario)
-
-
-def test_a_record_that_does_not_fit_stops_the_machine():
-    async def scenario():
-        world = World()
-        await world.driver.start()
-        with pytest.raises(DriverStopped):
-            await world.ask(Add, 99)
-        assert len(world.failures) == 1
-        assert world.journal.appends == []
-        with pytest.raises(DriverStopped):
-            await world.ask(Read)
-
-    run(scenario)
-
-
-def test_a_machine_that_stopped_by_itself_leaves_no_task_behind():
-    async def scenario():
-        world = World()
-        await world.driver.start()
-        await world.ask(Add, 1)
-        with pytest.raises(DriverStopped):
-            await world.ask(Add, 99)
-        await turns()
-        assert "test journal" not in {task.get_name() for task in asyncio.all_tasks()}
-
-    run(scenario)
-
-
-def test_a_journal_that_breaks_its_contract_stops_the_machine():
-    async def scenario():
-        world = World()
-        await world.driver.start()
-        world.journal.failure = RuntimeError("not an AppendFailed")
-        with pytest.raises(DriverStopped):
-            await world.ask(Add, 1)
-        assert len(world.failures) == 1
-
-    run(scenario)
-
-
-def test_a_caller_that_goes_away_takes_nothing_with_it():
-    async def scenario():
-        world = World()
-        await world.driver.start()
-        world.journal.gate.clear()
-        reply = world.ask(Add, 5)
-        await turns()
-        reply.cancel()
-        world.journal.gate.set()
-        assert await world.ask(Read) == 5
-        await world.driver.stop()
-
-    run(scenario)
-
-
-def test_timers_fire_are_replaced_and_are_cancelled():
-    async def scenario():
-        world = World()
-        await world.driver.start()
-        world.driver.submit(Ring(60_000))
-        world.driver.submit(Ring(1))
-        await until(lambda: "fired" in world.labels)
-        world.driver.submit(Ring(5))
-        world.driver.submit(Mute())
-        await asyncio.sleep(0.02)
-        assert world.labels.count("fired") == 1
-        await world.driver.stop()
-
-    run(scenario)
-
-
-def test_a_timer_whose_event_breaks_decide_goes_off_again(monkeypatch):
-    monkeypatch.setattr(driver_module, "TIMER_RETRY_MS", Millis(1))
-
-    async def scenario():
-        world = World()
-        await world.driver.start()
-        world.driver.submit(Spring(2))
-        await until(lambda: "sprung" in world.labels)
-        assert world.failures == []
-        await world.driver.stop()
-
-    run(scenario)
-
-
-def test_events_are_stamped_right_before_they_are_decided_timers_too():
-    async def scenario():
-        seen = []
-
-        def stamp(event):
-            seen.append(type(event).__name__)
-            return event
-
-        world = World(stamp=stamp)
-        await world.driver.start()
-        world.driver.submit(Ring(1))
-        await until(lambda: "fired" in world.labels)
-        assert seen == ["Ring", "Fired"]
-        await world.driver.stop()
-
-    run(scenario)
-
-
-def test_stop_refuses_what_waits_and_lets_the_append_end():
-    async def scenario():
-        world = World()
-        await world.driver.start()
-        world.sent.clear()
-        world.journal.gate.clear()
-        reply = world.ask(Add, 5)
-        await turns()
-        stopping = asyncio.ensure_future(world.driver.stop(ErrorCode.NOT_COORDINATOR))
-        await turns()
-        world.journal.gate.set()
-        await stopping
+async def test_a_failed_append_refuses_all_that_waits():
+    world = World([7])
+    await world.driver.start()
+    world.sent.clear()
+    world.journal.gate.clear()
+    world.journal.failure = AppendFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    waiting = [world.ask(Add, 1), world.ask(Add, 2), world.ask(Read)]
+    await turns()
+    world.journal.gate.set()
+    for reply in waiting:
         with pytest.raises(DriverStopped) as refused:
             await reply
-        assert refused.value.error_code is ErrorCode.NOT_COORDINATOR
-        assert (world.journal.records, world.sent, world.failures) == ([5], [], [])
-
-    run(scenario)
-
-
-def test_an_idle_driver_owns_no_task():
-    async def scenario():
-        before = len(asyncio.all_tasks())
-        world = World()
-        await world.driver.start()
+        assert refused.value.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    with pytest.raises(DriverStopped):
         await world.ask(Read)
-        assert len(asyncio.all_tasks()) == before
-        await world.driver.stop()
+    assert (len(world.failures), world.sent) == (1, [])
+    again = World(world.journal.records)
+    await again.driver.start()
+    assert await again.ask(Read) == 7
+    await again.driver.stop()
 
-    run(scenario)
+
+async def test_an_event_that_breaks_decide_is_lost_alone():
+    world = World()
+    await world.driver.start()
+    with pytest.raises(DriverStopped) as refused:
+        await world.ask(Add, 13)
+    assert refused.value.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert await world.ask(Add, 1) == 1
+    assert world.failures == []
+    await world.driver.stop()
+
+
+async def test_a_record_that_does_not_fit_stops_the_machine():
+    world = World()
+    await world.driver.start()
+    with pytest.raises(DriverStopped):
+        await world.ask(Add, 99)
+    assert len(world.failures) == 1
+    assert world.journal.appends == []
+    with pytest.raises(DriverStopped):
+        await world.ask(Read)
+
+
+async def test_a_machine_that_stopped_by_itself_leaves_no_task_behind():
+    world = World()
+    await world.driver.start()
+    await world.ask(Add, 1)
+    with pytest.raises(DriverStopped):
+        await world.ask(Add, 99)
+    await turns()
+    assert "test journal" not in {task.get_name() for task in asyncio.all_tasks()}
+
+
+async def test_a_journal_that_breaks_its_contract_stops_the_machine():
+    world = World()
+    await world.driver.start()
+    world.journal.failure = RuntimeError("not an AppendFailed")
+    with pytest.raises(DriverStopped):
+        await world.ask(Add, 1)
+    assert len(world.failures) == 1
+
+
+async def test_a_caller_that_goes_away_takes_nothing_with_it():
+    world = World()
+    await world.driver.start()
+    world.journal.gate.clear()
+    reply = world.ask(Add, 5)
+    await turns()
+    reply.cancel()
+    world.journal.gate.set()
+    assert await world.ask(Read) == 5
+    await world.driver.stop()
+
+
+async def test_timers_fire_are_replaced_and_are_cancelled():
+    world = World()
+    await world.driver.start()
+    world.driver.submit(Ring(60_000))
+    world.driver.submit(Ring(1))
+    await until(lambda: "fired" in world.labels)
+    world.driver.submit(Ring(5))
+    world.driver.submit(Mute())
+    await asyncio.sleep(0.02)
+    assert world.labels.count("fired") == 1
+    await world.driver.stop()
+
+
+async def test_a_timer_whose_event_breaks_decide_goes_off_again(monkeypatch):
+    monkeypatch.setattr(driver_module, "TIMER_RETRY_MS", Millis(1))
+
+    world = World()
+    await world.driver.start()
+    world.driver.submit(Spring(2))
+    await until(lambda: "sprung" in world.labels)
+    assert world.failures == []
+    await world.driver.stop()
+
+
+async def test_events_are_stamped_right_before_they_are_decided():
+    seen = []
+
+    def stamp(event):
+        seen.append(type(event).__name__)
+        return event
+
+    world = World(stamp=stamp)
+    await world.driver.start()
+    world.driver.submit(Ring(1))
+    await until(lambda: "fired" in world.labels)
+    assert seen == ["Ring", "Fired"]
+    await world.driver.stop()
+
+
+async def test_stop_refuses_what_waits_and_lets_the_append_end():
+    world = World()
+    await world.driver.start()
+    world.sent.clear()
+    world.journal.gate.clear()
+    reply = world.ask(Add, 5)
+    await turns()
+    stopping = asyncio.ensure_future(world.driver.stop(ErrorCode.NOT_COORDINATOR))
+    await turns()
+    world.journal.gate.set()
+    await stopping
+    with pytest.raises(DriverStopped) as refused:
+        await reply
+    assert refused.value.error_code is ErrorCode.NOT_COORDINATOR
+    assert (world.journal.records, world.sent, world.failures) == ([5], [], [])
+
+
+async def test_an_idle_driver_owns_no_task():
+    before = len(asyncio.all_tasks())
+    world = World()
+    await world.driver.start()
+    await world.ask(Read)
+    assert len(asyncio.all_tasks()) == before
+    await world.driver.stop()

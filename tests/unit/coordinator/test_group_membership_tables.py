@@ -96,7 +96,7 @@ def test_a_new_member_makes_the_others_join_again():
     assert [answer.leader for answer in answers] == [old.member_id] * 2
 
 
-def test_who_does_not_join_again_in_time_is_dropped_and_another_leads():
+def test_who_does_not_join_again_in_time_is_dropped():
     patient = {"session_timeout_ms": 10 * REBALANCE_MS}
     world, first, second = two_stable(**patient)
     again = world.join(second.member_id, protocols=(("range", b"other"),), **patient)
@@ -117,7 +117,7 @@ def test_a_join_whose_answer_was_lost_is_answered_again():
     assert len(again.members) == 1
 
 
-def test_a_leader_that_joins_a_stable_group_again_wants_a_rebalance():
+def test_a_leader_that_joins_a_stable_group_wants_a_rebalance():
     world, first, second = two_stable()
     follower = world.answers[world.join(second.member_id)]
     assert (follower.generation, world.group.state) == (1, GroupState.STABLE)
@@ -198,7 +198,7 @@ def test_a_sync_of_something_else_is_refused(fields, code):
     assert world.answers[world.sync(joined, **fields)].error_code == code
 
 
-def test_members_that_wait_for_an_assignment_are_sent_to_join_again():
+def test_members_that_wait_for_an_assignment_join_again():
     world = GroupWorld(initial_rebalance_delay_ms=100)
     requests = [world.join(), world.join()]
     world.advance(1_000)
@@ -219,7 +219,7 @@ def test_members_that_never_sync_are_dropped():
     assert world.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_an_assignment_that_fits_no_record_is_told_to_all_who_wait():
+def test_an_assignment_that_fits_no_record_is_told_to_all():
     world = GroupWorld(record_bytes_max=1_000)
     joined = world.joined()
     told = world.sync(joined, {joined.member_id: bytes(2_000)})
@@ -314,7 +314,7 @@ def stable_static(world):
     return world.stable(instance_id="i")
 
 
-def test_an_instance_that_comes_back_with_more_than_fits_a_record_is_not_written_down():
+def test_an_instance_too_large_for_a_record_is_not_written_down():
     """The append would fail, and every group of the shard would be loaded again, each time the instance asks."""
     world = GroupWorld(record_bytes_max=1_000)
     stable_static(world)
@@ -325,7 +325,7 @@ def test_an_instance_that_comes_back_with_more_than_fits_a_record_is_not_written
     assert world.answers[told].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_an_instance_that_comes_back_keeps_its_assignment_without_a_rebalance():
+def test_an_instance_that_comes_back_keeps_its_assignment():
     world = GroupWorld()
     old = stable_static(world)
     back = world.answers[world.join(instance_id="i", supports_skipping_assignment=True)]
@@ -336,7 +336,7 @@ def test_an_instance_that_comes_back_keeps_its_assignment_without_a_rebalance():
     assert world.replayed().group("g").members[back.member_id].assignment == b"all"
 
 
-def test_a_client_that_cannot_skip_the_assignment_is_not_told_that_it_leads():
+def test_a_client_that_cannot_skip_is_not_told_that_it_leads():
     world = GroupWorld()
     old = stable_static(world)
     back = world.answers[world.join(instance_id="i")]
@@ -354,7 +354,7 @@ def test_the_instance_that_was_replaced_is_fenced():
     assert world.answers[world.join(old.member_id, instance_id="i")].error_code == fenced
 
 
-def test_an_instance_that_changes_the_groups_protocol_starts_a_rebalance():
+def test_an_instance_that_changes_protocol_starts_a_rebalance():
     world = GroupWorld()
     both = (("range", b"r"), ("sticky", b"s"))
     joined = world.joined(instance_id="i", protocols=both)
@@ -363,7 +363,7 @@ def test_an_instance_that_changes_the_groups_protocol_starts_a_rebalance():
     assert (back.generation, back.protocol_name) == (2, "sticky")
 
 
-def test_an_absent_instance_keeps_its_place_until_its_session_ends():
+def test_an_absent_instance_keeps_its_place_for_its_session():
     world = GroupWorld(initial_rebalance_delay_ms=100)
     requests = [world.join(instance_id="i"), world.join(session_timeout_ms=10 * REBALANCE_MS)]
     world.advance(1_000)
@@ -382,7 +382,7 @@ def test_an_absent_instance_keeps_its_place_until_its_session_ends():
     assert world.answers[third].error_code == NONE
 
 
-def test_an_absent_instance_is_put_out_though_the_wall_clock_was_set_back():
+def test_an_absent_instance_goes_though_the_clock_was_set_back():
     world = GroupWorld()
     static = stable_static(world)
     world.set_clock_back(3_600_000)
@@ -405,7 +405,7 @@ def test_an_operator_removes_an_instance_by_its_name():
 # ---------------------------------------------------------------------------------------------------- crashes
 
 
-def test_the_next_coordinator_knows_members_and_gives_them_a_session():
+def test_the_next_coordinator_gives_known_members_a_session():
     world, first, second = two_stable()
     world.crash()
     assert world.heartbeat(first.member_id, 1) == NONE

@@ -43,7 +43,7 @@ def world():
 # ------------------------------------------------------------------------------------------------ upgrade
 
 
-def test_a_join_by_the_consumer_protocol_takes_a_classic_group_over_with_its_members(world):
+def test_a_join_by_the_consumer_protocol_takes_members_over(world):
     first, second = world.settled(world.classic(), world.classic())
     generation = first.generation
     held = {first.member_id: first.owned, second.member_id: second.owned}
@@ -88,7 +88,7 @@ def test_who_waits_in_a_classic_rebalance_is_told_of_another_one(world):
     assert shared(first, second, new)
 
 
-def test_who_waits_for_its_assignment_is_told_of_another_rebalance(world):
+def test_who_waits_for_its_assignment_is_told_to_rebalance(world):
     first, second = world.settled(world.classic(), world.classic())
     world.classic().step()
     world.settled(first, second, rounds=2)
@@ -103,7 +103,7 @@ def test_who_waits_for_its_assignment_is_told_of_another_rebalance(world):
     assert shared(*world.classics, new)
 
 
-def test_a_cooperative_member_keeps_what_it_reads_amid_a_rebalance_that_failed(world):
+def test_a_cooperative_member_keeps_what_it_reads(world):
     """Its assignment was dropped with the failed generation; that it still has it, only it can say."""
     (member,) = world.settled(world.classic(protocol=COOPERATIVE))
     joins = [world.classic(protocol=COOPERATIVE) for _ in range(2)]
@@ -118,7 +118,7 @@ def test_a_cooperative_member_keeps_what_it_reads_amid_a_rebalance_that_failed(w
     assert world.consumers.members[member.member_id].current.assigned == EVERY
 
 
-def test_a_partition_that_an_assignor_gave_to_several_stays_with_one(world):
+def test_a_partition_assigned_to_several_stays_with_one(world):
     joined = world.stable(protocols=(("broadcast", subscription(("orders",))),))
     second = world.join(protocols=(("broadcast", subscription(("orders",))),))
     again = world.join(joined.member_id, protocols=(("broadcast", subscription(("orders",))),))
@@ -151,9 +151,7 @@ NOT_CONSUMERS = {"protocol_type": "connect", "protocols": (("default", b"x"),)}
         ({}, b"", {"record_bytes_max": 700}, "too large"),
     ],
 )
-def test_what_cannot_become_a_consumer_group_refuses_and_stays_as_it_is(
-    options, assignment, config, says
-):
+def test_what_cannot_become_a_consumer_group_stays_as_it_is(options, assignment, config, says):
     world = MigrationWorld(**config)
     options = {"protocols": (("range", subscription(("orders",))),)} | options
     joined = world.joined(**options)
@@ -211,7 +209,7 @@ def test_with_the_last_consumer_the_group_is_classic_again(world, goes):
     assert not [timer for timer in world.timers if timer.startswith(("rejoin", "revoke"))]
 
 
-def test_members_read_on_until_the_rebalance_of_the_classic_group(world):
+def test_members_read_on_until_the_classic_rebalance(world):
     first, second, new = upgraded(world, 2)
     held = {one.member_id: one.owned for one in (first, second)}
     new.leave()
@@ -222,7 +220,7 @@ def test_members_read_on_until_the_rebalance_of_the_classic_group(world):
     assert [first.heartbeat(), second.heartbeat()] == [REBALANCE, REBALANCE]
 
 
-def test_a_coordinator_that_dies_amid_the_way_back_leaves_a_group_that_rebalances(world):
+def test_a_coordinator_dead_on_the_way_back_leaves_a_rebalance(world):
     first, second, new = upgraded(world, 2)
     new.leave()
     world.crash()
@@ -234,7 +232,7 @@ def test_a_coordinator_that_dies_amid_the_way_back_leaves_a_group_that_rebalance
     assert listed(world) == ("classic", "Stable")
 
 
-def test_who_does_not_rejoin_the_classic_group_after_that_crash_is_put_out(world):
+def test_who_does_not_rejoin_the_classic_group_is_put_out(world):
     first, second, new = upgraded(world, 2)
     new.leave()
     world.crash()

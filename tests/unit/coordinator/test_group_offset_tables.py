@@ -126,7 +126,7 @@ def test_a_fenced_producers_offsets_are_refused():
     assert world.commit_in_transaction(2, (7, 3)) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_marker_that_came_between_question_and_commit_refuses_it():
+def test_a_marker_between_question_and_commit_refuses_it():
     """KIP-890: these offsets would be pending for ever, or end with the producer's next transaction."""
     world = GroupWorld()
     _, _, verified_at = world.machine.verification(7, 0)
@@ -134,7 +134,7 @@ def test_a_marker_that_came_between_question_and_commit_refuses_it():
     assert world.commit_in_transaction(1, verified_at=verified_at) == ErrorCode.INVALID_TXN_STATE
 
 
-def test_a_marker_of_the_transaction_before_does_not_refuse_the_next_one_under_tv2():
+def test_under_tv2_an_earlier_marker_refuses_no_later_commit():
     """A producer sends offsets as soon as its commit is answered, and that may be before its marker is here."""
     world = GroupWorld()
     world.commit_in_transaction(1, (7, 0), version=2)
@@ -145,7 +145,7 @@ def test_a_marker_of_the_transaction_before_does_not_refuse_the_next_one_under_t
     assert world.fetch(require_stable=True) == 2
 
 
-def test_a_marker_that_ended_the_transaction_itself_refuses_it_under_tv2():
+def test_under_tv2_its_own_marker_refuses_a_commit():
     world = GroupWorld()
     _, _, verified_at = world.machine.verification(7, 1)
     world.end((7, 2), commit=False, version=2)
@@ -153,7 +153,7 @@ def test_a_marker_that_ended_the_transaction_itself_refuses_it_under_tv2():
     assert answer == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_late_marker_does_not_end_the_producers_next_transaction():
+def test_a_late_marker_does_not_end_the_next_transaction():
     """A marker sender froze with the first transaction's commit, another one brought it meanwhile. Under TV1 both
     transactions have the same epoch."""
     world = GroupWorld()
@@ -166,7 +166,7 @@ def test_a_late_marker_does_not_end_the_producers_next_transaction():
     assert world.fetch(require_stable=True) == 1
 
 
-def test_a_marker_that_ends_nothing_here_is_written_whatever_the_clocks_say():
+def test_a_marker_that_ends_nothing_here_is_written():
     """Its transaction had added the group, and committed no offsets yet: a commit that is being verified must not be
     let in after its end. What is known is the transaction before, and the clock was set back since."""
     world = GroupWorld()
@@ -184,7 +184,7 @@ def test_a_marker_that_ends_nothing_here_is_written_whatever_the_clocks_say():
     assert world.fetch(require_stable=True) == UNSTABLE
 
 
-def test_a_machine_that_did_not_let_a_transaction_in_wants_to_be_told_when_it_began():
+def test_who_did_not_let_a_transaction_in_asks_when_it_began():
     world = GroupWorld()
     world.commit_in_transaction(1, start_ms=200)
     world.crash()
@@ -201,7 +201,7 @@ def test_a_machine_that_did_not_let_a_transaction_in_wants_to_be_told_when_it_be
     assert world.fetch(require_stable=True) == 2
 
 
-def test_what_looks_late_is_asked_about_and_asked_again_if_another_was_let_in_meanwhile():
+def test_what_looks_late_is_asked_about_until_it_is_certain():
     """Who coordinates the shard no more, and has not heard, still has the transaction before open. Its own append would
     be refused; a marker that it calls late would be lost."""
     world = GroupWorld()
@@ -220,7 +220,7 @@ def test_what_looks_late_is_asked_about_and_asked_again_if_another_was_let_in_me
     assert world.labels[-1] == "marker_written"
 
 
-def test_a_start_that_was_not_told_is_not_that_of_the_transaction_before():
+def test_a_start_that_was_not_told_is_not_an_earlier_one():
     world = GroupWorld()
     world.commit_in_transaction(1, start_ms=100)
     assert world.end(start_ms=100) == NONE
@@ -272,7 +272,7 @@ def test_markers_are_compared_as_at_a_partitions_leader(
     assert answer == code
 
 
-def test_a_marker_of_a_producer_that_committed_nothing_here_is_written():
+def test_a_marker_of_who_committed_nothing_here_is_written():
     """The transaction coordinator counts the partition as in the transaction, and waits for its marker."""
     world = GroupWorld()
     assert world.end((9, 0)) == NONE
@@ -347,7 +347,7 @@ def test_offsets_of_an_empty_group_expire_after_it_became_empty():
     assert any(isinstance(record, OffsetTombstone) for record in world.log)
 
 
-def test_what_is_committed_for_an_empty_group_does_not_expire_with_its_emptiness():
+def test_a_commit_for_an_empty_group_outlives_its_emptiness():
     """An operator sets the group back, or a consumer without a group goes on under its name."""
     world = GroupWorld(offsets_retention_ms=WEEK_MS)
     world.crash()
@@ -362,7 +362,7 @@ def test_what_is_committed_for_an_empty_group_does_not_expire_with_its_emptiness
     assert (world.fetch(), world.group) == (-1, None)
 
 
-def test_offsets_nobody_joined_for_expire_after_their_commit_and_never_while_pending():
+def test_offsets_nobody_joined_for_expire_unless_pending():
     world = GroupWorld(offsets_retention_ms=WEEK_MS)
     world.crash()
     world.commit(5)

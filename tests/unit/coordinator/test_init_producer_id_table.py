@@ -48,7 +48,7 @@ def test_the_request_is_checked_in_kafkas_order():
     assert [check(timeout_ms=ms) for ms in (1, 900_000)] == [0, 0]
 
 
-def test_a_two_phase_transaction_needs_no_timeout_and_gets_the_largest():
+def test_a_two_phase_transaction_gets_the_largest_timeout():
     assert check(timeout_ms=0, enable_two_phase_commit=True, two_phase_commit_enabled=True) == 0
     assert effective_timeout_ms(5, enable_two_phase_commit=True) == 2**31 - 1
     assert effective_timeout_ms(5, enable_two_phase_commit=False) == 5
@@ -98,7 +98,7 @@ def test_a_retry_gets_the_same_answer_again_and_is_written(state):
     assert retry.records[0].producer_epoch == 6
 
 
-def test_a_retry_after_a_replay_is_fenced_because_the_last_epoch_is_not_persisted():
+def test_a_retry_after_a_replay_is_fenced():
     assert init(machine_with(stored(EMPTY, 6)), (PID, 5)).code == 90
 
 
@@ -131,7 +131,7 @@ class TestRotation:
         assert (step.identity, record.last_producer_epoch) == ((NEW_PID, 0), -1)
         assert record.previous_producer_id == PID
 
-    def test_a_producer_that_names_itself_is_remembered_across_the_rotation(self):
+    def test_a_producer_that_names_itself_survives_the_rotation(self):
         machine = machine_with(stored(EMPTY, 32_766))
         assert init(machine, (PID, 32_766)).records[0].last_producer_epoch == 32_766
         retry = init(machine, (PID, 32_766), new_producer_id=99)
@@ -158,9 +158,7 @@ class TestRotation:
 class TestOngoing:
     @pytest.mark.parametrize("level", [0, 1, 2])
     @pytest.mark.parametrize("expected", [(-1, -1), (PID, 5), (PID, 3)])
-    def test_an_open_transaction_is_fenced_and_aborted_and_the_caller_told_to_retry(
-        self, level, expected
-    ):
+    def test_an_open_transaction_is_fenced_and_aborted(self, level, expected):
         machine = machine_with(stored(ONGOING))
         step = init(machine, expected, level=level)
         (record,) = step.records
@@ -187,7 +185,7 @@ class TestOngoing:
         assert step.records[0].next_producer_id == -1
 
     @pytest.mark.parametrize("stored_epoch", [32_766, 32_767])
-    def test_in_tv2_an_exhausted_id_gets_its_successor_with_the_abort(self, stored_epoch):
+    def test_under_tv2_an_exhausted_id_gets_its_successor(self, stored_epoch):
         step = init(machine_with(stored(ONGOING, stored_epoch)))
         assert step.records[0].next_producer_id == NEW_PID
         waiting = init(machine_with(stored(ONGOING, stored_epoch)), new_producer_id=None)

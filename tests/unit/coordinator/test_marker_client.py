@@ -73,7 +73,7 @@ async def answered(metadata, directory, sends, meanwhile=None):
     return answer
 
 
-def test_partitions_that_cannot_take_markers_do_not_hold_up_the_others():
+def test_stuck_partitions_do_not_hold_up_the_others():
     stuck = [wanted(f"stuck-{number}", "offline") for number in range(SLOTS)]
     answer = asyncio.run(delivered(Sender(), [*stuck, wanted("fine", "orders")]))
     assert answer.decision_key.name == "fine"
@@ -85,7 +85,7 @@ def test_an_overloaded_sender_is_asked_again():
     assert answer.outcome is DeliveryOutcome.DELIVERED
 
 
-def test_a_sender_that_froze_is_left_when_the_metadata_chooses_another():
+async def test_a_frozen_sender_is_left_when_metadata_chooses_another():
     class Frozen:
         def __init__(self):
             self.was_asked = asyncio.Event()
@@ -100,42 +100,35 @@ def test_a_sender_that_froze_is_left_when_the_metadata_chooses_another():
         def marker_sender(self):
             return self.chosen
 
-    async def scenario():
-        metadata = MetadataFollower(1, None)
-        frozen = Frozen()
-        directory = Chosen(storage=None, coordinator=None, controller=None, marker_sender=None)
-        directory.chosen = DirectStub(frozen)
+    metadata = MetadataFollower(1, None)
+    frozen = Frozen()
+    directory = Chosen(storage=None, coordinator=None, controller=None, marker_sender=None)
+    directory.chosen = DirectStub(frozen)
 
-        async def freeze():
-            await frozen.was_asked.wait()
-            directory.chosen = DirectStub(Sender())
-            snapshot = controller_pb2.MetadataSnapshot()
-            metadata.take(controller_pb2.MetadataUpdate(metadata_offset=0, snapshot=snapshot))
+    async def freeze():
+        await frozen.was_asked.wait()
+        directory.chosen = DirectStub(Sender())
+        snapshot = controller_pb2.MetadataSnapshot()
+        metadata.take(controller_pb2.MetadataUpdate(metadata_offset=0, snapshot=snapshot))
 
-        answer = await answered(metadata, directory, [wanted("fine", "orders")], freeze)
-        assert answer.outcome is DeliveryOutcome.DELIVERED
-
-    asyncio.run(scenario())
+    answer = await answered(metadata, directory, [wanted("fine", "orders")], freeze)
+    assert answer.outcome is DeliveryOutcome.DELIVERED
 
 
-def test_a_sender_that_froze_does_not_keep_a_node_from_stopping(monkeypatch):
+async def test_a_sender_that_froze_does_not_keep_a_node_from_stopping(monkeypatch):
     monkeypatch.setattr(marker_client, "CANCEL_TIMEOUT_S", 0.05)
 
     class Frozen:
         async def CancelShard(self, request, context=None):  # noqa: N802
             await asyncio.Event().wait()
 
-    async def scenario():
-        client = MarkerClient(
-            0,
-            CoordinatorEpoch(0),
-            MetadataFollower(1, None),
-            directory_of(Frozen()),
-            CoordinatorSettings(),
-            asyncio.Semaphore(SLOTS),
-            lambda delivered: None,
-        )
-        async with asyncio.timeout(5):
-            await client.cancel_at_sender()
-
-    asyncio.run(scenario())
+    client = MarkerClient(
+        0,
+        CoordinatorEpoch(0),
+        MetadataFollower(1, None),
+        directory_of(Frozen()),
+        CoordinatorSettings(),
+        asyncio.Semaphore(SLOTS),
+        lambda delivered: None,
+    )
+    assert await asyncio.wait_for(client.cancel_at_sender(), 5) is None

@@ -54,7 +54,7 @@ class Client:
         raise AssertionError("refused for ever")
 
 
-def test_an_abort_left_behind_with_its_addition_tears_no_later_transaction():
+def test_an_abort_left_behind_tears_no_later_transaction():
     machine = machine_with(stored(EMPTY))
     old, new = Client(machine, 5, 7), Client(machine, 6, 3)
     old.ask(add)
@@ -72,7 +72,7 @@ def test_an_abort_left_behind_with_its_addition_tears_no_later_transaction():
     assert committed.records[0].partitions == (ORDERS_0, ORDERS_1)
 
 
-def test_nor_when_it_arrives_before_its_client_has_been_answered_elsewhere():
+def test_an_early_abort_left_behind_tears_none_either():
     machine = machine_with(stored(COMPLETE_ABORT, stamp=Stamp(5, 7, 2)))
     new = Client(machine, 6, 3)
     told = end(machine, new.stamp(), commit=False).answer.delayed_by
@@ -85,7 +85,7 @@ def test_nor_when_it_arrives_before_its_client_has_been_answered_elsewhere():
 
 
 @pytest.mark.parametrize("state", [COMPLETE_COMMIT, COMPLETE_ABORT])
-def test_an_abort_after_a_refused_addition_is_done_for_nothing_was_begun(state):
+def test_an_abort_after_a_refused_addition_is_done(state):
     machine = machine_with(stored(state, stamp=Stamp(5, 7, 2)))
     known = Stamp(5, 7, 2)
     assert add(machine, Stamp(6, 3, 1)).answer.delayed_by == known
@@ -101,7 +101,7 @@ def test_an_abort_after_a_refused_addition_is_done_for_nothing_was_begun(state):
         assert add(machine, late, told=told).records == ()
 
 
-def test_an_abort_behind_an_addition_that_came_before_the_completion_is_done():
+def test_an_abort_behind_an_early_addition_is_done():
     """librdkafka sends it while the addition is under way; INVALID_TXN_STATE would be fatal for the producer."""
     known = Stamp(5, 7, 2)
     machine = machine_with(stored(PREPARE_COMMIT, stamp=known))
@@ -116,7 +116,7 @@ def test_an_abort_behind_an_addition_that_came_before_the_completion_is_done():
     assert add(machine, Stamp(5, 7, 6)).code == 0
 
 
-def test_an_addition_on_another_connection_is_not_behind_that_end():
+def test_an_addition_elsewhere_is_not_behind_that_end():
     machine = machine_with(stored(PREPARE_COMMIT, stamp=Stamp(5, 7, 2)))
     for other in (Stamp(5, 8, 3), None):
         refused = add(machine, other).answer
@@ -126,7 +126,7 @@ def test_an_addition_on_another_connection_is_not_behind_that_end():
         assert end(machine, Stamp(5, 7, 3), commit=False).code == 48
 
 
-def test_a_commit_is_not_and_neither_is_an_abort_when_anything_was_heard_since():
+def test_only_an_abort_with_nothing_heard_since_is_left_behind():
     known = Stamp(5, 7, 2)
     machine = machine_with(stored(COMPLETE_COMMIT, stamp=known))
     asked = Stamp(6, 3, 2)

@@ -69,7 +69,7 @@ def test_a_producer_works_as_if_there_were_no_sinks():
         "__oncelog/",
     ],
 )
-def test_a_producer_is_refused_a_sinks_name_and_every_reserved_one(name):
+def test_a_producer_is_refused_sink_names_and_reserved_ones(name):
     machine = with_branch()
     assert init(machine, name).code == 42
     assert Step(machine, EndTxn(1, name, 7, 0, True)).code == 42

@@ -47,7 +47,7 @@ def test_list_without_filters_gives_everything():
     assert names() == ["empty", "ongoing", "done"]
 
 
-def test_state_names_that_do_not_exist_are_told_back_and_match_nothing():
+def test_unknown_state_names_are_told_back_and_match_nothing():
     assert split_state_filters([]) == (None, ())
     assert split_state_filters(["Ongoing", "Nonsense", "Dead"]) == ((ONGOING, 6), ("Nonsense",))
     assert names(states=split_state_filters(["Nonsense"])[0]) == []
@@ -107,7 +107,7 @@ def test_the_pattern_must_match_the_whole_id():
         r"\q",
     ],
 )
-def test_invalid_and_dangerous_patterns_are_refused_with_code_128(pattern):
+def test_invalid_and_dangerous_patterns_are_refused(pattern):
     with pytest.raises(KafkaError) as refused:
         compile_id_pattern(pattern)
     assert refused.value.error_code == 128

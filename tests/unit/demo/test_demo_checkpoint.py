@@ -33,7 +33,7 @@ def test_the_newest_commit_counts(tmp_path):
     assert not progress.has_reached({0: 10, 1: 13})
 
 
-def test_offsets_without_commit_are_a_batch_under_way_and_not_done(tmp_path):
+def test_offsets_without_commit_are_a_batch_under_way(tmp_path):
     write_batch(tmp_path, 0, {"0": 5})
     write_batch(tmp_path, 1, {"0": 10}, is_committed=False)
     progress = read_progress(tmp_path, "payments")

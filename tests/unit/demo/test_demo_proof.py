@@ -92,7 +92,7 @@ def test_an_altered_line_fails_the_proof_of_its_account():
     assert {"accounts whose cents differ", "ledger entries that do not add up"} <= wrong
 
 
-def test_money_moved_between_accounts_fails_though_every_total_holds():
+def test_money_moved_between_accounts_fails_the_proof():
     def change(entry):
         entry["payments"][0][2] += 100
         entry["payments"][1][2] -= 100

@@ -185,13 +185,13 @@ def test_the_databases_ask_for_the_passwords_that_processes_give(settings_of):
     assert settings_of("coordinator-1")[CoordinatorSettings].redis_url == redis_url
 
 
-def test_three_storage_nodes_are_awaited_before_there_are_internal_topics(settings_of):
+def test_three_storage_nodes_come_before_internal_topics(settings_of):
     count = sum(role_of(name).role == "storage" for name in PROCESSES)
     controller = settings_of("controller-1")[ControllerSettings]
     assert controller.bootstrap_storage_nodes == count
 
 
-def test_redis_refuses_the_commands_that_it_refuses_in_a_cluster_of_processes():
+def test_redis_refuses_the_same_commands_as_in_a_cluster():
     off = re.findall(r'^rename-command (\w+) ""$', (ROOT / "docker/redis.conf").read_text(), re.M)
     assert sorted(off) == sorted(databases.COMMANDS_OFF)
 

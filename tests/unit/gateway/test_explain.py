@@ -133,7 +133,7 @@ def test_a_transaction(incident, given, words):
     assert found.next_commands
 
 
-def test_the_queues_and_the_last_failure_are_told_with_a_stuck_marker():
+def test_a_stuck_marker_is_told_with_queues_and_last_failure():
     failed = event(2, "marker_failed", error="connection refused", names="orders-0")
     found = explain_transaction(
         facts(
@@ -221,7 +221,7 @@ def test_a_group(incident, given, words):
 HELD_BY_A_HANGING_ONE = group(OffsetFacts(ORDERS, 4, 6, held=held(is_hanging=True)))
 
 
-def test_a_group_behind_a_hanging_transaction_is_given_the_command_that_ends_it():
+def test_a_group_behind_a_hanging_one_is_given_its_command():
     partition = explain_partition(held(is_hanging=True), None)
     found = explain_group(HELD_BY_A_HANGING_ONE, partition)
     assert found.incident == "hanging-transaction"

@@ -73,7 +73,7 @@ def test_a_prepared_tv2_transaction_owns_the_epoch_below_its_own():
     )
 
 
-def test_of_two_tries_of_a_spark_task_the_one_with_the_producer_id_is_the_owner():
+def test_of_two_tries_of_a_task_the_producer_id_tells_the_owner():
     tries = [coordinated(producer_id=8), coordinated(producer_id=7)]
     assert owner_of(opened(), tries) is tries[1]
 

@@ -36,7 +36,7 @@ def spread(counts, node_ids):
     return max(values) - min(values)
 
 
-def test_an_evacuated_node_has_nothing_left_and_the_rest_share_it():
+def test_an_evacuated_node_has_nothing_left():
     before = placed((1, 2, 3), (2, 3, 4), (3, 4, 1), (4, 1, 2), (1, 2, 4))
     moves = evacuation(before, nodes(1, 2, 3, 4, 5), frozenset({4}))
     now = after(before, moves)
@@ -53,14 +53,14 @@ def test_two_nodes_are_evacuated_at_once():
     assert leads(now) == {1: 1, 2: 1, 3: 1}
 
 
-def test_the_preferred_leader_of_a_partition_stays_unless_it_leaves():
+def test_a_preferred_leader_stays_unless_it_leaves():
     before = placed((1, 4, 2), (4, 1, 2))
     first, second = after(before, evacuation(before, nodes(1, 2, 3, 4), frozenset({4})))
     assert first.replicas == (1, 3, 2)
     assert second.replicas[0] in (2, 3)
 
 
-def test_where_nobody_is_left_for_a_replica_the_evacuation_is_refused():
+def test_an_evacuation_with_nobody_left_for_a_replica_is_refused():
     before = placed((1, 2, 3))
     with pytest.raises(KafkaError) as refused:
         evacuation(before, nodes(1, 2, 3, 4, away=(4,)), frozenset({3}))

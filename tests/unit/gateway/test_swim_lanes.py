@@ -46,7 +46,7 @@ def test_a_pause_is_a_gap_with_its_length():
     assert picture.marks[1].look == "bad"
 
 
-def test_of_many_events_the_newest_are_drawn_and_the_others_counted():
+def test_of_many_events_the_newest_are_drawn():
     picture = draw([event(at, "verified", names="orders-0") for at in range(EVENTS_MAX + 5)])
     assert (len(picture.marks), picture.left_out) == (EVENTS_MAX, 5)
 

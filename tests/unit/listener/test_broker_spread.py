@@ -31,7 +31,7 @@ def test_no_listener_leads_far_more_than_its_share(first, count, partitions, lar
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
-def test_a_listener_that_goes_takes_only_its_own_partitions_along(count):
+def test_a_listener_that_goes_takes_only_its_own_partitions(count):
     before, after = brokers(1, count), brokers(1, count - 1)
     for index in range(500):
         leader = before.leader_of("orders", index)

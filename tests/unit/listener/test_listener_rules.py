@@ -126,7 +126,7 @@ def test_every_config_of_a_topic_can_be_set_to_its_default():
     assert checked_overrides(told) == told
 
 
-def test_every_changeable_config_of_a_broker_can_be_set_to_its_default():
+def test_every_changeable_broker_config_can_have_its_default():
     for for_all in (True, False):
         told = {
             name: row.key.default
@@ -148,7 +148,7 @@ def test_a_config_without_effect_says_so():
     assert "without effect" in entry.documentation
 
 
-def test_what_kafka_reads_at_its_start_is_not_taken_for_a_typing_error():
+def test_what_kafka_reads_at_its_start_is_no_typing_error():
     assert not STATIC_NAMES & BROKER_CONFIGS.keys()
     with pytest.raises(KafkaError, match="cannot be changed while brokers run") as told:
         altered({}, [("log.dir", ConfigOperation.SET, "/tmp")], ResourceType.BROKER)
@@ -206,7 +206,7 @@ def test_broker_entries_are_read_only():
     assert (entry.value, entry.type_code) == ("1", 3)
 
 
-def test_incremental_changes_become_values_to_set_and_names_to_remove():
+def test_incremental_changes_become_values_and_removals():
     operations = [
         ("retention.ms", ConfigOperation.SET, "7"),
         ("segment.ms", ConfigOperation.DELETE, None),
@@ -263,7 +263,7 @@ class Waiter:
         self.resumed += 1
 
 
-def test_a_full_budget_lets_wait_only_while_an_answer_can_free_memory():
+def test_a_full_budget_waits_only_while_memory_can_come_free():
     budget, waiter = MemoryBudget(100), Waiter()
     budget.change(60, 0)
     assert not budget.is_exhausted

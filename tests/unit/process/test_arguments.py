@@ -55,7 +55,7 @@ def test_defaults_hold_until_something_is_said():
     assert (taste.colour, taste.is_loud) == (Colour.RED, False)
 
 
-def test_the_environment_wins_over_the_default_and_a_flag_over_the_environment(monkeypatch):
+def test_a_flag_wins_over_the_environment_and_that_over_defaults(monkeypatch):
     monkeypatch.setenv("ONCELOG_PLACE_PORT", "1")
     monkeypatch.setenv("ONCELOG_TASTE_COLOUR", "blue")
     place, taste = read("--place-port", "2", "--taste-is-loud", "true")
@@ -87,7 +87,7 @@ def test_what_is_no_flag_is_refused(arguments):
     assert "--help" in refusal(*arguments)
 
 
-def test_help_lists_every_knob_with_its_unit_default_and_variable(capsys):
+def test_help_lists_each_knobs_unit_default_and_variable(capsys):
     with pytest.raises(SystemExit) as ended:
         read("--help")
     assert ended.value.code == 0

@@ -3,7 +3,7 @@
 from oncelog.process.connections import Connections
 
 
-def test_the_one_that_waited_longest_goes_and_never_one_that_is_served():
+def test_the_one_that_waited_longest_goes_unless_it_is_served():
     table = Connections(3)
     for now, key in enumerate("abc"):
         assert table.opened(key, "10.0.0.1", now) is None

@@ -51,7 +51,7 @@ def test_bounds_ascend_and_a_gauge_by_label_is_sorted():
     assert lines[-2:] == ['a_depth{node="1"} 3.0', 'a_depth{node="2"} 1.0']
 
 
-def test_a_bucket_has_the_newest_trace_for_whom_asks_for_openmetrics():
+def test_a_bucket_has_the_newest_trace_for_openmetrics():
     histogram = Histogram()
     for seconds, trace_id in ((0.3, 1), (0.4, 0xAB), (0.45, 0), (0.0001, 0)):
         histogram.observe(seconds, trace_id)

@@ -53,7 +53,7 @@ def test_every_other_host_is_refused(header):
     assert not AllowedHosts("192.0.2.7", "oncelog.internal").allows(header)
 
 
-def test_a_server_on_every_address_takes_any_address_and_no_other_name():
+def test_a_server_on_every_address_takes_addresses_not_names():
     hosts = AllowedHosts("0.0.0.0")
     assert hosts.allows("192.0.2.8:8080")
     assert hosts.allows("[2001:db8::1]:8080")

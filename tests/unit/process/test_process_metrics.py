@@ -38,13 +38,10 @@ def test_figures_are_shown_while_the_role_runs():
     assert after == b"", "the role has stopped"
 
 
-def test_a_loop_that_does_not_come_to_it_leaves_the_figures_out(monkeypatch):
+async def test_a_loop_that_does_not_come_to_it_leaves_the_figures_out(monkeypatch):
     monkeypatch.setattr(metrics_module, "FIGURES_TIMEOUT_S", 0.01)
 
-    async def scenario():
-        shown = ProcessMetrics()
-        with shown.showing(lambda: [gauge("a_depth", "how deep", 7)]):
-            # Called by the loop's own thread, so the loop cannot come to it.
-            return list(shown.collect())
-
-    assert asyncio.run(scenario()) == []
+    shown = ProcessMetrics()
+    with shown.showing(lambda: [gauge("a_depth", "how deep", 7)]):
+        # Called by the loop's own thread, so the loop cannot come to it.
+        assert list(shown.collect()) == []

@@ -81,7 +81,7 @@ def test_one_role_knows_the_beginnings_of_the_others(written, meant):
     ],
 )
 def test_names_of_other_programs_are_left_to_them(name, value):
-    refuse_unknown_variables(STORAGE, {name: value})
+    assert refuse_unknown_variables(STORAGE, {name: value}) is None
 
 
 def test_every_variable_of_the_projects_tests_and_tools_is_known():
@@ -93,7 +93,7 @@ def test_every_variable_of_the_projects_tests_and_tools_is_known():
         refuse_unknown_variables(KINDS, {name: "1"})
 
 
-def test_the_names_of_up_and_the_tables_are_those_of_the_settings_classes():
+def test_the_names_of_up_are_those_of_the_settings_classes():
     assert set(UP_NAMES) == {
         variable_of(EmbeddedSettings, name) for name in EmbeddedSettings.model_fields
     }
@@ -159,7 +159,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
     assert "choose another file with --config" in refusal(ConfigFile.read, tmp_path / "none.toml")
 
 
-def test_what_a_cluster_sets_for_its_processes_is_what_its_file_must_not_set(tmp_path):
+def test_a_clusters_file_must_not_set_what_the_cluster_sets(tmp_path):
     members = plan_members(ClusterShape(), FreePorts(), port=0, gateway_port=0)
     state = ClusterState(members, postgres_url="postgresql://x")
     state.running["redis"] = ProcessRef(1, 0.0)
@@ -196,7 +196,7 @@ def test_a_data_folder_that_would_be_removed_is_refused(monkeypatch, flags, vari
     assert "removed at the end" in refusal(embedded_settings, sources)
 
 
-def test_a_flag_for_ephemeral_data_wins_over_a_variable_for_a_folder(monkeypatch):
+def test_the_flag_for_ephemeral_data_wins_over_a_folder(monkeypatch):
     sources = sources_of(monkeypatch, {"ONCELOG_EPHEMERAL": True}, {"ONCELOG_DATA": "d"})
     assert embedded_settings(sources).ephemeral
 

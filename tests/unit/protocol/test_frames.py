@@ -31,7 +31,7 @@ def test_a_whole_frame_is_not_copied():
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1_001, 2**31 - 1])
-def test_a_length_outside_the_bounds_is_refused_before_its_bytes_come(size):
+def test_a_length_outside_the_bounds_is_refused_at_once(size):
     with pytest.raises(FrameError, match=str(size)):
         FrameSplitter(1_000).feed(size.to_bytes(4, "big", signed=True))
 

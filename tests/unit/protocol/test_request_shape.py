@@ -9,13 +9,13 @@ from oncelog.protocol.messages import schema_of
 from oncelog.protocol.shape import ELEMENTS_MAX
 
 
-def test_an_array_that_claims_two_billion_elements_is_refused_before_it_is_read():
+def test_an_array_of_two_billion_elements_is_refused_unread():
     frame = struct.pack(">ii", -1, 2_000_000_000) + bytes(20)
     with pytest.raises(FrameError, match="2000000000 elements"):
         schema_of(2, 1).read_request(frame, 0)
 
 
-def test_a_compact_array_that_claims_four_billion_elements_is_refused():
+def test_a_compact_array_of_four_billion_elements_is_refused():
     frame = b"\xff\xff\xff\xff\x0f" + bytes(20)
     with pytest.raises(FrameError, match="4294967294 elements"):
         schema_of(3, 12).read_request(frame, 0)
@@ -55,7 +55,7 @@ def test_a_truncated_request_is_refused_at_every_byte(cut):
         schema.read_request(frame[: max(0, len(frame) - cut)], 0)
 
 
-def test_bytes_behind_a_request_are_ignored_as_kafka_ignores_them():
+def test_bytes_behind_a_request_are_ignored():
     schema = schema_of(10, 0)
     frame = b"".join(schema.write_request(schema.request(key="g"))) + b"tail"
     assert schema.read_request(frame, 0).key == "g"

@@ -37,40 +37,31 @@ class Calls:
             await self.all_ended.wait()
 
 
-def test_deadlines_are_met_in_their_order():
-    async def scenario():
-        calls = Calls()
-        for name, after_s in (("third", 0.06), ("first", 0.02), ("second", 0.04)):
-            calls.add(name, after_s)
-        await calls.until_all_ended()
-        assert calls.ended == ["first", "second", "third"]
-        assert calls.loop.time() >= calls.began + 0.06
-
-    asyncio.run(scenario())
+async def test_deadlines_are_met_in_their_order():
+    calls = Calls()
+    for name, after_s in (("third", 0.06), ("first", 0.02), ("second", 0.04)):
+        calls.add(name, after_s)
+    await calls.until_all_ended()
+    assert calls.ended == ["first", "second", "third"]
+    assert calls.loop.time() >= calls.began + 0.06
 
 
-def test_calls_that_end_in_time_cost_one_timer():
-    async def scenario():
-        calls = Calls()
-        for number in range(1000):
-            calls.add(number, 0.02 + number / 1e6)
-            if number:
-                del calls.open[number]
-        await calls.until_all_ended()
-        assert calls.ended == [0]
-        assert calls.sweeps == 1
-
-    asyncio.run(scenario())
+async def test_calls_that_end_in_time_cost_one_timer():
+    calls = Calls()
+    for number in range(1000):
+        calls.add(number, 0.02 + number / 1e6)
+        if number:
+            del calls.open[number]
+    await calls.until_all_ended()
+    assert calls.ended == [0]
+    assert calls.sweeps == 1
 
 
-def test_a_stopped_timer_does_nothing():
-    async def scenario():
-        calls = Calls()
-        calls.add("stopped", 0.01)
-        calls.timer.stop()
-        calls.add("later", 0.02)
-        del calls.open["stopped"]
-        await calls.until_all_ended()
-        assert calls.ended == ["later"]
-
-    asyncio.run(scenario())
+async def test_a_stopped_timer_does_nothing():
+    calls = Calls()
+    calls.add("stopped", 0.01)
+    calls.timer.stop()
+    calls.add("later", 0.02)
+    del calls.open["stopped"]
+    await calls.until_all_ended()
+    assert calls.ended == ["later"]

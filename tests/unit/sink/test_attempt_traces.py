@@ -69,7 +69,7 @@ def shell(monkeypatch):
     return made
 
 
-def test_a_committed_attempt_has_no_span_without_the_ratio_and_no_root(shell):
+def test_a_committed_attempt_without_the_ratio_has_no_span(shell):
     shell.committed(1, 0)
     assert [one.trace for one in shell.markers()] == [attempt_trace(nonce(1))] * 2
     assert not any(one.is_trace_kept for one in shell.markers())
@@ -95,7 +95,7 @@ def test_an_aborted_attempt_is_one_tree_below_its_root(shell):
     assert requests - {"AddBranchPartitions"} <= {one.name for one in found}
 
 
-def test_a_branch_that_lost_keeps_the_trace_of_a_committed_attempt(shell):
+def test_a_lost_branch_keeps_the_trace_of_a_committed_attempt(shell):
     shell.open(1)
     lost = shell.join(1, 0, 0, task_attempt_id=0).producer_id
     shell.add(lost, "orders-0")
@@ -110,7 +110,7 @@ def test_a_branch_that_lost_keeps_the_trace_of_a_committed_attempt(shell):
     )
 
 
-def test_the_next_coordinator_exports_the_root_of_what_it_completes(shell):
+def test_the_next_coordinator_exports_the_root_it_completes(shell):
     shell.open(1)
     shell.task(1, 0)
     shell.abort(1)

@@ -64,7 +64,7 @@ def test_committed_nonce_cannot_be_opened_again(delivered):
     assert shell.open(1).answer is SinkAnswer.FENCED
 
 
-def test_superseded_nonce_cannot_be_opened_while_its_markers_are_under_way():
+def test_superseded_nonce_cannot_open_amid_its_markers():
     shell = opened(1)
     shell.task(1, 0)
     shell.open(2)
@@ -139,7 +139,7 @@ def test_early_timer_waits_for_the_rest():
     assert decision.effects == (SetTimer(name, TIMEOUT_MS - 60_000, event),)
 
 
-def test_a_clock_set_back_an_hour_grants_one_timeout_more_at_most():
+def test_a_clock_set_back_grants_one_timeout_more_at_most():
     shell = opened()
     name, (_, event) = next(iter(shell.timers.items()))
     set_back = shell.now - 60 * MINUTE_MS

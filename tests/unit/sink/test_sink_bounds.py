@@ -76,7 +76,7 @@ def test_sinks_of_a_shard_are_bounded():
     assert shell.open(2, sink="a").answer is SinkAnswer.OK
 
 
-def test_undelivered_attempts_of_a_sink_are_bounded_until_their_markers_arrive():
+def test_undelivered_attempts_of_a_sink_are_bounded():
     shell = SinkShell(replace(DEFAULT_LIMITS, attempts_max=3))
     for number in range(3):
         shell.committed(number + 1, number)
@@ -87,7 +87,7 @@ def test_undelivered_attempts_of_a_sink_are_bounded_until_their_markers_arrive()
     assert shell.open(9).error_code is ErrorCode.NONE
 
 
-def test_branches_of_an_attempt_are_bounded_and_repeats_are_not_refused():
+def test_branches_of_an_attempt_are_bounded():
     shell = SinkShell(replace(DEFAULT_LIMITS, branches_max=2))
     shell.open(1)
     shell.join(1, 0, 0)
@@ -106,7 +106,7 @@ def test_partitions_of_a_branch_are_bounded():
     assert answer.error_code is ErrorCode.INVALID_REQUEST
 
 
-def test_adoptions_are_bounded_because_a_retired_query_is_never_forgotten():
+def test_adoptions_are_bounded():
     shell = SinkShell(replace(DEFAULT_LIMITS, retired_queries_max=2))
     for number in range(4):
         shell.open(number)
@@ -125,7 +125,7 @@ def test_remembered_runs_are_bounded():
     assert shell.join(9, 0, run_id="r0").answer is SinkAnswer.OK
 
 
-def test_window_remembers_the_newest_batches_even_if_an_old_one_completes_last():
+def test_window_remembers_the_newest_batches():
     shell = SinkShell(replace(DEFAULT_LIMITS, attempts_max=4, batches_max=5))
     shell.committed(1, 0)
     held = dict(shell.outbox)

@@ -25,7 +25,7 @@ BRANCH = branch_transactional_id(SINK, 3, 2)
 # ---------------------------------------------------------------------------------------------------------------- join
 
 
-def test_join_gives_a_fresh_producer_id_and_a_name_that_finds_the_sinks_shard():
+def test_join_gives_a_fresh_producer_id_in_the_sinks_shard():
     shell = opened()
     answer = shell.join(1, 12, 3)
     assert (answer.producer_id, answer.producer_epoch) == (100, 0)
@@ -50,7 +50,7 @@ def test_join_gives_a_fresh_producer_id_and_a_name_that_finds_the_sinks_shard():
         ("__oncelog/branch/", ""),
     ],
 )
-def test_branch_is_hashed_by_its_sink_and_every_other_id_by_itself(name, hashed):
+def test_branch_is_hashed_by_its_sink_and_others_by_themselves(name, hashed):
     assert shard_name_of(name) == hashed
 
 
@@ -61,7 +61,7 @@ def test_no_two_jobs_and_no_stream_share_a_sink():
     assert all(is_reserved_name(name) and is_job_sink(name) for name in names)
 
 
-def test_repeated_join_of_a_task_attempt_gets_the_same_producer_id():
+def test_repeated_join_of_a_task_attempt_gets_the_same_id():
     shell = opened()
     first = shell.join(1, 0, 0)
     before = len(shell.log)
@@ -110,7 +110,7 @@ def test_join_of_an_unknown_sink_or_nonce_is_fenced():
     assert shell.join(2, 0).answer is SinkAnswer.FENCED
 
 
-def test_join_of_a_committed_batch_is_skipped_even_with_a_dead_nonce():
+def test_join_of_a_committed_batch_is_skipped():
     shell = SinkShell()
     shell.committed(1, 0)
     shell.open(2)

@@ -29,7 +29,7 @@ def test_commit_is_one_record_that_names_the_winners():
     assert loser.producer_id not in decide.winners
 
 
-def test_markers_of_winners_and_losers_travel_together_with_the_bumped_epoch():
+def test_markers_of_winners_and_losers_travel_together():
     shell = SinkShell()
     shell.open(1)
     winner = shell.task(1, 0, 0, names=("orders-1", "orders-0"))
@@ -119,7 +119,7 @@ def test_already_other_aborts_the_nonce_that_asked():
     assert [d.nonce for d in decides(shell) if d.outcome == 0] == [nonce(2)]
 
 
-def test_batch_older_than_the_window_is_already_other_for_live_messages_and_for_skips_only_if_accepted():
+def test_batch_older_than_the_window_is_other_unless_accepted():
     shell = SinkShell()
     first = shell.committed(1, 0)
     for batch_id in range(1, 30):
@@ -175,7 +175,7 @@ def test_attempt_that_is_not_open_is_fenced(how):
     assert shell.commit(0, won).answer is SinkAnswer.FENCED
 
 
-def test_winner_that_is_not_sealed_is_fenced_and_may_be_sealed_later():
+def test_winner_that_is_not_sealed_is_fenced():
     shell = SinkShell()
     shell.open(1)
     won = shell.task(1, 0, 0)

@@ -38,7 +38,7 @@ def test_01_driver_dies_before_it_opens_an_attempt():
     shell.committed(2, 1)
 
 
-def test_02_driver_dies_while_tasks_run_and_the_next_attempt_aborts_its_branches():
+def test_02_driver_dies_while_tasks_run_and_branches_abort():
     shell = SinkShell()
     shell.open(1)
     old = shell.task(1, 0)
@@ -57,7 +57,7 @@ def test_03_task_dies_before_it_seals_and_its_retry_wins():
     assert outcomes(shell) == {dead: False, won.producer_id: True}
 
 
-def test_04_sealed_branch_whose_message_was_lost_aborts_with_the_decision():
+def test_04_sealed_branch_with_a_lost_message_aborts():
     shell = SinkShell()
     shell.open(1)
     lost = shell.task(1, 0, 0, task_attempt_id=0)
@@ -77,7 +77,7 @@ def test_05_zombie_task_is_refused_after_the_decision():
     assert shell.join(1, 1, 1, task_attempt_id=8).answer is SinkAnswer.FENCED
 
 
-def test_06_driver_dies_before_the_commit_and_the_batch_is_run_again():
+def test_06_driver_dies_before_the_commit_and_runs_it_again():
     shell = SinkShell()
     shell.open(1)
     first = [shell.task(1, 0, index) for index in range(2)]
@@ -88,7 +88,7 @@ def test_06_driver_dies_before_the_commit_and_the_batch_is_run_again():
     }
 
 
-def test_07_commit_that_never_became_durable_leaves_the_attempt_open():
+def test_07_commit_that_is_not_durable_leaves_the_attempt_open():
     shell = SinkShell()
     shell.open(1)
     won = shell.task(1, 0)
@@ -122,7 +122,7 @@ def test_09_abort_after_the_decision_changes_nothing():
     assert shell.describe().last_committed_batch_id == 0
 
 
-def test_10_driver_dies_after_the_commit_and_before_its_checkpoint():
+def test_10_driver_dies_between_the_commit_and_its_checkpoint():
     shell = SinkShell()
     messages = shell.committed(1, 0)
     settle(shell)
@@ -131,7 +131,7 @@ def test_10_driver_dies_after_the_commit_and_before_its_checkpoint():
     assert shell.join(2, 0).answer is SinkAnswer.SKIP
 
 
-def test_11_new_coordinator_knows_the_open_attempt_and_its_deadline():
+def test_11_new_coordinator_knows_the_open_attempt():
     shell = SinkShell()
     shell.open(1)
     won = shell.task(1, 0, 0)
@@ -164,7 +164,7 @@ def test_13_markers_that_were_not_delivered_are_sent_again(outcome):
     settle(shell)
 
 
-def test_13_partitions_that_exist_no_more_do_not_hold_up_the_rest():
+def test_13_partitions_that_exist_no_more_hold_up_nothing():
     shell = SinkShell()
     (won, _) = shell.committed(1, 0)
     (view, _) = shell.machine.transaction_views()
@@ -173,7 +173,7 @@ def test_13_partitions_that_exist_no_more_do_not_hold_up_the_rest():
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_14_attempt_of_a_dead_driver_does_not_hold_back_readers_for_ever(restarted):
+def test_14_attempt_of_a_dead_driver_ends(restarted):
     shell = SinkShell()
     shell.open(1)
     left = shell.task(1, 0)
@@ -218,7 +218,7 @@ def rerun(shell, batch_id, *messages):
     return answer
 
 
-def test_17_batch_that_is_run_again_with_the_same_rows_is_skipped_however_they_are_divided():
+def test_17_batch_run_again_with_the_same_rows_is_skipped():
     shell = SinkShell()
     shell.committed(1, 0)
     one_task = skip(900, row_count=20, row_checksum=2 * ROWS)
@@ -268,7 +268,7 @@ def test_18_batch_older_than_what_is_remembered_is_refused():
     assert rerun(shell, 0, skip(900, row_count=0)).answer is SinkAnswer.ALREADY
 
 
-def test_18_batch_that_was_empty_when_later_ones_were_committed_is_refused_with_rows():
+def test_18_batch_that_was_empty_is_refused_with_rows():
     shell = SinkShell()
     shell.committed(1, 0)
     shell.committed(2, 2)
@@ -278,7 +278,7 @@ def test_18_batch_that_was_empty_when_later_ones_were_committed_is_refused_with_
     assert rerun(shell, 1, skip(900, row_count=0)).answer is SinkAnswer.ALREADY
 
 
-def test_19_user_who_accepts_what_was_committed_is_not_asked_for_the_rows():
+def test_19_user_who_accepts_is_not_asked_for_the_rows():
     shell = SinkShell()
     for batch_id in range(21):
         shell.committed(batch_id + 1, batch_id)
@@ -288,7 +288,7 @@ def test_19_user_who_accepts_what_was_committed_is_not_asked_for_the_rows():
     assert rerun(shell, 20, accepted, accepted).answer is SinkAnswer.ALREADY
 
 
-def test_20_batch_that_an_older_connector_committed_is_compared_by_its_count():
+def test_20_batch_of_an_older_connector_is_compared_by_count():
     shell = SinkShell()
     shell.open(1)
     old = shell.join(1, 0).producer_id

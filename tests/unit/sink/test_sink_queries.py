@@ -55,13 +55,13 @@ def test_adopt_needs_an_open_attempt():
     assert shell.describe().query_id == QUERY
 
 
-def test_attempt_that_one_query_joined_cannot_be_adopted_by_another():
+def test_attempt_that_one_query_joined_is_adopted_by_no_other():
     shell = opened(1)
     shell.join(1, 0)
     assert shell.join(1, 0, 1, query_id="q2", adopt_query=True).answer is SinkAnswer.FENCED
 
 
-def test_decision_of_the_old_query_completes_after_the_adoption_and_does_not_count():
+def test_decision_of_the_old_query_does_not_count():
     shell = SinkShell()
     shell.committed(1, 40)
     shell.open(2)
@@ -88,7 +88,7 @@ def test_window_of_the_old_query_does_not_leak_into_the_new_ones():
     assert shell.join(3, 1, query_id="query-2").answer is SinkAnswer.OK
 
 
-def test_flag_to_adopt_does_nothing_for_the_query_that_owns_the_sink():
+def test_flag_to_adopt_does_nothing_for_the_owner():
     shell = SinkShell()
     shell.committed(1, 0)
     shell.open(2)

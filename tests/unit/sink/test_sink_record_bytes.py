@@ -142,7 +142,7 @@ def test_key_of_another_type_is_skipped(key):
 
 
 @pytest.mark.parametrize("record", [HEADER, ATTEMPT, BRANCH, DECIDE, COMPLETE])
-def test_cut_or_overlong_bytes_are_an_error_that_names_the_record(record):
+def test_cut_or_overlong_bytes_are_an_error_with_a_name(record):
     key, value = encode_sink_record(record)
     for length in range(len(value)):
         with pytest.raises(OncelogError, match=r"record of __transaction_state is damaged"):

@@ -28,7 +28,7 @@ def live():
     return shell
 
 
-def test_sinks_are_listed_with_what_they_committed_and_when_they_were_used():
+def test_sinks_are_listed_with_what_they_committed_and_when():
     shell = settled(SinkShell(), 1, 4)
     shell.now += 5
     settled(shell, 2, 0, JOB)
@@ -41,7 +41,7 @@ def test_sinks_are_listed_with_what_they_committed_and_when_they_were_used():
     assert (stream.last_used_ms, stream.attempt_count, stream.query_id) == (1_000_010, 1, "query-1")
 
 
-def test_job_sink_expires_when_no_run_opened_it_for_a_week_and_a_streams_sink_never():
+def test_job_sink_expires_after_a_week_and_a_streams_sink_never():
     shell = settled(live(), 1, 0, JOB)
     settled(shell, 2, 0)
     shell.advance(WEEK_MS - 3_600_000)
@@ -85,7 +85,7 @@ def test_many_expired_sinks_are_forgotten_in_several_steps(monkeypatch):
     assert compacted(shell.log) == []
 
 
-def test_deleted_sink_begins_anew_and_an_old_deliverys_answer_does_not_reach_it():
+def test_deleted_sink_begins_anew_whatever_was_under_way():
     shell = SinkShell()
     shell.committed(1, 7)
     (wanted,) = shell.deliver()

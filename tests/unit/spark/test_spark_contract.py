@@ -80,7 +80,7 @@ def test_registration_is_light():
         "heavy = {'numpy', 'pyarrow', 'pandas', 'kio', 'aiokafka', 'google.protobuf'} & loaded;"
         "assert not heavy, heavy; assert pyspark_oncelog.DefaultSource.name() == 'oncelog'"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
 def test_pruning_only_narrows():

@@ -38,7 +38,7 @@ def test_limit_is_kept_used_up_and_moves_forward(start, end, limit):
     assert sum(taken.values()) == min(limit, sum(lags.values()))
 
 
-def test_limit_is_shared_out_evenly_and_the_short_leave_theirs_to_others():
+def test_limit_is_shared_out_evenly():
     start = dict.fromkeys(P, 0)
     assert limited(start, {P[0]: 1_000, P[1]: 1_000, P[2]: 10}, 110) == {
         P[0]: 50,
@@ -47,7 +47,7 @@ def test_limit_is_shared_out_evenly_and_the_short_leave_theirs_to_others():
     }
 
 
-def test_limit_below_the_number_of_partitions_serves_those_furthest_behind():
+def test_limit_below_the_partitions_serves_the_furthest_behind():
     assert limited({}, {P[0]: 5, P[1]: 900, P[2]: 7}, 1) == {P[0]: 0, P[1]: 1, P[2]: 0}
 
 
@@ -55,7 +55,7 @@ def test_partition_behind_its_start_is_left_where_it_is():
     assert limited({P[0]: 10}, {P[0]: 4}, 100) == {P[0]: 4}
 
 
-def test_ranges_leave_out_what_has_not_moved_and_start_new_partitions_at_their_first_offset():
+def test_ranges_begin_new_partitions_at_their_first_offset():
     ranges = ranges_between({P[0]: 5, P[1]: 7}, {P[1]: 7, P[0]: 6, P[2]: 3})
     assert ranges == [(P[0], 5, 6), (P[2], 0, 3)]
 

@@ -99,7 +99,7 @@ def test_bad_source_option_is_refused(changed, text):
         parse_source_options({**SOURCE, **changed})
 
 
-def test_settings_that_say_what_the_connector_does_anyway_are_accepted():
+def test_settings_that_say_what_happens_anyway_are_accepted():
     same = {
         "kafka.security.protocol": "PLAINTEXT",
         "kafka.isolation.level": "read_committed",
@@ -110,7 +110,7 @@ def test_settings_that_say_what_the_connector_does_anyway_are_accepted():
     assert parse_sink_options({**SINK, **same}) == parse_sink_options(SINK)
 
 
-def test_times_take_the_place_of_offsets_in_the_order_of_sparks_kafka_source():
+def test_times_take_the_place_of_offsets():
     options = parse_source_options(
         {
             **SOURCE,

@@ -1,7 +1,5 @@
 """The history of events: bounded, found by what they are about, honest about what is missing."""
 
-import asyncio
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,14 +37,14 @@ def test_a_transaction_has_the_events_of_its_producer_ids():
     assert history.of_transaction("nobody") == []
 
 
-def test_a_producer_id_that_was_replaced_belongs_to_the_transaction_still():
+def test_a_replaced_producer_id_belongs_to_its_transaction():
     history = History()
     history.take(told(0, "s", "opened", topic="orders", partition=0, producer_id=6))
     history.take(told(1, transactional_id="pay", producer_id=7, previous_producer_id=6))
     assert kinds(history.of_transaction("pay")) == ["opened", "transaction"]
 
 
-def test_a_number_that_is_skipped_is_a_hole_and_one_that_comes_again_is_dropped():
+def test_a_skipped_number_is_a_hole_and_a_repeated_one_dropped():
     history = History()
     for number in (5, 6, 6, 9, 8, 10):
         history.take(told(number, transactional_id="pay"))
@@ -72,7 +70,7 @@ def test_a_hole_of_the_feed_counts_for_all_that_it_stands_for():
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=60),
     st.integers(1, 10),
 )
-def test_it_never_holds_more_than_its_bound_and_finds_exactly_what_it_holds(given_, events_max):
+def test_it_never_holds_more_than_its_bound(given_, events_max):
     history = History(events_max)
     for number, (name, producer_id) in enumerate(given_):
         history.take(told(number, transactional_id=name, producer_id=producer_id))
@@ -104,21 +102,18 @@ def test_a_filter_takes_what_fits_and_every_hole():
     assert found(producer_id=8) == ["hole"]
 
 
-def test_a_slow_subscriber_gets_a_hole_and_the_newest():
-    async def scenario():
-        history = History()
-        subscription = history.subscribe(EventFilter(), events_max=2)
-        for number in range(5):
-            history.take(told(number))
-        events = await subscription.next(1)
-        assert kinds(events) == ["hole", "transaction", "transaction"]
-        assert events[0].fields == {"count": 3}
-        assert await subscription.next(0.01) == []
-        history.unsubscribe(subscription)
-        history.take(told(5))
-        assert await subscription.next(0.01) == []
-
-    asyncio.run(scenario())
+async def test_a_slow_subscriber_gets_a_hole_and_the_newest():
+    history = History()
+    subscription = history.subscribe(EventFilter(), events_max=2)
+    for number in range(5):
+        history.take(told(number))
+    events = await subscription.next(1)
+    assert kinds(events) == ["hole", "transaction", "transaction"]
+    assert events[0].fields == {"count": 3}
+    assert await subscription.next(0.01) == []
+    history.unsubscribe(subscription)
+    history.take(told(5))
+    assert await subscription.next(0.01) == []
 
 
 def test_who_comes_again_gets_what_came_meanwhile_or_a_hole():

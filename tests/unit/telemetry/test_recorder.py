@@ -45,7 +45,7 @@ def test_a_request_moves_into_the_trace_that_an_answer_names(world):
     assert inner.parent is outer
 
 
-def test_a_caller_of_another_process_is_a_link_below_the_transactions_root(world):
+def test_a_caller_elsewhere_is_a_link_below_the_root(world):
     with request(trace=EARLY, caller=Traceparent(5, 6, False)):
         pass
     (one,) = world.kept
@@ -114,7 +114,7 @@ def test_what_ends_behind_its_home_is_handed_on(world):
     assert world.names[-1] == "later"
 
 
-def test_the_root_begins_with_the_first_request_and_has_no_parent(world):
+def test_the_root_begins_with_the_first_request(world):
     world.recorder.root(TRACE, "transaction pay", 5_000, {}, is_kept=True)
     (root,) = world.kept
     assert (root.span_id, root.parent_id) == (TRACE.root_id, 0)
@@ -174,7 +174,7 @@ def test_a_client_that_calls_keeps_its_own_trace(world):
     assert (one.parent_id, one.links) == (EARLY.root_id, (client,))
 
 
-def test_a_histogram_is_told_the_trace_of_what_runs_if_it_is_kept(world, monkeypatch):
+def test_a_histogram_is_told_the_trace_of_what_runs(world, monkeypatch):
     assert spans.exemplar() == 0, "nothing runs"
     with request("committed"):
         spans.belongs_to(TRACE)
