@@ -61,7 +61,7 @@ kind-down: ## end it, with its data
 	@bash scripts/kind.sh down
 
 .PHONY: test
-test: setup java ## what CI runs: every check, and every test suite of one machine but its `make slow` (some 28 minutes)
+test: setup java ## what CI runs: every check, and every test suite of one machine but its `make slow` (15 to 28 minutes)
 	$(MAKE) --no-print-directory check
 	$(MAKE) --no-print-directory chart simulation integration clusters conformance spark
 

@@ -1,14 +1,16 @@
 """EndTxn: the decision (facts 8.6 for TV1, 8.7 for TV2).
 
-TV1 keeps the epoch, so a repeated EndTxn looks like the first: the state alone tells which it is, and once the next
-transaction is open only the connection does (`core.stamp`). TV2 bumps the epoch
-with every decision, so the epoch tells: a retry comes with the epoch before the bump. Its answer carries the identity
-that the producer continues with once the transaction is complete, which on an exhausted epoch is a new producer id at
-epoch 0.
+TV1 keeps the epoch, so a repeated EndTxn looks like the first one. The transaction's state tells them apart. Once the
+next transaction is open, only the connection does (`core.stamp`).
 
-A prepared transaction's completion is always pending in Kafka, which answers CONCURRENT_TRANSACTIONS before anything
-else in TV2. Here a TV2 retry is answered by the tables below, at once and with the final answer; a producer that
-already holds the next identity is told CONCURRENT_TRANSACTIONS (it did nothing wrong); everyone else is fenced.
+TV2 bumps the epoch with every decision. A retry has the epoch before the bump. The response has the identity with which
+the producer continues once the transaction is complete. After an exhausted epoch that is a new producer id at epoch 0.
+
+Kafka returns CONCURRENT_TRANSACTIONS in TV2 as long as a completion is pending. oncelog differs:
+
+- A TV2 retry gets the final response at once, by the tables below.
+- A producer that already has the next identity gets CONCURRENT_TRANSACTIONS. It did nothing wrong.
+- Every other producer is fenced.
 """
 
 from dataclasses import replace
@@ -96,9 +98,11 @@ def _decide_tv1(
 
 
 def _repeated_tv1(txn: TxnMetadata, event: EndTxn) -> Decision[TxnRecord]:
-    """What is complete is written down once more, and the answer waits for that (Kafka writes nothing): if the shard
-    has an owner by now of whom this process has not heard, it may be the end of a transaction that that one let begin.
-    And whoever is answered goes on, so nothing older may count from then on (`core.stamp`).
+    """A complete transaction is written again, and the reply waits for that append. Kafka writes nothing here.
+
+    Another coordinator may own the shard by now. It may have started a new transaction. This request must not end that
+    one: the append fails if there is another owner. The client goes on after the reply, so this request becomes the
+    newest one, and older ones have no effect (`core.stamp`).
     """
     aborts_nothing = _aborts_nothing(txn, event)
     error_code = REPEATED[txn.state, event.commit]
@@ -114,9 +118,12 @@ def _repeated_tv1(txn: TxnMetadata, event: EndTxn) -> Decision[TxnRecord]:
 
 
 def _aborts_nothing(txn: TxnMetadata, event: EndTxn) -> bool:
-    """What it would have aborted was never begun: its first addition was refused, for its connection or because the
-    transaction before was not complete, and nothing was heard since. librdkafka aborts without having come again.
-    INVALID_TXN_STATE would be the end of its producer, as it is with Kafka."""
+    """The transaction that this request aborts never began.
+
+    Its first AddPartitionsToTxn was refused: for its connection, or because the transaction before was not complete.
+    librdkafka then sends the abort without repeating the addition. INVALID_TXN_STATE would end its producer, as it does
+    with Kafka.
+    """
     return (
         not event.commit
         and (txn.state.is_prepared or txn.state in _COMPLETE)
@@ -143,8 +150,8 @@ def _decide_tv2(
     )
     if event.producer_id != txn.producer_id and not is_overflow_retry:
         return _answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "wrong_producer_id")
-    # Only an end under TV2 has bumped the epoch. After one under TV1 the epoch before is a fenced producer's: it would
-    # be told that its transaction was committed, or the epoch of its successor. Kafka asks for less.
+    # Only an end under TV2 has bumped the epoch. After an end under TV1 the epoch before belongs to a fenced producer.
+    # It must learn neither that a transaction was committed nor its successor's epoch. Kafka does not check this.
     is_retry = txn.client_transaction_version >= TV2 and (
         is_overflow_retry or event.producer_epoch == txn.producer_epoch - 1
     )
@@ -170,7 +177,7 @@ def _prepare_tv2(
     following = NO_PRODUCER_ID
     if txn.is_exhausted:
         if txn.producer_epoch == PRODUCER_EPOCH_MAX and event.commit:
-            # Nobody was ever told this epoch: it exists only to fence.
+            # No producer ever received this epoch: it exists only to fence.
             return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
         if event.new_producer_id is None:
             return _answer(event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no_producer_id")

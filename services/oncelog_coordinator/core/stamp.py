@@ -1,17 +1,22 @@
-"""Which request of which connection a TV1 request is, so that one that was held up is recognised (ADR 0018).
+"""Which request of which connection a TV1 request is: this tells a delayed request from a current one (ADR 0018).
 
-Under TV1 every transaction of a producer has the same epoch, so an EndTxn or AddPartitionsToTxn that arrives late looks
-exactly like one of the transaction that runs now. What differs is the connection: a client that gave up waiting has
-connected again, to this listener or to another one. On one connection requests are counted: where
-the listener itself asked again, because the connection between it and the coordinator broke, the first copy may arrive
-when the client is long at a later one. So the newest request that was done is kept with the transaction. An older one
-of its connection changes nothing, nor does the first one of any other connection: both are told to come again.
+Under TV1 every transaction of a producer has the same epoch. So a delayed EndTxn or AddPartitionsToTxn looks exactly
+like a request of the current transaction. The connection tells them apart:
 
-Nobody reads that answer on a connection that was given up, and nobody gives it on to a client that has had another one.
-A client that lives does read it and comes again, and its listener says for which request it was refused: if that is
-still the newest one, this connection is the client's now. If not, another connection was heard meanwhile, and it is
-told once more. Whatever is answered with success is the newest from then on, also when there was nothing to change:
-its client goes on, and what it has left behind elsewhere must count no more.
+- A client that stopped waiting opens another connection, to this listener or to another one.
+- The listener numbers the requests of a connection. It repeats a request when its own connection to the coordinator
+  breaks. The first copy may arrive after later requests of the client.
+
+The coordinator keeps the newest successful request with the transaction. Two kinds of requests change nothing and get
+CONCURRENT_TRANSACTIONS: an older request of the kept connection, and the first request of any other connection.
+
+The listener drops the response when its connection is closed or the client already has a response. A client that is
+still there reads the response and repeats. Its listener then names the request that the refusal named. If that request
+is still the newest one, the coordinator accepts the repetition, and keeps its connection from then on. Otherwise
+another connection had a success in between, and the coordinator refuses the repetition too.
+
+The coordinator also keeps a successful request that changed nothing. Its client goes on, so what the client left behind
+elsewhere must have no effect.
 """
 
 from typing import NamedTuple
@@ -27,7 +32,7 @@ class Stamp(NamedTuple):
 
 
 def is_copy(known: Stamp | None, asked: Stamp | None) -> bool:
-    """The request has been done, or one of its connection that came after it."""
+    """This request, or a later one of its connection, was successful."""
     return (
         known is not None
         and asked is not None
@@ -37,10 +42,10 @@ def is_copy(known: Stamp | None, asked: Stamp | None) -> bool:
 
 
 def is_delayed(known: Stamp | None, asked: Stamp | None, told: Stamp | None = None) -> bool:
-    """A request that was done since, or may have been, is newer than this one.
+    """A newer request was successful, or may have been.
 
-    `known` was done last. `told`: its client was refused for that one, and comes again; on its own
-    connection a client never goes back, whatever it was told.
+    `known` was the last success. `told` is the request that an earlier refusal named to this client. On its own
+    connection a client never sends an older request again, so `told` does not count there.
     """
     if known is None or asked is None:
         return False

@@ -1,4 +1,4 @@
-// Keeps the page live: an event of the page's kind, or five seconds, and its content is read again. No library.
+// Keeps the page live: reloads its content after an event of the page's kind, and every five seconds. No library.
 "use strict";
 (function () {
   const state = document.getElementById("state");
@@ -46,7 +46,7 @@
       if (links.length) links[Math.min(nth, links.length - 1)].focus();
       localTimes();
     } catch (error) {
-      state.textContent = "the gateway does not answer; trying again";
+      state.textContent = "the gateway does not respond; trying again";
     } finally {
       took = performance.now() - began;
       busy = false;
@@ -130,7 +130,7 @@
         soon();
       }
     } catch (error) {
-      announce("the gateway does not answer; whether it acted is not known: look at the timeline", false);
+      announce("the gateway does not respond. It may have ended the transaction: look at the timeline", false);
     } finally {
       button.disabled = false;
     }

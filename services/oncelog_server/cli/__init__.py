@@ -66,13 +66,13 @@ def oncelog(
     _version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Say which, and end."
+            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:
-    """A Kafka-compatible exactly-once log you can install, watch and break.
+    """A Kafka-compatible exactly-once log.
 
-    Start one with `oncelog up`; every other command talks to a running one.
+    `oncelog up` starts one. The other commands send requests to a running one.
     """
     ctx.obj = Globals(bootstrap=bootstrap, gateway=gateway, profile=profile, output=output)
 

@@ -13,7 +13,7 @@ File = Annotated[Path, typer.Argument(help="the backup, a .tar.gz file")]
 
 
 def backup(folder: Folder, file: File) -> None:
-    """Write a stopped log or cluster of this machine into one file: metadata and logs together."""
+    """Write metadata and logs of a stopped log or cluster on this machine into one file."""
     from oncelog_server.backup import back_up
 
     made = back_up(folder, file)
@@ -22,9 +22,9 @@ def backup(folder: Folder, file: File) -> None:
 
 
 def restore(file: File, folder: Folder) -> None:
-    """Put a backup into a folder that is empty or not there yet, ready to be started.
+    """Restore a backup into a folder that is empty or does not exist.
 
-    What was written after the backup is gone. Producers and consumers of that time are started anew.
+    Records written after the backup are lost. Restart the producers and consumers that ran then.
     """
     from oncelog_server.backup import CLUSTER
     from oncelog_server.backup import restore as put_back

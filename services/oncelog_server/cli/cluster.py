@@ -55,8 +55,8 @@ def up(
 ) -> None:
     """Start the cluster: 12 processes, a Postgres and a Redis. It runs until `oncelog cluster down`.
 
-    Port 0 takes free ones, or those of the last time. A folder that had a cluster before keeps its data. The settings
-    of --config hold until the next `up`; a process reads the file when it starts.
+    Port 0 takes free ports, or those of the last start. Data of an earlier cluster in the folder stays. The settings of
+    --config hold until the next `up`. Each process reads the file when it starts.
     """
     _need_the_extra()
     from oncelog.process.sources import Flag
@@ -91,7 +91,7 @@ def up(
 
 @app.command()
 def down(folder: Folder = FOLDER_DEFAULT) -> None:
-    """End every process of the cluster. Its data stays."""
+    """Stop every process of the cluster. The data stays."""
     with _Progress("stopping") as progress:
         cluster = _opened(folder, progress)
         cluster.stop()
@@ -102,11 +102,11 @@ def down(folder: Folder = FOLDER_DEFAULT) -> None:
 def status(
     folder: Folder = FOLDER_DEFAULT,
     metrics: Annotated[
-        bool, typer.Option("--metrics", help="instead: where each process serves its figures")
+        bool, typer.Option("--metrics", help="show the address of each process's /metrics instead")
     ] = False,
     output: AsOutput = None,
 ) -> None:
-    """Which process runs where, and what it leads or owns."""
+    """List the processes, and the partitions and shards of each."""
     cluster = _opened(folder)
     from oncelog_server.cluster.status import cluster_status
 
@@ -121,7 +121,7 @@ def status(
 
 @app.command()
 def kill(name: Name, folder: Folder = FOLDER_DEFAULT) -> None:
-    """End one process as a crash would (SIGKILL). `restart` brings it back."""
+    """Kill one process with SIGKILL. `restart` starts it again."""
     cluster = _opened(folder)
     was = "was dead already" if cluster.state_of(name) == "dead" else "was killed"
     cluster.kill(name)
@@ -130,7 +130,7 @@ def kill(name: Name, folder: Folder = FOLDER_DEFAULT) -> None:
 
 @app.command()
 def restart(name: Name, folder: Folder = FOLDER_DEFAULT) -> None:
-    """Drain and stop one process if it runs, and start it again."""
+    """Drain and stop one process if it runs, then start it."""
     with _Progress("restarting") as progress:
         _opened(folder, progress).restart(name)
     print(f"{name} is ready")
@@ -140,10 +140,14 @@ def restart(name: Name, folder: Folder = FOLDER_DEFAULT) -> None:
 def logs(
     name: Name,
     folder: Folder = FOLDER_DEFAULT,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="how many, from the end")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on as it grows")] = False,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=1, help="number of lines, from the end")
+    ] = 50,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="print new lines until Ctrl-C")
+    ] = False,
 ) -> None:
-    """The end of a process's log."""
+    """Print the end of a process's log."""
     cluster = _opened(folder)
     from oncelog_server.cluster.tail import tail_of
 

@@ -31,7 +31,7 @@ class Isolation(StrEnum):
     READ_UNCOMMITTED = "read_uncommitted"
 
 
-Topic = Annotated[str, typer.Argument(help="what to read")]
+Topic = Annotated[str, typer.Argument(help="topic to read")]
 IsolationOption = Annotated[
     Isolation,
     typer.Option("--isolation", help="read_uncommitted also shows open and aborted transactions"),
@@ -48,7 +48,7 @@ Offset = Annotated[
         "@MILLISECONDS: at the first record from then on",
     ),
 ]
-Partition = Annotated[list[int] | None, typer.Option(min=0, help="only this one; repeatable")]
+Partition = Annotated[list[int] | None, typer.Option(min=0, help="only this partition; repeatable")]
 Group = Annotated[
     str | None,
     typer.Option(
@@ -59,12 +59,11 @@ Group = Annotated[
     ),
 ]
 MaxMessages = Annotated[
-    int | None, typer.Option("--max-messages", "-n", min=1, help="end after so many")
+    int | None,
+    typer.Option("--max-messages", "-n", min=1, help="exit after this number of records"),
 ]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="wait for new records until Ctrl-C")]
-ValuesOnly = Annotated[
-    bool, typer.Option("--values-only", help="print values, one a line, and nothing else")
-]
+ValuesOnly = Annotated[bool, typer.Option("--values-only", help="print only values, one a line")]
 RecordFormat = Annotated[
     str | None,
     typer.Option(
@@ -75,7 +74,7 @@ RecordFormat = Annotated[
     ),
 ]
 NullMarker = Annotated[
-    str, typer.Option(metavar="TEXT", help="what is printed for a null key or value")
+    str, typer.Option(metavar="TEXT", help="text that stands for a null key or value")
 ]
 
 
@@ -95,7 +94,7 @@ def consume(
     bootstrap: Bootstrap = "",
     output: AsOutput = None,
 ) -> None:
-    """Print records: those there are now, or with --follow also those that come.
+    """Print the records of a topic. With --follow, wait for new ones.
 
     A line is TOPIC-PARTITION@OFFSET, key and value with tabs between; --output json prints one object a line.
     """

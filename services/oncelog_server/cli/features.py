@@ -9,7 +9,7 @@ from oncelog_server.cli.options import AsOutput, Gateway, Output
 
 app = typer.Typer(
     add_completion=False,
-    help="See and change the levels of protocol features: transaction.version, group.version.",
+    help="Show and change the levels of protocol features: transaction.version, group.version.",
     cls=HelpfulGroup,
     no_args_is_help=True,
 )
@@ -17,7 +17,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_features(gateway: Gateway = "", output: AsOutput = None) -> None:
-    """The finalized level of each feature."""
+    """List the finalized level of each feature."""
     from oncelog_server.cli.rest import Rest
 
     _show(Rest(gateway).get("/v1/features"), output)
@@ -26,17 +26,15 @@ def list_features(gateway: Gateway = "", output: AsOutput = None) -> None:
 @app.command("set")
 def set_feature(
     feature: Annotated[str, typer.Argument(help="for example transaction.version")],
-    level: Annotated[int, typer.Argument(min=0, max=32_767, help="as `oncelog features list`")],
+    level: Annotated[int, typer.Argument(min=0, max=32_767, help="the new level")],
     allow_downgrade: Annotated[
-        bool, typer.Option("--allow-downgrade", help="the level may be lower than it is")
+        bool, typer.Option("--allow-downgrade", help="allow a level below the current one")
     ] = False,
-    validate_only: Annotated[
-        bool, typer.Option("--validate-only", help="check, and change nothing")
-    ] = False,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="only check")] = False,
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
-    """Finalize a level. Transactions under way end with the protocol that they began with."""
+    """Finalize a level. An open transaction ends with the protocol that it began with."""
     from urllib.parse import quote
 
     from oncelog_server.cli.rest import Rest

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     add_completion=False,
-    help="See consumer groups, their lag and offsets; move or delete them.",
+    help="Show consumer groups, their lag and offsets; reset or delete them.",
     cls=HelpfulGroup,
     no_args_is_help=True,
 )
@@ -58,7 +58,7 @@ def list_groups(
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
-    """Every group that a coordinator knows, and how many offsets come after what it has committed."""
+    """List the groups of every coordinator, and the lag of each."""
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import number, say, show_json, show_table, warn
 
@@ -112,7 +112,7 @@ def _lags(rest: "Rest", group_ids: list[str]) -> list[int | None]:
 
 @app.command("describe")
 def describe_group(group_id: GroupId, gateway: Gateway = "", output: AsOutput = None) -> None:
-    """One group: its state, its members and what each reads."""
+    """Show one group: its state, its members and their assignments."""
     from oncelog_server.cli.rest import Rest, quoted
     from oncelog_server.cli.tables import show_fields, show_json, show_table
 
@@ -145,7 +145,7 @@ def describe_group(group_id: GroupId, gateway: Gateway = "", output: AsOutput = 
 
 @app.command("offsets")
 def group_offsets(group_id: GroupId, gateway: Gateway = "", output: AsOutput = None) -> None:
-    """What a group has committed, and how many offsets come after it (commit markers count)."""
+    """Show a group's committed offsets and its lag. Commit markers count."""
     from oncelog_server.cli.rest import Rest, quoted
     from oncelog_server.cli.tables import number, say, show_json, show_table
 
@@ -207,9 +207,9 @@ def delete_group(group_id: GroupId, yes: Yes = False, gateway: Gateway = "") -> 
 @app.command("reset-offsets")
 def reset_offsets(
     group_id: GroupId,
-    topic: Annotated[str, typer.Option(help="its partitions are moved")],
+    topic: Annotated[str, typer.Option(help="topic whose offsets are reset")],
     to: Annotated[
-        str | None, typer.Option(metavar="beginning|end|N", help="where reading goes on")
+        str | None, typer.Option(metavar="beginning|end|N", help="the new committed offset")
     ] = None,
     to_datetime: Annotated[
         str | None,
@@ -219,15 +219,15 @@ def reset_offsets(
         ),
     ] = None,
     partition: Annotated[
-        list[int] | None, typer.Option(min=0, help="only this one; repeatable")
+        list[int] | None, typer.Option(min=0, help="only this partition; repeatable")
     ] = None,
     execute: Annotated[
-        bool, typer.Option("--execute", help="do it; without this, only show what would happen")
+        bool, typer.Option("--execute", help="do it; without this option, only show the effect")
     ] = False,
     bootstrap: Bootstrap = "",
     output: AsOutput = None,
 ) -> None:
-    """Move a group that has no members. A number outside the log moves to its nearer end."""
+    """Reset the offsets of a group without members. An offset outside the log becomes its nearer end."""
     from oncelog_server.cli import kafka_clients
     from oncelog_server.cli.tables import say, show_json, show_table
 

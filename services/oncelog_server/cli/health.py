@@ -29,7 +29,7 @@ class Check:
 
 @app.command()
 def health(bootstrap: Bootstrap = "", gateway: Gateway = "", output: AsOutput = None) -> None:
-    """Look at clients' door, nodes, shards, partitions and transactions. Exit code 0 when all is well, 1 when not."""
+    """Check listeners, nodes, shards, partitions and transactions. Exit code 0: all is well. 1: something is not."""
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import show_json, show_table
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     add_completion=False,
-    help="See nodes; drain one before it stops, empty storage nodes or even them out, remove what will not come back.",
+    help="Show nodes; drain them, move replicas off storage nodes, balance replicas, remove stopped nodes.",
     cls=HelpfulGroup,
     no_args_is_help=True,
 )
@@ -30,15 +30,17 @@ NodeIds = Annotated[
     list[int] | None, typer.Argument(min=1, help="as `oncelog nodes list` shows them")
 ]
 SelectedRole = Annotated[
-    str | None, typer.Option("--role", help="instead: the nodes of this role", show_default=False)
+    str | None,
+    typer.Option("--role", help="instead of node ids: the nodes of this role", show_default=False),
 ]
 FromId = Annotated[
     int | None,
     typer.Option("--from-id", min=1, help="with --role: from this node id on", show_default=False),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would move, move nothing")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="only show the moves")]
 WaitForMoves = Annotated[
-    bool, typer.Option("--wait/--no-wait", help="until all is moved, or only begin the first moves")
+    bool,
+    typer.Option("--wait/--no-wait", help="wait until all is moved, or only begin the first moves"),
 ]
 MoveTimeout = Annotated[float, typer.Option("--timeout", min=0, help="seconds to wait at most")]
 InMotion = Annotated[
@@ -48,7 +50,7 @@ InMotion = Annotated[
 
 @app.command("list")
 def list_nodes(gateway: Gateway = "", output: AsOutput = None) -> None:
-    """Every node, what it leads and owns, and which controller is active."""
+    """List the nodes, their partitions and shards, and the active controller."""
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import say, show_json, show_table, warn
 
@@ -94,7 +96,7 @@ def drain_node(
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
-    """Move its leaders and shards to other nodes. Its replicas stay. A restart ends the drain."""
+    """Move leaders and shards off a node. Its replicas stay. A restart of the node ends the drain."""
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import say, show_json
 
@@ -114,7 +116,7 @@ def drain_node(
 
 @app.command("undrain")
 def undrain_node(node_id: NodeId, gateway: Gateway = "", output: AsOutput = None) -> None:
-    """Take a drain back. Leaders return within some ten seconds."""
+    """End a drain. Leaders return within some ten seconds."""
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import say, show_json
 
@@ -137,9 +139,9 @@ def evacuate_nodes(
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
-    """Move every replica off storage nodes, to the others that live. The nodes are drained and may then be stopped.
+    """Move every replica off storage nodes to other live ones. Then the nodes are drained and may be stopped.
 
-    Clients write meanwhile. Interrupted, what is under way goes on; run it again for the rest.
+    Clients may write meanwhile. After an interruption, moves that have begun go on; run the command again for the rest.
     """
     from oncelog_server.cli.node_moves import MoveCommand, selected
     from oncelog_server.cli.rest import Rest
@@ -163,9 +165,9 @@ def balance_nodes(
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
-    """Even out replicas and preferred leaders over all storage nodes that live and are not draining.
+    """Spread replicas and preferred leaders evenly over all live storage nodes that do not drain.
 
-    Clients write meanwhile. Leaders follow within some ten seconds.
+    Clients may write meanwhile. Leaders move within some ten seconds.
     """
     from oncelog_server.cli.node_moves import MoveCommand
     from oncelog_server.cli.rest import Rest
@@ -191,7 +193,7 @@ def remove_nodes(
     yes: Yes = False,
     gateway: Gateway = "",
 ) -> None:
-    """Forget nodes that are stopped and host no replica."""
+    """Remove stopped nodes without replicas from the metadata."""
     from oncelog_server.cli.node_moves import await_fenced, selected
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import say

@@ -30,7 +30,7 @@ class ShowByDefault(TyperGroup):
 app = typer.Typer(
     add_completion=False,
     cls=ShowByDefault,
-    help="See partitions and what holds them back (`show`, also without its name), move replicas. A topic that is "
+    help="Show partitions and what holds them back (`show` is the default), move replicas. A topic that is "
     "named like a command: `oncelog partitions show NAME`.",
 )
 
@@ -44,7 +44,7 @@ def partitions(
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
-    """Offsets of each partition, its replicas in sync, and the transaction that holds its last stable offset."""
+    """Show each partition's offsets, in-sync replicas, and the transaction that holds its last stable offset."""
     from oncelog_server.cli.rest import Rest, quoted
     from oncelog_server.cli.tables import number, say, show_json, show_table
 
@@ -106,17 +106,17 @@ def reassign(
         str,
         typer.Option(
             metavar="ID,ID,…",
-            help="all nodes that shall have it, the preferred leader first; "
-            "for a whole topic each partition begins one further",
+            help="node ids of all replicas, the preferred leader first; "
+            "for a whole topic each partition begins one node further",
         ),
     ] = "",
     cancel: Annotated[
-        bool, typer.Option("--cancel", help="drop what is being added, remove nothing")
+        bool, typer.Option("--cancel", help="stop adding replicas, and remove none")
     ] = False,
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
-    """Give a partition other replicas: the new ones copy it, then the others are removed."""
+    """Change a partition's replicas. New replicas copy it before old ones are removed."""
     from oncelog_server.cli.rest import Rest, quoted
     from oncelog_server.cli.tables import say, show_json, warn
 
@@ -145,7 +145,7 @@ def reassign(
 
 @app.command("reassignments")
 def reassignments(gateway: Gateway = "", output: AsOutput = None) -> None:
-    """Partitions whose replicas are being moved."""
+    """List the partitions whose replicas are moving."""
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import say, show_json
 

@@ -39,9 +39,9 @@ def _separator(value: str | None) -> str | None:
     return value
 
 
-Topic = Annotated[str, typer.Argument(help="where to write")]
+Topic = Annotated[str, typer.Argument(help="topic to write to")]
 File = Annotated[
-    Path | None, typer.Option(exists=True, dir_okay=False, help="read this instead of stdin")
+    Path | None, typer.Option(exists=True, dir_okay=False, help="read this file instead of stdin")
 ]
 KeySeparator = Annotated[
     str | None,
@@ -56,9 +56,11 @@ NullMarker = Annotated[
     ),
 ]
 Header = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=VALUE", help="on every record; repeatable")
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="header of every record; repeatable")
 ]
-Partition = Annotated[int, typer.Option(min=-1, help="-1: by key, or spread", show_default=False)]
+Partition = Annotated[
+    int, typer.Option(min=-1, help="-1: chosen by the key, or spread", show_default=False)
+]
 TransactionalId = Annotated[
     str | None,
     typer.Option(callback=not_empty, help="write everything in one transaction of this id"),
@@ -68,12 +70,10 @@ Batch = Annotated[
 ]
 AcksOption = Annotated[
     Acks,
-    typer.Option(
-        "--acks", help="who has a record before it counts: all in sync, the leader, nobody"
-    ),
+    typer.Option("--acks", help="which replicas acknowledge: all in sync, the leader, none"),
 ]
 CompressionOption = Annotated[
-    Compression, typer.Option("--compression", help="of the batches that are sent")
+    Compression, typer.Option("--compression", help="codec of the batches")
 ]
 
 
@@ -94,9 +94,9 @@ def produce(
 ) -> None:
     """Write lines of stdin or a file as records.
 
-    Without a transactional id records are written idempotently, each for itself: when a line is refused, those before
-    it stay written. With one, all lines appear at once to read_committed consumers, or none does; Ctrl-C aborts. A
-    file's lines are looked at before the first is written.
+    Without --transactional-id an idempotent producer writes each record for itself. When a line is refused, the lines
+    before it stay written. With it, read_committed consumers see all lines at once, or none; Ctrl-C aborts. The command
+    checks all lines of a file before it writes the first one.
     """
     if batch is not None and transactional_id is None:
         raise typer.BadParameter("--batch divides transactions: give --transactional-id too")

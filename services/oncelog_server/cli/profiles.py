@@ -105,7 +105,7 @@ class Profiles:
 
 @app.command("list")
 def list_profiles(output: AsOutput = None) -> None:
-    """Every profile; the current one is used where none is named."""
+    """List the profiles. Commands use the current one unless --profile names another."""
     from oncelog_server.cli.tables import show_json, show_table
 
     found = Profiles.read()
@@ -134,7 +134,7 @@ def set_profile(
     ] = None,
     gateway: Annotated[str | None, typer.Option(metavar="URL", help="its REST address")] = None,
 ) -> None:
-    """Make a profile, or change what is given of one. The first becomes the current one."""
+    """Create or change a profile. The first profile becomes the current one."""
     from oncelog_server.cli.tables import say
 
     if bootstrap is None and gateway is None:
@@ -153,7 +153,7 @@ def set_profile(
 
 @app.command("use")
 def use_profile(name: Name) -> None:
-    """Make it the current one."""
+    """Make a profile the current one."""
     from oncelog_server.cli.tables import say
 
     found = Profiles.read()
@@ -165,7 +165,7 @@ def use_profile(name: Name) -> None:
 
 @app.command("delete")
 def delete_profile(name: Name) -> None:
-    """Forget it. The log itself is not touched."""
+    """Delete a profile. The log does not change."""
     from oncelog_server.cli.tables import say
 
     found = Profiles.read()

@@ -16,7 +16,7 @@ from oncelog_server.cli.options import (
 
 app = typer.Typer(
     add_completion=False,
-    help="See what became of a record.",
+    help="Show the state of a record.",
     cls=HelpfulGroup,
     no_args_is_help=True,
 )
@@ -31,11 +31,11 @@ def records() -> None:
 def show_status(
     topic: Annotated[str, typer.Argument(callback=not_empty, help="the topic")],
     partition: Annotated[int, typer.Argument(min=0, max=INT32_MAX, help="its partition")],
-    offset: Annotated[int, typer.Argument(min=0, max=INT64_MAX, help="of the record")],
+    offset: Annotated[int, typer.Argument(min=0, max=INT64_MAX, help="its offset")],
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
-    """Is it committed? Or aborted, open, compacted, not written yet."""
+    """Say whether a record is committed, aborted, open, compacted, or not written yet."""
     from oncelog_server.cli.rest import Rest, quoted
     from oncelog_server.cli.tables import show_fields, show_json
 

@@ -10,7 +10,7 @@ from oncelog_server.cli.options import AsOutput, Gateway, Output, Yes, confirmed
 
 app = typer.Typer(
     add_completion=False,
-    help="See Spark's sinks and what they committed; delete those that are not used any more.",
+    help="Show Spark's sinks and their committed batches; delete unused sinks.",
     cls=HelpfulGroup,
     no_args_is_help=True,
 )
@@ -23,7 +23,7 @@ SinkName = Annotated[
 
 @app.command("list")
 def list_sinks(gateway: Gateway = "", output: AsOutput = None) -> None:
-    """Every sink that a coordinator knows."""
+    """List the sinks of every coordinator."""
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import number, show_json, show_table, warn
 
@@ -58,7 +58,7 @@ def list_sinks(gateway: Gateway = "", output: AsOutput = None) -> None:
 
 @app.command("describe")
 def describe_sink(sink: SinkName, gateway: Gateway = "", output: AsOutput = None) -> None:
-    """One sink: its query, its open attempts, and the batches that it committed last."""
+    """Show one sink: its query, its open attempts and its last committed batches."""
     from oncelog_server.cli.rest import Rest, quoted
     from oncelog_server.cli.tables import number, show_fields, show_json, show_table
 
@@ -100,7 +100,7 @@ def delete_sinks(
     yes: Yes = False,
     gateway: Gateway = "",
 ) -> None:
-    """Forget sinks. A batch that Spark runs again afterwards is written again."""
+    """Delete sinks. Afterwards a batch that Spark runs again is written again."""
     from oncelog_server.cli.rest import Rest, quoted
     from oncelog_server.cli.tables import say
 

@@ -24,10 +24,10 @@ app = typer.Typer(add_completion=False)
 def smoke_test(
     bootstrap: Bootstrap = "",
     timeout: Annotated[
-        float, typer.Option(min=1, help="seconds that reading may take before it counts as failed")
+        float, typer.Option(min=1, help="seconds after which reading has failed")
     ] = 60.0,
 ) -> None:
-    """Commit a transaction, abort another, and read them back. Exit code 0 when only the first is visible."""
+    """Commit a transaction, abort another, and read both. Exit code 0: only the first is visible."""
     from oncelog_server.cli.kafka_clients import admin, kafka_errors
 
     name = f"smoke-test-{secrets.token_hex(4)}"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     add_completion=False,
-    help="Look after the data folder of a node that is stopped.",
+    help="Check and repair the data folder of a stopped node.",
     cls=HelpfulGroup,
     no_args_is_help=True,
 )
@@ -23,7 +23,7 @@ app = typer.Typer(
 
 @app.callback()
 def storage() -> None:
-    """Look after the data folder of a node that is stopped."""
+    """Check and repair the data folder of a stopped node."""
 
 
 @app.command("repair")
@@ -35,15 +35,15 @@ def repair(
         ),
     ],
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="do it; without, it is only shown")
+        bool, typer.Option("--accept-loss", help="do it; without this option, only show the loss")
     ] = False,
     yes: Yes = False,
     output: AsOutput = None,
 ) -> None:
-    """Show which partitions are damaged, and end them before the damage if you accept the loss.
+    """Show the damaged partitions. With --accept-loss, end each log before its damage.
 
-    What is given up is set aside in files that end with `.cut`. In a cluster a damaged replica copies its data from the
-    leader by itself: use this only where no other replica is sound.
+    The bytes behind the damage go into files that end with `.cut`. In a cluster a damaged replica copies its data from
+    the leader by itself. Use this command only where no other replica is intact.
     """
     from oncelog_server.cli.tables import say, show_json, show_table, warn
     from oncelog_storage.repair import Repair
@@ -82,10 +82,10 @@ def accept_loss(
     ],
     yes: Yes = False,
 ) -> None:
-    """Let a node start whose folder was lost, or is older than the metadata, and is all there is.
+    """Let a node start with a lost or older folder, when no other replica is in sync.
 
-    Records that were acknowledged and are not in the folder are lost. Where another replica is in sync it is not
-    needed: the node copies what it lacks.
+    Acknowledged records that are not in the folder are lost. Where another replica is in sync, the node copies the
+    missing records by itself.
     """
     from oncelog_server.cli.tables import say
     from oncelog_storage.folder_history import FolderHistory, node_folder

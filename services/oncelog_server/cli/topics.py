@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     add_completion=False,
-    help="List, make, change and delete topics.",
+    help="List, create, change and delete topics.",
     cls=HelpfulGroup,
     no_args_is_help=True,
 )
@@ -29,7 +29,7 @@ def list_topics(
     bootstrap: Bootstrap = "",
     output: AsOutput = None,
 ) -> None:
-    """Every topic and how many partitions it has. `oncelog partitions TOPIC` shows leaders and replicas."""
+    """List topics and their partition counts. `oncelog partitions TOPIC` shows leaders and replicas."""
     from oncelog_server.cli.kafka_clients import admin, topics
     from oncelog_server.cli.tables import show_json, show_table
 
@@ -57,7 +57,7 @@ def list_topics(
 def create_topic(
     name: Name,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=1, max=10_000, help="how many it has")
+        int, typer.Option("--partitions", "-p", min=1, max=10_000, help="number of partitions")
     ] = 1,
     replication_factor: Annotated[
         int, typer.Option(min=-1, max=32_767, help="-1: the cluster's default")
@@ -66,11 +66,11 @@ def create_topic(
         list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="repeatable")
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="a topic that is there already is fine")
+        bool, typer.Option("--if-not-exists", help="do nothing if the topic exists")
     ] = False,
     bootstrap: Bootstrap = "",
 ) -> None:
-    """Make a topic."""
+    """Create a topic."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic
 
@@ -132,7 +132,7 @@ def describe_topic(name: Name, bootstrap: Bootstrap = "", output: AsOutput = Non
 
 @app.command("delete")
 def delete_topic(name: Name, yes: Yes = False, bootstrap: Bootstrap = "") -> None:
-    """Delete a topic with all its records. There is no way back."""
+    """Delete a topic with all its records. This cannot be undone."""
     from oncelog_server.cli.kafka_clients import CALL_TIMEOUT_S, admin, existing_topic
     from oncelog_server.cli.tables import say
 
@@ -147,7 +147,7 @@ def delete_topic(name: Name, yes: Yes = False, bootstrap: Bootstrap = "") -> Non
 @app.command("add-partitions")
 def add_partitions(
     name: Name,
-    total: Annotated[int, typer.Argument(min=1, max=10_000, help="how many it shall have then")],
+    total: Annotated[int, typer.Argument(min=1, max=10_000, help="the new number of partitions")],
     bootstrap: Bootstrap = "",
 ) -> None:
     """Give a topic more partitions. Keys may go to other partitions from then on."""
@@ -170,12 +170,13 @@ def configs(
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="repeatable")
     ] = None,
     unset: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="back to the default; repeatable")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="set it back to the default; repeatable"),
     ] = None,
     bootstrap: Bootstrap = "",
     output: AsOutput = None,
 ) -> None:
-    """Show a topic's configuration, after changing it if asked to."""
+    """Show a topic's configuration. --set and --unset change it first."""
     from oncelog_server.cli.kafka_clients import admin, existing_topic
     from oncelog_server.cli.tables import show_json, show_table
 

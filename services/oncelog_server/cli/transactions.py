@@ -19,7 +19,7 @@ from oncelog_server.cli.options import (
 
 app = typer.Typer(
     add_completion=False,
-    help="See transactions, find hanging ones, end them.",
+    help="Show transactions, find hanging ones, end them.",
     cls=HelpfulGroup,
     no_args_is_help=True,
 )
@@ -50,20 +50,23 @@ def list_transactions(
     ] = None,
     producer_id: Annotated[
         list[int] | None,
-        typer.Option(min=0, max=INT64_MAX, help="only of this producer; repeatable"),
+        typer.Option(
+            min=0, max=INT64_MAX, help="only transactions of this producer id; repeatable"
+        ),
     ] = None,
     min_duration_ms: Annotated[
-        int | None, typer.Option(min=0, max=INT64_MAX, help="only open ones older than this")
+        int | None,
+        typer.Option(min=0, max=INT64_MAX, help="only open transactions older than this"),
     ] = None,
     id_pattern: Annotated[
         str,
-        typer.Option(help="only ids like this; * stands for any characters", show_default=False),
+        typer.Option(help="only ids that match; * matches any characters", show_default=False),
     ] = "",
-    limit: Annotated[int, typer.Option(min=1, help="rows at most")] = 1_000,
+    limit: Annotated[int, typer.Option(min=1, help="maximum number of rows")] = 1_000,
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
-    """Every transactional id that a coordinator knows."""
+    """List the transactional ids of every coordinator."""
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import duration, say, show_json, show_table
 
@@ -102,7 +105,7 @@ def list_transactions(
 def describe_transaction(
     transactional_id: TransactionalId, gateway: Gateway = "", output: AsOutput = None
 ) -> None:
-    """One transaction, its partitions, and where it begins in each."""
+    """Show one transaction, its partitions, and its first offset in each."""
     from oncelog_server.cli.rest import Rest, quoted
     from oncelog_server.cli.tables import duration, number, show_fields, show_json, show_table
 
@@ -150,7 +153,7 @@ def explain(
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
-    """Why something waits or was refused: a verdict, how it came to that, and what to type next."""
+    """Say why something waits or was refused: a verdict, its causes, and the next command."""
     from oncelog_server.cli.explain import show_explanation
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import show_json
@@ -166,13 +169,15 @@ def explain(
 def show_timeline(
     transactional_id: TransactionalId,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="go on as it happens, until Ctrl-C")
+        bool, typer.Option("--follow", "-f", help="print new events until Ctrl-C")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, max=ROWS_MAX, help="newest events")] = 200,
+    limit: Annotated[
+        int, typer.Option(min=1, max=ROWS_MAX, help="maximum number of events, the newest")
+    ] = 200,
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
-    """What happened to a transaction: every state, epoch, partition, refusal and marker, with its cause."""
+    """Show every state, epoch, partition, refusal and marker of a transaction, with its cause."""
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.timelines import timeline
 
@@ -183,7 +188,7 @@ def show_timeline(
 def describe_producers(
     topic: Topic, partition: Partition, gateway: Gateway = "", output: AsOutput = None
 ) -> None:
-    """Every producer that a partition remembers, and its open transaction."""
+    """List the producers of a partition, and the open transaction of each."""
     from oncelog_server.cli.rest import Rest, quoted
     from oncelog_server.cli.tables import number, show_json, show_table
 
@@ -232,7 +237,7 @@ def find_hanging(
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
-    """Transactions open in a partition that no coordinator will ever end."""
+    """Find transactions that are open in a partition and that no coordinator will end."""
     from oncelog_server.cli.hanging import show_hanging
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import show_json
@@ -255,7 +260,7 @@ def find_hanging(
 
 @app.command("markers")
 def marker_queues(gateway: Gateway = "", output: AsOutput = None) -> None:
-    """Markers of decided transactions that wait for a node; until they are written, readers wait."""
+    """Show markers that wait for a node. Read_committed consumers wait until they are written."""
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import duration, show_json, show_table
 
@@ -284,18 +289,19 @@ def abort(
     topic: Topic,
     partition: Partition,
     start_offset: Annotated[
-        int, typer.Option(min=0, max=INT64_MAX, help="exactly its first offset there")
+        int,
+        typer.Option(min=0, max=INT64_MAX, help="first offset of the transaction in the partition"),
     ],
     producer_epoch: Annotated[
-        int | None, typer.Option(min=0, max=32_767, help="exactly its producer epoch")
+        int | None, typer.Option(min=0, max=32_767, help="producer epoch of the transaction")
     ] = None,
     execute: Annotated[
-        bool, typer.Option("--execute", help="do it; without this, only show what would happen")
+        bool, typer.Option("--execute", help="do it; without this option, only show the effect")
     ] = False,
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
-    """Write an abort marker for a hanging transaction. Refused for one that its coordinator owns."""
+    """Write an abort marker for a hanging transaction. Refused if a coordinator owns the transaction."""
     from oncelog_server.cli.rest import Rest
     from oncelog_server.cli.tables import say, show_json
 
@@ -324,7 +330,7 @@ def terminate(
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
-    """Let the coordinator fence the producer and abort its transaction."""
+    """Fence the producer and abort its transaction, by its coordinator."""
     from oncelog_server.cli.rest import Rest, quoted
     from oncelog_server.cli.tables import say, show_json
 

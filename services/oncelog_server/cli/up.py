@@ -7,12 +7,10 @@ import typer
 
 app = typer.Typer(add_completion=False)
 
-Data = Annotated[
-    Path | None, typer.Option(help="folder of everything that lasts (default: oncelog-data)")
-]
+Data = Annotated[Path | None, typer.Option(help="data folder (default: oncelog-data)")]
 Ephemeral = Annotated[
     bool,
-    typer.Option("--ephemeral", help="keep the data in a temporary folder, removed at the end"),
+    typer.Option("--ephemeral", help="use a temporary data folder, and remove it at the end"),
 ]
 Host = Annotated[str | None, typer.Option(help="address to bind (default: 127.0.0.1)")]
 Port = Annotated[
@@ -24,33 +22,37 @@ GatewayPort = Annotated[
     typer.Option(min=0, max=65535, help="REST port, 0 takes a free one (default: 8080)"),
 ]
 AdvertisedHost = Annotated[
-    str | None, typer.Option(help="host told to clients (default: the one they used)")
+    str | None, typer.Option(help="host that clients connect to (default: the one they used)")
 ]
 AdvertisedPort = Annotated[
     int | None,
-    typer.Option(min=1, max=65535, help="port told to clients (default: the one they used)"),
+    typer.Option(
+        min=1, max=65535, help="port that clients connect to (default: the one they used)"
+    ),
 ]
 Postgres = Annotated[
-    bool, typer.Option("--postgres", help="keep metadata in a real embedded Postgres")
+    bool, typer.Option("--postgres", help="keep the metadata in an embedded Postgres")
 ]
-ReadyFile = Annotated[Path | None, typer.Option(help="write the addresses here as JSON once ready")]
+ReadyFile = Annotated[
+    Path | None, typer.Option(help="file that gets the addresses as JSON, once oncelog is ready")
+]
 FlushPolicy = Annotated[
     str | None,
     typer.Option(
         metavar="os|always",
-        help="always: a record is on the disk before it is acknowledged, and survives a power cut (default: os)",
+        help="always: fsync before each acknowledgement, so records survive a power cut (default: os)",
     ),
 ]
 Level = Annotated[
     str | None,
     typer.Option(
         metavar="debug|info|warning|error",
-        help="least important line that is logged (default: warning)",
+        help="lowest level that is logged (default: warning)",
     ),
 ]
 Format = Annotated[
     str | None,
-    typer.Option(metavar="logfmt|json", help="how a line is written (default: logfmt)"),
+    typer.Option(metavar="logfmt|json", help="format of a log line (default: logfmt)"),
 ]
 Config = Annotated[
     Path | None,

@@ -29,16 +29,14 @@ def demo(
     rows: Annotated[
         int, typer.Option(min=ROWS_MIN, max=ROWS_MAX, help="payments to make and process")
     ] = ROWS_DEFAULT,
-    seed: Annotated[int, typer.Option(help="another seed makes other payments")] = 1,
+    seed: Annotated[int, typer.Option(help="another seed gives other payments")] = 1,
     input_file: Annotated[
         Path | None,
         typer.Option(
             "--input", help="CSV, JSON lines, JSON array or Arrow IPC, instead of payments"
         ),
     ] = None,
-    key: Annotated[
-        str | None, typer.Option(help="column of --input to group by; it becomes the key")
-    ] = None,
+    key: Annotated[str | None, typer.Option(help="column of --input that becomes the key")] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="keep the data folder and the logs at the end")
     ] = False,
@@ -46,9 +44,9 @@ def demo(
         bool, typer.Option("--stay", help="leave oncelog running at the end, until Ctrl-C")
     ] = False,
 ) -> None:
-    """Payments through Spark, exactly once, with three kills on the way and a proof at the end.
+    """Send payments through Spark exactly once, with three kills on the way and a proof at the end.
 
-    Ends with 0 when the proof holds, 1 when it fails or the run does not get to it, 2 when it cannot be started.
+    Exit code 0: the proof holds. 1: it fails, or the run ends before it. 2: the demo cannot start.
     """
     missing = missing_prerequisites()
     if missing:

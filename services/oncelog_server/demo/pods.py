@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     payments = argparse.ArgumentParser(add_help=False)
     payments.add_argument("--rows", type=_positive, required=True, help="how many payments")
-    payments.add_argument("--seed", type=int, default=1, help="another seed makes other payments")
+    payments.add_argument("--seed", type=int, default=1, help="another seed gives other payments")
     parts.add_parser("topics", parents=[common]).set_defaults(run=_make_topics)
     parts.add_parser("send", parents=[common, payments]).set_defaults(run=_send)
     prove = parts.add_parser("prove", parents=[common, payments])
