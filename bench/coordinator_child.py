@@ -176,11 +176,11 @@ async def fill(folder: Path, ids: int, finished: int) -> dict[str, float]:
                 for number, members in of_shard.items()
             )
         )
-        figures = storage.maintenance.cleaner.figures
+        metrics = storage.maintenance.cleaner.metrics
         return {
-            "passes": figures.passes,
-            "bytes_saved": figures.bytes_saved,
-            "bytes_read": figures.bytes_read,
+            "passes": metrics.passes,
+            "bytes_saved": metrics.bytes_saved,
+            "bytes_read": metrics.bytes_read,
         }
 
 

@@ -26,7 +26,7 @@ from typing import Annotated, Any, Final, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, model_validator
 
 from oncelog.errors import OncelogError
-from robustness.nemesis import WHOLE_ROLE, FaultKind, Storm, storm_targets
+from robustness.fault_plan import WHOLE_ROLE, FaultKind, Storm, storm_targets
 from robustness.scenario_checks import (
     joined,
     listed,

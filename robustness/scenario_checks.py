@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import BaseSettings, SettingsError
 
-from robustness.nemesis import FaultKind
+from robustness.fault_plan import FaultKind
 
 _SHOWN_CHARACTERS: Final = 80
 _TOLD_MAX: Final = 3

@@ -13,7 +13,7 @@ from oncelog.ids import Partition
 from oncelog_controller.core import records as metadata
 from oncelog_coordinator.core import consumer_group as consumer
 from oncelog_coordinator.core import group_records, sink_records, txn_records, txn_state
-from oncelog_coordinator.core.stamp import Stamp
+from oncelog_coordinator.core.request_origin import RequestOrigin
 
 TIME = 1_700_000_000_000
 SLOTS = frozenset({(bytes(range(16)), 0), (bytes(range(16)), 3)})
@@ -53,7 +53,7 @@ METADATA = (
 TRANSACTIONS = (
     (EMPTY, 0),
     (ONGOING, 1),
-    (replace(ONGOING, stamp=Stamp(41, 7, 3)), 1),
+    (replace(ONGOING, origin=RequestOrigin(41, 7, 3)), 1),
     (replace(ONGOING, state=txn_state.TxnState.PREPARE_COMMIT), 1),
     (replace(ONGOING, state=txn_state.TxnState.PREPARE_ABORT), 1),
     (replace(EMPTY, state=txn_state.TxnState.COMPLETE_COMMIT), 1),
@@ -136,10 +136,17 @@ def types():
     }
 
 
+KEPT_AS = {"origin": "stamp"}
+"""Fields that have another name since: golden data keeps the one they began with."""
+
+
 def meaning(thing):
     """As JSON has it: a record is its type and its fields."""
     if is_dataclass(thing):
-        return {one.name: meaning(getattr(thing, one.name)) for one in fields(thing)}
+        return {
+            KEPT_AS.get(one.name, one.name): meaning(getattr(thing, one.name))
+            for one in fields(thing)
+        }
     if isinstance(thing, Enum):
         return thing.name
     if isinstance(thing, bytes):

@@ -66,7 +66,7 @@ from robustness.chaos.steady import KIND as STEADY
 from robustness.chaos.steady import SteadyParameters
 from robustness.checkers.verdict import Answer
 from robustness.clients.libraries import LIBRARIES
-from robustness.nemesis import FaultKind
+from robustness.fault_plan import FaultKind
 from robustness.scenario import Scenario, load_scenario
 from robustness.workloads.catalog import KINDS
 

@@ -12,13 +12,13 @@ from robustness.chaos.contract import OnProgress
 from robustness.chaos.links import CLIENTS
 from robustness.chaos.plan import DECKS, REPLICAS, name_of
 from robustness.checkers.verdict import Verdict
-from robustness.nemesis import FaultKind, PlannedFault
+from robustness.fault_plan import FaultKind, PlannedFault
 from robustness.observations import Observations
 
 ANSWER_TIMEOUT_S: Final = 10.0
 
 
-class ClientHands:
+class ClientInjector:
     """All that can be broken of somebody else's cluster: our own clients."""
 
     def __init__(self, kill_client: Callable[[float], str]) -> None:
@@ -100,8 +100,8 @@ class AddressTarget:
     def members(self) -> Mapping[str, Sequence[str]]:
         return {CLIENTS: [CLIENTS]}
 
-    def hands(self, kill_client: Callable[[float], str]) -> ClientHands:
-        return ClientHands(kill_client)
+    def injector(self, kill_client: Callable[[float], str]) -> ClientInjector:
+        return ClientInjector(kill_client)
 
     def observe(self, at_ms: int) -> Observations:
         """Nothing: it is not ours."""

@@ -1,18 +1,20 @@
-"""What the runner asks of a target and of its hands. A target is where chaos happens; hands carry faults out there."""
+"""What the runner asks of a target and of its injector. A target is where chaos happens; its fault injector carries
+faults out there.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from robustness.checkers.verdict import Verdict
-from robustness.nemesis import FaultKind, PlannedFault
+from robustness.fault_plan import FaultKind, PlannedFault
 from robustness.observations import Observations
 
 OnProgress = Callable[[str, str], None]
 """What is starting or stopping, and in which state it is."""
 
 
-class ChaosHands(Protocol):
-    """What the runner needs of hands, beyond `Hands`."""
+class ChaosInjector(Protocol):
+    """What the runner needs of an injector, beyond `FaultInjector`."""
 
     findings: list[str]
     facts: dict[str, str]
@@ -55,7 +57,7 @@ class Target(Protocol):
         """Whom faults may strike, by role."""
         ...
 
-    def hands(self, kill_client: Callable[[float], str]) -> ChaosHands: ...
+    def injector(self, kill_client: Callable[[float], str]) -> ChaosInjector: ...
 
     def observe(self, at_ms: int) -> Observations:
         """What can be seen inside after all is done; whatever has to end for it ends."""

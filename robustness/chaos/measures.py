@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Final
 
 from robustness.chaos.plan import role_of
+from robustness.fault_plan import FaultKind
 from robustness.history import Ending, Fault, History, Outcome, Transaction
-from robustness.nemesis import FaultKind
 
 NEMESIS: Final = "nemesis"
 """The client whose faults are the plan's; workloads kill their own clients beside it."""

@@ -9,7 +9,7 @@ from oncelog.errors import OncelogError
 from robustness.arguments import SEED_MAX
 from robustness.chaos.plan import HITS_PER_MINUTE
 from robustness.clients.libraries import LIBRARIES
-from robustness.nemesis import FaultKind
+from robustness.fault_plan import FaultKind
 
 MINUTES_LEAST, MINUTES_MOST = 0.1, 1440.0
 PACE_LEAST, PACE_MOST = 0.1, 10.0

@@ -23,7 +23,7 @@ from oncelog_server.cluster.plan import (
     STORAGE,
 )
 from robustness.chaos.links import CLIENTS
-from robustness.nemesis import FaultKind, PlannedFault
+from robustness.fault_plan import FaultKind, PlannedFault
 
 CardT = TypeVar("CardT")
 

@@ -11,8 +11,8 @@ from robustness.chaos.measures import NEMESIS, percentile
 from robustness.chaos.page.build import build_page
 from robustness.chaos.run import RunResult
 from robustness.checkers.verdict import Answer
+from robustness.fault_plan import FaultKind
 from robustness.history import Fault, FinalRead, Poll
-from robustness.nemesis import FaultKind
 
 REPORT_JSON: Final = "report.json"
 REPORT_MD: Final = "report.md"

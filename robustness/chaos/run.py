@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from oncelog.errors import OncelogError
-from robustness.chaos.contract import ChaosHands, Target
+from robustness.chaos.contract import ChaosInjector, Target
 from robustness.chaos.lab import HISTORY, LabOrder
 from robustness.chaos.lab_process import LabProcess
 from robustness.chaos.links import CLIENTS
@@ -29,8 +29,8 @@ from robustness.chaos.progress import Progress
 from robustness.chaos.steady import KIND as STEADY
 from robustness.checkers.all import judge
 from robustness.checkers.verdict import Answer, Verdict
+from robustness.fault_plan import PlannedFault
 from robustness.history import Fault, History
-from robustness.nemesis import PlannedFault
 from robustness.scenario import Scenario
 from robustness.workloads.catalog import facts_about
 
@@ -100,11 +100,11 @@ class ChaosRun:
             await self._started()
             progress.tell(self._target.limits)
             with LabProcess(self._order(), options.folder / "lab.log") as lab:
-                hands = self._target.hands(lab.kill_client)
+                injector = self._target.injector(lab.kill_client)
                 try:
-                    plan, from_ms, until_ms = await self._storm(lab, hands)
+                    plan, from_ms, until_ms = await self._storm(lab, injector)
                 finally:
-                    hands.close()
+                    injector.close()
             progress.phase("reading what processes left")
             observations = await asyncio.to_thread(self._target.observe, self.now_ms())
         finally:
@@ -116,7 +116,7 @@ class ChaosRun:
         measures = measure(history, self._pulse(), from_ms, until_ms, roles, self._read_lags())
         struck = sum(role_of(fault.target) != CLIENTS for fault in plan)
         own = [
-            came_back(hands.findings, struck),
+            came_back(injector.findings, struck),
             roles_hit(measures, options.duration_ms, options.hits_per_minute),
         ]
         if options.recovery_bar_ms:
@@ -146,7 +146,7 @@ class ChaosRun:
     # ------------------------------------------------------------------------------------------------- the storm
 
     async def _storm(
-        self, lab: LabProcess, hands: ChaosHands
+        self, lab: LabProcess, injector: ChaosInjector
     ) -> tuple[list[PlannedFault], int, int]:
         """The plan, and when clients worked."""
         progress, options = self._progress, self._options
@@ -156,7 +156,7 @@ class ChaosRun:
         plan = plan_chaos(
             self._target.members,
             options.duration_ms,
-            hands.can,
+            injector.can,
             draw,
             decks=self._target.decks,
             hits_per_minute=options.hits_per_minute,
@@ -166,8 +166,8 @@ class ChaosRun:
         with self._sampler():
             try:
                 async with asyncio.TaskGroup() as group:
-                    watching = group.create_task(self._watch(lab, hands))
-                    until_ms = await self._strike(plan, from_ms, lab, hands)
+                    watching = group.create_task(self._watch(lab, injector))
+                    until_ms = await self._strike(plan, from_ms, lab, injector)
                     watching.cancel()
             except ExceptionGroup as errors:
                 raise first_of(errors) from errors
@@ -177,16 +177,16 @@ class ChaosRun:
         return plan, from_ms, until_ms
 
     async def _strike(
-        self, plan: Sequence[PlannedFault], from_ms: int, lab: LabProcess, hands: ChaosHands
+        self, plan: Sequence[PlannedFault], from_ms: int, lab: LabProcess, injector: ChaosInjector
     ) -> int:
         """All faults, healing, and the end of the clients' work, which is returned."""
         duration_ms = self._options.duration_ms
         async with asyncio.TaskGroup() as group:
             for fault in plan:
-                group.create_task(self._carry_out(fault, from_ms, hands))
+                group.create_task(self._carry_out(fault, from_ms, injector))
             group.create_task(asyncio.sleep(duration_ms / 1000))
         self._progress.phase("healing")
-        await hands.heal()
+        await injector.heal()
         self._progress.phase("after healing")
         await asyncio.sleep(min(HEALED_S, HEALED_S_SHORT + duration_ms / 60_000))
         until_ms = self.now_ms()
@@ -203,7 +203,7 @@ class ChaosRun:
             folder = self._options.folder
             raise OncelogError(f"{failure} within {timeout_s:.0f} s; see {folder}") from error
 
-    async def _carry_out(self, fault: PlannedFault, from_ms: int, hands: ChaosHands) -> None:
+    async def _carry_out(self, fault: PlannedFault, from_ms: int, injector: ChaosInjector) -> None:
         await asyncio.sleep(max(0.0, (from_ms + fault.at_ms - self.now_ms()) / 1000))
         role = role_of(fault.target)
         # The one before may have lasted longer than planned: a process is not killed while it is being started.
@@ -211,12 +211,12 @@ class ChaosRun:
             invoked_ms = self.now_ms()
             self._progress.fault_begins(name_of(fault), role, f"{fault.kind} {fault.target}")
             try:
-                await hands.begin(fault)
+                await injector.begin(fault)
                 await asyncio.sleep(fault.lasts_ms / 1000)
             finally:
-                await hands.end(fault)
+                await injector.end(fault)
                 self._progress.fault_ends(name_of(fault))
-                if name_of(fault) not in hands.missed:
+                if name_of(fault) not in injector.missed:
                     self._faults.append(
                         Fault(
                             client=NEMESIS,
@@ -224,15 +224,15 @@ class ChaosRun:
                             completed_ms=self.now_ms(),
                             kind=fault.kind,
                             target=fault.target,
-                            facts=hands.facts.get(name_of(fault), ""),
+                            facts=injector.facts.get(name_of(fault), ""),
                         )
                     )
 
-    async def _watch(self, lab: LabProcess, hands: ChaosHands) -> None:
+    async def _watch(self, lab: LabProcess, injector: ChaosInjector) -> None:
         while True:
-            await hands.look_for_dead()
+            await injector.look_for_dead()
             lab.fail_if_it_failed()
-            self._progress.counted(lab.counts, len(hands.findings))
+            self._progress.counted(lab.counts, len(injector.findings))
             await asyncio.sleep(LOOK_S)
 
     # ------------------------------------------------------------------------------------------------- around it

@@ -10,7 +10,7 @@ from oncelog_server.cluster.plan import POSTGRES, REDIS, ROLES, ClusterShape
 from oncelog_server.cluster.state_file import ClusterState
 from robustness.chaos.contract import OnProgress
 from robustness.chaos.evidence import Evidence
-from robustness.chaos.hands import Clocks, ProcessHands, find_faketime
+from robustness.chaos.injector import Clocks, ProcessInjector, find_faketime
 from robustness.chaos.links import CLIENTS
 from robustness.chaos.network import PROXY_LOG, ClusterNetwork, ProxyProcess
 from robustness.chaos.plan import DECKS, REPLICAS
@@ -72,8 +72,8 @@ class ClusterTarget:
         }
         return {**found, POSTGRES: [POSTGRES], REDIS: [REDIS], CLIENTS: [CLIENTS]}
 
-    def hands(self, kill_client: Callable[[float], str]) -> ProcessHands:
-        return ProcessHands(self.cluster, self.proxy, self._clocks, kill_client)
+    def injector(self, kill_client: Callable[[float], str]) -> ProcessInjector:
+        return ProcessInjector(self.cluster, self.proxy, self._clocks, kill_client)
 
     def observe(self, at_ms: int) -> Observations:
         """Gives it time to end what is open, then ends it in order: its files say what is committed."""

@@ -8,8 +8,8 @@ from robustness.checkers.evidence import must_not_be_there, readings, writer_of
 from robustness.checkers.findings import Findings, reader, seen, writer
 from robustness.checkers.verdict import Verdict
 from robustness.history import FinalRead, History, PlainSend
-from robustness.noted import KeyDeleted, facts_of
 from robustness.observations import Observations
+from robustness.workload_facts import KeyDeleted, facts_of
 
 
 def check(history: History, observations: Observations) -> Verdict:

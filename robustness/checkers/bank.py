@@ -7,8 +7,8 @@ from robustness.checkers.evidence import FinalState, writer_of
 from robustness.checkers.findings import Findings, place, seen, span, writer
 from robustness.checkers.verdict import Verdict
 from robustness.history import History, Read, Transaction
-from robustness.noted import BankOpened, BankRead, booking_of, facts_of
 from robustness.observations import Observations
+from robustness.workload_facts import BankOpened, BankRead, booking_of, facts_of
 
 
 def check(history: History, observations: Observations) -> Verdict:
@@ -17,7 +17,7 @@ def check(history: History, observations: Observations) -> Verdict:
     for _, bank in facts_of(history, BankOpened):
         totals[bank.topic] = bank.total
         _judge_end(findings, history, bank)
-    for noted, read in facts_of(history, BankRead):
+    for entry, read in facts_of(history, BankRead):
         if not read.is_consistent or read.topic not in totals:
             continue
         findings.judged += 1
@@ -25,7 +25,7 @@ def check(history: History, observations: Observations) -> Verdict:
         if found != totals[read.topic]:
             balances = ", ".join(f"{account} {amount}" for account, amount in read.balances)
             findings.broken.append(
-                f"{noted.client} ({span(noted)}) saw {found} in {read.topic} instead of"
+                f"{entry.client} ({span(entry)}) saw {found} in {read.topic} instead of"
                 f" {totals[read.topic]}: {balances}"
             )
     return findings.verdict("no bank was opened")

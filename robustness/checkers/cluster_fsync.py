@@ -23,7 +23,7 @@ from robustness.history import Fault, History
 from robustness.observations import Observations, ReplicaLog, Synced
 
 BIT_FLIP: Final = "bit-flip"
-"""The kind of a fault, as the nemesis names it."""
+"""The kind of a fault, as the fault plan names it."""
 
 _Replica = tuple[int, PartitionKey]
 """Node id and partition."""

@@ -10,8 +10,8 @@ from robustness.checkers.evidence import FinalLog, FinalState
 from robustness.checkers.findings import Findings, place, reader, seen
 from robustness.checkers.verdict import Verdict
 from robustness.history import History, OffsetsFetched, Partition, Read
-from robustness.noted import Copier, copy_of, copy_partition, facts_of
 from robustness.observations import Observations
+from robustness.workload_facts import Copier, copy_of, copy_partition, facts_of
 
 
 def check(history: History, observations: Observations) -> Verdict:

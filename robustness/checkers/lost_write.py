@@ -20,8 +20,8 @@ from robustness.checkers.evidence import (
 from robustness.checkers.findings import Findings, place, reader, said_of, writer
 from robustness.checkers.verdict import Verdict
 from robustness.history import History
-from robustness.noted import KeyDeleted, facts_of
 from robustness.observations import Observations
+from robustness.workload_facts import KeyDeleted, facts_of
 
 
 def check(history: History, observations: Observations) -> Verdict:
@@ -63,7 +63,7 @@ def _judge(findings: Findings, final: FinalState, written: Written) -> None:
 def _judge_tombstones(findings: Findings, final: FinalState, history: History) -> None:
     deletions = facts_of(history, KeyDeleted)
     writers = writer_of(history) if deletions else {}
-    for noted, deleted in deletions:
+    for entry, deleted in deletions:
         log = final.committed.get((deleted.topic, deleted.partition))
         written = writers.get(deleted.with_value)
         if log is None or written is None or deleted.offset < 0:
@@ -78,6 +78,6 @@ def _judge_tombstones(findings: Findings, final: FinalState, history: History) -
         where = place(deleted.topic, deleted.partition, deleted.offset)
         findings.broken.append(
             f"{writer(written.by)} deleted key {deleted.key!r} at {where}, acknowledged to"
-            f" {noted.client}, but {reader(log.read)} up to {log.read.end_offset} has neither that"
+            f" {entry.client}, but {reader(log.read)} up to {log.read.end_offset} has neither that"
             " tombstone nor a newer value"
         )

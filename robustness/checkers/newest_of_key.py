@@ -18,8 +18,8 @@ from robustness.checkers.evidence import (
 from robustness.checkers.findings import Findings, place, reader, seen, writer
 from robustness.checkers.verdict import Verdict
 from robustness.history import History, Read, Send, Transaction
-from robustness.noted import KeyDeleted, facts_of
 from robustness.observations import Observations
+from robustness.workload_facts import KeyDeleted, facts_of
 
 _Key = tuple[str, int, str]
 """Topic, partition, key."""

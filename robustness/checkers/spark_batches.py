@@ -11,8 +11,8 @@ from robustness.checkers.evidence import FinalState, Presence
 from robustness.checkers.findings import Findings, place
 from robustness.checkers.verdict import Verdict
 from robustness.history import History, Outcome, Send
-from robustness.noted import SparkBatchEnded, SparkTask, facts_of
 from robustness.observations import Observations
+from robustness.workload_facts import SparkBatchEnded, SparkTask, facts_of
 
 
 class _Batch(NamedTuple):

@@ -3,18 +3,18 @@
 from robustness.checkers.findings import Findings, place
 from robustness.checkers.verdict import Verdict
 from robustness.history import History
-from robustness.noted import GroupProgress, facts_of
 from robustness.observations import Observations
+from robustness.workload_facts import GroupProgress, facts_of
 
 
 def check(history: History, observations: Observations) -> Verdict:
     findings = Findings("stuck-group")
-    for noted, fact in facts_of(history, GroupProgress):
+    for entry, fact in facts_of(history, GroupProgress):
         for topic, partition, committed, wanted in fact.partitions:
             findings.judged += 1
             if committed < wanted:
                 findings.broken.append(
                     f"group {fact.group} stands at {committed} in {place(topic, partition)}, below"
-                    f" {wanted}, after {fact.waited_ms} ms of waiting, as {noted.client} saw"
+                    f" {wanted}, after {fact.waited_ms} ms of waiting, as {entry.client} saw"
                 )
     return findings.verdict("nobody waited for a group after healing")

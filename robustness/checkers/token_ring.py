@@ -11,8 +11,8 @@ from robustness.checkers.evidence import FinalLog, FinalState
 from robustness.checkers.findings import Findings, place
 from robustness.checkers.verdict import Verdict
 from robustness.history import History, OffsetsFetched, Read
-from robustness.noted import TokenRing, facts_of, token_of
 from robustness.observations import Observations
+from robustness.workload_facts import TokenRing, facts_of, token_of
 
 
 def check(history: History, observations: Observations) -> Verdict:

@@ -12,8 +12,8 @@ from robustness.checkers.evidence import Seen, first_committed_sight
 from robustness.checkers.findings import Findings, reader, seen, writer
 from robustness.checkers.verdict import Verdict
 from robustness.history import Ending, History, Noted, Outcome, Transaction
-from robustness.noted import ProducerReady, facts_of
 from robustness.observations import Observations
+from robustness.workload_facts import ProducerReady, facts_of
 
 
 class _Ready(NamedTuple):
@@ -51,9 +51,9 @@ class _Readies:
 def check(history: History, observations: Observations) -> Verdict:
     findings = Findings("zombie-write")
     found: dict[str, list[_Ready]] = {}
-    for noted, fact in facts_of(history, ProducerReady):
-        if noted.completed_ms is not None:
-            found.setdefault(fact.transactional_id, []).append(_ready(noted, noted.completed_ms))
+    for entry, fact in facts_of(history, ProducerReady):
+        if entry.completed_ms is not None:
+            found.setdefault(fact.transactional_id, []).append(_ready(entry, entry.completed_ms))
     readies = {name: _Readies(many) for name, many in found.items()}
     fenced: list[tuple[Transaction, _Ready]] = []
     for transaction in history.all(Transaction):
@@ -70,8 +70,8 @@ def check(history: History, observations: Observations) -> Verdict:
     return findings.verdict("no transaction is known to be of a producer that was fenced")
 
 
-def _ready(noted: Noted, completed_ms: int) -> _Ready:
-    return _Ready(noted.invoked_ms, completed_ms, noted.client)
+def _ready(entry: Noted, completed_ms: int) -> _Ready:
+    return _Ready(entry.invoked_ms, completed_ms, entry.client)
 
 
 def _is_after(by: Transaction, successor: _Ready) -> bool:

@@ -106,8 +106,8 @@ COORDINATOR_BUGS: Final = (
             # Blocks of a thousand would last for a whole run, and only some seeds draw small ones.
             Edit(
                 module="robustness.simulator.extremes",
-                old="_PRODUCER_ID_BLOCK: Final = Knob((1000,), (1, 2))",
-                new="_PRODUCER_ID_BLOCK: Final = Knob((2,), (1, 2))",
+                old="_PRODUCER_ID_BLOCK: Final = DrawnSetting((1000,), (1, 2))",
+                new="_PRODUCER_ID_BLOCK: Final = DrawnSetting((2,), (1, 2))",
             ),
         ),
         caught_by=("producer-id-reused",),
@@ -257,8 +257,8 @@ COORDINATOR_BUGS: Final = (
         source="ADR 0018",
         edits=(
             Edit(
-                module="oncelog_coordinator.core.stamp",
-                old="    return told != known\n",
+                module="oncelog_coordinator.core.request_origin",
+                old="    return refused_origin != known\n",
                 new="    return asked.connection < 0\n",
             ),
         ),
@@ -276,9 +276,9 @@ COORDINATOR_BUGS: Final = (
         source="ADR 0018",
         edits=(
             Edit(
-                module="oncelog_coordinator.core.stamp",
-                old="    return told != known\n",
-                new="    return asked.listener == known.listener and told != known\n",
+                module="oncelog_coordinator.core.request_origin",
+                old="    return refused_origin != known\n",
+                new="    return asked.listener == known.listener and refused_origin != known\n",
             ),
         ),
         caught_by=(
@@ -296,7 +296,7 @@ COORDINATOR_BUGS: Final = (
         source="ADR 0018; architecture/failures",
         edits=(
             Edit(
-                module="oncelog_coordinator.core.stamp",
+                module="oncelog_coordinator.core.request_origin",
                 old="return 0 < asked.request < known.request\n",
                 new="return asked.request < 0\n",
             ),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
-from robustness.nemesis import OF_MACHINES, FaultKind
+from robustness.fault_plan import OF_MACHINES, FaultKind
 
 UNDOABLE_HERE: Final = frozenset({FaultKind.REDIS_OUTAGE, *OF_MACHINES})
 """No role runs with a Redis in the simulator; `make chaos` does that."""

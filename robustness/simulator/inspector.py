@@ -25,7 +25,7 @@ from oncelog.rpc.metadata import MetadataImage
 from oncelog_controller.servicer import ControllerServicer
 from oncelog_controller.sql_journal import SqlJournal
 from oncelog_coordinator.group_shards import GroupShards
-from oncelog_coordinator.reigns import Reign, Reigns
+from oncelog_coordinator.shard_terms import ShardTerm, ShardTerms
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log import encode_topic_id
 from oncelog_storage.log_directory import LogDirectory
@@ -103,7 +103,7 @@ class Inspector:
             self._replace(HostedPartition, name, self._after_change)
         self._replace(HostedPartition, "follow_high_watermark", self._after_change)
         self._replace(ReplicaManager, "_lead", self._after_lead)
-        self._replace(Reigns, "_load", self._around_load)
+        self._replace(ShardTerms, "_load", self._around_load)
         self._replace(ControllerServicer, "AllocateProducerIds", self._around_allocation)
         self._replace(SqlJournal, "append", self._around_append)
         self._replace(LogDirectory, "open", self._before_open)
@@ -139,22 +139,22 @@ class Inspector:
         self._touch(hosted)
 
     async def _around_load(
-        self, original: Callable[..., Any], reigns: Reigns[Any], reign: Reign
+        self, original: Callable[..., Any], terms: ShardTerms[Any], term: ShardTerm
     ) -> None:
-        await original(reigns, reign)
+        await original(terms, term)
         process = owner()
-        if reign.life is None or process is None:
+        if term.loaded is None or process is None:
             return
         topic = (
-            CONSUMER_OFFSETS_TOPIC if isinstance(reigns, GroupShards) else TRANSACTION_STATE_TOPIC
+            CONSUMER_OFFSETS_TOPIC if isinstance(terms, GroupShards) else TRANSACTION_STATE_TOPIC
         )
         owned = ShardOwned(
             at_ms=self._now_ms(),
             node_id=self._node_id(process),
             node_incarnation=process.incarnation,
             topic=topic,
-            shard=reign.shard,
-            coordinator_epoch=reign.coordinator_epoch,
+            shard=term.shard,
+            coordinator_epoch=term.coordinator_epoch,
         )
         self.observations.shards.append(owned)
         self._insist(self._owners.rival(owned))

@@ -22,9 +22,8 @@ from oncelog.telemetry.recorder import TraceRecorder
 from robustness.checkers.all import judge
 from robustness.checkers.verdict import Answer, Verdict
 from robustness.clients.libraries import LIBRARIES, SIMULATED
+from robustness.fault_plan import FaultKind, PlannedFault, plan
 from robustness.history import Fault, History, Outcome
-from robustness.nemesis import FaultKind, PlannedFault, plan
-from robustness.noted import SparkBatchEnded, facts_of
 from robustness.scenario import Scenario
 from robustness.simulator import seams
 from robustness.simulator.clocks import SimClocks
@@ -44,7 +43,7 @@ from robustness.simulator.extremes import (
     replace_constants,
 )
 from robustness.simulator.grpc_network import install_grpc
-from robustness.simulator.hands import SimHands
+from robustness.simulator.injector import SimInjector
 from robustness.simulator.inspector import Inspector, InvariantBroken
 from robustness.simulator.kept_versions import older_contracts
 from robustness.simulator.lab import CONDUCTOR, SimLab, failure_text
@@ -55,6 +54,7 @@ from robustness.simulator.record_tags import install_record_tags
 from robustness.simulator.tcp import install_tcp
 from robustness.simulator.upgrades import RollingUpgrade
 from robustness.simulator.world import World
+from robustness.workload_facts import SparkBatchEnded, facts_of
 from robustness.workloads.catalog import facts_about, make_workload
 from robustness.workloads.contract import Workload
 
@@ -172,7 +172,7 @@ class _Run:
         )
         self.cluster = SimCluster(world, scenario.shape, self._settings_of, self.network.address_of)
         self.lab = SimLab(world, self.history, replicas=min(3, scenario.shape.storage))
-        self.hands = SimHands(
+        self.injector = SimInjector(
             world, self.cluster, self.network, self.disks, self.database, self.clocks, self.lab
         )
         self.inspector = Inspector(world, self.cluster)
@@ -239,10 +239,10 @@ class _Run:
             if self.lab.failures:
                 return
             if is_end:
-                await self.hands.end(fault)
+                await self.injector.end(fault)
             else:
                 self._note(fault)
-                await self.hands.begin(fault)
+                await self.injector.begin(fault)
         await asyncio.sleep(max(0.0, began + duration_ms / 1000 - self.world.loop.time()))
 
     def _note(self, fault: PlannedFault) -> None:
@@ -263,7 +263,7 @@ class _Run:
     async def _healed(self) -> None:
         if self.upgrade is not None:
             self.upgrade.stop()
-        await self.hands.heal()
+        await self.injector.heal()
         self.world.trace("healed")
         async with asyncio.timeout(self.scenario.heal_timeout_ms / 1000):
             for name in self.cluster.members:

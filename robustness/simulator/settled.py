@@ -58,16 +58,16 @@ def _unsettled_shard(cluster: Inspected, image: MetadataImage) -> str | None:
     coordinators: list[tuple[SimProcess, CoordinatorRole]] = cluster.running("coordinator")
     for process, role in coordinators:
         node_id = node_id_of(cluster, process)
-        for reign, driver in role.shards.active():
-            active.add((TRANSACTION, reign.shard, node_id, reign.coordinator_epoch))
+        for term, driver in role.shards.active():
+            active.add((TRANSACTION, term.shard, node_id, term.coordinator_epoch))
             assert isinstance(driver.machine, ShardMachine), driver.machine
             for txn in driver.machine.txn.transactions:
                 if not txn.state.is_idle:
                     return f"{txn.transactional_id} is {txn.state.kafka_name}"
             if driver.machine.sink.oldest_open_attempt_ms() is not None:
-                return f"a sink of shard {reign.shard} has an open attempt"
-        for group_reign, _ in role.group_shards.active():
-            active.add((GROUP, group_reign.shard, node_id, group_reign.coordinator_epoch))
+                return f"a sink of shard {term.shard} has an open attempt"
+        for group_term, _ in role.group_shards.active():
+            active.add((GROUP, group_term.shard, node_id, group_term.coordinator_epoch))
     for (kind, number), shard in sorted(image.shards.items()):
         if (kind, number, shard.coordinator, shard.coordinator_epoch) not in active:
             return f"{_SHARD_TOPICS[kind]}-{number} is not active"

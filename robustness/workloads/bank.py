@@ -6,7 +6,7 @@ from collections import Counter
 from pydantic import Field
 
 from robustness.history import Isolation, Partition
-from robustness.noted import BankOpened, BankRead, booking_of, booking_value, note
+from robustness.workload_facts import BankOpened, BankRead, booking_of, booking_value, note
 from robustness.workloads.applications import run_writer
 from robustness.workloads.contract import Lab, until_over
 from robustness.workloads.parameters import ClientCount, Partitions, Pause, Sends, Share, Watched

@@ -14,8 +14,8 @@ from typing import Final
 from robustness.clients.consumer_protocol import ProtocolConsumer
 from robustness.clients.contract import Admin, ClientError, Clients, Consumer
 from robustness.history import Ending, FinalRead, Isolation, Partition, Read
-from robustness.noted import Copier as CopierFact
-from robustness.noted import GroupProgress, copy_partition, copy_value, note
+from robustness.workload_facts import Copier as CopierFact
+from robustness.workload_facts import GroupProgress, copy_partition, copy_value, note
 from robustness.workloads.applications import run_writer
 from robustness.workloads.contract import ClientProcess, Lab, until_over
 from robustness.workloads.lives import kill, live_on, patiently

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from robustness.clients.contract import ClientError
+from robustness.fault_plan import FaultKind
 from robustness.history import Fault
-from robustness.nemesis import FaultKind
 from robustness.workloads.contract import ClientProcess, Lab
 
 GRACE_MS: Final = 120_000

@@ -18,7 +18,7 @@ from robustness.clients.group_calls import GroupCalls, Said
 from robustness.clients.membership import Membership
 from robustness.clients.wire import Brokers, Unreachable
 from robustness.history import GroupOffsets, OffsetsCommitted, Outcome, Partition
-from robustness.noted import GroupProgress, note
+from robustness.workload_facts import GroupProgress, note
 from robustness.workloads.applications import run_writer
 from robustness.workloads.contract import ClientProcess, Lab, until_over
 from robustness.workloads.lives import live_on, patiently

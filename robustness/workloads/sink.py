@@ -40,7 +40,7 @@ from oncelog.spark.attempt import (
 )
 from robustness.clients.blocking import blocking
 from robustness.history import Noted, Outcome
-from robustness.noted import SparkBatchEnded, SparkTask, note
+from robustness.workload_facts import SparkBatchEnded, SparkTask, note
 from robustness.workloads.contract import ClientProcess, Lab, until_over
 from robustness.workloads.lives import live_on
 from robustness.workloads.parameters import (

@@ -11,7 +11,7 @@ from functools import partial
 
 from robustness.clients.contract import ClientError
 from robustness.history import Ending, Isolation, Read
-from robustness.noted import TokenRing, note, token_of, token_value
+from robustness.workload_facts import TokenRing, note, token_of, token_value
 from robustness.workloads.applications import run_application
 from robustness.workloads.contract import Lab, until_over
 from robustness.workloads.lives import patiently

@@ -25,7 +25,7 @@ from robustness.history import (
     Send,
     Transaction,
 )
-from robustness.noted import KeyDeleted, ProducerReady, note
+from robustness.workload_facts import KeyDeleted, ProducerReady, note
 from robustness.workloads.contract import ClientProcess, Lab
 
 SETUP_TIMEOUT_MS: Final = 30_000

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from oncelog.process.figures import Figure
+from oncelog.process.role_metrics import RoleMetric
 from oncelog.process.run import Program, Settings, run
 from oncelog.rpc.contract import CONTROLLER
 from oncelog.rpc.node_settings import NamedNodeSettings
@@ -30,10 +30,10 @@ class RunningController:
     def describe(self) -> str:
         return f"controller {self.node_id} serves on {self._rpc_address}"
 
-    def figures(self) -> Iterable[Figure]:
-        from oncelog_controller.figures import controller_figures
+    def metrics(self) -> Iterable[RoleMetric]:
+        from oncelog_controller.role_metrics import controller_metrics
 
-        return controller_figures(self.role)
+        return controller_metrics(self.role)
 
     async def failure(self) -> BaseException:
         return await self.role.failure()

@@ -8,7 +8,7 @@ import asyncio
 import sys
 
 from oncelog.errors import OncelogError
-from oncelog.process.arguments import EXIT_USED_WRONGLY, Knobs, WrongUse
+from oncelog.process.arguments import EXIT_USED_WRONGLY, SettingsParser, WrongUse
 from oncelog.process.run import EXIT_FAILED
 from oncelog_controller.database import Database
 from oncelog_controller.schema import SCHEMA_REVISION
@@ -20,9 +20,9 @@ PROGRAM = "oncelog_controller.migrate"
 def main(arguments: list[str]) -> int:
     """Returns the exit code; what went wrong is one line on stderr."""
     try:
-        found = Knobs(PROGRAM, "Migrates the metadata database.", [ControllerSettings]).read(
-            arguments
-        )
+        found = SettingsParser(
+            PROGRAM, "Migrates the metadata database.", [ControllerSettings]
+        ).read(arguments)
     except WrongUse as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return EXIT_USED_WRONGLY

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from oncelog.errors import OncelogError
 from oncelog.ids import Offset
 from oncelog.journal import AppendFailed
-from oncelog.process.arguments import EXIT_USED_WRONGLY, Knobs, WrongUse
+from oncelog.process.arguments import EXIT_USED_WRONGLY, SettingsParser, WrongUse
 from oncelog.process.run import EXIT_FAILED
 from oncelog.runtime import SystemClock
 from oncelog_controller.core.image import ClusterImage
@@ -75,7 +75,9 @@ async def go_on_from_backup(database_url: str, timeout_ms: int) -> int:
 def main(arguments: list[str]) -> int:
     """Returns the exit code; what went wrong is one line on stderr."""
     try:
-        found = Knobs(PROGRAM, "Goes on from a backup.", [ControllerSettings]).read(arguments)
+        found = SettingsParser(PROGRAM, "Goes on from a backup.", [ControllerSettings]).read(
+            arguments
+        )
     except WrongUse as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return EXIT_USED_WRONGLY

@@ -1,4 +1,4 @@
-"""The controller's knobs; each is read from ONCELOG_CONTROLLER_<NAME>."""
+"""The controller's settings; each is read from ONCELOG_CONTROLLER_<NAME>."""
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict

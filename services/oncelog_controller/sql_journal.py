@@ -174,14 +174,14 @@ def _locked_state(connection: Connection) -> Any:
 def _give_away(
     connection: Connection, next_producer_id: int, blocks: Sequence[tuple[int, int]]
 ) -> None:
-    for first_producer_id, following in blocks:
+    for first_producer_id, after_block in blocks:
         if next_producer_id not in (NO_BLOCK_YET, first_producer_id):
             raise AppendFailed(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"producer ids up to {next_producer_id} are given away, "
                 f"and the journal would give {first_producer_id} again",
             )
-        next_producer_id = following
+        next_producer_id = after_block
     connection.execute(
         update(controller_state)
         .where(controller_state.c.state_id == STATE_ID)

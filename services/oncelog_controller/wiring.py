@@ -18,10 +18,10 @@ from oncelog_controller.core.records import (
 from oncelog_controller.core.rules import InternalTopicRules
 from oncelog_controller.core.sessions import Sessions
 from oncelog_controller.database import Database
+from oncelog_controller.database_retries import DatabaseRetries
 from oncelog_controller.election import Election, Standing
 from oncelog_controller.lease import Lease
 from oncelog_controller.metadata_log import MetadataLog
-from oncelog_controller.patience import Patience
 from oncelog_controller.servicer import ControllerServicer
 from oncelog_controller.session_watch import SessionWatch
 from oncelog_controller.settings import ControllerSettings
@@ -91,14 +91,14 @@ class ControllerRole:
         return self._standing().is_active
 
     async def start(self) -> None:
-        """Raises OncelogError when the database cannot be opened, migrated or read, and patience did not help."""
-        patience = Patience(self._start_timeout_s)
+        """Raises OncelogError when the database cannot be opened, migrated or read, and retries did not help."""
+        retries = DatabaseRetries(self._start_timeout_s)
         try:
-            await patience.with_database(self._database.open)
+            await retries.with_database(self._database.open)
             if self._election is not None:
-                await patience.with_database(self._election.start)
+                await retries.with_database(self._election.start)
             else:
-                await patience.with_database(self._log.begin)
+                await retries.with_database(self._log.begin)
                 self._sessions.begin()
         except BaseException:
             await self.stop()

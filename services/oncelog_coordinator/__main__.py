@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.process.figures import Figure
+from oncelog.process.role_metrics import RoleMetric
 from oncelog.process.role_program import RoleProgram
 from oncelog.rpc.contract import GROUP_COORDINATOR, TRANSACTION_COORDINATOR
 from oncelog.rpc.node import Node
@@ -29,10 +29,10 @@ def _services(role: "CoordinatorRole") -> dict[str, object]:
     }
 
 
-def _figures(role: "CoordinatorRole") -> Iterable[Figure]:
-    from oncelog_coordinator.figures import coordinator_figures
+def _metrics(role: "CoordinatorRole") -> Iterable[RoleMetric]:
+    from oncelog_coordinator.role_metrics import coordinator_metrics
 
-    return coordinator_figures(role)
+    return coordinator_metrics(role)
 
 
 PROGRAM = RoleProgram(
@@ -42,7 +42,7 @@ PROGRAM = RoleProgram(
     settings=CoordinatorSettings,
     build=_build,
     services=_services,
-    figures=_figures,
+    metrics=_metrics,
 )
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 
 from oncelog.errors import ErrorCode
 from oncelog_coordinator.core.group_events import CommitAnswer, ConsumerHeartbeatAnswer
-from oncelog_coordinator.core.stamp import Stamp
+from oncelog_coordinator.core.request_origin import RequestOrigin
 
 CONNECTIONS_MAX: Final = 10_000
 
@@ -30,48 +30,48 @@ class RequestOrder(Generic[AnswerT]):
         self._newest: dict[tuple[int, int], tuple[int, AnswerT | None]] = {}
         """Listener and connection → request, and its answer once it is done."""
 
-    def arrived(self, stamp: Stamp | None) -> AnswerT | None:
+    def arrived(self, origin: RequestOrigin | None) -> AnswerT | None:
         """What to answer without doing anything; None: go on."""
-        if stamp is None:
+        if origin is None:
             return None
-        connection = (stamp.listener, stamp.connection)
+        connection = (origin.listener, origin.connection)
         number, answer = self._newest.pop(connection, (0, None))
-        if stamp.request > number:
-            number, answer = stamp.request, None
+        if origin.request > number:
+            number, answer = origin.request, None
         if len(self._newest) >= CONNECTIONS_MAX:
             del self._newest[next(iter(self._newest))]
         self._newest[connection] = (number, answer)
-        return answer if stamp.request == number else self._late
+        return answer if origin.request == number else self._late
 
-    def is_late(self, stamp: Stamp | None) -> bool:
+    def is_late(self, origin: RequestOrigin | None) -> bool:
         """A later one has come since it arrived."""
-        if stamp is None:
+        if origin is None:
             return False
-        return stamp.request < self._newest.get((stamp.listener, stamp.connection), (0,))[0]
+        return origin.request < self._newest.get((origin.listener, origin.connection), (0,))[0]
 
-    def done(self, stamp: Stamp | None, answer: AnswerT) -> None:
-        if stamp is None:
+    def done(self, origin: RequestOrigin | None, answer: AnswerT) -> None:
+        if origin is None:
             return
-        connection = (stamp.listener, stamp.connection)
-        if self._newest.get(connection, (0,))[0] == stamp.request:
-            self._newest[connection] = (stamp.request, answer)
+        connection = (origin.listener, origin.connection)
+        if self._newest.get(connection, (0,))[0] == origin.request:
+            self._newest[connection] = (origin.request, answer)
 
 
 class CommitOrder(RequestOrder[CommitAnswer]):
     def __init__(self) -> None:
         super().__init__(LATE)
 
-    def answered(self, stamp: Stamp | None, answer: CommitAnswer) -> None:
+    def answered(self, origin: RequestOrigin | None, answer: CommitAnswer) -> None:
         """What was refused, whole or in part, may be asked again."""
         codes = (answer.error_code, *(code for _, code in answer.partitions))
         if all(code is ErrorCode.NONE for code in codes):
-            self.done(stamp, answer)
+            self.done(origin, answer)
 
 
 class HeartbeatOrder(RequestOrder[ConsumerHeartbeatAnswer]):
     def __init__(self) -> None:
         super().__init__(ConsumerHeartbeatAnswer(ErrorCode.REQUEST_TIMED_OUT))
 
-    def answered(self, stamp: Stamp | None, answer: ConsumerHeartbeatAnswer) -> None:
+    def answered(self, origin: RequestOrigin | None, answer: ConsumerHeartbeatAnswer) -> None:
         if answer.error_code is ErrorCode.NONE:
-            self.done(stamp, answer)
+            self.done(origin, answer)

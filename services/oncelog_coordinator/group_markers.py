@@ -16,7 +16,7 @@ from oncelog_coordinator.core.group_events import CodeAnswer, EndTransaction
 from oncelog_coordinator.core.group_machine import GroupMachine
 from oncelog_coordinator.core.group_records import TransactionStarted
 from oncelog_coordinator.group_shards import GroupShards
-from oncelog_coordinator.reigns import ShardUnavailable
+from oncelog_coordinator.shard_terms import ShardUnavailable
 
 _NOT_HERE: Final = frozenset(
     {
@@ -47,15 +47,15 @@ class GroupMarkers:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return
         try:
-            life = self._shards.life(answer.partition)
+            loaded = self._shards.loaded(answer.partition)
             code = await self._end(answer.partition, marker)
-            if code is ErrorCode.REQUEST_TIMED_OUT and life is not None:
-                machine = life.driver.machine
+            if code is ErrorCode.REQUEST_TIMED_OUT and loaded is not None:
+                machine = loaded.driver.machine
                 assert isinstance(machine, GroupMachine), machine
                 known = machine.started(ProducerId(marker.producer_id))
                 running_ms = await self._starts.ask(marker.transactional_id, marker.producer_id)
                 # A transaction that began since is known by whoever let it in, but not by the next load of the shard.
-                if self._shards.life(answer.partition) is life:
+                if self._shards.loaded(answer.partition) is loaded:
                     code = await self._end(answer.partition, marker, running_ms, known)
             answer.error_code = code
         except KeyError:

@@ -53,13 +53,13 @@ from oncelog_coordinator.core.group_events import (
     SyncGroup,
 )
 from oncelog_coordinator.core.group_names import MEMBER_PREFIX_MAX, fits, is_group_id
-from oncelog_coordinator.core.stamp import Stamp
+from oncelog_coordinator.core.request_origin import RequestOrigin
 from oncelog_coordinator.group_markers import GroupMarkers
 from oncelog_coordinator.group_shards import GroupShards
 from oncelog_coordinator.group_transactions import TV2, TransactionCheck
-from oncelog_coordinator.reigns import ShardUnavailable
-from oncelog_coordinator.request_stamps import marks_of
+from oncelog_coordinator.request_origins import origins_of
 from oncelog_coordinator.settings import CoordinatorSettings
+from oncelog_coordinator.shard_terms import ShardUnavailable
 
 GROUPS_PER_CALL_MAX: Final = 1_000
 DEAD: Final = "Dead"
@@ -200,10 +200,10 @@ class GroupCoordinatorServicer:
 
     async def OffsetCommit(self, request: Any, context: Any) -> Any:
         offsets = _offsets(request)
-        stamp = self._stamp_of(request)
-        told = self._told_already(request, stamp)
-        if told is None:
-            told = await self._ask(
+        origin = self._origin_of(request)
+        answer = self._answered_already(request, origin)
+        if answer is None:
+            answer = await self._ask(
                 request.group_id,
                 lambda request_id: CommitOffsets(
                     request_id,
@@ -215,41 +215,41 @@ class GroupCoordinatorServicer:
                 ),
                 CommitAnswer,
             )
-            self._order.answered(stamp, told)
-        return pb.OffsetCommitResponse(partitions=_commit_codes(told, offsets))
+            self._order.answered(origin, answer)
+        return pb.OffsetCommitResponse(partitions=_commit_codes(answer, offsets))
 
-    def _stamp_of(self, request: Any) -> Stamp | None:
-        return marks_of(request, is_enabled=self._settings.stamp_check_enabled).stamp
+    def _origin_of(self, request: Any) -> RequestOrigin | None:
+        return origins_of(request, is_enabled=self._settings.stamp_check_enabled).origin
 
-    def _told_already(self, request: Any, stamp: Stamp | None) -> CommitAnswer | None:
+    def _answered_already(self, request: Any, origin: RequestOrigin | None) -> CommitAnswer | None:
         """What to answer without committing anything; None: go on. What this process did not hear of while the shard
         was elsewhere is not in its order of commits."""
-        if stamp is not None and self._shards.is_outdated(request):
+        if origin is not None and self._shards.is_outdated(request):
             return CommitAnswer(ErrorCode.NOT_COORDINATOR)
-        return self._order.arrived(stamp)
+        return self._order.arrived(origin)
 
     async def TxnOffsetCommit(self, request: Any, context: Any) -> Any:
         offsets = _offsets(request)
-        stamp = self._stamp_of(request)
-        told = self._told_already(request, stamp)
-        if told is None:
-            told = await self._commit_in_transaction(request, offsets, stamp)
-            self._order.answered(stamp, told)
-        return pb.OffsetCommitResponse(partitions=_commit_codes(told, offsets))
+        origin = self._origin_of(request)
+        answer = self._answered_already(request, origin)
+        if answer is None:
+            answer = await self._commit_in_transaction(request, offsets, origin)
+            self._order.answered(origin, answer)
+        return pb.OffsetCommitResponse(partitions=_commit_codes(answer, offsets))
 
     async def _commit_in_transaction(
-        self, request: Any, offsets: tuple[OffsetToCommit, ...], stamp: Stamp | None
+        self, request: Any, offsets: tuple[OffsetToCommit, ...], origin: RequestOrigin | None
     ) -> CommitAnswer:
         if not request.transactional_id:
             return CommitAnswer(ErrorCode.INVALID_REQUEST)
         if not is_group_id(request.group_id):
             return CommitAnswer(ErrorCode.INVALID_GROUP_ID)
         try:
-            answer, start_ms = await self._verify_and_commit(request, offsets, stamp)
+            answer, start_ms = await self._verify_and_commit(request, offsets, origin)
             if answer.error_code is ErrorCode.INVALID_TXN_STATE and start_ms:
                 # A marker came while we asked. Was it a late one, then the transaction that was verified runs on; the
                 # next one, which has the same epoch and perhaps the same group, must not get these offsets.
-                answer, _ = await self._verify_and_commit(request, offsets, stamp, start_ms)
+                answer, _ = await self._verify_and_commit(request, offsets, origin, start_ms)
         except (ShardUnavailable, DriverStopped) as unavailable:
             return CommitAnswer(unavailable.error_code)
         return answer
@@ -258,7 +258,7 @@ class GroupCoordinatorServicer:
         self,
         request: Any,
         offsets: tuple[OffsetToCommit, ...],
-        stamp: Stamp | None,
+        origin: RequestOrigin | None,
         only_start_ms: int = 0,
     ) -> tuple[CommitAnswer, int]:
         """With when the transaction began, 0: not told. `only_start_ms`: it must be the one that began then."""
@@ -279,9 +279,9 @@ class GroupCoordinatorServicer:
             error_code = ErrorCode.INVALID_TXN_STATE
         if error_code is not ErrorCode.NONE:
             return CommitAnswer(error_code), 0
-        if self._order.is_late(stamp):
+        if self._order.is_late(origin):
             return LATE, start_ms
-        if stamp is not None and self._shards.is_outdated(request):
+        if origin is not None and self._shards.is_outdated(request):
             return CommitAnswer(ErrorCode.NOT_COORDINATOR), start_ms
         answer: CommitAnswer = await self._shards.ask(
             request.group_id,
@@ -425,10 +425,10 @@ class GroupCoordinatorServicer:
                 error_code=ErrorCode.UNSUPPORTED_VERSION,
                 error_message="the cluster's group.version is 0",
             )
-        stamp = self._stamp_of(request)
-        if stamp is not None and shards.is_outdated(request):
+        origin = self._origin_of(request)
+        if origin is not None and shards.is_outdated(request):
             return heartbeat_response(ConsumerHeartbeatAnswer(ErrorCode.NOT_COORDINATOR))
-        answer = self._heartbeats.arrived(stamp)
+        answer = self._heartbeats.arrived(origin)
         if answer is None:
             answer = await self._ask(
                 request.group_id,
@@ -437,7 +437,7 @@ class GroupCoordinatorServicer:
                 ),
                 ConsumerHeartbeatAnswer,
             )
-            self._heartbeats.answered(stamp, answer)
+            self._heartbeats.answered(origin, answer)
         return heartbeat_response(answer)
 
 

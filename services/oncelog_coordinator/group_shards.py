@@ -35,9 +35,9 @@ from oncelog_coordinator.core.group_records import (
     encode_group_record,
 )
 from oncelog_coordinator.producer_ids import ProducerIds
-from oncelog_coordinator.reigns import Life, Reign, Reigns, ShardUnavailable
 from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_coordinator.shard_log import Run, ShardLog
+from oncelog_coordinator.shard_terms import LoadedShard, ShardTerm, ShardTerms, ShardUnavailable
 from oncelog_coordinator.shards import RECORD_BYTES_SHARE
 
 
@@ -86,7 +86,7 @@ def _marker(record: TransactionEnded) -> Run:
     return Run([marker_record(marker, record.timestamp)], producer, is_control=True)
 
 
-class GroupShards(Reigns[Reign]):
+class GroupShards(ShardTerms[ShardTerm]):
     """Call `start` in a running loop; `ask` is the way in."""
 
     def __init__(
@@ -109,40 +109,40 @@ class GroupShards(Reigns[Reign]):
 
     async def ask(self, group_id: str, event: Callable[[int], GroupEvent]) -> Any:
         """The answer to the event made for a request id, once committed. Raises ShardUnavailable or DriverStopped."""
-        return await self._ask(self._reign_for(group_id), event)
+        return await self._ask(self._term_for(group_id), event)
 
     async def ask_shard(self, shard: int, event: Callable[[int], GroupEvent]) -> Any:
         """As `ask`, of a shard by its number. Raises KeyError if it is not coordinated here."""
-        return await self._ask(self._reigns[shard], event)
+        return await self._ask(self._terms[shard], event)
 
     def is_outdated(self, request: Any) -> bool:
         """It was sent to the coordinator that this shard of the group had earlier, perhaps this process: the shard has
         been elsewhere, and so has whoever sent it."""
-        reign = self.reign_of(request.group_id)
-        stamp = request.stamp
-        if reign is None or not stamp.HasField("coordinator_epoch"):
+        term = self.term_of(request.group_id)
+        origin = request.stamp
+        if term is None or not origin.HasField("coordinator_epoch"):
             return False
-        return bool(stamp.coordinator_epoch < reign.coordinator_epoch)
+        return bool(origin.coordinator_epoch < term.coordinator_epoch)
 
-    def life(self, shard: int) -> Life | None:
+    def loaded(self, shard: int) -> LoadedShard | None:
         """What it is between two loads; None while it loads. Raises KeyError if it is not coordinated here."""
-        return self._reigns[shard].life
+        return self._terms[shard].loaded
 
-    async def _ask(self, reign: Reign, event: Callable[[int], GroupEvent]) -> Any:
-        driver = reign.driver
+    async def _ask(self, term: ShardTerm, event: Callable[[int], GroupEvent]) -> Any:
+        driver = term.driver
         if driver is None:
-            raise ShardUnavailable(reign.unavailable)
+            raise ShardUnavailable(term.unavailable)
         request_id = driver.request_id()
         return await driver.ask(event(request_id), request_id)
 
     def machine(self, group_id: str) -> tuple[Partition, GroupMachine]:
         """Where the group's offsets are kept, and the machine that keeps them. Raises ShardUnavailable."""
-        reign = self._reign_for(group_id)
-        if reign.driver is None:
-            raise ShardUnavailable(reign.unavailable)
-        machine = reign.driver.machine
+        term = self._term_for(group_id)
+        if term.driver is None:
+            raise ShardUnavailable(term.unavailable)
+        machine = term.driver.machine
         assert isinstance(machine, GroupMachine), machine
-        return Partition(CONSUMER_OFFSETS_TOPIC, reign.shard), machine
+        return Partition(CONSUMER_OFFSETS_TOPIC, term.shard), machine
 
     # ------------------------------------------------------------------------------------------------ topics
 
@@ -187,36 +187,36 @@ class GroupShards(Reigns[Reign]):
                 self._forget_topics(gone)
 
     def _forget_topics(self, topics: tuple[str, ...]) -> None:
-        for reign in self._reigns.values():
-            if reign.driver is not None and not self._is_empty(reign.driver):
+        for term in self._terms.values():
+            if term.driver is not None and not self._is_empty(term.driver):
                 try:
-                    reign.driver.submit(TopicsDeleted(topics))
+                    term.driver.submit(TopicsDeleted(topics))
                 except DriverStopped:
                     # Its offsets stay until they expire: a topic that goes while a shard loads is not heard of.
                     continue
 
-    # ------------------------------------------------------------------------------------------------ lives
+    # ------------------------------------------------------------------------------------------------ terms
 
-    def _new_reign(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> Reign:
-        return Reign(shard, coordinator_epoch)
+    def _new_term(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> ShardTerm:
+        return ShardTerm(shard, coordinator_epoch)
 
     def _is_empty(self, driver: Driver) -> bool:
         assert isinstance(driver.machine, GroupMachine), driver.machine
         return driver.machine.is_empty
 
-    def _new_life(self, reign: Reign) -> Life:
+    def _new_loaded_shard(self, term: ShardTerm) -> LoadedShard:
         config = self._machine_config()
         driver = Driver(
-            f"group shard {reign.shard}",
+            f"group shard {term.shard}",
             GroupMachine(
                 config,
                 lambda group_id: self._config_of_group(config, group_id),
                 lambda: self.shapes,
             ),
             ShardLog(
-                Partition(CONSUMER_OFFSETS_TOPIC, reign.shard),
+                Partition(CONSUMER_OFFSETS_TOPIC, term.shard),
                 GroupRecords(),
-                reign.coordinator_epoch,
+                term.coordinator_epoch,
                 self._metadata,
                 self._directory,
                 self._producer_ids.claim_when_ready,
@@ -226,10 +226,10 @@ class GroupShards(Reigns[Reign]):
             ),
             self._clock,
             send=_sends_nothing,
-            on_failure=lambda failure: self._on_failure(reign, failure),
+            on_failure=lambda failure: self._on_failure(term, failure),
             on_label=self._count,
         )
-        return Life(driver)
+        return LoadedShard(driver)
 
     def _config_of_group(self, config: GroupConfig, group_id: str) -> GroupConfig:
         """What is set for this group while the cluster runs counts from its members' next heartbeats."""

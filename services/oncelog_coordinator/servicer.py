@@ -23,7 +23,7 @@ from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime import DriverStopped
 from oncelog_coordinator.core import init_producer_id
 from oncelog_coordinator.core.id_pattern import compile_id_pattern
-from oncelog_coordinator.core.stamp import Stamp
+from oncelog_coordinator.core.request_origin import RequestOrigin
 from oncelog_coordinator.core.txn_events import (
     AddPartitions,
     DescribeAnswer,
@@ -41,9 +41,9 @@ from oncelog_coordinator.core.txn_events import (
 from oncelog_coordinator.core.txn_state import TxnMetadata
 from oncelog_coordinator.core.views import split_state_filters
 from oncelog_coordinator.producer_ids import ProducerIds
-from oncelog_coordinator.request_stamps import client_of, marks_of, request_number
+from oncelog_coordinator.request_origins import client_of, origins_of, request_number
 from oncelog_coordinator.settings import CoordinatorSettings
-from oncelog_coordinator.shards import Shards, ShardUnavailable, TransactionReign
+from oncelog_coordinator.shards import Shards, ShardUnavailable, TransactionTerm
 from oncelog_coordinator.sink_servicer import SinkCalls
 
 TRANSACTIONS_PER_CALL_MAX = 1_000
@@ -66,7 +66,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         self._metadata = metadata
         self._producer_ids = producer_ids
         self._settings = settings
-        self._checks_stamps = settings.stamp_check_enabled
+        self._checks_origins = settings.stamp_check_enabled
 
     # ------------------------------------------------------------------------------------------------ producers
 
@@ -98,7 +98,7 @@ class TransactionCoordinatorServicer(SinkCalls):
                     timeout_ms,
                     ProducerId(request.producer_id),
                     ProducerEpoch(request.producer_epoch),
-                    stamp=marks_of(request, is_enabled=self._checks_stamps).stamp,
+                    origin=origins_of(request, is_enabled=self._checks_origins).origin,
                     client=client_of(request),
                 ),
             )
@@ -147,7 +147,7 @@ class TransactionCoordinatorServicer(SinkCalls):
                 )
                 return _verified(name, verified, partitions)
             version = asked.client_transaction_version
-            marks = marks_of(asked, is_enabled=self._checks_stamps)
+            origins = origins_of(asked, is_enabled=self._checks_origins)
             added: ErrorAnswer = await self._shards.ask(
                 name,
                 lambda request_id: AddPartitions(
@@ -155,8 +155,8 @@ class TransactionCoordinatorServicer(SinkCalls):
                     *producer,
                     partitions,
                     version,
-                    marks.stamp,
-                    marks.told,
+                    origins.origin,
+                    origins.refused_origin,
                     client=client_of(asked),
                 ),
             )
@@ -176,7 +176,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         partition = Partition(
             CONSUMER_OFFSETS_TOPIC, shard_of(request.group_id, len(offsets.partitions))
         )
-        marks = marks_of(request, is_enabled=self._checks_stamps)
+        origins = origins_of(request, is_enabled=self._checks_origins)
         try:
             answer: ErrorAnswer = await self._shards.ask(
                 request.transactional_id,
@@ -187,8 +187,8 @@ class TransactionCoordinatorServicer(SinkCalls):
                     request.producer_epoch,
                     (partition,),
                     0,
-                    marks.stamp,
-                    marks.told,
+                    origins.origin,
+                    origins.refused_origin,
                     client=client_of(request),
                 ),
             )
@@ -204,7 +204,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         name = request.transactional_id
         if not name:
             return _ended(IdentityAnswer(ErrorCode.INVALID_REQUEST))
-        marks = marks_of(request, is_enabled=self._checks_stamps)
+        origins = origins_of(request, is_enabled=self._checks_origins)
         try:
             answer = await self._shards.ask(
                 name,
@@ -215,9 +215,9 @@ class TransactionCoordinatorServicer(SinkCalls):
                     request.producer_epoch,
                     request.committed,
                     request.client_transaction_version,
-                    stamp=marks.stamp,
-                    told=marks.told,
-                    addition_told=marks.addition_told,
+                    origin=origins.origin,
+                    refused_origin=origins.refused_origin,
+                    refused_addition_origin=origins.refused_addition_origin,
                     client=client_of(request),
                 ),
             )
@@ -261,9 +261,9 @@ class TransactionCoordinatorServicer(SinkCalls):
                 answer: DescribeAnswer = await self._shards.ask(
                     name, lambda request_id: DescribeTransaction(request_id, TransactionalId(name))
                 )
-                reign = self._shards.reign_of(name)
-                if answer.transaction is not None and reign is not None:
-                    return self._description(answer.transaction, reign)
+                term = self._shards.term_of(name)
+                if answer.transaction is not None and term is not None:
+                    return self._description(answer.transaction, term)
                 error_code = answer.error_code
             except (ShardUnavailable, DriverStopped) as unavailable:
                 error_code = unavailable.error_code
@@ -274,7 +274,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         found: list[Any] = []
         try:
             compile_id_pattern(request.transactional_id_pattern)
-            for reign, driver in self._shards.drivers():
+            for term, driver in self._shards.drivers():
                 request_id = driver.request_id()
                 event = ListTransactions(
                     request_id,
@@ -284,7 +284,7 @@ class TransactionCoordinatorServicer(SinkCalls):
                     request.transactional_id_pattern,
                 )
                 answer: ListAnswer = await driver.ask(event, request_id)
-                found += [self._description(txn, reign) for txn in answer.transactions]
+                found += [self._description(txn, term) for txn in answer.transactions]
         except KafkaError as refused:
             return pb.ListTransactionsResponse(
                 error_code=refused.error_code,
@@ -299,7 +299,7 @@ class TransactionCoordinatorServicer(SinkCalls):
             )
         return pb.ListTransactionsResponse(transactions=found, unknown_state_filters=unknown)
 
-    def _description(self, txn: TxnMetadata, reign: TransactionReign) -> Any:
+    def _description(self, txn: TxnMetadata, term: TransactionTerm) -> Any:
         return pb.TransactionDescription(
             transactional_id=txn.transactional_id,
             state=txn.state.kafka_name,
@@ -312,9 +312,9 @@ class TransactionCoordinatorServicer(SinkCalls):
                 for topic, partition in txn.partitions
             ],
             last_update_time_ms=txn.last_update_timestamp,
-            shard=reign.shard,
+            shard=term.shard,
             coordinator=self._node_id,
-            coordinator_epoch=reign.coordinator_epoch,
+            coordinator_epoch=term.coordinator_epoch,
             client_transaction_version=txn.client_transaction_version,
         )
 
@@ -341,7 +341,9 @@ def _ended(answer: IdentityAnswer) -> Any:
     )
 
 
-def _whole(transactional_id: str, error_code: ErrorCode, delayed_by: Stamp | None = None) -> Any:
+def _whole(
+    transactional_id: str, error_code: ErrorCode, delayed_by: RequestOrigin | None = None
+) -> Any:
     return _Result(
         transactional_id=transactional_id,
         error_code=error_code,

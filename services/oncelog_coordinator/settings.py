@@ -1,4 +1,4 @@
-"""The coordinator's knobs; each is read from ONCELOG_COORDINATOR_<NAME>. Defaults are Kafka's where it has the same
+"""The coordinator's settings; each is read from ONCELOG_COORDINATOR_<NAME>. Defaults are Kafka's where it has the same
 (facts 10)."""
 
 from typing import Literal

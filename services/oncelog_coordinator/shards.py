@@ -1,5 +1,5 @@
 """The transaction shards of this node: how a machine, its journal and its marker client come together, and how a call
-finds them by transactional.id. What is the same for every kind of shard is in `reigns`.
+finds them by transactional.id. What is the same for every kind of shard is in `shard_terms`.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ from oncelog_coordinator.core.txn_state import TxnMetadata
 from oncelog_coordinator.feed_events import DecisionEvents
 from oncelog_coordinator.marker_client import MarkerClient
 from oncelog_coordinator.producer_ids import ProducerIds
-from oncelog_coordinator.reigns import Life, Reign, Reigns, ShardUnavailable
 from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_coordinator.shard_log import ShardLog, TransactionRecords
+from oncelog_coordinator.shard_terms import LoadedShard, ShardTerm, ShardTerms, ShardUnavailable
 from oncelog_coordinator.transaction_times import ShardTimes, TransactionTimes
 from oncelog_coordinator.transaction_traces import TransactionTraces, name_of, with_trace
 
@@ -53,7 +53,7 @@ RECORD_BYTES_SHARE: Final = 0.9
 """Of max.message.bytes, what one transaction's record may take."""
 
 
-class TransactionReign(Reign):
+class TransactionTerm(ShardTerm):
     """With those who tell of what was decided, and those who wait for a completion."""
 
     def __init__(
@@ -117,7 +117,7 @@ class TransactionReign(Reign):
             await asyncio.shield(completion)
 
 
-class Shards(Reigns[TransactionReign]):
+class Shards(ShardTerms[TransactionTerm]):
     """Call `start` in a running loop; `ask` is the way in."""
 
     def __init__(
@@ -147,19 +147,19 @@ class Shards(Reigns[TransactionReign]):
         CONCURRENT_TRANSACTIONS sleep for 20 to 100 ms. So that answer is held back for `concurrent_wait_ms`, and the
         event decided again when the transaction is complete.
         """
-        reign = self._reign_for(transactional_id)
-        driver = reign.driver
+        term = self._term_for(transactional_id)
+        driver = term.driver
         if driver is None:
-            raise ShardUnavailable(reign.unavailable)
+            raise ShardUnavailable(term.unavailable)
         request_id = driver.request_id()
         answer = await driver.ask(event(request_id), request_id)
         if answer.error_code is ErrorCode.CONCURRENT_TRANSACTIONS and not _is_delayed(answer):
-            return await self._ask_until_complete(reign, driver, transactional_id, event, answer)
+            return await self._ask_until_complete(term, driver, transactional_id, event, answer)
         return answer
 
     async def _ask_until_complete(
         self,
-        reign: TransactionReign,
+        term: TransactionTerm,
         driver: Driver,
         transactional_id: str,
         event: Callable[[int], ShardEvent],
@@ -175,7 +175,7 @@ class Shards(Reigns[TransactionReign]):
                 break
             if txn.state.is_prepared:
                 try:
-                    await reign.completion(transactional_id, deadline)
+                    await term.completion(transactional_id, deadline)
                 except TimeoutError:
                     break
             request_id = driver.request_id()
@@ -185,17 +185,17 @@ class Shards(Reigns[TransactionReign]):
     def _hashed_name(self, name: str) -> str:
         return shard_name_of(name)
 
-    # ------------------------------------------------------------------------------------------------ lives
+    # ------------------------------------------------------------------------------------------------ terms
 
-    def _new_reign(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> TransactionReign:
-        return TransactionReign(shard, coordinator_epoch, self.times, self._feed)
+    def _new_term(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> TransactionTerm:
+        return TransactionTerm(shard, coordinator_epoch, self.times, self._feed)
 
-    def _tell(self, reign: TransactionReign, state: str) -> None:
+    def _tell(self, term: TransactionTerm, state: str) -> None:
         if self._feed is not None:
             self._feed.publish(
                 "shard",
-                shard=reign.shard,
-                coordinator_epoch=reign.coordinator_epoch,
+                shard=term.shard,
+                coordinator_epoch=term.coordinator_epoch,
                 state=state,
             )
 
@@ -203,7 +203,7 @@ class Shards(Reigns[TransactionReign]):
         assert isinstance(driver.machine, ShardMachine), driver.machine
         return driver.machine.is_empty
 
-    def _new_life(self, reign: TransactionReign) -> Life:
+    def _new_loaded_shard(self, term: TransactionTerm) -> LoadedShard:
         machine = ShardMachine(self._machine_config())
         driver: Driver
 
@@ -211,45 +211,45 @@ class Shards(Reigns[TransactionReign]):
             try:
                 driver.submit(event)
             except DriverStopped:
-                # The shard's next life sends these markers again.
+                # The shard sends these markers again when it is loaded again.
                 return
 
-        def stamp(event: Any) -> Any:
+        def enrich(event: Any) -> Any:
             if self._feed is not None:
-                reign.about_to_decide(machine.txn.transaction(name_of(event)))
+                term.about_to_decide(machine.txn.transaction(name_of(event)))
             if isinstance(event, _NEEDS_LEVEL):
                 level = self._metadata.image.transaction_version
                 if event.cluster_transaction_version != level:
                     event = replace(event, cluster_transaction_version=level)
             if spans.recorder is not None:
-                event = reign.about_to_trace(event, machine)
+                event = term.about_to_trace(event, machine)
             if machine.wants_producer_id(event):
                 name = "producer_id" if isinstance(event, JoinAttempt) else "new_producer_id"
                 return replace(event, **{name: self._producer_ids.claim()})
             return event
 
         def observe(event: Any, decision: Decision[Any], now: Millis) -> None:
-            reign.observe(event, decision, now)
+            term.observe(event, decision, now)
             if spans.recorder is not None:
-                reign.trace(event, decision, machine, now)
+                term.trace(event, decision, machine, now)
 
         markers = MarkerClient(
-            reign.shard,
-            reign.coordinator_epoch,
+            term.shard,
+            term.coordinator_epoch,
             self._metadata,
             self._directory,
             self._settings,
             self._slots,
             feed_back,
-            lambda wanted: reign.attempt_traces.with_traces(wanted, machine.sink),
+            lambda wanted: term.attempt_traces.with_traces(wanted, machine.sink),
         )
         driver = Driver(
-            f"shard {reign.shard}",
+            f"shard {term.shard}",
             machine,
             ShardLog(
-                Partition(TRANSACTION_STATE_TOPIC, reign.shard),
+                Partition(TRANSACTION_STATE_TOPIC, term.shard),
                 TransactionRecords(self._metadata),
-                reign.coordinator_epoch,
+                term.coordinator_epoch,
                 self._metadata,
                 self._directory,
                 self._producer_ids.claim_when_ready,
@@ -259,11 +259,11 @@ class Shards(Reigns[TransactionReign]):
             ),
             self._clock,
             send=markers.send,
-            on_failure=lambda failure: self._on_failure(reign, failure),
+            on_failure=lambda failure: self._on_failure(term, failure),
             on_label=self._count,
-            stamp=stamp,
+            enrich=enrich,
             observe=observe,
-            committed=reign.committed,
+            committed=term.committed,
         )
 
         async def close(has_moved: bool) -> None:
@@ -271,7 +271,7 @@ class Shards(Reigns[TransactionReign]):
             if has_moved:
                 await markers.cancel_at_sender()
 
-        return Life(driver, close)
+        return LoadedShard(driver, close)
 
     def _machine_config(self) -> ShardConfig:
         settings = self._settings
@@ -290,8 +290,8 @@ class Shards(Reigns[TransactionReign]):
 
 
 def _is_delayed(answer: Any) -> bool:
-    """Refused for its connection (`core.stamp`): no transaction's completion is being waited for."""
+    """Refused for its connection (`core.request_origin`): no transaction's completion is being waited for."""
     return isinstance(answer, ErrorAnswer | IdentityAnswer) and answer.delayed_by is not None
 
 
-__all__ = ["ShardUnavailable", "Shards", "TransactionReign"]
+__all__ = ["ShardUnavailable", "Shards", "TransactionTerm"]

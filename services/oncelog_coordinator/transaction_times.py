@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oncelog.ids import Millis
-from oncelog.process.figures import Histogram
+from oncelog.process.role_metrics import Histogram
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState
 from oncelog_coordinator.transaction_traces import exemplar
 

@@ -16,7 +16,7 @@ from oncelog_gateway.console import console_router
 from oncelog_gateway.console_pages import Views
 from oncelog_gateway.explanations import Explanations
 from oncelog_gateway.groups import Groups
-from oncelog_gateway.metrics import Metrics, ReadFigures
+from oncelog_gateway.metrics import Metrics, ReadMetrics
 from oncelog_gateway.nodes import Nodes
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import Partitions
@@ -68,7 +68,7 @@ def create_app(
     metadata: MetadataFollower,
     directory: Directory,
     clock: Clock,
-    read_figures: ReadFigures = lambda: (),
+    read_metrics: ReadMetrics = lambda: (),
     history: History | None = None,
 ) -> FastAPI:
     """Everything the gateway serves. Starts nothing and asks nobody."""
@@ -79,7 +79,7 @@ def create_app(
     transactions, partitions, groups = views.transactions, views.partitions, views.groups
     changes = TopicChanges(roles, audit)
     operators = Operators(settings.trusted_proxies)
-    metrics = Metrics(read_figures)
+    metrics = Metrics(read_metrics)
     app = FastAPI(
         title="oncelog",
         description=_DESCRIPTION,

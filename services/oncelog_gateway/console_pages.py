@@ -21,13 +21,13 @@ from oncelog_gateway.explanations import Explanation, Explanations
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.nodes import Nodes
 from oncelog_gateway.partitions import Partitions
-from oncelog_gateway.patience import impatient
 from oncelog_gateway.problems import status_of
 from oncelog_gateway.producers import Producers
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.settings import GatewaySettings
 from oncelog_gateway.sinks import Sinks
 from oncelog_gateway.subjects import Kind, SeveralKinds
+from oncelog_gateway.time_budget import time_budget
 from oncelog_gateway.timelines import Timelines
 from oncelog_gateway.transactions import Transactions
 
@@ -114,7 +114,7 @@ class Pages:
 
                 async def handled(request: Request) -> Response:
                     subject = request.query_params.get("id", "")
-                    with impatient():
+                    with time_budget():
                         try:
                             return await handle(request)
                         except KafkaError as error:

@@ -45,11 +45,11 @@ from oncelog_gateway.group_resources import GroupOffset, UnstableOffset
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.marker_queues import marker_queues
 from oncelog_gateway.partitions import Partitions, abort_command, all_partitions
-from oncelog_gateway.patience import impatient
 from oncelog_gateway.resources import PartitionStatus, Resource
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.sinks import Sinks
 from oncelog_gateway.subjects import NOT_SAID, Kind, Named, Subjects, partition_of, producer_id_of
+from oncelog_gateway.time_budget import time_budget
 from oncelog_gateway.transactions import Transactions, partitions_of
 
 PARTITIONS_MAX: Final = 100
@@ -108,7 +108,7 @@ class Explanations:
 
     async def explain(self, subject: str, kind: Kind | None) -> Explanation:
         """Within two seconds. Raises KafkaError when nothing of this name is known, or when several things are."""
-        with impatient():
+        with time_budget():
             named = Named(kind) if kind is not None else await self._subjects.named(subject)
             try:
                 diagnosis = await self._of(subject, named.kind)

@@ -14,11 +14,11 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from oncelog.process.exposition import exposed, metric_of
-from oncelog.process.figures import Figure
+from oncelog.process.role_metrics import RoleMetric
 from oncelog_gateway.groups import GroupLags
 from oncelog_gateway.resources import PartitionStatus, Transaction
 
-ReadFigures = Callable[[], Iterable[Figure]]
+ReadMetrics = Callable[[], Iterable[RoleMetric]]
 """What other roles of the same process count; of other processes it is on their own `/metrics`."""
 
 _PARTITION_LABELS: Final = ["topic", "partition"]
@@ -38,9 +38,9 @@ class Snapshot:
 
 
 class _ClusterCollector(Collector):
-    def __init__(self, read_figures: ReadFigures) -> None:
+    def __init__(self, read_metrics: ReadMetrics) -> None:
         self.snapshot = Snapshot()
-        self._read_figures = read_figures
+        self._read_metrics = read_metrics
 
     def describe(self) -> Iterable[Metric]:
         return ()
@@ -49,7 +49,7 @@ class _ClusterCollector(Collector):
         yield from _of_transactions(self.snapshot)
         yield from _of_partitions(self.snapshot.partitions)
         yield from _of_groups(self.snapshot.group_lags)
-        yield from map(metric_of, self._read_figures())
+        yield from map(metric_of, self._read_metrics())
         yield GaugeMetricFamily(
             "oncelog_partitions_not_shown",
             "Partitions without series because there are too many (ONCELOG_GATEWAY_METRICS_PARTITIONS_MAX)",
@@ -65,9 +65,9 @@ class _ClusterCollector(Collector):
 class Metrics:
     """The gateway's registry."""
 
-    def __init__(self, read_figures: ReadFigures = lambda: ()) -> None:
+    def __init__(self, read_metrics: ReadMetrics = lambda: ()) -> None:
         self._registry = CollectorRegistry()
-        self._cluster = _ClusterCollector(read_figures)
+        self._cluster = _ClusterCollector(read_metrics)
         self._registry.register(self._cluster)
         self._requests = Counter(
             "oncelog_gateway_requests",

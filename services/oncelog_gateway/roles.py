@@ -19,7 +19,7 @@ from oncelog.rpc.directory import Directory, transaction_coordinator
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataFollower, MetadataImage
 from oncelog.rpc.sessions import PeerUnavailable
 from oncelog_gateway.core.interlock import AbortMarker
-from oncelog_gateway.patience import wait_s
+from oncelog_gateway.time_budget import wait_s
 
 
 @dataclass(frozen=True, slots=True)

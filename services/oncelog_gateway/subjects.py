@@ -10,9 +10,9 @@ from oncelog.ids import Partition
 from oncelog.telemetry.history import History
 from oncelog.wording import counted
 from oncelog_gateway.groups import Groups
-from oncelog_gateway.patience import impatient
 from oncelog_gateway.resources import INT32_MAX, INT64_MAX
 from oncelog_gateway.roles import Roles
+from oncelog_gateway.time_budget import time_budget
 from oncelog_gateway.transactions import Transactions
 
 Kind = Literal["transaction", "producer", "partition", "group", "sink"]
@@ -66,7 +66,7 @@ class Subjects:
         }
         if subject.isdecimal() and len(subject) <= DIGITS_MAX:
             asked["producer"] = self._known_producer(producer_id_of(subject))
-        with impatient(all_s=ASK_S):
+        with time_budget(all_s=ASK_S):
             answers = await asyncio.gather(*map(_known, asked.values()))
         answered = dict(zip(asked, answers, strict=True))
         found = [kind for kind in KINDS if answered.get(kind)]

@@ -26,7 +26,7 @@ from oncelog_gateway.settings import GatewaySettings
 if TYPE_CHECKING:
     import uvicorn
 
-    from oncelog_gateway.metrics import ReadFigures
+    from oncelog_gateway.metrics import ReadMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -40,14 +40,14 @@ def build_gateway(
     metadata: MetadataFollower,
     directory: Directory,
     *,
-    read_figures: "ReadFigures" = lambda: (),
+    read_metrics: "ReadMetrics" = lambda: (),
     history: History | None = None,
 ) -> "GatewayRole":
     """The gateway of one process; it asks other roles through `directory`.
 
-    What other roles of this process count joins its metrics by `read_figures`, and what they tell is in `history`.
+    What other roles of this process count joins its metrics by `read_metrics`, and what they tell is in `history`.
     """
-    return GatewayRole(settings, metadata, directory, SystemClock(), read_figures, history)
+    return GatewayRole(settings, metadata, directory, SystemClock(), read_metrics, history)
 
 
 class GatewayRole:
@@ -59,7 +59,7 @@ class GatewayRole:
         metadata: MetadataFollower,
         directory: Directory,
         clock: Clock,
-        read_figures: "ReadFigures" = lambda: (),
+        read_metrics: "ReadMetrics" = lambda: (),
         history: History | None = None,
     ) -> None:
         self._reader: StreamReader | None = None
@@ -71,7 +71,7 @@ class GatewayRole:
         self._metadata = metadata
         self._directory = directory
         self._clock = clock
-        self._read_figures = read_figures
+        self._read_metrics = read_metrics
         self._port: int | None = None
         self._listening: socket.socket | None = None
         self._server: uvicorn.Server | None = None
@@ -132,7 +132,7 @@ class GatewayRole:
             self._metadata,
             self._directory,
             self._clock,
-            self._read_figures,
+            self._read_metrics,
             self._history,
         )
         config = uvicorn.Config(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import OncelogError
-from oncelog.process.figures import Figure
+from oncelog.process.role_metrics import RoleMetric
 from oncelog.process.role_program import KafkaAddress, RoleProgram
 from oncelog.rpc.node import Node
 from oncelog.rpc.node_settings import EVERY_HOST, NodeSettings
@@ -39,10 +39,10 @@ def _kafka_address(settings: ListenerSettings, node: NodeSettings) -> KafkaAddre
     return KafkaAddress(host, port, external.told((host, port), outside) if outside else {})
 
 
-def _figures(role: "ListenerRole") -> Iterable[Figure]:
-    from oncelog_listener.figures import listener_figures
+def _metrics(role: "ListenerRole") -> Iterable[RoleMetric]:
+    from oncelog_listener.role_metrics import listener_metrics
 
-    return listener_figures(role.counters)
+    return listener_metrics(role.counters)
 
 
 PROGRAM = RoleProgram(
@@ -53,7 +53,7 @@ PROGRAM = RoleProgram(
     build=_build,
     node=NodeSettings,
     kafka_address=_kafka_address,
-    figures=_figures,
+    metrics=_metrics,
 )
 
 if __name__ == "__main__":

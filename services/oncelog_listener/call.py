@@ -23,7 +23,7 @@ REFUSALS_MAX: Final = 100
 _HARMFUL_WHEN_LATE: Final = frozenset(
     {INIT_PRODUCER_ID, OFFSET_COMMIT, TXN_OFFSET_COMMIT, CONSUMER_GROUP_HEARTBEAT}
 )
-"""Nothing tells a late copy of these, sent by way of another listener, from a fresh one. Stamps, sequences or a
+"""Nothing tells a late copy of these, sent by way of another listener, from a fresh one. Origins, sequences or a
 generation tell it of the others, or a late copy of them changes nothing."""
 
 
@@ -58,7 +58,7 @@ class Session:
     refusals: dict[tuple[str, int], Refusal] = field(default_factory=dict)
     """transactional.id and API key → the last one. A client that has read it and comes again lives."""
     doubtful_count: int = 0
-    """The first so many requests came before or while this process stood still (`standstill.py`)."""
+    """The first so many requests came before or while this process stood still (`pause_detector.py`)."""
     is_gone: bool = False
     """The connection is closed: nobody will read an answer."""
 
@@ -111,16 +111,16 @@ class Call:
 
     @property
     def is_out_of_date(self) -> bool:
-        """It may be, for this process stood still, and a late copy would do harm (`standstill.py`)."""
+        """It may be, for this process stood still, and a late copy would do harm (`pause_detector.py`)."""
         session = self.session
         return (
             session.request_count <= session.doubtful_count and self.api_key in _HARMFUL_WHEN_LATE
         )
 
-    def stamp(self, transactional_id: str | None) -> types_pb2.RequestStamp:
+    def origin(self, transactional_id: str | None) -> types_pb2.RequestStamp:
         """Tells the coordinator which request of which connection this is (ADR 0018)."""
         session = self.session
-        stamp = types_pb2.RequestStamp(
+        origin = types_pb2.RequestStamp(
             listener=self.cluster.listener_start,
             connection=session.connection,
             request=session.request_count,
@@ -130,13 +130,13 @@ class Call:
         name = transactional_id or ""
         refusal = session.refusals.get((name, self.api_key))
         if refusal is not None and session.request_count > refusal.received:
-            stamp.delayed_by.CopyFrom(refusal.delayed_by)
+            origin.delayed_by.CopyFrom(refusal.delayed_by)
         if self.api_key == END_TXN:
             keys = (name, ADD_PARTITIONS_TO_TXN), (name, ADD_OFFSETS_TO_TXN)
             additions = [refused for key, refused in session.refusals.items() if key in keys]
             if additions:
-                stamp.addition_delayed_by.CopyFrom(additions[-1].delayed_by)
-        return stamp
+                origin.addition_delayed_by.CopyFrom(additions[-1].delayed_by)
+        return origin
 
     def told_delayed(self, transactional_id: str, delayed_by: types_pb2.RequestNumber) -> None:
         """Its client is about to read that this request was taken for a delayed one."""

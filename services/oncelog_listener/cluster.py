@@ -17,7 +17,7 @@ from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog.rpc.sessions import PeerUnavailable
 from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.memory_budget import UnsentAnswers
-from oncelog_listener.patience import Patience, was_sent
+from oncelog_listener.retry_policy import RetryPolicy, was_sent
 from oncelog_listener.settings import ListenerSettings
 from oncelog_listener.turns import Turns
 
@@ -60,7 +60,7 @@ class Cluster:
     unsent: UnsentAnswers = field(default_factory=UnsentAnswers)
     turns: Turns = field(default_factory=Turns)
     listener_start: int = field(default_factory=lambda: random.getrandbits(62) + 1)
-    """Names this start of the listener in the stamps of requests; 0 is "no stamp"."""
+    """Names this start of the listener in the origins of requests; 0 is "no origin"."""
     suspects: set[int] = field(default_factory=set)
     """Other listeners that are gone although the metadata does not say so yet; kept by `PeerWatch`."""
     departed: dict[int, tuple[int, str, int, str | None]] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class Cluster:
         One call a leader, all at once; `ask` returns objects that name their topic and partition. Partitions whose
         leader is gone or was replaced are asked for again, where `repeatable` allows it and as long as `is_wanted`.
         """
-        patience = Patience(self)
+        retries = RetryPolicy(self)
         answers: dict[TopicPartition, Any] = {}
         pending = items
         while True:
@@ -144,7 +144,7 @@ class Cluster:
                 for key, item in pending.items()
                 if answers[key].error_code and self._is_repeated(key, answers[key], repeatable)
             }
-            if not again or not is_wanted() or not await patience.pause(image) or not is_wanted():
+            if not again or not is_wanted() or not await retries.pause(image) or not is_wanted():
                 return answers
             pending = again
 

@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
         self._read_or_pause()
 
     def doubt(self) -> None:
-        """The process stood still: what was sent until now may be out of date (`standstill.py`)."""
+        """The process stood still: what was sent until now may be out of date (`pause_detector.py`)."""
         self._is_doubtful = True
         self._session.doubtful_count = self._session.received_count
 

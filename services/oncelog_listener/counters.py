@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from oncelog.process.figures import Histogram
+from oncelog.process.role_metrics import Histogram
 from oncelog.protocol.private_api import PRIVATE_CALLS
 from oncelog.protocol.versions import APIS
 

@@ -15,8 +15,8 @@ from oncelog_listener.connection import Connection
 from oncelog_listener.counters import ListenerCounters
 from oncelog_listener.dispatcher import Dispatcher
 from oncelog_listener.memory_budget import MemoryBudget
+from oncelog_listener.pause_detector import PauseDetector
 from oncelog_listener.peer_watch import PeerWatch
-from oncelog_listener.standstill import Standstill
 
 log = logging.getLogger("oncelog.listener")
 
@@ -43,7 +43,9 @@ class ListenerRole:
         self._serving: dict[Connection, None] = {}
         self._all_ended = asyncio.Event()
         self._sweeper: asyncio.TimerHandle | None = None
-        self._standstill = Standstill(self.settings.stood_still_max_ms / 1000, self._stood_still)
+        self._pause_detector = PauseDetector(
+            self.settings.stood_still_max_ms / 1000, self._stood_still
+        )
 
     @property
     def queued_bytes(self) -> int:
@@ -62,7 +64,7 @@ class ListenerRole:
                 for one in sockets:
                     one.close()
                 raise
-        self._standstill.start()
+        self._pause_detector.start()
         for one in sockets:
             self._servers.append(
                 await loop.create_server(lambda: Connection(self), sock=one, backlog=_BACKLOG)
@@ -75,7 +77,7 @@ class ListenerRole:
         """Accept nothing more, let requests in progress end for at most `stop_grace_ms`, close everything."""
         self._cluster.ending.set()
         await self._peer_watch.stop()
-        self._standstill.stop()
+        self._pause_detector.stop()
         if self._sweeper is not None:
             self._sweeper.cancel()
         for server in self._servers:
@@ -108,7 +110,7 @@ class ListenerRole:
             return False
         self._open[connection] = None
         self._serving[connection] = None
-        if self._standstill.is_fresh:
+        if self._pause_detector.is_fresh:
             # It may have waited to be accepted, and its client may have left.
             connection.doubt()
         self.counters.connections_accepted += 1

@@ -1,4 +1,4 @@
-"""The listener's knobs. Every one has a unit in its name and a reason; `ONCELOG_LISTENER_PORT=9192` sets one."""
+"""The listener's settings. Every one has a unit in its name and a reason; `ONCELOG_LISTENER_PORT=9192` sets one."""
 
 from collections.abc import Mapping
 from functools import cached_property

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.process.figures import Figure
+from oncelog.process.role_metrics import RoleMetric
 from oncelog.process.role_program import RoleProgram
 from oncelog.rpc.contract import MARKER_SENDER
 from oncelog.rpc.node import Node
@@ -27,10 +27,10 @@ def _services(role: "MarkerSenderRole") -> dict[str, object]:
     return {MARKER_SENDER: role.servicer}
 
 
-def _figures(role: "MarkerSenderRole") -> Iterable[Figure]:
-    from oncelog_marker_sender.figures import marker_sender_figures
+def _metrics(role: "MarkerSenderRole") -> Iterable[RoleMetric]:
+    from oncelog_marker_sender.role_metrics import marker_sender_metrics
 
-    return marker_sender_figures(role)
+    return marker_sender_metrics(role)
 
 
 PROGRAM = RoleProgram(
@@ -41,7 +41,7 @@ PROGRAM = RoleProgram(
     build=_build,
     node=NodeSettings,
     services=_services,
-    figures=_figures,
+    metrics=_metrics,
 )
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class MarkerSender:
         self._markers: dict[int, Sequence[pb.TxnMarker]] = {}
         self._queued_ns: dict[int, int] = {}
         self._waiting: dict[int, asyncio.Future[Ended | None]] = {}
-        self._lent: dict[int, asyncio.Timeout] = {}
+        self._borrowed: dict[int, asyncio.Timeout] = {}
         self._unanswered: dict[NodeId, tuple[NodeRequest, asyncio.Timeout]] = {}
         self._wakes: dict[NodeId, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -180,21 +180,22 @@ class MarkerSender:
                 async with asyncio.timeout(delay_s):
                     await wake.wait()
 
-    async def _send(self, request: NodeRequest, lender: int | None = None) -> None:
+    async def _send(self, request: NodeRequest, borrowed_from: int | None = None) -> None:
         """Safe to repeat: a marker that is written already is accepted and changes nothing (facts 8.11).
 
-        `lender` is the delivery whose caller lends its task: when it ends meanwhile, its caller is let go.
+        `borrowed_from` is the delivery in whose waiting caller's task this runs. When that delivery ends meanwhile, its
+        caller is let go.
         """
         message = RequestMessage(request, self._markers.__getitem__)
         if self._events is not None:
             self._events.sent(request, self._markers_of)
         try:
-            answer = await self._call(request, message.message, lender)
+            answer = await self._call(request, message.message, borrowed_from)
         except asyncio.CancelledError:
             self._give_up(request)
             raise
         except (OncelogError, OSError, TimeoutError, KeyError) as error:
-            if lender is not None and self._waiting[lender].done():
+            if borrowed_from is not None and self._waiting[borrowed_from].done():
                 self._give_up(request)
                 return
             _log.warning("markers to node %d go again: %r", request.node_id, error)
@@ -209,23 +210,23 @@ class MarkerSender:
             self._take_answer(request, message.codes(answer))
 
     async def _call(
-        self, request: NodeRequest, message: pb.WriteTxnMarkersRequest, lender: int | None
+        self, request: NodeRequest, message: pb.WriteTxnMarkersRequest, borrowed_from: int | None
     ) -> pb.WriteTxnMarkersResponse:
-        def lend(deadline: asyncio.Timeout) -> None:
+        def borrow(deadline: asyncio.Timeout) -> None:
             self._unanswered[request.node_id] = (request, deadline)
-            if lender is not None:
-                self._lent[lender] = deadline
+            if borrowed_from is not None:
+                self._borrowed[borrowed_from] = deadline
 
         call = self._stub(request.node_id).WriteTxnMarkers(message)
         try:
             answer: pb.WriteTxnMarkersResponse = await answer_within(
-                call, self._request_timeout_s, lend
+                call, self._request_timeout_s, borrow
             )
             return answer
         finally:
             self._unanswered.pop(request.node_id, None)
-            if lender is not None:
-                self._lent.pop(lender, None)
+            if borrowed_from is not None:
+                self._borrowed.pop(borrowed_from, None)
 
     def _stub(self, node_id: NodeId) -> Any:
         """Raises KeyError for a node that is not known yet."""
@@ -234,7 +235,7 @@ class MarkerSender:
         return self._directory.storage(node_id)
 
     def _give_up(self, request: NodeRequest) -> None:
-        """The caller who lent its task is gone; what others have in the request does not wait for that."""
+        """The caller whose task was borrowed is gone; what others have in the request does not wait for that."""
         self._tell(self._queues.given_up(request, self._leader_of))
         self._wake_all()
 
@@ -306,8 +307,8 @@ class MarkerSender:
                 future.set_result(found)
 
     def _let_go(self, delivery_id: int) -> None:
-        """Its caller lends its task no longer."""
-        deadline = self._lent.pop(delivery_id, None)
+        """Its caller's task is borrowed no longer."""
+        deadline = self._borrowed.pop(delivery_id, None)
         if deadline is not None and not deadline.expired():
             deadline.reschedule(asyncio.get_running_loop().time())
 

@@ -1,4 +1,4 @@
-"""The marker sender's knobs; each is read from ONCELOG_MARKER_SENDER_<NAME>."""
+"""The marker sender's settings; each is read from ONCELOG_MARKER_SENDER_<NAME>."""
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict

@@ -29,7 +29,7 @@ from oncelog_server.data_folder import DataFolder
 from oncelog_server.settings import EmbeddedSettings
 
 if TYPE_CHECKING:
-    from oncelog.process.figures import Figure
+    from oncelog.process.role_metrics import RoleMetric
     from oncelog_controller.wiring import ControllerRole
     from oncelog_coordinator.wiring import CoordinatorRole
     from oncelog_listener.role import ListenerRole
@@ -61,21 +61,21 @@ class Counting:
     marker_sender: "MarkerSenderRole"
     listener: "ListenerRole"
 
-    def figures(self) -> "Iterator[Figure]":
+    def metrics(self) -> "Iterator[RoleMetric]":
         # Imported late: an `oncelog up` that nobody scrapes starts without them.
-        from oncelog.telemetry.figures import trace_figures
-        from oncelog_controller.figures import controller_figures
-        from oncelog_coordinator.figures import coordinator_figures
-        from oncelog_listener.figures import listener_figures
-        from oncelog_marker_sender.figures import marker_sender_figures
-        from oncelog_storage.figures import storage_figures
+        from oncelog.telemetry.trace_metrics import trace_metrics
+        from oncelog_controller.role_metrics import controller_metrics
+        from oncelog_coordinator.role_metrics import coordinator_metrics
+        from oncelog_listener.role_metrics import listener_metrics
+        from oncelog_marker_sender.role_metrics import marker_sender_metrics
+        from oncelog_storage.role_metrics import storage_metrics
 
-        yield from trace_figures()
-        yield from controller_figures(self.controller)
-        yield from storage_figures(self.storage)
-        yield from coordinator_figures(self.coordinator)
-        yield from marker_sender_figures(self.marker_sender)
-        yield from listener_figures(self.listener.counters)
+        yield from trace_metrics()
+        yield from controller_metrics(self.controller)
+        yield from storage_metrics(self.storage)
+        yield from coordinator_metrics(self.coordinator)
+        yield from marker_sender_metrics(self.marker_sender)
+        yield from listener_metrics(self.listener.counters)
 
 
 async def run_embedded(
@@ -327,7 +327,7 @@ async def _start_gateway(
         names = f"{gateway_settings.allowed_hosts},{settings.advertised_host}"
         gateway_settings = gateway_settings.model_copy(update={"allowed_hosts": names})
     gateway = build_gateway(
-        gateway_settings, follower, directory, read_figures=counting.figures, history=events
+        gateway_settings, follower, directory, read_metrics=counting.metrics, history=events
     )
     await _start(stack, gateway)
     return gateway.port

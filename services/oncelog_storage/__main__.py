@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.process.figures import Figure
+from oncelog.process.role_metrics import RoleMetric
 from oncelog.process.role_program import RoleProgram
 from oncelog.rpc.contract import STORAGE
 from oncelog.rpc.node import Node, NodeHistory
@@ -32,10 +32,10 @@ def _services(role: "StorageRole") -> dict[str, object]:
     return {STORAGE: role.servicer}
 
 
-def _figures(role: "StorageRole") -> Iterable[Figure]:
-    from oncelog_storage.figures import storage_figures
+def _metrics(role: "StorageRole") -> Iterable[RoleMetric]:
+    from oncelog_storage.role_metrics import storage_metrics
 
-    return storage_figures(role)
+    return storage_metrics(role)
 
 
 PROGRAM = RoleProgram(
@@ -46,7 +46,7 @@ PROGRAM = RoleProgram(
     build=_build,
     services=_services,
     history=_history,
-    figures=_figures,
+    metrics=_metrics,
 )
 
 if __name__ == "__main__":

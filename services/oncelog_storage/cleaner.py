@@ -55,7 +55,7 @@ _NEVER_MS: Final = 2**53
 
 
 @dataclass(slots=True)
-class CleanerFigures:
+class CleanerMetrics:
     """For metrics. Bytes saved count what cleaned segments are shorter than those they replaced."""
 
     cleanable_bytes: int = 0
@@ -90,7 +90,7 @@ class Cleaner:
         in_worker: Callable[[Callable[[], None]], Awaitable[None]],
         remove_later: Callable[[HostedPartition, list[str]], None],
     ) -> None:
-        self.figures = CleanerFigures()
+        self.metrics = CleanerMetrics()
         self._settings = settings
         self._hosted = hosted
         self._log_directory = log_directory
@@ -173,8 +173,8 @@ class Cleaner:
                 cleanable_bytes += chosen.range.dirty_bytes
                 if chosen.range.is_wanted:
                     found.append(chosen)
-        self.figures.cleanable_bytes = cleanable_bytes
-        self.figures.uncleanable_partitions = len(self._uncleanable)
+        self.metrics.cleanable_bytes = cleanable_bytes
+        self.metrics.uncleanable_partitions = len(self._uncleanable)
         for chosen in sorted(found, key=lambda c: c.range.dirty_ratio, reverse=True):
             leader = chosen.leader
             if leader.log.recovery_point < chosen.range.end_offset:
@@ -233,17 +233,17 @@ class Cleaner:
         if log.truncation_count != truncation_count or leader.is_truncating:
             raise CleaningStopped("it was cut, or begins anew")
         await self._keep_offset(leader, cleaned_to)
-        figures = self.figures
-        figures.passes += 1
-        figures.bytes_saved += saved
-        figures.bytes_read += chosen.range.clean_bytes + chosen.range.dirty_bytes
-        figures.last_pass_ms = round((time.perf_counter() - began) * 1000)
+        metrics = self.metrics
+        metrics.passes += 1
+        metrics.bytes_saved += saved
+        metrics.bytes_read += chosen.range.clean_bytes + chosen.range.dirty_bytes
+        metrics.last_pass_ms = round((time.perf_counter() - began) * 1000)
         _log.info(
             "cleaned %s up to offset %d: %d bytes less, %d ms",
             log.partition,
             cleaned_to,
             saved,
-            figures.last_pass_ms,
+            metrics.last_pass_ms,
         )
 
     def _beginning(

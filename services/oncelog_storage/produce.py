@@ -11,7 +11,7 @@ from typing import Any, Final
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError, RecordsRefused
 from oncelog.ids import INTERNAL_TOPICS, Partition
-from oncelog.process.figures import Histogram
+from oncelog.process.role_metrics import Histogram
 from oncelog.record.batch import BatchHeader, read_header
 from oncelog.record.check import is_long_check
 from oncelog.runtime import Clock

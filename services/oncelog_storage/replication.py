@@ -39,7 +39,7 @@ _SCRUB_PAUSE_S: Final = 60.0
 _SCRUB_BYTES_MAX: Final = 1 << 20
 
 
-class ReplicationFigures(NamedTuple):
+class ReplicationMetrics(NamedTuple):
     """For metrics: what this node leads, and how its followers and it keep up."""
 
     leader_count: int
@@ -334,9 +334,9 @@ class Replication:
                 partition: offset for partition, offset in before.items() if partition in known
             }
 
-    # Figures.
+    # Metrics.
 
-    def figures(self) -> ReplicationFigures:
+    def metrics(self) -> ReplicationMetrics:
         led = [hosted for hosted in self._manager if hosted.leadership.is_here]
         lag = {
             (*hosted.partition, node_id): max(
@@ -346,7 +346,7 @@ class Replication:
             if hosted.replicas is not None
             for node_id, progress in hosted.replicas.followers.items()
         }
-        return ReplicationFigures(
+        return ReplicationMetrics(
             len(self._manager.led_here()),
             sum(hosted.leadership.isr_count < hosted.leadership.replica_count for hosted in led),
             sum(not hosted.has_enough_replicas for hosted in led),

@@ -1,4 +1,4 @@
-"""Every knob of a storage node. Environment: `ONCELOG_STORAGE_` + the name in capitals."""
+"""Every setting of a storage node. Environment: `ONCELOG_STORAGE_` + the name in capitals."""
 
 from enum import StrEnum
 from pathlib import Path

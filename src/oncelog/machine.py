@@ -64,7 +64,7 @@ class Decision(Generic[RecordOut]):
     records: tuple[RecordOut, ...] = ()
     effects: tuple[Effect, ...] = ()
     label: str = ""
-    volatile: tuple[RecordOut, ...] = ()
+    unlogged: tuple[RecordOut, ...] = ()
     """Changes that no journal keeps, applied behind `records` at offset -1: who waits for an answer, who was heard of.
     A replay forgets them, so nothing that was ever promised may rest on one (ADR 0019)."""
 
@@ -74,7 +74,7 @@ class Machine(Protocol[EventT, RecordIn]):
         """Read state, change nothing, do no I/O."""
 
     def apply(self, offset: Offset, record: RecordIn) -> None:
-        """Take a record that is history, or (at offset -1) a volatile change. May not refuse: a record that does not
+        """Take a record that is history, or (at offset -1) an unlogged change. May not refuse: a record that does not
         fit is a bug and asserts."""
 
     def resume(self, now: Millis) -> Sequence[Effect]:

@@ -19,7 +19,7 @@ from tests.deploy.conftest import (
     role_of,
 )
 
-from oncelog.process.arguments import Knobs
+from oncelog.process.arguments import SettingsParser
 from oncelog.process.names import table_of
 from oncelog.process.run import ProcessSettings
 from oncelog.rpc.node_settings import NamedNodeSettings, NodeSettings
@@ -62,7 +62,7 @@ def test_every_process_can_read_what_it_is_told(profile, role, tmp_path, monkeyp
         monkeypatch.setenv(name, value)
     node = NodeSettings if role in ("marker-sender", "gateway") else NamedNodeSettings
     kinds = [ProcessSettings, node, KINDS[role]]
-    found = Knobs(role, "", kinds).read([])
+    found = SettingsParser(role, "", kinds).read([])
     assert found[node].host == "10.0.0.7"
     assert found[node].port == 9090
     count = role_of(objects, "controller")["spec"]["replicas"]

@@ -1,4 +1,4 @@
-"""The cluster under test, and faults for it: the hands of chaos, one fault at a time."""
+"""The cluster under test, and faults for it: the injector of chaos, one fault at a time."""
 
 import asyncio
 import contextlib
@@ -11,8 +11,8 @@ from robustness.chaos.__main__ import Place as Pods
 from robustness.chaos.containers.engine import find_engine
 from robustness.chaos.containers.plan import Images
 from robustness.chaos.containers.target import ContainerTarget
-from robustness.chaos.contract import ChaosHands, Target
-from robustness.nemesis import FaultKind, PlannedFault
+from robustness.chaos.contract import ChaosInjector, Target
+from robustness.fault_plan import FaultKind, PlannedFault
 
 IS_CURRENT = os.environ.get("CLUSTER", "") == "current"
 NAMESPACE = os.environ.get("ONCELOG_E2E_NAMESPACE", "")
@@ -26,33 +26,33 @@ class AskedTarget(Target, Protocol):
 
 
 class Place:
-    def __init__(self, target: AskedTarget, hands: ChaosHands, started_s: float) -> None:
+    def __init__(self, target: AskedTarget, injector: ChaosInjector, started_s: float) -> None:
         self.started_s = started_s
         self.name = target.name
         self.members = target.members
         self.bootstrap = target.bootstrap
         self.replicas = target.replicas
         self._target = target
-        self._hands = hands
+        self._injector = injector
 
     def can(self, kind: FaultKind) -> bool:
-        return self._hands.can(kind)
+        return self._injector.can(kind)
 
     @contextlib.contextmanager
     def fault(self, kind: FaultKind, victim: str) -> Iterator[None]:
         """It begins, the block runs, and it ends: what was struck is back."""
         # Below one half, an outage of Postgres or Redis is a kill.
         planned = PlannedFault(at_ms=0, lasts_ms=0, kind=kind, target=victim, strength=0.1)
-        asyncio.run(self._hands.begin(planned))
+        asyncio.run(self._injector.begin(planned))
         try:
             yield
         finally:
-            asyncio.run(self._hands.end(planned))
+            asyncio.run(self._injector.end(planned))
 
     def findings(self) -> list[str]:
         """Since it was last asked: who did not come back, or did not drain."""
-        found = list(self._hands.findings)
-        self._hands.findings.clear()
+        found = list(self._injector.findings)
+        self._injector.findings.clear()
         return found
 
     def ask(self, path: str) -> Any:
@@ -91,10 +91,10 @@ def open_place() -> Iterator[Place]:
     began = time.monotonic()
     try:
         chosen.start(lambda *_: None)
-        hands = chosen.hands(lambda _: "")
+        injector = chosen.injector(lambda _: "")
         try:
-            yield Place(chosen, hands, time.monotonic() - began)
+            yield Place(chosen, injector, time.monotonic() - began)
         finally:
-            hands.close()
+            injector.close()
     finally:
         chosen.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from robustness.chaos.plan import MACHINES
-from robustness.nemesis import FaultKind
+from robustness.fault_plan import FaultKind
 from tests.conformance.clients.aiokafka import Aiokafka
 from tests.conformance.clients.confluent import Confluent
 from tests.conformance.clients.kafka_python import KafkaPython

@@ -23,25 +23,30 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "knobs", "draw_settings"), KINDS)
-def test_every_value_is_one_that_production_accepts(settings, knobs, draw_settings, monkeypatch):
-    for name, knob in knobs.items():
-        for value in (*knob.ordinary, *knob.extreme):
+@pytest.mark.parametrize(("settings", "drawn_settings", "draw_settings"), KINDS)
+def test_every_value_is_one_that_production_accepts(
+    settings, drawn_settings, draw_settings, monkeypatch
+):
+    for name, setting in drawn_settings.items():
+        for value in (*setting.ordinary, *setting.extreme):
             monkeypatch.setenv(settings.model_config["env_prefix"] + name, str(value))
             assert str(getattr(settings(), name.lower())) == str(value)
         monkeypatch.undo()
 
 
-@pytest.mark.parametrize(("settings", "knobs", "draw_settings"), KINDS)
-def test_a_seed_draws_one_set_and_seeds_draw_all_values(settings, knobs, draw_settings):
+@pytest.mark.parametrize(("settings", "drawn_settings", "draw_settings"), KINDS)
+def test_a_seed_draws_one_set_and_seeds_draw_all_values(settings, drawn_settings, draw_settings):
     prefix = settings.model_config["env_prefix"]
     drawn = [draw_settings(random.Random(seed)) for seed in range(300)]
     assert drawn[7] == draw_settings(random.Random(7))
-    for name, knob in knobs.items():
+    for name, setting in drawn_settings.items():
         values = {environment[prefix + name] for environment in drawn}
-        assert values == {str(value) for value in (*knob.ordinary, *knob.extreme)}
+        assert values == {str(value) for value in (*setting.ordinary, *setting.extreme)}
     calm = draw_settings(random.Random(1), wildness=0.0)
-    assert all(calm[prefix + name] in map(str, knob.ordinary) for name, knob in knobs.items())
+    assert all(
+        calm[prefix + name] in map(str, setting.ordinary)
+        for name, setting in drawn_settings.items()
+    )
 
 
 def test_topics_are_drawn_within_the_bounds_of_their_configs():

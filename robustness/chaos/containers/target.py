@@ -7,7 +7,7 @@ from oncelog.errors import OncelogError
 from oncelog_server.cluster.plan import CONTROLLER, POSTGRES, REDIS, ROLES, STORAGE
 from robustness.chaos.containers.engine import Engine
 from robustness.chaos.containers.fleet import Fleet
-from robustness.chaos.containers.hands import ContainerHands
+from robustness.chaos.containers.injector import ContainerInjector
 from robustness.chaos.containers.plan import COUNTS, MACHINE_COUNT, Images
 from robustness.chaos.contract import OnProgress
 from robustness.chaos.links import CLIENTS
@@ -15,7 +15,7 @@ from robustness.chaos.plan import CONTAINER_DECKS, MACHINES, REPLICAS
 from robustness.chaos.pods.gateway import settled
 from robustness.chaos.pods.network import PROBE, PROBE_DELAY
 from robustness.checkers.verdict import Verdict
-from robustness.nemesis import NETWORK, FaultKind
+from robustness.fault_plan import NETWORK, FaultKind
 from robustness.observations import Observations
 
 SETTLE_S: Final = 90.0
@@ -87,8 +87,8 @@ class ContainerTarget:
         found[MACHINES] = [f"{MACHINES}-{number + 1}" for number in range(MACHINE_COUNT)]
         return {role: names for role, names in found.items() if role in self.roles}
 
-    def hands(self, kill_client: Callable[[float], str]) -> ContainerHands:
-        return ContainerHands(self._fleet, self._kinds, kill_client)
+    def injector(self, kill_client: Callable[[float], str]) -> ContainerInjector:
+        return ContainerInjector(self._fleet, self._kinds, kill_client)
 
     def observe(self, at_ms: int) -> Observations:
         """No files are read here; what the gateway says has to be asked while it is there."""

@@ -9,7 +9,7 @@ from robustness.chaos.measures import Measures
 from robustness.chaos.page.plots import availability, lag, latency, recovery
 from robustness.chaos.page.svg import milliseconds_label, tag
 from robustness.checkers.verdict import Answer
-from robustness.nemesis import FAMILIES
+from robustness.fault_plan import FAMILIES
 
 HERE: Final = Path(__file__).parent
 

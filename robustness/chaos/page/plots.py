@@ -24,7 +24,7 @@ from robustness.chaos.page.svg import (
     time_scale,
     value_axis,
 )
-from robustness.nemesis import FAMILIES
+from robustness.fault_plan import FAMILIES
 
 _LANE: Final = 26
 _RATE_HEIGHT: Final = 170

@@ -9,7 +9,7 @@ from oncelog.errors import OncelogError
 from oncelog.wording import counted
 from robustness.chaos.plan import name_of
 from robustness.chaos.pods.state import Pod
-from robustness.nemesis import FaultKind, PlannedFault
+from robustness.fault_plan import FaultKind, PlannedFault
 
 if TYPE_CHECKING:
     from robustness.chaos.pods.api import Kubernetes

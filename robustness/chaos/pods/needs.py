@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from robustness.nemesis import NETWORK, OF_MACHINES, FaultKind
+from robustness.fault_plan import NETWORK, OF_MACHINES, FaultKind
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -8,7 +8,7 @@ let be called stays reachable whatever is added. Most networks also let connecti
 from collections.abc import Sequence
 from typing import Any, Final
 
-from robustness.nemesis import FaultKind, PlannedFault
+from robustness.fault_plan import FaultKind, PlannedFault
 
 HELPER: Final = "oncelog-chaos"
 DELAY_MS: Final = (20, 300)

@@ -12,14 +12,14 @@ from robustness.chaos.contract import OnProgress
 from robustness.chaos.links import CLIENTS
 from robustness.chaos.plan import MACHINES, POD_DECKS, REPLICAS
 from robustness.chaos.pods.gateway import ask_gateway, settled
-from robustness.chaos.pods.hands import DATA, PodHands, is_rolled_out
+from robustness.chaos.pods.injector import DATA, PodInjector, is_rolled_out
 from robustness.chaos.pods.machines import Machines
 from robustness.chaos.pods.needs import NEEDED, TO_LOOK, Verb
 from robustness.chaos.pods.network import HELPER, PROBE, PROBE_DELAY, helper_patch
 from robustness.chaos.pods.probes import HelperProbe
 from robustness.chaos.pods.state import INSTANCE, Pod, named
 from robustness.checkers.verdict import Verdict
-from robustness.nemesis import NETWORK, OF_MACHINES, FaultKind
+from robustness.fault_plan import NETWORK, OF_MACHINES, FaultKind
 from robustness.observations import Observations
 
 if TYPE_CHECKING:
@@ -195,9 +195,9 @@ class PodTarget:
     def members(self) -> Mapping[str, Sequence[str]]:
         return self._members
 
-    def hands(self, kill_client: Callable[[float], str]) -> PodHands:
+    def injector(self, kill_client: Callable[[float], str]) -> PodInjector:
         machines = Machines(self._kubernetes, self._machines, STRUCK)
-        return PodHands(
+        return PodInjector(
             self._kubernetes, machines, self._kinds, self._counts, self._tools_image, kill_client
         )
 

@@ -1,6 +1,6 @@
 """What reaches the metadata machine, and what it answers.
 
-Everything drawn by chance (topic ids, cluster id) is stamped by the shell before the event enters, so that a decision
+Everything drawn by chance (topic ids, cluster id) is added by the shell before the event enters, so that a decision
 depends on nothing but the event and the image.
 """
 

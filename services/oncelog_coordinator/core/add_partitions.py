@@ -14,7 +14,7 @@ from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Partition
 from oncelog.machine import Decision, Effect, Reply, SetTimer
 from oncelog_coordinator.core.completion import timer_name
-from oncelog_coordinator.core.stamp import is_delayed
+from oncelog_coordinator.core.request_origin import is_delayed
 from oncelog_coordinator.core.txn_events import (
     AddPartitions,
     ErrorAnswer,
@@ -41,10 +41,12 @@ def decide(
     is_ongoing = txn.state is TxnState.ONGOING
     added = _absent(txn.partitions, event.partitions)
     # Nobody has begun a transaction of this epoch as long as it is Empty: there is none that this could be late for.
-    if txn.state is not TxnState.EMPTY and is_delayed(txn.stamp, event.stamp, event.told):
-        refused = ErrorAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.stamp)
+    if txn.state is not TxnState.EMPTY and is_delayed(
+        txn.origin, event.origin, event.refused_origin
+    ):
+        refused = ErrorAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.origin)
         return Decision((), (Reply(event.request_id, refused),), "delayed_add_refused")
-    if is_ongoing and not added and event.stamp in (None, txn.stamp):
+    if is_ongoing and not added and event.origin in (None, txn.origin):
         return _answer(event, ErrorCode.NONE, "partitions_present")
     if (
         len(txn.partitions) + len(added) > 256
@@ -53,11 +55,11 @@ def decide(
         # Kafka's append fails with RecordTooLarge here, which a client sees as this code (facts 6).
         return _answer(event, ErrorCode.UNKNOWN_SERVER_ERROR, "too_many_partitions")
     ongoing = txn.with_partitions(
-        added, event.client_transaction_version, now, event.stamp, event.trace
+        added, event.client_transaction_version, now, event.origin, event.trace
     )
     effects: tuple[Effect, ...] = (Reply(event.request_id, ErrorAnswer(ErrorCode.NONE)),)
     if is_ongoing:
-        # Those that are present are written down as well: nothing older may count from then on (`core.stamp`).
+        # Those that are present are written down as well: nothing older may count from then on (`core.request_origin`).
         label = "partitions_added" if added else "partitions_present"
         return Decision((ongoing,), effects, label)
     if ongoing.has_timeout:
@@ -68,9 +70,11 @@ def decide(
 def _completing(txn: TxnMetadata, event: AddPartitions) -> Decision[TxnRecord]:
     """The connection that asked for the end now asks for the next transaction. An abort that it has sent behind this
     request has nothing to abort, and says by `delayed_by` that it follows this refusal (`end_txn`)."""
-    is_next = txn.stamp is not None and event.stamp is not None and event.stamp[:2] == txn.stamp[:2]
+    is_next = (
+        txn.origin is not None and event.origin is not None and event.origin[:2] == txn.origin[:2]
+    )
     refused = ErrorAnswer(
-        ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.stamp if is_next else None
+        ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.origin if is_next else None
     )
     return Decision((), (Reply(event.request_id, refused),), "add_while_completing")
 

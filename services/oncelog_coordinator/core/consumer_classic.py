@@ -169,7 +169,7 @@ def _end_consumer_group(
     protocol = classic.protocol or ""
     answer = JoinAnswer(ErrorCode.NONE, member_id, classic.generation, PROTOCOL_TYPE, protocol)
     effects = (*decision.effects, Reply(event.request_id, answer))
-    return Decision(decision.records, effects, decision.label, decision.volatile)
+    return Decision(decision.records, effects, decision.label, decision.unlogged)
 
 
 # ------------------------------------------------------------------------------------------------ sync

@@ -1,7 +1,7 @@
 """EndTxn: the decision (facts 8.6 for TV1, 8.7 for TV2).
 
 TV1 keeps the epoch, so a repeated EndTxn looks like the first one. The transaction's state tells them apart. Once the
-next transaction is open, only the connection does (`core.stamp`).
+next transaction is open, only the connection does (`core.request_origin`).
 
 TV2 bumps the epoch with every decision. A retry has the epoch before the bump. The response has the identity with which
 the producer continues once the transaction is complete. After an exhausted epoch that is a new producer id at epoch 0.
@@ -21,7 +21,7 @@ from oncelog.ids import NO_PRODUCER_ID, PRODUCER_EPOCH_MAX, Millis, ProducerEpoc
 from oncelog.machine import Decision, Reply
 from oncelog_coordinator.core.completion import prepared_decision
 from oncelog_coordinator.core.markers import DecisionKey
-from oncelog_coordinator.core.stamp import is_delayed
+from oncelog_coordinator.core.request_origin import is_delayed
 from oncelog_coordinator.core.txn_events import EndTxn, IdentityAnswer
 from oncelog_coordinator.core.txn_state import (
     EXHAUSTED_EPOCH,
@@ -82,7 +82,7 @@ def _decide_tv1(
         return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
     if txn.state is not TxnState.ONGOING:
         return _repeated_tv1(txn, event)
-    if is_delayed(txn.stamp, event.stamp, event.told):
+    if is_delayed(txn.origin, event.origin, event.refused_origin):
         return _delayed(txn, event)
     prepared = txn.prepared(
         _decided_state(event),
@@ -91,7 +91,7 @@ def _decide_tv1(
         NO_PRODUCER_ID,
         event.client_transaction_version,
         now,
-        event.stamp,
+        event.origin,
     )
     reply = Reply(event.request_id, IdentityAnswer(ErrorCode.NONE))
     return prepared_decision(prepared, key, reply, _label(event), now)
@@ -102,7 +102,7 @@ def _repeated_tv1(txn: TxnMetadata, event: EndTxn) -> Decision[TxnRecord]:
 
     Another coordinator may own the shard by now. It may have started a new transaction. This request must not end that
     one: the append fails if there is another owner. The client goes on after the reply, so this request becomes the
-    newest one, and older ones have no effect (`core.stamp`).
+    newest one, and older ones have no effect (`core.request_origin`).
     """
     aborts_nothing = _aborts_nothing(txn, event)
     error_code = REPEATED[txn.state, event.commit]
@@ -110,11 +110,11 @@ def _repeated_tv1(txn: TxnMetadata, event: EndTxn) -> Decision[TxnRecord]:
         error_code = _BUSY if txn.state.is_prepared else _NONE
     if error_code is not ErrorCode.NONE:
         return _answer(event, error_code, "repeat_answered")
-    if is_delayed(txn.stamp, event.stamp, event.told):
+    if is_delayed(txn.origin, event.origin, event.refused_origin):
         return _delayed(txn, event)
     reply = Reply(event.request_id, IdentityAnswer(error_code))
     label = "abort_without_addition" if aborts_nothing else "repeat_answered"
-    return Decision((replace(txn, stamp=event.stamp or txn.stamp),), (reply,), label)
+    return Decision((replace(txn, origin=event.origin or txn.origin),), (reply,), label)
 
 
 def _aborts_nothing(txn: TxnMetadata, event: EndTxn) -> bool:
@@ -127,13 +127,13 @@ def _aborts_nothing(txn: TxnMetadata, event: EndTxn) -> bool:
     return (
         not event.commit
         and (txn.state.is_prepared or txn.state in _COMPLETE)
-        and event.addition_told is not None
-        and event.addition_told == txn.stamp
+        and event.refused_addition_origin is not None
+        and event.refused_addition_origin == txn.origin
     )
 
 
 def _delayed(txn: TxnMetadata, event: EndTxn) -> Decision[TxnRecord]:
-    refused = IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.stamp)
+    refused = IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.origin)
     return Decision((), (Reply(event.request_id, refused),), "delayed_end_refused")
 
 
@@ -174,22 +174,22 @@ _COMPLETE: Final = (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
 def _prepare_tv2(
     txn: TxnMetadata, event: EndTxn, key: DecisionKey, now: Millis
 ) -> Decision[TxnRecord]:
-    following = NO_PRODUCER_ID
+    next_producer_id = NO_PRODUCER_ID
     if txn.is_exhausted:
         if txn.producer_epoch == PRODUCER_EPOCH_MAX and event.commit:
             # No producer ever received this epoch: it exists only to fence.
             return _answer(event, ErrorCode.PRODUCER_FENCED, "fenced")
         if event.new_producer_id is None:
             return _answer(event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no_producer_id")
-        following = event.new_producer_id
+        next_producer_id = event.new_producer_id
     prepared = txn.prepared(
         _decided_state(event),
         ProducerEpoch(min(txn.producer_epoch + 1, PRODUCER_EPOCH_MAX)),
         txn.producer_epoch,
-        following,
+        next_producer_id,
         event.client_transaction_version,
         now,
-        event.stamp,
+        event.origin,
     )
     reply = Reply(event.request_id, IdentityAnswer(ErrorCode.NONE, *next_identity(prepared)))
     label = _label(event) if prepared.partitions else "empty_abort"

@@ -46,14 +46,14 @@ def fence_and_abort(
     """The abort; None when a successor id is needed and there is none: the caller answers 14 or tries later."""
     assert txn.state is TxnState.ONGOING, txn
     fenced = ProducerEpoch(min(txn.producer_epoch + 1, PRODUCER_EPOCH_MAX))
-    following, last = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+    next_producer_id, last = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
     if cluster_transaction_version >= TV2:
         last = txn.producer_epoch
         if txn.is_exhausted:
             if new_producer_id is None:
                 return None
-            following = new_producer_id
+            next_producer_id = new_producer_id
     prepared = txn.prepared(
-        TxnState.PREPARE_ABORT, fenced, last, following, cluster_transaction_version, now
+        TxnState.PREPARE_ABORT, fenced, last, next_producer_id, cluster_transaction_version, now
     )
     return prepared_decision(prepared, key, reply, label, now)

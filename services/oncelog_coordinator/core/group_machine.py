@@ -2,7 +2,7 @@
 
 `decide` gives each event to the module that holds its table, `apply` keeps the newest value of each group and offset,
 `resume` watches the members that the log knows. What only this life of the machine knows (who waits for an answer, who
-was heard of) is applied like a record but never journaled: see `Decision.volatile` and ADR 0019.
+was heard of) is applied like a record but never journaled: see `Decision.unlogged` and ADR 0019.
 
 A group speaks one of two protocols: the classic one (`group_state`, then `group_rebalance`) or the consumer protocol of
 KIP-848 (`consumer_group`, then `consumer_heartbeat`). Its offsets are the same. A living group changes its type with
@@ -207,7 +207,7 @@ class GroupMachine:
         match event:
             case JoinGroup():
                 decision = group_join.decide(group, event, config, now)
-                if consumers is None or not (decision.records or decision.volatile):
+                if consumers is None or not (decision.records or decision.unlogged):
                     return decision
                 # An empty consumer group goes with the first who joins.
                 return replace(decision, records=(*tombstones(consumers), *decision.records))

@@ -25,7 +25,7 @@ from oncelog.ids import (
 from oncelog.machine import Decision, Reply
 from oncelog_coordinator.core import fencing
 from oncelog_coordinator.core.markers import DecisionKey
-from oncelog_coordinator.core.stamp import is_copy
+from oncelog_coordinator.core.request_origin import is_copy
 from oncelog_coordinator.core.txn_events import IdentityAnswer, InitProducerId
 from oncelog_coordinator.core.txn_state import (
     EXHAUSTED_EPOCH,
@@ -80,7 +80,7 @@ def wants_producer_id(txn: TxnMetadata | None, event: InitProducerId) -> bool:
 def decide(
     txn: TxnMetadata | None, event: InitProducerId, key: DecisionKey, now: Millis
 ) -> Decision[TxnRecord]:
-    if txn is not None and is_copy(txn.stamp, event.stamp):
+    if txn is not None and is_copy(txn.origin, event.origin):
         return _copy(txn, event)
     if txn is not None and txn.state.is_prepared:
         return _refuse(event, ErrorCode.CONCURRENT_TRANSACTIONS, "init_while_completing")
@@ -110,10 +110,10 @@ def decide(
 def _copy(txn: TxnMetadata, event: InitProducerId) -> Decision[TxnRecord]:
     """Its listener asked again (ADR 0018): told once more who it is, as long as it has done nothing since. A first copy
     that arrives later must not fence the producer that lives by the answer to the second."""
-    if txn.state is TxnState.EMPTY and txn.stamp == event.stamp:
+    if txn.state is TxnState.EMPTY and txn.origin == event.origin:
         answer = IdentityAnswer(ErrorCode.NONE, txn.producer_id, txn.producer_epoch)
         return Decision((), (Reply(event.request_id, answer),), "init_copy_answered")
-    refused = IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.stamp)
+    refused = IdentityAnswer(ErrorCode.CONCURRENT_TRANSACTIONS, delayed_by=txn.origin)
     return Decision((), (Reply(event.request_id, refused),), "delayed_init_refused")
 
 
@@ -148,7 +148,7 @@ def _rotate(txn: TxnMetadata, event: InitProducerId, now: Millis) -> Decision[Tx
             txn.producer_epoch if names_itself else NO_PRODUCER_EPOCH,
             event.timeout_ms,
             now,
-            event.stamp,
+            event.origin,
         ),
         event,
         "producer_id_rotated",
@@ -171,7 +171,7 @@ def _bump(txn: TxnMetadata, event: InitProducerId, now: Millis) -> Decision[TxnR
     else:
         return _refuse(event, ErrorCode.PRODUCER_FENCED, "init_fenced")
     return _initialise(
-        txn.initialised(txn.producer_id, bumped, last, event.timeout_ms, now, event.stamp),
+        txn.initialised(txn.producer_id, bumped, last, event.timeout_ms, now, event.origin),
         event,
         label,
     )

@@ -1,7 +1,7 @@
 """What a decided transaction asks of the marker sender, and what comes back.
 
 Both machines of a shard (ordinary transactions and Spark sinks) speak to the marker sender with these messages. A
-machine emits `Send(MARKER_SENDER, MarkersWanted(…))` when it has decided; the shell stamps the coordinator epoch,
+machine emits `Send(MARKER_SENDER, MarkersWanted(…))` when it has decided; the shell adds the coordinator epoch,
 delivers, and submits `MarkersDelivered` with the same key. A crash may lose either: `resume()` wants the markers
 again, and a marker that is there already is harmless (facts 8.11).
 """

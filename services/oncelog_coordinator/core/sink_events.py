@@ -47,7 +47,7 @@ class JoinAttempt:
     task_attempt_id: int
     adopt_query: bool = False
     producer_id: ProducerId | None = None
-    """A fresh one, stamped by the shell when `wants_producer_id` says so; None when the shell has none."""
+    """A fresh one, added by the shell when `wants_producer_id` says so; None when the shell has none."""
 
 
 @dataclass(frozen=True, slots=True)

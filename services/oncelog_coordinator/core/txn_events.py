@@ -21,7 +21,7 @@ from oncelog.ids import (
 from oncelog.trace import TransactionTrace
 from oncelog_coordinator.core.client import NO_CLIENT, Client
 from oncelog_coordinator.core.markers import DecisionKey, MarkersDelivered
-from oncelog_coordinator.core.stamp import Stamp
+from oncelog_coordinator.core.request_origin import RequestOrigin
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState
 
 
@@ -36,7 +36,7 @@ class InitProducerId:
     expected_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     cluster_transaction_version: int = 2
     new_producer_id: ProducerId | None = None
-    stamp: Stamp | None = None
+    origin: RequestOrigin | None = None
     client: Client = NO_CLIENT
 
 
@@ -50,9 +50,9 @@ class AddPartitions:
     producer_epoch: ProducerEpoch
     partitions: tuple[Partition, ...]
     client_transaction_version: int = 0
-    stamp: Stamp | None = None
-    told: Stamp | None = None
-    """Its client was refused for that one and comes again (`core.stamp`)."""
+    origin: RequestOrigin | None = None
+    refused_origin: RequestOrigin | None = None
+    """Its client was refused for that one and comes again (`core.request_origin`)."""
     trace: TransactionTrace | None = None
     """For the transaction that this starts, if it starts one."""
     client: Client = NO_CLIENT
@@ -78,10 +78,10 @@ class EndTxn:
     commit: bool
     client_transaction_version: int = 0
     new_producer_id: ProducerId | None = None
-    stamp: Stamp | None = None
-    told: Stamp | None = None
-    """Its client was refused for that one and comes again (`core.stamp`)."""
-    addition_told: Stamp | None = None
+    origin: RequestOrigin | None = None
+    refused_origin: RequestOrigin | None = None
+    """Its client was refused for that one and comes again (`core.request_origin`)."""
+    refused_addition_origin: RequestOrigin | None = None
     """An addition before it, on this connection, was refused for that one."""
     client: Client = NO_CLIENT
 
@@ -158,8 +158,8 @@ class ErrorAnswer:
 
     error_code: ErrorCode
     message: str = ""
-    delayed_by: Stamp | None = None
-    """Refused: that one was answered with success last, and this one may be older (`core.stamp`)."""
+    delayed_by: RequestOrigin | None = None
+    """Refused: that one was answered with success last, and this one may be older (`core.request_origin`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class IdentityAnswer:
     error_code: ErrorCode
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
-    delayed_by: Stamp | None = None
+    delayed_by: RequestOrigin | None = None
 
 
 @dataclass(frozen=True, slots=True)

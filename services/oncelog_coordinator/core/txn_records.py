@@ -24,7 +24,7 @@ from oncelog.ids import (
     TransactionalId,
 )
 from oncelog.trace import STORED_BYTES, decode_trace, encode_trace
-from oncelog_coordinator.core.stamp import Stamp
+from oncelog_coordinator.core.request_origin import RequestOrigin
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnRecord, TxnState, TxnTombstone
 
 TXN_RECORD_TYPE: Final = 0
@@ -32,7 +32,7 @@ TXN_RECORD_TYPE: Final = 0
 _TAG_PREVIOUS_PRODUCER_ID: Final = 0
 _TAG_NEXT_PRODUCER_ID: Final = 1
 _TAG_CLIENT_TRANSACTION_VERSION: Final = 2
-_TAG_STAMP: Final = 100
+_TAG_ORIGIN: Final = 100
 """Our own field, far above Kafka's: which request was answered with success last (ADR 0018). Kafka skips it."""
 _TAG_TRACE: Final = 101
 """Our own field as well: the transaction's trace (ADR 0028)."""
@@ -42,9 +42,9 @@ _HEAD: Final = struct.Struct(">hqhib")
 _TIMES: Final = struct.Struct(">qq")
 _TAGGED_ID: Final = struct.Struct(">BBq")
 _TAGGED_VERSION: Final = struct.Struct(">BBh")
-_TAGGED_STAMP: Final = struct.Struct(">BBqqq")
+_TAGGED_ORIGIN: Final = struct.Struct(">BBqqq")
 """Tag, size and value; tags and sizes are below 128, so each varint is a byte."""
-_STAMP: Final = struct.Struct(">qqq")
+_ORIGIN: Final = struct.Struct(">qqq")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
@@ -89,8 +89,8 @@ def encode_value(txn: TxnMetadata, version: int) -> bytes:
         version_of_client = txn.client_transaction_version
         tags += _TAGGED_VERSION.pack(_TAG_CLIENT_TRANSACTION_VERSION, 2, version_of_client)
         tags[0] += 1
-    if txn.stamp is not None:
-        tags += _TAGGED_STAMP.pack(_TAG_STAMP, _STAMP.size, *txn.stamp)
+    if txn.origin is not None:
+        tags += _TAGGED_ORIGIN.pack(_TAG_ORIGIN, _ORIGIN.size, *txn.origin)
         tags[0] += 1
     if txn.trace is not None:
         tags += bytes((_TAG_TRACE, STORED_BYTES)) + encode_trace(txn.trace)
@@ -131,11 +131,11 @@ def decode_record(key: bytes, value: bytes | None) -> TxnRecord | None:
         raise MalformedRecord(f"transaction record is damaged: {error}") from error
 
 
-def _stamp_of(tag: bytes | None) -> Stamp | None:
-    """None for a tag of another size, too: without a stamp a transaction is as Kafka's."""
-    if tag is None or len(tag) != _STAMP.size:
+def _origin_of(tag: bytes | None) -> RequestOrigin | None:
+    """None for a tag of another size, too: without an origin a transaction is as Kafka's."""
+    if tag is None or len(tag) != _ORIGIN.size:
         return None
-    return Stamp(*_STAMP.unpack(tag))
+    return RequestOrigin(*_ORIGIN.unpack(tag))
 
 
 def _decode_value(transactional_id: TransactionalId, value: bytes, version: int) -> TxnMetadata:
@@ -145,7 +145,7 @@ def _decode_value(transactional_id: TransactionalId, value: bytes, version: int)
     last_update, start = _TIMES.unpack_from(value, at)
     tags = _read_tags(value, at + _TIMES.size)[0] if version == 1 else {}
     previous = tags.get(_TAG_PREVIOUS_PRODUCER_ID)
-    following = tags.get(_TAG_NEXT_PRODUCER_ID)
+    next_producer_id = tags.get(_TAG_NEXT_PRODUCER_ID)
     client_version = tags.get(_TAG_CLIENT_TRANSACTION_VERSION)
     return TxnMetadata(
         transactional_id,
@@ -157,9 +157,11 @@ def _decode_value(transactional_id: TransactionalId, value: bytes, version: int)
         Millis(start),
         Millis(last_update),
         ProducerId(_INT64.unpack(previous)[0]) if previous is not None else NO_PRODUCER_ID,
-        ProducerId(_INT64.unpack(following)[0]) if following is not None else NO_PRODUCER_ID,
+        ProducerId(_INT64.unpack(next_producer_id)[0])
+        if next_producer_id is not None
+        else NO_PRODUCER_ID,
         _INT16.unpack(client_version)[0] if client_version is not None else 0,
-        stamp=_stamp_of(tags.get(_TAG_STAMP)),
+        origin=_origin_of(tags.get(_TAG_ORIGIN)),
         trace=decode_trace(tags.get(_TAG_TRACE)),
     )
 

@@ -29,7 +29,7 @@ from oncelog.ids import (
     TransactionalId,
 )
 from oncelog.trace import TransactionTrace
-from oncelog_coordinator.core.stamp import Stamp
+from oncelog_coordinator.core.request_origin import RequestOrigin
 
 EXHAUSTED_EPOCH: Final = PRODUCER_EPOCH_MAX - 1
 """From here on a producer id must be replaced: the last epoch is kept for fencing (facts 10)."""
@@ -112,7 +112,7 @@ class TxnMetadata:
     """Decides how strictly leaders check the markers' epoch."""
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     """The epoch before the last bump: recognises a retry. Never persisted, so -1 after a replay."""
-    stamp: Stamp | None = None
+    origin: RequestOrigin | None = None
     """The newest request of the producer that was answered with success. A new epoch does without it but for a copy of
     the InitProducerId that the producer began with (ADR 0018)."""
     trace: TransactionTrace | None = None
@@ -138,7 +138,7 @@ class TxnMetadata:
         last_producer_epoch: ProducerEpoch,
         timeout_ms: Millis,
         now: Millis,
-        stamp: Stamp | None = None,
+        origin: RequestOrigin | None = None,
     ) -> "TxnMetadata":
         """Empty, for the producer that is told this identity."""
         return TxnMetadata(
@@ -154,7 +154,7 @@ class TxnMetadata:
             NO_PRODUCER_ID,
             self.client_transaction_version,
             last_producer_epoch,
-            stamp,
+            origin,
         )
 
     def with_partitions(
@@ -162,7 +162,7 @@ class TxnMetadata:
         added: tuple[Partition, ...],
         client_transaction_version: int,
         now: Millis,
-        stamp: Stamp | None = None,
+        origin: RequestOrigin | None = None,
         trace: TransactionTrace | None = None,
     ) -> "TxnMetadata":
         """Ongoing with these partitions as well; the first ones start the transaction."""
@@ -180,7 +180,7 @@ class TxnMetadata:
             self.next_producer_id,
             client_transaction_version,
             self.last_producer_epoch,
-            stamp or self.stamp,
+            origin or self.origin,
             trace if is_new else self.trace,
         )
 
@@ -192,11 +192,11 @@ class TxnMetadata:
         next_producer_id: ProducerId,
         transaction_version: int,
         now: Millis,
-        stamp: Stamp | None = None,
+        origin: RequestOrigin | None = None,
     ) -> "TxnMetadata":
         """The decision. An abort without a transaction (TV2) starts now; completion requires a start. A producer that
-        was not asked is fenced: there is nobody left whom a copy of an earlier request could hurt, and no stamp."""
-        is_asked = stamp is not None or producer_epoch == self.producer_epoch
+        was not asked is fenced: there is nobody left whom a copy of an earlier request could hurt, and no origin."""
+        is_asked = origin is not None or producer_epoch == self.producer_epoch
         return TxnMetadata(
             self.transactional_id,
             self.producer_id,
@@ -210,7 +210,7 @@ class TxnMetadata:
             next_producer_id,
             transaction_version,
             last_producer_epoch,
-            stamp or self.stamp if is_asked else None,
+            origin or self.origin if is_asked else None,
             self.trace if self.state is TxnState.ONGOING else None,
         )
 
@@ -232,7 +232,7 @@ class TxnMetadata:
             NO_PRODUCER_ID,
             self.client_transaction_version,
             self.last_producer_epoch,
-            self.stamp,
+            self.origin,
             self.trace,
         )
 
@@ -260,7 +260,7 @@ def check_transition(old: TxnMetadata | None, new: TxnMetadata) -> None:
         assert new.state is TxnState.EMPTY, ("first record", new)
         return
     is_complete = new.state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
-    if is_complete and new == replace(old, stamp=new.stamp):
+    if is_complete and new == replace(old, origin=new.origin):
         return  # A repeated EndTxn has it written once more, perhaps from another connection.
     assert old.state in VALID_PREVIOUS[new.state], (old, new)
     assert new.previous_producer_id == old.producer_id, (old, new)

@@ -8,12 +8,12 @@ For a client that is gone nothing is repeated: it asks elsewhere and goes on fro
 | Fetch, ListOffsets, Describe…, verification | ALWAYS safe | it only reads |
 | Produce, every batch with a producer id | ALWAYS | the leader knows each batch by its sequence (facts 9) |
 | Produce, a batch without one | UNLESS_DONE | it would be written twice |
-| InitProducerId | ALWAYS | the same identity again, by its stamp (ADR 0018); without one, the second fences the first |
+| InitProducerId | ALWAYS | the same identity again, by its origin (ADR 0018); without, the second fences the first |
 | AddPartitionsToTxn, AddOffsetsToTxn | ALWAYS | a partition that is present is present (facts 8.4) |
-| EndTxn | ALWAYS | the state tells a repetition; a copy that arrives later is known by its stamp (ADR 0018) |
-| TxnOffsetCommit, OffsetCommit | ALWAYS | the same offsets, same generation; a later copy is known by its stamp |
+| EndTxn | ALWAYS | the state tells a repetition; a copy that arrives later is known by its origin (ADR 0018) |
+| TxnOffsetCommit, OffsetCommit | ALWAYS | the same offsets, same generation; a later copy is known by its origin |
 | WriteTxnMarkers | ALWAYS | a marker that is there is accepted again (facts 8.11) |
-| ConsumerGroupHeartbeat that joins | ALWAYS | who joins again is who it was; a later copy is known by its stamp |
+| ConsumerGroupHeartbeat that joins | ALWAYS | who joins again is who it was; a later copy is known by its origin |
 | any other | UNLESS_DONE | its epoch may be out of date by its own doing; the client then says everything anew |
 | CreateTopics, DeleteTopics, CreatePartitions | UNLESS_DONE | the second answer would be "it exists already" |
 """

@@ -1,10 +1,10 @@
 """Who coordinates: FindCoordinator and DescribeCluster. The answer is the listener that is asked (facts 3; ADR 0017),
 until it stops: then it is another one.
 
-That a shard has no coordinator at this moment is not told here. The requests that follow wait for one (`repeats.py`),
-each client repeats them, and they hold up no fetch: they come over a connection of their own. librdkafka does not
-always repeat FindCoordinator: refused three times within half a second, `send_offsets_to_transaction` waits in spite
-of its timeout until a connection breaks.
+That a shard has no coordinator at this moment is not told here. The requests that follow wait for one
+(`shard_calls.py`), each client repeats them, and they hold up no fetch: they come over a connection of their own.
+librdkafka does not always repeat FindCoordinator: refused three times within half a second,
+`send_offsets_to_transaction` waits in spite of its timeout until a connection breaks.
 """
 
 from typing import Any, Final

@@ -31,7 +31,7 @@ from oncelog_listener.handlers.groups import (
     for_owner,
     told_code,
 )
-from oncelog_listener.repeats import ask_shard
+from oncelog_listener.shard_calls import call_shard
 
 _TOPIC_IDS_FROM: Final = 10
 _LEADER_EPOCH_FROM: Final = 6
@@ -59,7 +59,7 @@ async def offset_commit(call: Call) -> Any:
             member_id=request.member_id,
             group_instance_id=getattr(request, "group_instance_id", None),
             offsets=offsets,
-            stamp=call.stamp(None),
+            stamp=call.origin(None),
         )
         answer = await ask_coordinator(
             call,
@@ -104,7 +104,7 @@ async def txn_offset_commit(call: Call) -> Any:
             group_instance_id=request.group_instance_id if has_member else None,
             offsets=offsets,
             client_transaction_version=_TV2 if call.version >= _TV2_COMMIT_FROM else 0,
-            stamp=call.stamp(request.transactional_id),
+            stamp=call.origin(request.transactional_id),
         )
         answer: Any = ErrorCode.INVALID_GROUP_ID
         if not request.transactional_id:
@@ -208,10 +208,10 @@ async def add_offsets_to_txn(call: Call) -> Any:
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,
             group_id=request.group_id,
-            stamp=call.stamp(request.transactional_id),
+            stamp=call.origin(request.transactional_id),
         )
         try:
-            answer = await ask_shard(
+            answer = await call_shard(
                 call.cluster,
                 TRANSACTION,
                 request.transactional_id,

@@ -20,8 +20,8 @@ from oncelog_listener.cluster import (
     wire_error,
 )
 from oncelog_listener.core.repeating import Repeatable, is_repeated
-from oncelog_listener.patience import Patience, was_sent
-from oncelog_listener.repeats import ask_shard
+from oncelog_listener.retry_policy import RetryPolicy, was_sent
+from oncelog_listener.shard_calls import call_shard
 
 _REBALANCE_TIMEOUT_FROM: Final = 1
 _MEMBER_ID_REQUIRED_FROM: Final = 4
@@ -43,7 +43,7 @@ async def ask_coordinator(
 ) -> Any:
     """What `ask(stub)` of the group's coordinator returns, or COORDINATOR_NOT_AVAILABLE when nobody answers."""
     try:
-        return await ask_shard(
+        return await call_shard(
             call.cluster,
             GROUP,
             group_id,
@@ -80,7 +80,7 @@ async def ask_coordinators(
     `ask(stub, positions)` returns, in order, the answers for the groups at these positions.
     """
     cluster = call.cluster
-    patience = Patience(cluster)
+    retries = RetryPolicy(cluster)
     found: list[Any] = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(group_ids)
     sent: set[int] = set()
     pending = list(range(len(group_ids)))
@@ -115,7 +115,7 @@ async def ask_coordinators(
             for position in pending
             if is_repeated(repeatable, told_code(found[position]), position in sent)
         ]
-        if not pending or not await patience.pause(image):
+        if not pending or not await retries.pause(image):
             return found
 
 

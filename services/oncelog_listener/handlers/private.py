@@ -8,7 +8,7 @@ from oncelog.protocol.private_api import PrivateCall
 from oncelog.rpc.metadata import TRANSACTION
 from oncelog_listener.call import Session
 from oncelog_listener.cluster import PEER_FAILURES, Cluster
-from oncelog_listener.repeats import ask_shard
+from oncelog_listener.shard_calls import call_shard
 from oncelog_listener.traces import sink_answered, sink_span
 
 
@@ -29,7 +29,7 @@ async def private_call(
         return _refused(call, ErrorCode.INVALID_REQUEST)
     try:
         with sink_span(call.method, request, session, client_id, cluster.node_id) as span:
-            answer = await ask_shard(
+            answer = await call_shard(
                 cluster,
                 TRANSACTION,
                 request.sink,

@@ -22,8 +22,8 @@ from oncelog_listener.cluster import (
 )
 from oncelog_listener.core.error_versions import error_for_version
 from oncelog_listener.core.repeating import Repeatable, is_repeated
-from oncelog_listener.patience import Patience, was_sent
-from oncelog_listener.repeats import ask_shard
+from oncelog_listener.retry_policy import RetryPolicy, was_sent
+from oncelog_listener.shard_calls import call_shard
 
 _IDENTITY_FROM: Final = 3
 _TV2_END_FROM: Final = 5
@@ -40,7 +40,7 @@ _MAY_HAVE_DECIDED: Final = frozenset(
 
 async def _ask_any_coordinator(cluster: Cluster, asked: Any) -> Any:
     """For an idempotent producer without an id any coordinator will do: it only takes a producer id from a block."""
-    patience = Patience(cluster)
+    retries = RetryPolicy(cluster)
     while True:
         image = cluster.image
         owners = dict.fromkeys(
@@ -56,7 +56,7 @@ async def _ask_any_coordinator(cluster: Cluster, asked: Any) -> Any:
                 continue
             if not is_repeated(Repeatable.ALWAYS, answer.error_code):
                 return answer
-        if not await patience.pause(image):
+        if not await retries.pause(image):
             if answer is None:
                 raise OncelogError("no coordinator can be reached")
             return answer
@@ -76,13 +76,13 @@ async def init_producer_id(call: Call) -> Any:
         transaction_timeout_ms=milliseconds(request.transaction_timeout),
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        stamp=call.stamp(transactional_id),
+        stamp=call.origin(transactional_id),
     )
     try:
         if transactional_id is None:
             answer = await _ask_any_coordinator(call.cluster, asked)
         else:
-            answer = await ask_shard(
+            answer = await call_shard(
                 call.cluster,
                 TRANSACTION,
                 transactional_id,
@@ -174,12 +174,12 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
                     types_pb2.TopicPartition(topic=topic, partition=partition)
                     for topic, partition in keys
                 ],
-                stamp=call.stamp(transactional_id),
+                stamp=call.origin(transactional_id),
             )
         ]
     )
     try:
-        answer = await ask_shard(
+        answer = await call_shard(
             call.cluster,
             TRANSACTION,
             transactional_id,
@@ -220,7 +220,7 @@ async def end_txn(call: Call) -> Any:
         committed=request.committed,
         # The request's version says which protocol the client speaks (facts 2.1).
         client_transaction_version=_TV2 if call.version >= _TV2_END_FROM else 0,
-        stamp=call.stamp(request.transactional_id),
+        stamp=call.origin(request.transactional_id),
     )
     undecided = 0
     is_last_in_doubt = False
@@ -238,7 +238,7 @@ async def end_txn(call: Call) -> Any:
         return answer
 
     try:
-        answer = await ask_shard(
+        answer = await call_shard(
             call.cluster, TRANSACTION, request.transactional_id, ask, is_wanted=call.is_wanted
         )
     except PEER_FAILURES:

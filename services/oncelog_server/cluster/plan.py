@@ -78,7 +78,7 @@ class Member:
     port: int
     """Kafka's port of a listener, the HTTP port of a gateway; 0 for the others."""
     metrics_port: int = 0
-    """Of its own figures; 0: none, as in clusters that were planned before there was one."""
+    """Of its own metrics; 0: none, as in clusters that were planned before there was one."""
 
     @property
     def rpc_address(self) -> str:

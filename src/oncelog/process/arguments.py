@@ -1,4 +1,4 @@
-"""Flags of a process, made from its settings classes, so that `--help` cannot forget a knob.
+"""Flags of a process, made from its settings classes, so that `--help` cannot forget a setting.
 
 A flag wins over the environment, the environment over the file of `--config`, the file over the default
 (`oncelog.process.sources`).
@@ -17,13 +17,13 @@ from oncelog.errors import OncelogError
 from oncelog.process.names import flag_of, table_of, variable_of
 from oncelog.process.sources import Flag, Sources, WrongUse
 
-__all__ = ["EXIT_USED_WRONGLY", "Knobs", "WrongUse"]
+__all__ = ["EXIT_USED_WRONGLY", "SettingsParser", "WrongUse"]
 
 EXIT_USED_WRONGLY: Final = 2
 _UNITS: Final = {"ms": "MS", "bytes": "BYTES", "port": "PORT", "host": "HOST", "url": "URL"}
 
 
-class Knobs:
+class SettingsParser:
     """The settings classes of one program and the parser made from them."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Figures as Prometheus takes them, in OpenMetrics for whom asks for that: only there can a bucket have an exemplar."""
+"""Metrics as Prometheus takes them, in OpenMetrics for whom asks for that: only there can a bucket have an exemplar."""
 
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.core import Exemplar as ExposedExemplar
 
-from oncelog.process.figures import Exemplar, Figure
+from oncelog.process.role_metrics import Exemplar, RoleMetric
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text"
@@ -26,19 +26,19 @@ def exposed(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
     return generate_latest(registry), CONTENT_TYPE
 
 
-def metric_of(figure: Figure) -> Metric:
-    if figure.histograms is not None:
-        histograms = HistogramMetricFamily(figure.name, figure.text, labels=figure.labels)
-        for values, one in figure.histograms.items():
+def metric_of(metric: RoleMetric) -> Metric:
+    if metric.histograms is not None:
+        histograms = HistogramMetricFamily(metric.name, metric.text, labels=metric.labels)
+        for values, one in metric.histograms.items():
             buckets = [
                 bucket if exemplar is None else (*bucket, _exposed(exemplar))
                 for bucket, exemplar in zip(one.cumulative(), one.exemplars(), strict=True)
             ]
             histograms.add_metric(values, buckets, one.sum_s)
         return histograms
-    kind = CounterMetricFamily if figure.is_counter else GaugeMetricFamily
-    family = kind(figure.name, figure.text, labels=figure.labels)
-    for values, sample in figure.samples.items():
+    kind = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
+    family = kind(metric.name, metric.text, labels=metric.labels)
+    for values, sample in metric.samples.items():
         family.add_metric(values, sample)
     return family
 

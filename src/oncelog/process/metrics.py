@@ -1,5 +1,5 @@
 """`/metrics` and `/health` of one process: what the operating system and Python say of it, how late its event loop is,
-and its role's figures.
+and its role's metrics.
 
 A loop that is late by tens of milliseconds explains slow answers better than any count of them. What the cluster as a
 whole is doing (transactions, partitions) is the gateway's to tell.
@@ -13,31 +13,31 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from oncelog.errors import OncelogError
-from oncelog.process.figures import Figure
 from oncelog.process.host_header import AllowedHosts
 from oncelog.process.probe_server import Answer, ProbeServer, as_json
+from oncelog.process.role_metrics import RoleMetric
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 LAG_INTERVAL_S: Final = 0.5
-FIGURES_TIMEOUT_S: Final = 2.0
+ROLE_METRICS_TIMEOUT_S: Final = 2.0
 """For a loop that does not come to it: then the rest is served, and tells why."""
 
-ReadFigures = Callable[[], Iterable[Figure]]
+ReadMetrics = Callable[[], Iterable[RoleMetric]]
 
 
 class ProcessMetrics:
-    """What is served besides the process's own: the figures of a role, once it has started."""
+    """What is served besides the process's own: the metrics of a role, once it has started."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._read: ReadFigures | None = None
+        self._read: ReadMetrics | None = None
         self.say_node: Callable[[int], None] = lambda node_id: None
         """Replaces the node id that is served: of a process whose id the controller gives, 0 at first."""
 
     @contextmanager
-    def showing(self, read: ReadFigures) -> Iterator[None]:
+    def showing(self, read: ReadMetrics) -> Iterator[None]:
         """`read` is called on the loop, for each scrape, while the block runs."""
         self._read = read
         try:
@@ -51,26 +51,26 @@ class ProcessMetrics:
 
     def collect(self) -> Iterable["Metric"]:
         """Called by the thread that serves."""
-        asked = asyncio.run_coroutine_threadsafe(self._figures(), self._loop)
+        asked = asyncio.run_coroutine_threadsafe(self._metrics(), self._loop)
         try:
-            figures = asked.result(FIGURES_TIMEOUT_S)
+            metrics = asked.result(ROLE_METRICS_TIMEOUT_S)
         except TimeoutError:
             asked.cancel()
             return ()
         from oncelog.process.exposition import metric_of
 
-        return [metric_of(figure) for figure in figures]
+        return [metric_of(metric) for metric in metrics]
 
     async def health_page(self, _accept: str) -> Answer:
         """Asks the loop of the process. Awaited on the loop that serves."""
         asked = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_turn(), self._loop))
         try:
-            await asyncio.wait_for(asked, FIGURES_TIMEOUT_S)
+            await asyncio.wait_for(asked, ROLE_METRICS_TIMEOUT_S)
         except TimeoutError:
             return as_json(503, "status", "the event loop of the process does not answer")
         return as_json(200, "status", "alive")
 
-    async def _figures(self) -> list[Figure]:
+    async def _metrics(self) -> list[RoleMetric]:
         return [] if self._read is None else list(self._read())
 
 
@@ -131,7 +131,7 @@ async def _metrics_page(accept: str) -> Answer:
 
     from oncelog.process.exposition import exposed
 
-    # In a thread again: the figures wait for the loop of the process, and `/health` must not wait for them.
+    # In a thread again: the metrics wait for the loop of the process, and `/health` must not wait for them.
     content, content_type = await asyncio.to_thread(exposed, REGISTRY, accept)
     return Answer(200, content_type, content)
 

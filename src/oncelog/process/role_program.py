@@ -13,8 +13,8 @@ from pydantic_settings import BaseSettings
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.broker_config import published
-from oncelog.process.figures import Figure
 from oncelog.process.logs import log_as_node
+from oncelog.process.role_metrics import RoleMetric
 from oncelog.process.run import Program, Settings, run
 from oncelog.rpc.node import Node, NodeHistory
 from oncelog.rpc.node_settings import NamedNodeSettings, NodeSettings
@@ -45,7 +45,7 @@ class RoleProgram(Generic[RoleSettingsT]):
     services: Callable[[Any], dict[str, object]] = lambda role: {}
     """Servicers of the built role by the name of their service."""
     kafka_address: Callable[[RoleSettingsT, NodeSettings], KafkaAddress] | None = None
-    figures: Callable[[Any], Iterable[Figure]] = lambda role: ()
+    metrics: Callable[[Any], Iterable[RoleMetric]] = lambda role: ()
     """What the built role counts, for `/metrics` of the process."""
     history: Callable[[RoleSettingsT], NodeHistory] | None = None
     """What the folder of a role that has one remembers of its node."""
@@ -92,18 +92,18 @@ class RoleProgram(Generic[RoleSettingsT]):
             stack.push_async_callback(role.stop)
             await node.ready()
             stack.push_async_callback(node.server.set_ready, False)
-            yield RunningRole(node, role, lambda: self.figures(role))
+            yield RunningRole(node, role, lambda: self.metrics(role))
 
 
 class RunningRole:
     """A `Running`."""
 
     def __init__(
-        self, node: Node, role: Role, read_figures: Callable[[], Iterable[Figure]]
+        self, node: Node, role: Role, read_metrics: Callable[[], Iterable[RoleMetric]]
     ) -> None:
         self.role = role
         self._node = node
-        self._read_figures = read_figures
+        self._read_metrics = read_metrics
 
     @property
     def node_id(self) -> int:
@@ -112,8 +112,8 @@ class RunningRole:
     def describe(self) -> str:
         return f"node {self._node.node_id} serves on {self._node.rpc_address}"
 
-    def figures(self) -> Iterable[Figure]:
-        return self._read_figures()
+    def metrics(self) -> Iterable[RoleMetric]:
+        return self._read_metrics()
 
     async def failure(self) -> BaseException:
         return await self._node.failure()

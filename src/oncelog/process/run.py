@@ -24,12 +24,12 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from oncelog.errors import OncelogError
-from oncelog.process.arguments import EXIT_USED_WRONGLY, Knobs, WrongUse
-from oncelog.process.figures import Figure
+from oncelog.process.arguments import EXIT_USED_WRONGLY, SettingsParser, WrongUse
 from oncelog.process.host_header import configured_names
 from oncelog.process.logs import LogFormat, LogLevel, log_to_stderr
 from oncelog.process.metrics import ProcessMetrics, served_metrics
-from oncelog.telemetry.figures import trace_figures
+from oncelog.process.role_metrics import RoleMetric
+from oncelog.telemetry.trace_metrics import trace_metrics
 from oncelog.telemetry.tracing import Tracing, traced
 
 logger = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class Running(Protocol):
     def describe(self) -> str:
         """Where it listens, for the line that says it is ready."""
 
-    def figures(self) -> Iterable[Figure]:
+    def metrics(self) -> Iterable[RoleMetric]:
         """What it counts, for `/metrics` of the process."""
 
     async def failure(self) -> BaseException:
@@ -136,7 +136,7 @@ def run(program: Program, arguments: Sequence[str] | None = None) -> int:
     try:
         if sys.flags.optimize:
             raise WrongUse("oncelog checks itself with assertions; do not run it under python -O")
-        found = Knobs(program.module, program.summary, kinds, program.derived).read(
+        found = SettingsParser(program.module, program.summary, kinds, program.derived).read(
             sys.argv[1:] if arguments is None else arguments
         )
     except WrongUse as error:
@@ -190,7 +190,7 @@ async def _run_until_told(
         metrics.say_node(running.node_id)
         if tracing is not None:
             tracing.say_node(running.node_id)
-        with metrics.showing(lambda: [*running.figures(), *trace_figures()]):
+        with metrics.showing(lambda: [*running.metrics(), *trace_metrics()]):
             await _until_told(program, settings, signals, running)
 
 

@@ -25,7 +25,7 @@ WireError = ErrorCode
 """kio's enum of Kafka's error codes: what its messages take."""
 
 _SCHEMAS_MAX: Final = 512
-"""More than all versions of all APIs that are served; a bound, not a tuning knob."""
+"""More than all versions of all APIs that are served; a bound, not a setting."""
 
 _UNREADABLE: Final = (SerialError, ValueError, OverflowError, TypeError)
 """What kio raises for bytes that are no such message: ours first, then what its conversions to Python values raise."""

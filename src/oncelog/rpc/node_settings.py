@@ -1,4 +1,4 @@
-"""The knobs of a process as a node of a cluster; each is read from ONCELOG_NODE_<NAME>."""
+"""The settings of a process as a node of a cluster; each is read from ONCELOG_NODE_<NAME>."""
 
 import socket
 from typing import Final

@@ -1,7 +1,7 @@
 """One machine, its journal, and the commit gate between decisions and the world.
 
 ```
-submit(event) ── stamp ── decide ── apply ──▶ queue ──▶ append (group commit) ──▶ release replies, sends, timers
+submit(event) ── enrich ── decide ── apply ──▶ queue ──▶ append (group commit) ──▶ release replies, sends, timers
 ```
 
 `decide` and `apply` run in one synchronous step, so no lock is needed; the next decision sees applied state at once.
@@ -73,7 +73,7 @@ class _Waiting:
 class Driver:
     """Owns one machine. `start` replays; `submit` decides; `stop` refuses what is left.
 
-    `send` takes the machine's `Send` effects. `stamp` completes an event right before it is decided (a producer id, a
+    `send` takes the machine's `Send` effects. `enrich` completes an event right before it is decided (a producer id, a
     feature level): timers need that as requests do. `on_label(label)` counts decisions; `observe(event, decision, now)`
     sees each one, and `committed(event, decision, decided_ns)` each one that the world may know of, in the context of
     its caller. `on_failure` is called once at most.
@@ -89,7 +89,7 @@ class Driver:
         send: Callable[[Send], None],
         on_failure: Callable[[AppendFailed], None],
         on_label: Callable[[str], None] | None = None,
-        stamp: Callable[[Any], Any] | None = None,
+        enrich: Callable[[Any], Any] | None = None,
         observe: Callable[[Any, Decision[Any], Millis], None] | None = None,
         committed: Callable[[Any, Decision[Any], int], None] | None = None,
     ) -> None:
@@ -100,7 +100,7 @@ class Driver:
         self._send = send
         self._on_failure = on_failure
         self._on_label = on_label
-        self._stamp = stamp
+        self._enrich = enrich
         self._observe = observe
         self._committed = committed
         self._context = detached_context()
@@ -149,8 +149,8 @@ class Driver:
         """Decide `event` now; its effects follow when its records are committed. Raises DriverStopped."""
         if self._stopped is not None:
             raise DriverStopped(self._stopped)
-        if self._stamp is not None:
-            event = self._stamp(event)
+        if self._enrich is not None:
+            event = self._enrich(event)
         now = self._clock.now()
         try:
             decision: Decision[Any] = self.machine.decide(event, now)
@@ -158,8 +158,8 @@ class Driver:
             # `decide` changes nothing, so the machine is as good as before: only this event is lost.
             _log.error("%s: broke while deciding %r", self.name, event, exc_info=error)
             raise DriverStopped(ErrorCode.UNKNOWN_SERVER_ERROR) from error
-        if decision.records or decision.volatile:
-            self._apply(decision.records, decision.volatile)
+        if decision.records or decision.unlogged:
+            self._apply(decision.records, decision.unlogged)
         if self._on_label is not None and decision.label:
             self._on_label(decision.label)
         if self._observe is not None:
@@ -182,15 +182,15 @@ class Driver:
         writer.cancel()
         await asyncio.gather(writer, return_exceptions=True)
 
-    def _apply(self, records: tuple[Any, ...], volatile: tuple[Any, ...]) -> None:
+    def _apply(self, records: tuple[Any, ...], unlogged: tuple[Any, ...]) -> None:
         try:
             for record in records:
                 self.machine.apply(Offset(self._next_offset), record)
                 self._next_offset += 1
-            for change in volatile:
+            for change in unlogged:
                 self.machine.apply(NO_OFFSET, change)
         except Exception as error:
-            self._break(f"applying {(*records, *volatile)!r}", error)
+            self._break(f"applying {(*records, *unlogged)!r}", error)
             raise DriverStopped(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
     def _wake_writer(self) -> None:

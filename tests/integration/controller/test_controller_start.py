@@ -15,14 +15,14 @@ from tests.integration.controller.test_controller_takeover import Controller, ac
 from oncelog.errors import OncelogError
 
 NOBODY_LISTENS = "postgresql+psycopg://nobody@127.0.0.1:1/nothing"
-PATIENCE = "oncelog_controller.patience"
+RETRIES = "oncelog_controller.database_retries"
 
 
 def told(caplog):
     return [
         record.getMessage()
         for record in caplog.records
-        if record.name == PATIENCE and record.levelno == logging.WARNING
+        if record.name == RETRIES and record.levelno == logging.WARNING
     ]
 
 
@@ -103,15 +103,15 @@ async def test_a_database_slow_later_in_a_start_is_waited_for(postgres_url, capl
     await one_is_active([await start])
 
 
-@pytest.mark.parametrize("patience_ms", [0, 400])
-def test_patience_ends(caplog, patience_ms):
+@pytest.mark.parametrize("timeout_ms", [0, 400])
+def test_retries_end(caplog, timeout_ms):
     async def scenario():
         with pytest.raises(OncelogError, match=r"Connection refused.*given up after") as caught:
-            await Controller(1, NOBODY_LISTENS, database_start_timeout_ms=patience_ms).start()
+            await Controller(1, NOBODY_LISTENS, database_start_timeout_ms=timeout_ms).start()
         assert "\n" not in str(caught.value)
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
-    assert len(told(caplog)) == (1 if patience_ms else 0)
+    assert len(told(caplog)) == (1 if timeout_ms else 0)
 
 
 def test_a_file_that_cannot_be_made_is_not_waited_for(tmp_path, caplog):

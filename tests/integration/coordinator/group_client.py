@@ -91,7 +91,7 @@ class GroupClient:
                 generation_id=generation,
                 member_id=member_id,
                 offsets=[pb.OffsetToCommit(topic=TOPIC, offset=offset, leader_epoch=-1)],
-                stamp=stamp(request, coordinator_epoch),
+                stamp=origin(request, coordinator_epoch),
             ),
             None,
         )
@@ -139,7 +139,7 @@ class GroupClient:
                 member_id="" if member is None else member.member_id,
                 offsets=[pb.OffsetToCommit(topic=TOPIC, offset=offset, leader_epoch=-1)],
                 client_transaction_version=version,
-                stamp=stamp(request),
+                stamp=origin(request),
             ),
             None,
         )
@@ -182,7 +182,7 @@ class GroupClient:
         return answer.results[0].partitions[0].error_code
 
 
-def stamp(request, coordinator_epoch=None):
+def origin(request, coordinator_epoch=None):
     if not request:
         return None
     return types_pb2.RequestStamp(

@@ -195,8 +195,8 @@ async def test_what_a_coordinator_asked_does_not_outlive_its_load(tmp_path, monk
 
 async def loaded_again(shards, number):
     """As after an append of which nobody knows what became of it."""
-    reign = next(reign for reign, _ in shards.active() if reign.shard == number)
-    shards._on_failure(reign, AppendFailed(ErrorCode.REQUEST_TIMED_OUT, "no answer"))
+    term = next(term for term, _ in shards.active() if term.shard == number)
+    shards._on_failure(term, AppendFailed(ErrorCode.REQUEST_TIMED_OUT, "no answer"))
     async with asyncio.timeout(5):
-        while reign.driver is None:  # noqa: ASYNC110
+        while term.driver is None:  # noqa: ASYNC110
             await asyncio.sleep(0.002)

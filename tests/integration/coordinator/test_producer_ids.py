@@ -54,7 +54,7 @@ class TestProducerIds:
     async def test_exhausted_epochs_take_the_next_id_from_the_block(self):
         async with started(Cluster()) as client:
             identity = identity_of(await client.init())
-            driver = client.role.shards._reigns[SHARD_OF_PAY].driver
+            driver = client.role.shards._terms[SHARD_OF_PAY].driver
             txns = driver.machine.txn._txns
             txns["pay"] = replace(txns["pay"], producer_epoch=32_766)
             exhausted = (identity[0], 32_766)

@@ -65,7 +65,7 @@ class TestShardsComeAndGo:
 
 
 def all_loaded(client):
-    return all(reign.driver is not None for reign in client.role.shards._reigns.values())
+    return all(term.driver is not None for term in client.role.shards._terms.values())
 
 
 class TestFaults:

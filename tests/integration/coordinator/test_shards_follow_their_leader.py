@@ -12,8 +12,8 @@ from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import TRANSACTION
 from oncelog.rpc.sessions import PeerUnavailable
-from oncelog_coordinator.reigns import LOADS_MAX
 from oncelog_coordinator.settings import CoordinatorSettings
+from oncelog_coordinator.shard_terms import LOADS_MAX
 from oncelog_coordinator.wiring import build_coordinator
 
 OTHER = 2
@@ -70,7 +70,7 @@ def init(role):
 
 
 async def loaded(role):
-    await until(lambda: all(reign.driver for reign in role.shards._reigns.values()))
+    await until(lambda: all(term.driver for term in role.shards._terms.values()))
 
 
 def of_transactions(request):

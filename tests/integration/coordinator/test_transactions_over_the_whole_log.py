@@ -97,9 +97,9 @@ async def test_an_open_transaction_survives_a_restart(tmp_path):
 
 async def test_every_shard_is_loaded_and_idle_ones_write_nothing(tmp_path):
     async with whole_log(tmp_path) as log:
-        reigns = log.role.shards._reigns
-        assert len(reigns) == 50
-        assert all(reign.driver is not None for reign in reigns.values())
+        terms = log.role.shards._terms
+        assert len(terms) == 50
+        assert all(term.driver is not None for term in terms.values())
         used = identity_of(await log.init("pay"))
         assert used == (0, 0)
         end_of = {}

@@ -50,7 +50,7 @@ class Traffic:
         return self
 
     def _create_topic(self):
-        """A controller that has just lost Postgres or its reign says that the outcome is unknown: ask again."""
+        """A controller that has just lost Postgres or its lease says that the outcome is unknown: ask again."""
         admin = AdminClient({"bootstrap.servers": self._bootstrap, **QUIET})
         deadline = time.monotonic() + CALL_TIMEOUT_S
         while True:

@@ -48,7 +48,7 @@ def test_a_listener_says_for_which_request_it_refused_a_client():
             await client.call(24, 3, **fields, v3_and_below_topics=(wanted,))
 
     async def asked_after(method, answer):
-        """The stamps of its repetition, of one of another id, of one of another API, and of one on another
+        """The origins of its repetition, of one of another id, of one of another API, and of one on another
         connection."""
         async with world.listening() as role:
             client, other = [await WireClient.connect(role.port) for _ in range(2)]
@@ -60,11 +60,11 @@ def test_a_listener_says_for_which_request_it_refused_a_client():
             await call(client, method, "bill")
             await call(client, "AddOffsetsToTxn" if method == "EndTxn" else "EndTxn")
             await call(other, method)
-            return [stamp_of(request) for _, request in world.coordinator.calls]
+            return [origin_of(request) for _, request in world.coordinator.calls]
 
-    def stamp_of(request):
-        stamp = getattr(request, "transactions", [request])[0].stamp
-        return stamp.delayed_by if stamp.HasField("delayed_by") else None
+    def origin_of(request):
+        origin = getattr(request, "transactions", [request])[0].stamp
+        return origin.delayed_by if origin.HasField("delayed_by") else None
 
     def told_with_the_end(answer):
         """What an EndTxn says of the addition before it."""
@@ -96,7 +96,7 @@ def test_what_was_here_before_the_refusal_is_no_repetition():
     head = write_request_head(26, 3, 1, "late", is_flexible=True)
     frame = framed([head, *schema.write_request(request)])
 
-    async def stamps():
+    async def origins():
         async with world.listening() as role:
             client = await WireClient.connect(role.port)
             for copies in (2, 1):
@@ -105,4 +105,4 @@ def test_what_was_here_before_the_refusal_is_no_repetition():
                     await client.receive(schema)
             return [one.stamp for one in world.coordinator.asked("EndTxn")]
 
-    assert [one.HasField("delayed_by") for one in uvloop.run(stamps())] == [False, False, True]
+    assert [one.HasField("delayed_by") for one in uvloop.run(origins())] == [False, False, True]

@@ -1,4 +1,4 @@
-"""A listener that stood still: its connections live on, and nothing out of date is begun (`standstill.py`)."""
+"""A listener that stood still: its connections live on, and nothing out of date is begun (`pause_detector.py`)."""
 
 import asyncio
 import socket
@@ -152,7 +152,7 @@ def test_what_a_late_copy_would_spoil_is_repeated_by_its_client(run):
 
 
 @both_loops
-def test_a_connection_right_behind_a_standstill_is_let_in(run):
+def test_a_connection_right_behind_a_pause_is_let_in(run):
     async def scenario():
         world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
         async with world.listening() as role:
@@ -167,7 +167,7 @@ def test_a_connection_right_behind_a_standstill_is_let_in(run):
     run(scenario())
 
 
-async def test_what_has_a_stamp_or_changes_nothing_is_not_refused():
+async def test_what_has_an_origin_or_changes_nothing_is_not_refused():
     """KafkaJS repeats no EndTxn, whatever the code; clients take an error for the loss of their coordinator."""
     world = World(topic("orders", 1), stood_still_max_ms=LONGEST_MS)
     async with world.listening() as role:

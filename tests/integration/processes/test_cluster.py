@@ -226,7 +226,7 @@ def test_a_ready_process_ends_with_code_zero_on_either_signal(cluster, run_progr
         (LISTENER, ["oncelog_listener_connections_open", "oncelog_listener_bytes_sent_total"]),
     ],
 )
-def test_a_process_serves_the_figures_of_its_role(cluster, capsys, monkeypatch, role, series):
+def test_a_process_serves_the_metrics_of_its_role(cluster, capsys, monkeypatch, role, series):
     member = cluster.of_role(role)[1]
     with urlopen(member.metrics_url, timeout=PATIENCE_S) as answer:
         shown = answer.read().decode()

@@ -89,7 +89,7 @@ def test_a_request_that_does_not_arrive_ends(port, monkeypatch):
 
 
 def test_health_says_that_the_loop_of_the_process_is_stuck(monkeypatch):
-    monkeypatch.setattr(metrics_module, "FIGURES_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(metrics_module, "ROLE_METRICS_TIMEOUT_S", 0.2)
 
     async def process():
         shown = metrics_module.ProcessMetrics()

@@ -23,7 +23,7 @@ def ended(process):
 
 
 @pytest.mark.parametrize("module", PROGRAMS)
-def test_help_lists_the_knobs_of_node_role_and_process(run_program, module):
+def test_help_lists_the_settings_of_node_role_and_process(run_program, module):
     code, out, err = ended(run_program(module, "--help", COLUMNS="100"))
     assert (code, err) == (0, "")
     role = module.removeprefix("oncelog_").replace("_", "-")

@@ -19,7 +19,7 @@ from robustness.history import (
     Read,
     Transaction,
 )
-from robustness.noted import (
+from robustness.workload_facts import (
     GroupProgress,
     KeyDeleted,
     ProducerReady,
@@ -106,9 +106,9 @@ def processes_twice(history: History) -> History:
 def shows_a_zombie(history: History) -> History:
     """What a fenced producer wrote after its successor was ready stands in the log after all."""
     readies = [
-        (ready.transactional_id, noted.client, noted.invoked_ms, noted.completed_ms)
-        for noted, ready in facts_of(history, ProducerReady)
-        if noted.completed_ms is not None
+        (ready.transactional_id, entry.client, entry.invoked_ms, entry.completed_ms)
+        for entry, ready in facts_of(history, ProducerReady)
+        if entry.completed_ms is not None
     ]
     for one in history.all(Transaction):
         if one.ending is Ending.ABORT or one.outcome is not Outcome.FAIL or not one.sends:
@@ -161,8 +161,8 @@ def commits(history: History) -> list[OffsetsCommitted]:
 
 def committed_batches(history: History):
     return [
-        (noted, one)
-        for noted, one in facts_of(history, SparkBatchEnded)
+        (entry, one)
+        for entry, one in facts_of(history, SparkBatchEnded)
         if one.outcome == Outcome.OK.value
     ]
 
@@ -312,10 +312,10 @@ def test_what_a_workload_alone_does_was_done(run):
             assert any(one.reads for one in history.all(Transaction))
         case "copier":
             assert any(one.is_final for one in history.all(OffsetsFetched))
-            ((noted, progress), *_) = facts_of(history, GroupProgress)
+            ((entry, progress), *_) = facts_of(history, GroupProgress)
             stuck = replace(progress, partitions=((*progress.partitions[0][:2], 0, 1),))
             history = changed(history, lambda one: one)
-            history.add(note(stuck, client=noted.client, invoked_ms=0, completed_ms=0))
+            history.add(note(stuck, client=entry.client, invoked_ms=0, completed_ms=0))
             assert "stuck-group" in broken(history)
         case "zombies" | "hijack":
             assert "Fenced" in "".join(one.error for one in history.all(Transaction))

@@ -23,15 +23,15 @@ async def test_a_slow_follower_leaves_the_isr_and_comes_back(tmp_path):
         # Committed once the follower is out: nobody has to ask again.
         assert (await cluster.produce(batch(), timeout_ms=20_000)).error_code == 0
         assert isr(cluster) == [1, 2]
-        figures = cluster.leader().role.replication.figures()
-        assert (figures.under_replicated_count, figures.isr_shrink_count) == (1, 1)
+        metrics = cluster.leader().role.replication.metrics()
+        assert (metrics.under_replicated_count, metrics.isr_shrink_count) == (1, 1)
         cluster.cut_off.clear()
         await until(lambda: isr(cluster) == [1, 2, 3], 20)
         await cluster.caught_up()
         assert differences(cluster) == {}
-        figures = cluster.leader().role.replication.figures()
-        assert figures.under_replicated_count == 0
-        assert figures.follower_lag == {(TOPIC, 0, 2): 0, (TOPIC, 0, 3): 0}
+        metrics = cluster.leader().role.replication.metrics()
+        assert metrics.under_replicated_count == 0
+        assert metrics.follower_lag == {(TOPIC, 0, 2): 0, (TOPIC, 0, 3): 0}
 
 
 async def test_a_silent_follower_of_an_idle_partition_leaves_the_isr(tmp_path):

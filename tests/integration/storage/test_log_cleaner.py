@@ -66,19 +66,19 @@ async def test_a_compacted_topic_keeps_the_last_value_of_each_key(tmp_path):
         assert len(rows) < 40
         assert (await read_all(node, "d"))[1] == 200
         assert len((await read_all(node, "d"))[0]) == 200
-        assert cleaner.figures.bytes_saved == size - bytes_of(node, "c") > 0
-        assert cleaner.figures.passes == 1
-        assert cleaner.figures.cleanable_bytes < size / 10
+        assert cleaner.metrics.bytes_saved == size - bytes_of(node, "c") > 0
+        assert cleaner.metrics.passes == 1
+        assert cleaner.metrics.cleanable_bytes < size / 10
         checkpoint = decode_checkpoint((tmp_path / "cleaner-offset-checkpoint").read_text())
         sealed_end = leader_of(node, "c").log.segments[-1].base_offset
         assert checkpoint == {Partition("c", 0): sealed_end}
         await cleaner.clean_all()
-        assert cleaner.figures.passes == 1, "nothing new is dirty"
+        assert cleaner.metrics.passes == 1, "nothing new is dirty"
     async with running(tmp_path, compacted("c"), topic("d", segment_bytes=4096)) as node:
         again, end = await read_all(node, "c")
         assert (again, end) == (rows, 200)
         await node.role.maintenance.cleaner.clean_all()
-        assert node.role.maintenance.cleaner.figures.passes == 0
+        assert node.role.maintenance.cleaner.metrics.passes == 0
 
 
 async def test_no_answer_is_made_of_emptied_batches_before_others(tmp_path):
@@ -89,7 +89,7 @@ async def test_no_answer_is_made_of_emptied_batches_before_others(tmp_path):
             assert (await node.produce("c", record)).error_code == 0
         cleaner = node.role.maintenance.cleaner
         await asyncio.gather(cleaner.clean_all(), cleaner.clean_all())
-        assert cleaner.figures.passes == 1, "one pass at a time"
+        assert cleaner.metrics.passes == 1, "one pass at a time"
         log = leader_of(node, "c").log
         assert len(log.segments) > 20
         assert log.size_bytes < 20_000
@@ -116,7 +116,7 @@ async def test_a_tombstone_stays_for_its_time_and_then_goes(tmp_path):
         await write(node, "c", 80, keys=2)
         await cleaner.clean_all()
         assert not any(row.value is None for row in (await read_all(node, "c"))[0])
-        assert cleaner.figures.passes == 3
+        assert cleaner.metrics.passes == 3
 
 
 async def test_nothing_at_or_above_an_open_transaction_is_cleaned(tmp_path):
@@ -205,7 +205,7 @@ async def test_readers_see_a_whole_log_whatever_is_cleaned_meanwhile(tmp_path):
                     await node.role.maintenance.cleaner.clean_all()
             done.set()
         assert len(set(seen)) > 3
-        assert node.role.maintenance.cleaner.figures.passes > 4
+        assert node.role.maintenance.cleaner.metrics.passes > 4
 
 
 async def test_a_topic_deleted_while_it_is_cleaned_leaves_nothing(tmp_path):
@@ -217,7 +217,7 @@ async def test_a_topic_deleted_while_it_is_cleaned_leaves_nothing(tmp_path):
         node.delta(removed_topics=["c"])
         await cleaning
         await until(lambda: not folder.exists())
-        assert node.role.maintenance.cleaner.figures.passes == 0
+        assert node.role.maintenance.cleaner.metrics.passes == 0
 
 
 async def test_stopping_does_not_wait_for_a_slow_cleaning(tmp_path):
@@ -240,8 +240,8 @@ async def test_a_damaged_segment_is_left_alone_and_others_are_cleaned(tmp_path):
             await write(node, name, 200)
         damage(Path(leader_of(node, "bad").log.segments[1].log_path))
         await node.role.maintenance.cleaner.clean_all()
-        figures = node.role.maintenance.cleaner.figures
-        assert (figures.passes, figures.uncleanable_partitions) == (1, 1)
+        metrics = node.role.maintenance.cleaner.metrics
+        assert (metrics.passes, metrics.uncleanable_partitions) == (1, 1)
         assert len((await read_all(node, "good"))[0]) < 40
 
 
@@ -260,8 +260,8 @@ async def test_a_damaged_offset_is_not_written_anew(byte, tmp_path, caplog):
         path = Path(leader_of(node, "bad").log.segments[1].log_path)
         damaged = damage_last_offset(path, byte)
         await node.role.maintenance.cleaner.clean_all()
-        figures = node.role.maintenance.cleaner.figures
-        assert (figures.passes, figures.uncleanable_partitions) == (1, 1)
+        metrics = node.role.maintenance.cleaner.metrics
+        assert (metrics.passes, metrics.uncleanable_partitions) == (1, 1)
         assert is_still(path, damaged)
     assert "stands before" in caplog.text
     assert "broke" not in caplog.text

@@ -17,8 +17,8 @@ from prometheus_client.registry import Collector
 from oncelog.process.exposition import metric_of
 from oncelog.process.sources import Sources
 from oncelog.telemetry import spans
-from oncelog.telemetry.figures import trace_figures
 from oncelog.telemetry.recorder import TraceRecorder
+from oncelog.telemetry.trace_metrics import trace_metrics
 from oncelog_server.composition import embedded_roles
 from oncelog_server.settings import EmbeddedSettings
 
@@ -129,7 +129,7 @@ def test_no_two_panels_lie_on_each_other():
 
 class Tracing(Collector):
     def collect(self):
-        return map(metric_of, trace_figures())
+        return map(metric_of, trace_metrics())
 
 
 def rows():

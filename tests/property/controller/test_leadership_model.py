@@ -51,7 +51,7 @@ class LeadershipModel(RuleBasedStateMachine):
         super().__init__()
         self.bench = Bench(rules("controller-0"))
         self.serial = 0
-        self.reigns = {}  # (topic id, partition, leader epoch) or (shard key, coordinator epoch) to the node
+        self.terms = {}  # (topic id, partition, leader epoch) or (shard key, coordinator epoch) to the node
         self.epochs = {}
         self.unclean = set()
         self.given = {}  # node id to the incarnation id and role that it was given to
@@ -225,20 +225,20 @@ class LeadershipModel(RuleBasedStateMachine):
                 assert max(loads) - min(loads) <= 1
 
     @invariant()
-    def one_node_reigns_in_one_epoch(self):
+    def one_node_leads_in_one_epoch(self):
         now = {}
         for name, number, partition in self.partitions():
             key = self.image.topics[name].topic_id, number
             now[key] = partition.leader_epoch, partition.partition_epoch
-            reign = (*key, partition.leader_epoch)
-            assert self.reigns.setdefault(reign, partition.leader) == partition.leader, reign
+            term = (*key, partition.leader_epoch)
+            assert self.terms.setdefault(term, partition.leader) == partition.leader, term
         for key, shard in self.image.shards.items():
             now[key] = (shard.coordinator_epoch,)
             # A restarted process is another owner, although its node id is the same.
             node = self.image.nodes.get(shard.coordinator)
             owner = shard.coordinator, node.node_epoch if node else -1
-            reign = (*key, shard.coordinator_epoch)
-            assert self.reigns.setdefault(reign, owner) == owner, reign
+            term = (*key, shard.coordinator_epoch)
+            assert self.terms.setdefault(term, owner) == owner, term
         for key, epochs in now.items():
             before = self.epochs.get(key, epochs)
             assert all(was <= is_now for was, is_now in zip(before, epochs, strict=True)), key

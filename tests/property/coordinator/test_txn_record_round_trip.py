@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.ids import Partition
-from oncelog_coordinator.core.stamp import Stamp
+from oncelog_coordinator.core.request_origin import RequestOrigin
 from oncelog_coordinator.core.txn_records import MalformedRecord, decode_record, encode_record
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState
 
@@ -35,7 +35,7 @@ def transactions(draw):
         draw(int64s),
         draw(int64s),
         draw(st.sampled_from([0, 1, 2])),
-        stamp=draw(st.none() | st.builds(Stamp, int64s, int64s, int64s)),
+        origin=draw(st.none() | st.builds(RequestOrigin, int64s, int64s, int64s)),
     )
 
 
@@ -47,7 +47,7 @@ def test_version_1_round_trips(txn):
 @given(transactions())
 def test_version_0_keeps_all_but_the_tagged_fields(txn):
     untagged = replace(
-        txn, previous_producer_id=-1, next_producer_id=-1, client_transaction_version=0, stamp=None
+        txn, previous_producer_id=-1, next_producer_id=-1, client_transaction_version=0, origin=None
     )
     assert decode_record(*encode_record(txn, 0)) == untagged
 

@@ -17,7 +17,7 @@ from robustness.history import (
     Read,
     Transaction,
 )
-from robustness.noted import ProducerReady, facts_of
+from robustness.workload_facts import ProducerReady, facts_of
 from tests.property.robustness.modelled_log import INPUT
 from tests.property.robustness.modelled_run import GROUP
 
@@ -244,7 +244,7 @@ def read_past_an_open_transaction(history: History, draw: random.Random) -> bool
 
 
 def commit_a_zombie(history: History, draw: random.Random) -> bool:
-    readies = [(fact.transactional_id, noted) for noted, fact in facts_of(history, ProducerReady)]
+    readies = [(fact.transactional_id, entry) for entry, fact in facts_of(history, ProducerReady)]
     zombies = [
         send
         for by in history.all(Transaction)

@@ -28,8 +28,8 @@ from robustness.history import (
     Send,
     Transaction,
 )
-from robustness.noted import GroupProgress, ProducerReady, note
 from robustness.observations import Observations
+from robustness.workload_facts import GroupProgress, ProducerReady, note
 from tests.property.robustness.modelled_log import (
     INPUT,
     KEYED,

@@ -119,7 +119,7 @@ class ConsumerWorld(GroupWorld):
 
     def submit(self, event):
         decision = super().submit(event)
-        self._looks += sum(isinstance(one, TopicsLookedThrough) for one in decision.volatile)
+        self._looks += sum(isinstance(one, TopicsLookedThrough) for one in decision.unlogged)
         return decision
 
     def looked_through(self, beat):

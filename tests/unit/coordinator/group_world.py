@@ -52,7 +52,7 @@ class GroupWorld:
         for record in decision.records:
             self.machine.apply(len(self.log), record)
             self.log.append(record)
-        for change in decision.volatile:
+        for change in decision.unlogged:
             self.machine.apply(-1, change)
         for effect in decision.effects:
             self._release(effect)

@@ -4,7 +4,7 @@ from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
 from oncelog_coordinator.commit_order import CONNECTIONS_MAX, LATE, CommitOrder
 from oncelog_coordinator.core.group_events import CommitAnswer
-from oncelog_coordinator.core.stamp import Stamp
+from oncelog_coordinator.core.request_origin import RequestOrigin
 
 ORDERS = Partition("orders", 0)
 DONE = CommitAnswer(ErrorCode.NONE, ((ORDERS, ErrorCode.NONE),))
@@ -12,23 +12,25 @@ DONE = CommitAnswer(ErrorCode.NONE, ((ORDERS, ErrorCode.NONE),))
 
 def test_an_answered_commit_is_answered_alike_and_older_ones_not():
     order = CommitOrder()
-    assert order.arrived(Stamp(5, 1, 4)) is None
-    assert order.arrived(Stamp(5, 1, 4)) is None, "its answer may be lost with what it asked"
-    order.answered(Stamp(5, 1, 4), DONE)
-    assert order.arrived(Stamp(5, 1, 4)) is DONE
-    assert order.arrived(Stamp(5, 1, 6)) is None
-    assert order.arrived(Stamp(5, 1, 4)) is LATE
-    order.answered(Stamp(5, 1, 4), DONE)
-    assert order.arrived(Stamp(5, 1, 6)) is None
+    assert order.arrived(RequestOrigin(5, 1, 4)) is None
+    assert order.arrived(RequestOrigin(5, 1, 4)) is None, (
+        "its answer may be lost with what it asked"
+    )
+    order.answered(RequestOrigin(5, 1, 4), DONE)
+    assert order.arrived(RequestOrigin(5, 1, 4)) is DONE
+    assert order.arrived(RequestOrigin(5, 1, 6)) is None
+    assert order.arrived(RequestOrigin(5, 1, 4)) is LATE
+    order.answered(RequestOrigin(5, 1, 4), DONE)
+    assert order.arrived(RequestOrigin(5, 1, 6)) is None
 
 
 def test_one_that_was_overtaken_while_it_was_verified_is_late():
     order = CommitOrder()
-    assert order.arrived(Stamp(5, 1, 4)) is None
-    assert not order.is_late(Stamp(5, 1, 4))
-    assert order.arrived(Stamp(5, 1, 5)) is None
-    assert order.is_late(Stamp(5, 1, 4))
-    assert not order.is_late(Stamp(5, 1, 5))
+    assert order.arrived(RequestOrigin(5, 1, 4)) is None
+    assert not order.is_late(RequestOrigin(5, 1, 4))
+    assert order.arrived(RequestOrigin(5, 1, 5)) is None
+    assert order.is_late(RequestOrigin(5, 1, 4))
+    assert not order.is_late(RequestOrigin(5, 1, 5))
 
 
 def test_what_was_refused_may_be_asked_again():
@@ -37,25 +39,25 @@ def test_what_was_refused_may_be_asked_again():
         CommitAnswer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
         CommitAnswer(ErrorCode.NONE, ((ORDERS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),)),
     ):
-        assert order.arrived(Stamp(5, 1, 4)) is None
-        order.answered(Stamp(5, 1, 4), refused)
-    assert order.arrived(Stamp(5, 1, 4)) is None
+        assert order.arrived(RequestOrigin(5, 1, 4)) is None
+        order.answered(RequestOrigin(5, 1, 4), refused)
+    assert order.arrived(RequestOrigin(5, 1, 4)) is None
 
 
-def test_connections_do_not_compare_and_no_stamp_asks_nothing():
+def test_connections_do_not_compare_and_no_origin_asks_nothing():
     order = CommitOrder()
-    assert order.arrived(Stamp(5, 1, 9)) is None
-    for stamp in (Stamp(5, 2, 1), Stamp(6, 1, 1), None):
-        assert order.arrived(stamp) is None
-        assert not order.is_late(stamp)
+    assert order.arrived(RequestOrigin(5, 1, 9)) is None
+    for origin in (RequestOrigin(5, 2, 1), RequestOrigin(6, 1, 1), None):
+        assert order.arrived(origin) is None
+        assert not order.is_late(origin)
     order.answered(None, DONE)
 
 
 def test_the_longest_silent_connections_are_forgotten():
     order = CommitOrder()
     for connection in range(CONNECTIONS_MAX):
-        assert order.arrived(Stamp(5, connection, 9)) is None
-    assert order.arrived(Stamp(5, 0, 8)) is LATE
-    assert order.arrived(Stamp(5, CONNECTIONS_MAX, 9)) is None
-    assert order.arrived(Stamp(5, 1, 8)) is None, "forgotten"
-    assert order.arrived(Stamp(5, 0, 8)) is LATE
+        assert order.arrived(RequestOrigin(5, connection, 9)) is None
+    assert order.arrived(RequestOrigin(5, 0, 8)) is LATE
+    assert order.arrived(RequestOrigin(5, CONNECTIONS_MAX, 9)) is None
+    assert order.arrived(RequestOrigin(5, 1, 8)) is None, "forgotten"
+    assert order.arrived(RequestOrigin(5, 0, 8)) is LATE

@@ -19,19 +19,21 @@ from tests.unit.coordinator.txn_rows import (
 
 from oncelog.api.v1 import coordinator_pb2, types_pb2
 from oncelog_coordinator.core.markers import DeliveryOutcome, MarkersDelivered
-from oncelog_coordinator.core.stamp import Stamp, is_delayed
+from oncelog_coordinator.core.request_origin import RequestOrigin, is_delayed
 from oncelog_coordinator.core.txn_events import AddPartitions, EndTxn, InitProducerId, TxnTimedOut
-from oncelog_coordinator.request_stamps import marks_of, request_number
+from oncelog_coordinator.request_origins import origins_of, request_number
 
-OLD, NEW, ELSEWHERE = Stamp(5, 1), Stamp(5, 2), Stamp(6, 1)
-
-
-def end(machine, stamp, *, commit=True, told=None):
-    return Step(machine, EndTxn(1, "pay", PID, 5, commit, stamp=stamp, told=told))
+OLD, NEW, ELSEWHERE = RequestOrigin(5, 1), RequestOrigin(5, 2), RequestOrigin(6, 1)
 
 
-def add(machine, stamp, partition=ORDERS_0, *, told=None):
-    return Step(machine, AddPartitions(1, "pay", PID, 5, (partition,), 0, stamp, told))
+def end(machine, origin, *, commit=True, refused_origin=None):
+    return Step(
+        machine, EndTxn(1, "pay", PID, 5, commit, origin=origin, refused_origin=refused_origin)
+    )
+
+
+def add(machine, origin, partition=ORDERS_0, *, refused_origin=None):
+    return Step(machine, AddPartitions(1, "pay", PID, 5, (partition,), 0, origin, refused_origin))
 
 
 @pytest.mark.parametrize(
@@ -43,13 +45,13 @@ def add(machine, stamp, partition=ORDERS_0, *, told=None):
         (ELSEWHERE, OLD, True),
         (None, OLD, False),
         (NEW, None, False),
-        (Stamp(5, 2, 9), Stamp(5, 2, 8), True),
-        (Stamp(5, 2, 9), Stamp(5, 2, 9), False),
-        (Stamp(5, 2, 9), Stamp(5, 2, 10), False),
-        (Stamp(5, 2, 9), Stamp(5, 1, 10), True),
-        (Stamp(5, 2, 9), Stamp(5, 3, 1), True),
-        (Stamp(5, 2, 9), Stamp(6, 2, 9), True),
-        (Stamp(5, 2, 9), Stamp(5, 2), False),
+        (RequestOrigin(5, 2, 9), RequestOrigin(5, 2, 8), True),
+        (RequestOrigin(5, 2, 9), RequestOrigin(5, 2, 9), False),
+        (RequestOrigin(5, 2, 9), RequestOrigin(5, 2, 10), False),
+        (RequestOrigin(5, 2, 9), RequestOrigin(5, 1, 10), True),
+        (RequestOrigin(5, 2, 9), RequestOrigin(5, 3, 1), True),
+        (RequestOrigin(5, 2, 9), RequestOrigin(6, 2, 9), True),
+        (RequestOrigin(5, 2, 9), RequestOrigin(5, 2), False),
     ],
 )
 def test_an_older_request_and_a_first_elsewhere_are_delayed(known, asked, delayed):
@@ -57,23 +59,23 @@ def test_an_older_request_and_a_first_elsewhere_are_delayed(known, asked, delaye
 
 
 @pytest.mark.parametrize(
-    ("known", "asked", "told", "delayed"),
+    ("known", "asked", "refused_origin", "delayed"),
     [
         (NEW, OLD, NEW, False),
         (NEW, ELSEWHERE, NEW, False),
         (NEW, ELSEWHERE, OLD, True),
-        (Stamp(5, 2, 9), ELSEWHERE, Stamp(5, 2, 9), False),
-        (Stamp(5, 2, 9), ELSEWHERE, Stamp(5, 2, 8), True),
-        (Stamp(5, 2, 9), Stamp(5, 2, 8), Stamp(5, 2, 9), True),
+        (RequestOrigin(5, 2, 9), ELSEWHERE, RequestOrigin(5, 2, 9), False),
+        (RequestOrigin(5, 2, 9), ELSEWHERE, RequestOrigin(5, 2, 8), True),
+        (RequestOrigin(5, 2, 9), RequestOrigin(5, 2, 8), RequestOrigin(5, 2, 9), True),
     ],
 )
-def test_a_client_that_comes_again_is_let_through(known, asked, told, delayed):
-    assert is_delayed(known, asked, told) is delayed
+def test_a_client_that_comes_again_is_let_through(known, asked, refused_origin, delayed):
+    assert is_delayed(known, asked, refused_origin) is delayed
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_delayed_end_does_not_end_the_next_transaction(commit):
-    machine = machine_with(stored(ONGOING, stamp=NEW))
+    machine = machine_with(stored(ONGOING, origin=NEW))
     refused = end(machine, OLD, commit=commit)
     assert (refused.code, refused.records, refused.label) == (51, (), "delayed_end_refused")
     assert refused.answer.delayed_by == NEW
@@ -84,161 +86,176 @@ def test_a_delayed_end_does_not_end_the_next_transaction(commit):
 def test_a_delayed_end_of_another_listener_ends_nothing(commit):
     """What chaos met: the client gave up on a listener that was cut off, and went on through the other one."""
     machine = machine_with(stored(EMPTY))
-    assert add(machine, Stamp(5, 7, 4)).code == 0
-    delayed = Stamp(5, 7, 5)
-    told = end(machine, Stamp(6, 3, 1)).answer.delayed_by
-    ended = end(machine, Stamp(6, 3, 2), told=told)
+    assert add(machine, RequestOrigin(5, 7, 4)).code == 0
+    delayed = RequestOrigin(5, 7, 5)
+    refused_origin = end(machine, RequestOrigin(6, 3, 1)).answer.delayed_by
+    ended = end(machine, RequestOrigin(6, 3, 2), refused_origin=refused_origin)
     (wanted,) = ended.markers
     Step(machine, MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED))
-    assert add(machine, Stamp(6, 3, 3)).code == 0
+    assert add(machine, RequestOrigin(6, 3, 3)).code == 0
     late = end(machine, delayed, commit=commit)
     assert (late.code, late.records, late.label) == (51, (), "delayed_end_refused")
-    insisting = end(machine, delayed, commit=commit, told=told)
+    insisting = end(machine, delayed, commit=commit, refused_origin=refused_origin)
     assert (insisting.code, insisting.records) == (51, ()), "that was long ago"
-    assert end(machine, Stamp(6, 3, 4)).code == 0
+    assert end(machine, RequestOrigin(6, 3, 4)).code == 0
 
 
 def test_a_delayed_addition_starts_no_transaction():
-    machine = machine_with(stored(COMPLETE_COMMIT, stamp=NEW))
+    machine = machine_with(stored(COMPLETE_COMMIT, origin=NEW))
     refused = add(machine, OLD)
     assert (refused.code, refused.records, refused.label) == (51, (), "delayed_add_refused")
 
 
-@pytest.mark.parametrize("other", [OLD, ELSEWHERE, Stamp(5, 3)])
+@pytest.mark.parametrize("other", [OLD, ELSEWHERE, RequestOrigin(5, 3)])
 def test_a_client_that_has_come_again_goes_on_on_that_connection(other):
-    machine = machine_with(stored(ONGOING, stamp=NEW))
+    machine = machine_with(stored(ONGOING, origin=NEW))
     assert add(machine, other, ORDERS_1).answer.delayed_by == NEW
-    (added,) = add(machine, other, ORDERS_1, told=NEW).records
+    (added,) = add(machine, other, ORDERS_1, refused_origin=NEW).records
     (prepared,) = end(machine, other).records
-    assert (added.stamp, prepared.stamp) == (other, other)
+    assert (added.origin, prepared.origin) == (other, other)
 
 
 @pytest.mark.parametrize("state", [COMPLETE_COMMIT, COMPLETE_ABORT])
 def test_a_repetition_on_another_connection_goes_on_there(state):
     """Whoever is answered has gone on, also when there was nothing to change."""
-    present = machine_with(stored(ONGOING, stamp=NEW))
+    present = machine_with(stored(ONGOING, origin=NEW))
     assert add(present, OLD).answer.delayed_by == NEW
-    (kept,) = add(present, OLD, told=NEW).records
-    assert (kept.partitions, kept.stamp) == (stored(ONGOING).partitions, OLD)
+    (kept,) = add(present, OLD, refused_origin=NEW).records
+    assert (kept.partitions, kept.origin) == (stored(ONGOING).partitions, OLD)
     assert add(present, NEW).answer.delayed_by == OLD
-    ended = machine_with(stored(state, stamp=NEW))
+    ended = machine_with(stored(state, origin=NEW))
     commit = state is COMPLETE_COMMIT
     assert end(ended, OLD, commit=commit).answer.delayed_by == NEW
-    (kept,) = end(ended, OLD, commit=commit, told=NEW).records
-    assert (kept.state, kept.stamp) == (state, OLD)
+    (kept,) = end(ended, OLD, commit=commit, refused_origin=NEW).records
+    assert (kept.state, kept.origin) == (state, OLD)
     assert add(ended, NEW).answer.delayed_by == OLD
 
 
 def test_what_is_being_decided_is_told_on_any_connection():
-    assert end(machine_with(stored(PREPARE_COMMIT, stamp=NEW)), OLD).label == "repeat_answered"
+    assert end(machine_with(stored(PREPARE_COMMIT, origin=NEW)), OLD).label == "repeat_answered"
 
 
 def test_a_repetition_on_its_own_connection_is_answered_at_once():
-    present = machine_with(stored(ONGOING, stamp=Stamp(5, 2, 8)))
-    assert (add(present, Stamp(5, 2, 8)).records, add(present, Stamp(5, 2, 8)).code) == ((), 0)
-    (kept,) = add(present, Stamp(5, 2, 9)).records
-    assert kept.stamp == Stamp(5, 2, 9)
-    assert end(machine_with(stored(COMPLETE_COMMIT, stamp=NEW)), NEW).code == 0
+    present = machine_with(stored(ONGOING, origin=RequestOrigin(5, 2, 8)))
+    assert (
+        add(present, RequestOrigin(5, 2, 8)).records,
+        add(present, RequestOrigin(5, 2, 8)).code,
+    ) == ((), 0)
+    (kept,) = add(present, RequestOrigin(5, 2, 9)).records
+    assert kept.origin == RequestOrigin(5, 2, 9)
+    assert end(machine_with(stored(COMPLETE_COMMIT, origin=NEW)), NEW).code == 0
 
 
-@pytest.mark.parametrize("stamp", [OLD, NEW, ELSEWHERE])
-def test_an_epochs_first_addition_may_come_on_any_connection(stamp):
+@pytest.mark.parametrize("origin", [OLD, NEW, ELSEWHERE])
+def test_an_epochs_first_addition_may_come_on_any_connection(origin):
     """aiokafka asks for its epoch on another connection than for everything else."""
-    assert add(machine_with(stored(EMPTY, stamp=NEW)), stamp).code == 0
+    assert add(machine_with(stored(EMPTY, origin=NEW)), origin).code == 0
 
 
-def init(machine, stamp):
-    return Step(machine, InitProducerId(1, "pay", 60_000, stamp=stamp, new_producer_id=NEW_PID))
+def init(machine, origin):
+    return Step(machine, InitProducerId(1, "pay", 60_000, origin=origin, new_producer_id=NEW_PID))
 
 
 def test_a_copy_of_an_initialisation_fences_nobody():
     """The listener asked again, and the producer lives by the second answer when the first copy arrives."""
     machine = machine_with(stored(COMPLETE_COMMIT))
-    first = init(machine, Stamp(5, 1, 3))
-    assert (first.code, first.records[0].stamp) == (0, Stamp(5, 1, 3))
-    again = init(machine, Stamp(5, 1, 3))
+    first = init(machine, RequestOrigin(5, 1, 3))
+    assert (first.code, first.records[0].origin) == (0, RequestOrigin(5, 1, 3))
+    again = init(machine, RequestOrigin(5, 1, 3))
     assert (again.code, again.records, again.label) == (0, (), "init_copy_answered")
     assert again.identity == first.identity
     pid, epoch = first.identity
     partition = (ORDERS_0,)
-    added = Step(machine, AddPartitions(1, "pay", pid, epoch, partition, 0, Stamp(5, 1, 4)))
+    added = Step(machine, AddPartitions(1, "pay", pid, epoch, partition, 0, RequestOrigin(5, 1, 4)))
     assert added.code == 0
-    for stamp in (Stamp(5, 1, 3), Stamp(5, 1, 4)):
-        late = init(machine, stamp)
+    for origin in (RequestOrigin(5, 1, 3), RequestOrigin(5, 1, 4)):
+        late = init(machine, origin)
         assert (late.code, late.records, late.label) == (51, (), "delayed_init_refused")
-    assert Step(machine, EndTxn(1, "pay", pid, epoch, True, stamp=Stamp(5, 1, 5))).code == 0
+    assert (
+        Step(machine, EndTxn(1, "pay", pid, epoch, True, origin=RequestOrigin(5, 1, 5))).code == 0
+    )
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_nor_when_the_producer_has_ended_a_transaction_under_tv2(commit):
     """Its epoch is a new one then, but it still lives by the answer to the second copy."""
     machine = machine_with(stored(COMPLETE_COMMIT))
-    pid, epoch = init(machine, Stamp(5, 1, 3)).identity
+    pid, epoch = init(machine, RequestOrigin(5, 1, 3)).identity
     assert Step(machine, AddPartitions(1, "pay", pid, epoch, (ORDERS_0,), 2)).code == 0
-    ended = Step(machine, EndTxn(1, "pay", pid, epoch, commit, 2, stamp=Stamp(5, 1, 6)))
+    ended = Step(machine, EndTxn(1, "pay", pid, epoch, commit, 2, origin=RequestOrigin(5, 1, 6)))
     assert (ended.code, ended.identity) == (0, (pid, epoch + 1))
     for _ in range(2):
-        late = init(machine, Stamp(5, 1, 3))
+        late = init(machine, RequestOrigin(5, 1, 3))
         assert (late.code, late.records, late.label) == (51, (), "delayed_init_refused")
         for wanted in ended.markers:
             Step(machine, MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED))
     assert Step(machine, AddPartitions(1, "pay", pid, epoch + 1, (ORDERS_0,), 2)).code == 0
-    assert init(machine, Stamp(5, 1, 3)).label == "delayed_init_refused"
+    assert init(machine, RequestOrigin(5, 1, 3)).label == "delayed_init_refused"
 
 
-@pytest.mark.parametrize("stamp", [None, Stamp(5, 1, 9), Stamp(5, 3, 1), Stamp(6, 2, 1), OLD])
-def test_another_initialisation_fences_whatever_its_connection(stamp):
+@pytest.mark.parametrize(
+    "origin", [None, RequestOrigin(5, 1, 9), RequestOrigin(5, 3, 1), RequestOrigin(6, 2, 1), OLD]
+)
+def test_another_initialisation_fences_whatever_its_connection(origin):
     """Two programs with one transactional.id: the last one that starts wins, on an older connection, too."""
-    machine = machine_with(stored(EMPTY, stamp=Stamp(5, 2, 8)))
-    assert (init(machine, stamp).label, init(machine, Stamp(5, 2, 9)).label) == (
+    machine = machine_with(stored(EMPTY, origin=RequestOrigin(5, 2, 8)))
+    assert (init(machine, origin).label, init(machine, RequestOrigin(5, 2, 9)).label) == (
         "initialised",
         "initialised",
     )
 
 
-def test_a_new_epoch_begins_with_the_stamp_of_its_request():
-    initialised = Step(machine_with(stored(EMPTY, stamp=NEW)), InitProducerId(1, "pay", 60_000))
-    assert initialised.records[0].stamp is None
+def test_a_new_epoch_begins_with_the_origin_of_its_request():
+    initialised = Step(machine_with(stored(EMPTY, origin=NEW)), InitProducerId(1, "pay", 60_000))
+    assert initialised.records[0].origin is None
     fenced = Step(
-        machine_with(stored(ONGOING, stamp=NEW)), TxnTimedOut("pay", 1, NEW_PID), now=NOW + 90_000
+        machine_with(stored(ONGOING, origin=NEW)), TxnTimedOut("pay", 1, NEW_PID), now=NOW + 90_000
     )
-    assert fenced.records[0].stamp is None
+    assert fenced.records[0].origin is None
 
 
-def request(listener, connection, number, told=None):
+def request(listener, connection, number, refused_origin=None):
     return coordinator_pb2.EndTxnRequest(
         stamp=types_pb2.RequestStamp(
             listener=listener,
             connection=connection,
             request=number,
-            delayed_by=request_number(told),
+            delayed_by=request_number(refused_origin),
         )
     )
 
 
 def test_a_listener_says_which_request_of_its_client_it_refused():
-    assert marks_of(request(5, 1, 7), is_enabled=True) == (Stamp(5, 1, 7), None, None)
-    told = Stamp(6, 2, 9)
-    assert marks_of(request(5, 1, 8, told), is_enabled=True) == (Stamp(5, 1, 8), told, None)
+    assert origins_of(request(5, 1, 7), is_enabled=True) == (RequestOrigin(5, 1, 7), None, None)
+    refused_origin = RequestOrigin(6, 2, 9)
+    assert origins_of(request(5, 1, 8, refused_origin), is_enabled=True) == (
+        RequestOrigin(5, 1, 8),
+        refused_origin,
+        None,
+    )
 
 
-def test_stamps_are_ignored_when_the_check_is_off():
-    assert marks_of(request(5, 1, 7, Stamp(6, 2, 9)), is_enabled=False) == (None, None, None)
-    assert marks_of(coordinator_pb2.EndTxnRequest(), is_enabled=True) == (None, None, None)
+def test_origins_are_ignored_when_the_check_is_off():
+    assert origins_of(request(5, 1, 7, RequestOrigin(6, 2, 9)), is_enabled=False) == (
+        None,
+        None,
+        None,
+    )
+    assert origins_of(coordinator_pb2.EndTxnRequest(), is_enabled=True) == (None, None, None)
 
 
-@pytest.mark.parametrize("told", [None, Stamp(5, 1, 5)])
-def test_a_copy_of_an_earlier_request_decides_nothing(told):
+@pytest.mark.parametrize("refused_origin", [None, RequestOrigin(5, 1, 5)])
+def test_a_copy_of_an_earlier_request_decides_nothing(refused_origin):
     """The listener asked again when its connection to the coordinator broke, and the first copy was only late."""
     machine = machine_with(stored(EMPTY))
     for number in (3, 5):
-        assert add(machine, Stamp(5, 1, number)).code == 0
+        assert add(machine, RequestOrigin(5, 1, number)).code == 0
         if number == 3:
-            ended = end(machine, Stamp(5, 1, 4))
+            ended = end(machine, RequestOrigin(5, 1, 4))
             (wanted,) = ended.markers
             Step(machine, MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED))
-    late_end = end(machine, Stamp(5, 1, 4), commit=False, told=told)
+    late_end = end(machine, RequestOrigin(5, 1, 4), commit=False, refused_origin=refused_origin)
     assert (late_end.code, late_end.records, late_end.label) == (51, (), "delayed_end_refused")
-    late_add = add(machine, Stamp(5, 1, 3), ORDERS_1, told=told)
+    late_add = add(machine, RequestOrigin(5, 1, 3), ORDERS_1, refused_origin=refused_origin)
     assert (late_add.code, late_add.records, late_add.label) == (51, (), "delayed_add_refused")
-    assert end(machine, Stamp(5, 1, 6)).code == 0
+    assert end(machine, RequestOrigin(5, 1, 6)).code == 0

@@ -289,14 +289,14 @@ async def test_a_timer_whose_event_breaks_decide_goes_off_again(monkeypatch):
     await world.driver.stop()
 
 
-async def test_events_are_stamped_right_before_they_are_decided():
+async def test_events_are_enriched_right_before_they_are_decided():
     seen = []
 
-    def stamp(event):
+    def enrich(event):
         seen.append(type(event).__name__)
         return event
 
-    world = World(stamp=stamp)
+    world = World(enrich=enrich)
     await world.driver.start()
     world.driver.submit(Ring(1))
     await until(lambda: "fired" in world.labels)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from oncelog.process.arguments import Knobs
+from oncelog.process.arguments import SettingsParser
 from oncelog.process.role_program import RoleProgram
 from oncelog.process.run import ProcessSettings
 from oncelog.rpc.node_settings import NodeSettings
@@ -76,7 +76,7 @@ def settings_of(monkeypatch):
         program = importlib.import_module(f"{role_of(name).module}.__main__").PROGRAM
         program = program.program if isinstance(program, RoleProgram) else program
         kinds = [*program.settings, ProcessSettings]
-        found = Knobs(program.module, program.summary, kinds, program.derived).read([])
+        found = SettingsParser(program.module, program.summary, kinds, program.derived).read([])
         (node,) = (one for kind, one in found.items() if issubclass(kind, NodeSettings))
         return {**found, NodeSettings: node}
 

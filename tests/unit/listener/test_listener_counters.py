@@ -1,7 +1,7 @@
 """Requests are counted by Kafka's names, and what a client makes up has one name in all."""
 
 from oncelog_listener.counters import ListenerCounters, api_name
-from oncelog_listener.figures import listener_figures
+from oncelog_listener.role_metrics import listener_metrics
 
 
 def test_requests_have_kafkas_names():
@@ -26,7 +26,7 @@ def test_requests_and_their_latency_are_shown_by_name():
     counters.count_request(0, 0.004)
     counters.count_request(0, 0.04)
     counters.count_request(1, 0.5)
-    shown = {figure.name: figure for figure in listener_figures(counters)}
+    shown = {metric.name: metric for metric in listener_metrics(counters)}
     requests = shown["oncelog_listener_requests"]
     assert (requests.labels, dict(requests.samples)) == (
         ("api",),

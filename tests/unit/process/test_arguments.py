@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from oncelog.process.arguments import Knobs, WrongUse
+from oncelog.process.arguments import SettingsParser, WrongUse
 
 
 class Colour(StrEnum):
@@ -35,7 +35,7 @@ class TasteSettings(BaseSettings):
 
 
 def read(*arguments):
-    found = Knobs("oncelog_thing", "A thing.", [PlaceSettings, TasteSettings]).read(
+    found = SettingsParser("oncelog_thing", "A thing.", [PlaceSettings, TasteSettings]).read(
         ["--taste-name", "x", *arguments]
     )
     return found[PlaceSettings], found[TasteSettings]
@@ -79,7 +79,7 @@ def test_a_wrong_variable_is_named_as_the_variable(monkeypatch):
 
 def test_a_missing_value_is_asked_for():
     with pytest.raises(WrongUse, match=r"--taste-name is missing.*ONCELOG_TASTE_NAME"):
-        Knobs("oncelog_thing", "A thing.", [TasteSettings]).read([])
+        SettingsParser("oncelog_thing", "A thing.", [TasteSettings]).read([])
 
 
 @pytest.mark.parametrize("arguments", [["--colour", "red"], ["extra"], ["--place-port"]])
@@ -87,7 +87,7 @@ def test_what_is_no_flag_is_refused(arguments):
     assert "--help" in refusal(*arguments)
 
 
-def test_help_lists_each_knobs_unit_default_and_variable(capsys):
+def test_help_lists_each_settings_unit_default_and_variable(capsys):
     with pytest.raises(SystemExit) as ended:
         read("--help")
     assert ended.value.code == 0

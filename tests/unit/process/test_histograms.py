@@ -5,15 +5,15 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from oncelog.process.exposition import CONTENT_TYPE, OPENMETRICS_CONTENT_TYPE, exposed, metric_of
-from oncelog.process.figures import LATENCY_BOUNDS_S, Histogram, gauges_by, histograms_by
+from oncelog.process.role_metrics import LATENCY_BOUNDS_S, Histogram, gauges_by, histograms_by
 
 
 class _Shown(Collector):
-    def __init__(self, *figures):
-        self._figures = figures
+    def __init__(self, *metrics):
+        self._metrics = metrics
 
     def collect(self):
-        return map(metric_of, self._figures)
+        return map(metric_of, self._metrics)
 
 
 PROMETHEUS_ASKS = (
@@ -22,14 +22,14 @@ PROMETHEUS_ASKS = (
 )
 
 
-def _registry(*figures):
+def _registry(*metrics):
     registry = CollectorRegistry()
-    registry.register(_Shown(*figures))
+    registry.register(_Shown(*metrics))
     return registry
 
 
-def _text(*figures):
-    return generate_latest(_registry(*figures)).decode().splitlines()
+def _text(*metrics):
+    return generate_latest(_registry(*metrics)).decode().splitlines()
 
 
 def test_an_observation_is_in_every_bucket_from_its_bound_on():

@@ -1,15 +1,15 @@
-"""Figures of a role on `/metrics`: read on the loop, left out when the loop does not come to it."""
+"""Metrics of a role on `/metrics`: read on the loop, left out when the loop does not come to it."""
 
 import asyncio
 
 from prometheus_client import CollectorRegistry, generate_latest
 
 from oncelog.process import metrics as metrics_module
-from oncelog.process.figures import counter, counters_by, gauge
 from oncelog.process.metrics import ProcessMetrics
+from oncelog.process.role_metrics import counter, counters_by, gauge
 
 
-def test_figures_are_shown_while_the_role_runs():
+def test_role_metrics_are_shown_while_the_role_runs():
     async def scenario():
         shown = ProcessMetrics()
         registry = CollectorRegistry()
@@ -38,8 +38,8 @@ def test_figures_are_shown_while_the_role_runs():
     assert after == b"", "the role has stopped"
 
 
-async def test_a_loop_that_does_not_come_to_it_leaves_the_figures_out(monkeypatch):
-    monkeypatch.setattr(metrics_module, "FIGURES_TIMEOUT_S", 0.01)
+async def test_a_loop_that_does_not_come_to_it_leaves_the_metrics_out(monkeypatch):
+    monkeypatch.setattr(metrics_module, "ROLE_METRICS_TIMEOUT_S", 0.01)
 
     shown = ProcessMetrics()
     with shown.showing(lambda: [gauge("a_depth", "how deep", 7)]):

@@ -47,7 +47,7 @@ def pod(role, name, *, machine="m1", restarts=0, ready=True, ended=None, **more)
 
 
 class Paper:
-    """As much of `Kubernetes` as hands and machines use."""
+    """As much of `Kubernetes` as the injector and machines use."""
 
     namespace, release, is_inside = "prod", "log", True
 

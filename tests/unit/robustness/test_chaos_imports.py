@@ -25,7 +25,7 @@ def python(script):
     )
 
 
-def test_the_runner_and_the_hands_import_no_servers_nor_tests():
+def test_the_runner_and_injectors_import_no_servers_nor_tests():
     done = python(
         "import robustness.chaos.__main__, robustness.chaos.pods.target, robustness.chaos.address\n"
         "import robustness.chaos.lab, robustness.chaos.sampler\n"

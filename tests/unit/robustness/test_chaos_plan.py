@@ -5,7 +5,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from robustness.chaos.hands import OF_THE_SIMULATOR, network_rules
+from robustness.chaos.injector import OF_THE_SIMULATOR, network_rules
 from robustness.chaos.links import CLIENTS, AfterHold, Effect, Rules, rule_from
 from robustness.chaos.plan import (
     DECKS,
@@ -17,7 +17,7 @@ from robustness.chaos.plan import (
     plan_chaos,
     role_of,
 )
-from robustness.nemesis import OF_MACHINES, FaultKind, PlannedFault
+from robustness.fault_plan import OF_MACHINES, FaultKind, PlannedFault
 
 from oncelog_server.cluster.plan import POSTGRES, REDIS
 
@@ -89,7 +89,7 @@ def test_the_seed_is_the_plan():
     assert planned(5) != planned(6)
 
 
-def test_what_hands_cannot_do_is_not_planned():
+def test_what_the_injector_cannot_do_is_not_planned():
     plan = planned(5, can=lambda kind: kind is not FaultKind.CLOCK_SKEW)
     assert all(fault.kind is not FaultKind.CLOCK_SKEW for fault in plan)
     assert len(plan) == sum(hits_for(TEN_MINUTES, role) for role in DECKS)

@@ -1,6 +1,6 @@
 """What a summary of runs says was never reached or never happened."""
 
-from robustness.nemesis import FaultKind
+from robustness.fault_plan import FaultKind
 from robustness.simulator.effects import Effect, never_injected
 from robustness.simulator.labels import GUARDS, known_labels, never_reached
 

@@ -21,7 +21,7 @@ from oncelog.api.v1.types_pb2 import RequestNumber, RequestStamp
 from oncelog.errors import OncelogError
 from oncelog.rpc.contract import SERVICES
 from oncelog.rpc.served import CallRefused, ServedMethods
-from oncelog_coordinator.core.stamp import Stamp
+from oncelog_coordinator.core.request_origin import RequestOrigin
 from oncelog_coordinator.core.txn_records import decode_record, encode_key, encode_value
 
 END_TXN = "/oncelog.api.v1.TransactionCoordinator/EndTxn"
@@ -257,12 +257,12 @@ def test_plain_messages_that_stream_are_cut_as_well():
 
 
 def test_tagged_fields_unknown_to_an_older_one_do_not_exist():
-    txn = replace(ONGOING, stamp=Stamp(41, 7, 3), client_transaction_version=2)
+    txn = replace(ONGOING, origin=RequestOrigin(41, 7, 3), client_transaction_version=2)
     value = encode_value(txn, 1)
     assert tags_of(value) == {0, 2, 100}
     kept = with_tags(value, frozenset({0, 1, 2}))
     key = encode_key(txn.transactional_id)
-    assert decode_record(key, kept) == replace(txn, stamp=None)
+    assert decode_record(key, kept) == replace(txn, origin=None)
     assert with_tags(value, frozenset({0, 2, 100})) is value
     assert with_tags(encode_value(ONGOING, 0), frozenset()) == encode_value(ONGOING, 0)
 

@@ -105,16 +105,16 @@ def test_import_gives_the_planted_code_and_changes_no_file():
     check = (
         "from robustness.planted.importing import install_from_environment\n"
         "assert install_from_environment().name == 'stamp-ignored'\n"
-        "from oncelog_coordinator.core.stamp import Stamp, is_delayed\n"
-        "assert is_delayed(Stamp(1, 2), Stamp(1, 1)) is False\n"
+        "from oncelog_coordinator.core.request_origin import RequestOrigin, is_delayed\n"
+        "assert is_delayed(RequestOrigin(1, 2), RequestOrigin(1, 1)) is False\n"
     )
     environment = {**importing.os.environ, "ONCELOG_PLANTED": "stamp-ignored"}
     assert (
         subprocess.run([sys.executable, "-c", check], check=False, env=environment).returncode == 0
     )
     plain = (
-        "from oncelog_coordinator.core.stamp import Stamp, is_delayed\n"
-        "assert is_delayed(Stamp(1, 2), Stamp(1, 1)) is True\n"
+        "from oncelog_coordinator.core.request_origin import RequestOrigin, is_delayed\n"
+        "assert is_delayed(RequestOrigin(1, 2), RequestOrigin(1, 1)) is True\n"
     )
     assert subprocess.run([sys.executable, "-c", plain], check=False).returncode == 0
 

@@ -3,12 +3,12 @@
 import pytest
 from robustness.chaos.plan import POD_DECKS
 from robustness.chaos.pods.gateway import unsettled
-from robustness.chaos.pods.hands import is_rolled_out
+from robustness.chaos.pods.injector import is_rolled_out
 from robustness.chaos.pods.needs import NEEDED, OF_NODES, TO_LOOK
 from robustness.chaos.pods.network import HELPER, cut_script, heal_script, helper_patch
 from robustness.chaos.pods.state import losses, named, pod_from
 from robustness.chaos.pods.target import outside_addresses, tools_image_of, why_not_fill
-from robustness.nemesis import FaultKind, PlannedFault
+from robustness.fault_plan import FaultKind, PlannedFault
 from tests.unit.robustness.pods_on_paper import pod
 
 from oncelog.errors import OncelogError

@@ -6,7 +6,7 @@ from robustness.chaos.pods.needs import OF_NODES, Verb
 from robustness.chaos.pods.network import HELPER
 from robustness.chaos.pods.state import Said
 from robustness.chaos.pods.target import PodTarget
-from robustness.nemesis import NETWORK, OF_MACHINES, FaultKind
+from robustness.fault_plan import NETWORK, OF_MACHINES, FaultKind
 from tests.unit.robustness.pods_on_paper import Paper, pod
 
 from oncelog.errors import OncelogError
@@ -73,17 +73,17 @@ def test_a_cluster_that_allows_everything_gives_everything():
     assert target.members["postgres"] == ["postgres"]
     assert tuple(target.roles) == tuple(target.members)
     assert [one for one in target.limits if one.startswith("no ")] == []
-    hands = target.hands(lambda strength: "")
-    assert all(hands.can(kind) for kind in (*OF_MACHINES, FaultKind.DISK_FULL, FaultKind.DELAY))
-    hands.close()
+    injector = target.injector(lambda strength: "")
+    assert all(injector.can(kind) for kind in (*OF_MACHINES, FaultKind.DISK_FULL, FaultKind.DELAY))
+    injector.close()
 
 
 def limits_of(paper, *kinds):
     target = started(paper)
-    hands = target.hands(lambda strength: "")
-    hands.close()
+    injector = target.injector(lambda strength: "")
+    injector.close()
     for kind in kinds:
-        assert not hands.can(kind)
+        assert not injector.can(kind)
     return target, "\n".join(target.limits)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from robustness import scenario as scenarios
-from robustness.nemesis import OF_MACHINES, FaultKind
+from robustness.fault_plan import OF_MACHINES, FaultKind
 from robustness.scenario import FOLDER, STORMS, load_scenario
 
 from oncelog.errors import OncelogError

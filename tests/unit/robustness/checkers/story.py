@@ -17,8 +17,8 @@ from robustness.history import (
     Send,
     Transaction,
 )
-from robustness.noted import Fact, note
 from robustness.observations import Observations
+from robustness.workload_facts import Fact, note
 
 RC = Isolation.READ_COMMITTED
 RU = Isolation.READ_UNCOMMITTED

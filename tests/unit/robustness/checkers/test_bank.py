@@ -2,7 +2,7 @@
 
 from robustness.checkers.bank import check
 from robustness.history import Outcome
-from robustness.noted import BankOpened, BankRead, booking_value
+from robustness.workload_facts import BankOpened, BankRead, booking_value
 from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
 
 

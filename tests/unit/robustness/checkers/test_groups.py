@@ -2,7 +2,7 @@
 
 from robustness.checkers import group_offsets, spurious_zero_offset, stuck_group
 from robustness.history import Ending, Outcome
-from robustness.noted import GroupProgress
+from robustness.workload_facts import GroupProgress
 from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
 
 

@@ -3,7 +3,7 @@
 from robustness.checkers import torn_transaction
 from robustness.checkers.lost_write import check
 from robustness.history import RECORDS_DELETED_FROM, Ending, Outcome
-from robustness.noted import KeyDeleted
+from robustness.workload_facts import KeyDeleted
 from tests.unit.robustness.checkers.story import (
     RC,
     RU,

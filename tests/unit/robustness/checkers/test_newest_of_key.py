@@ -2,7 +2,7 @@
 
 from robustness.checkers.newest_of_key import check
 from robustness.history import Ending, Outcome
-from robustness.noted import KeyDeleted
+from robustness.workload_facts import KeyDeleted
 from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from robustness.checkers.spark_batches import check
-from robustness.noted import SparkBatchEnded, SparkTask
+from robustness.workload_facts import SparkBatchEnded, SparkTask
 from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
 
 

@@ -1,7 +1,7 @@
 """Each token is in exactly one place."""
 
 from robustness.checkers.token_ring import check
-from robustness.noted import TokenRing, token_value
+from robustness.workload_facts import TokenRing, token_value
 from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
 
 

@@ -2,7 +2,7 @@
 
 from robustness.checkers.zombie_write import check
 from robustness.history import Ending, Outcome
-from robustness.noted import ProducerReady
+from robustness.workload_facts import ProducerReady
 from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
 
 PAY = ProducerReady(transactional_id="pay", protocol="TV1")

@@ -11,8 +11,8 @@ from robustness.checkers import (
     cluster_sequences,
 )
 from robustness.checkers.verdict import Answer, Checker
+from robustness.fault_plan import FaultKind
 from robustness.history import Fault, History
-from robustness.nemesis import FaultKind
 from robustness.observations import BatchSeen, Observations, ReplicaLog, Synced
 from tests.unit.robustness.cluster.seen import answer, data, judged, log, marker, replica
 

@@ -1,7 +1,7 @@
-"""Which faults strike whom and when: a plan drawn from a seed, before anything runs. Hands carry it out.
+"""Which faults strike whom and when: a plan drawn from a seed, before anything runs. A fault injector carries it out.
 
-The plan is the same for the simulator and for processes; what a kind means there is the hands' business, and hands
-that cannot do a kind say so at once (`can`), so that no plan is half carried out in silence.
+The plan is the same for the simulator and for processes; what a kind means there is the injector's business. One
+that cannot do a kind says so at once (`can`), so that no plan is half carried out in silence.
 """
 
 import random
@@ -113,7 +113,7 @@ class PlannedFault:
     strength: float = 0.5
 
 
-class Hands(Protocol):
+class FaultInjector(Protocol):
     """Carries a fault out in one world."""
 
     def can(self, kind: FaultKind) -> bool: ...

@@ -25,7 +25,7 @@ _limit: ContextVar[_Limit | None] = ContextVar("limit", default=None)
 
 
 @contextmanager
-def impatient(call_s: float = CALL_S, all_s: float = ALL_S) -> Iterator[None]:
+def time_budget(call_s: float = CALL_S, all_s: float = ALL_S) -> Iterator[None]:
     """Within, a call waits `call_s` at most, and none goes on after `all_s`. Of two, one in the other, the sooner end
     counts."""
     ends_at = asyncio.get_running_loop().time() + all_s

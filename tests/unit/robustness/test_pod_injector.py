@@ -1,14 +1,14 @@
-"""Hands on pods on paper: what they ask the API for, what they wait for, and what they make of what they see."""
+"""A fault injector on pods on paper: what it asks the API for, what it waits for, and what it makes of what it sees."""
 
 import asyncio
 
 import pytest
 from robustness.chaos.plan import POD_DECKS, name_of
-from robustness.chaos.pods import hands as module
-from robustness.chaos.pods.hands import PodHands
+from robustness.chaos.pods import injector as module
+from robustness.chaos.pods.injector import PodInjector
 from robustness.chaos.pods.machines import Machines
 from robustness.chaos.pods.network import HELPER
-from robustness.nemesis import FaultKind, PlannedFault
+from robustness.fault_plan import FaultKind, PlannedFault
 from tests.unit.robustness.pods_on_paper import Paper, pod
 
 from oncelog.errors import OncelogError
@@ -26,27 +26,29 @@ def cluster(**more):
     )
 
 
-def hands_on(paper, kinds=EVERYTHING):
+def injector_on(paper, kinds=EVERYTHING):
     counts = {"storage": 2, "gateway": 1, "postgres": 1}
     machines = Machines(paper, ["m1", "m2"], tuple(counts))
-    return PodHands(paper, machines, kinds, counts, "oncelog/tools:0.1.0", lambda strength: "c#1")
+    return PodInjector(
+        paper, machines, kinds, counts, "oncelog/tools:0.1.0", lambda strength: "c#1"
+    )
 
 
 def fault(kind, target="storage-101", strength=0.9):
     return PlannedFault(0, 0, kind, target, strength)
 
 
-def carried_out(hands, *faults):
+def carried_out(injector, *faults):
     async def run():
         for one in faults:
-            await hands.begin(one)
-            await hands.look_for_dead()
-            await hands.end(one)
-        await hands.look_for_dead()
-        await hands.heal()
+            await injector.begin(one)
+            await injector.look_for_dead()
+            await injector.end(one)
+        await injector.look_for_dead()
+        await injector.heal()
 
     asyncio.run(run())
-    hands.close()
+    injector.close()
 
 
 @pytest.fixture(autouse=True)
@@ -57,38 +59,38 @@ def hasty(monkeypatch):
 
 def test_a_kill_deletes_without_grace_and_waits_for_the_next_one():
     paper = cluster()
-    hands = hands_on(paper)
+    injector = injector_on(paper)
     kill = fault(FaultKind.KILL)
-    carried_out(hands, kill)
+    carried_out(injector, kill)
     assert paper.calls == [("delete", "log-oncelog-storage-101", 0)]
-    assert hands.findings == []
-    assert "deleted; Ready" in hands.facts[name_of(kill)]
+    assert injector.findings == []
+    assert "deleted; Ready" in injector.facts[name_of(kill)]
 
 
 def test_a_kill_from_within_is_given_to_a_pod_once():
     paper = cluster()
-    hands = hands_on(paper)
+    injector = injector_on(paper)
     first, second = fault(FaultKind.KILL, strength=0.1), fault(FaultKind.KILL, strength=0.2)
-    carried_out(hands, first, second)
+    carried_out(injector, first, second)
     assert [call[0] for call in paper.calls] == ["execute", "delete"]
     assert paper.calls[0][3] == "kill -KILL -1"
-    assert hands.findings == []
+    assert injector.findings == []
 
 
 def test_a_restart_leaves_the_pod_its_grace():
     paper = cluster()
-    carried_out(hands_on(paper), fault(FaultKind.RESTART))
+    carried_out(injector_on(paper), fault(FaultKind.RESTART))
     assert paper.calls == [("delete", "log-oncelog-storage-101", None)]
 
 
 def test_a_paused_pod_goes_on():
     paper = cluster()
-    hands = hands_on(paper)
+    injector = injector_on(paper)
     carried_out(
-        hands, fault(FaultKind.PAUSE, "gateway-1"), fault(FaultKind.DATABASE_OUTAGE, "postgres")
+        injector, fault(FaultKind.PAUSE, "gateway-1"), fault(FaultKind.DATABASE_OUTAGE, "postgres")
     )
     assert [call[3] for call in paper.calls] == ["kill -STOP -1", "kill -CONT -1"] * 2
-    assert hands.findings == []
+    assert injector.findings == []
 
 
 def test_a_database_goes_on_though_its_stop_was_not_answered():
@@ -103,16 +105,16 @@ def test_a_database_goes_on_though_its_stop_was_not_answered():
         return said
 
     paper.execute = execute
-    hands = hands_on(paper)
-    carried_out(hands, fault(FaultKind.DATABASE_OUTAGE, "postgres"))
+    injector = injector_on(paper)
+    carried_out(injector, fault(FaultKind.DATABASE_OUTAGE, "postgres"))
     assert [call[3] for call in paper.calls] == ["kill -STOP -1", "kill -CONT -1"]
-    (finding,) = hands.findings
+    (finding,) = injector.findings
     assert "could not be carried out" in finding
 
 
 def test_all_of_a_role_are_deleted_at_once():
     paper = cluster()
-    carried_out(hands_on(paper), fault(FaultKind.KILL_ALL, "storage"))
+    carried_out(injector_on(paper), fault(FaultKind.KILL_ALL, "storage"))
     assert {call[1] for call in paper.calls} == {
         "log-oncelog-storage-101",
         "log-oncelog-storage-102",
@@ -121,9 +123,9 @@ def test_all_of_a_role_are_deleted_at_once():
 
 def test_a_cut_is_made_and_healed_in_a_container_of_ours():
     paper = cluster()
-    hands = hands_on(paper)
+    injector = injector_on(paper)
     pair = fault(FaultKind.PARTITION_PAIR, "storage-101+storage-102")
-    carried_out(hands, pair, fault(FaultKind.PARTITION))
+    carried_out(injector, pair, fault(FaultKind.PARTITION))
     kinds = [call[0] for call in paper.calls]
     # The second cut finds the container of the first.
     assert kinds == ["add", "execute", "execute", "execute", "execute"]
@@ -131,95 +133,95 @@ def test_a_cut_is_made_and_healed_in_a_container_of_ours():
     peer = next(one.ip for one in paper.pods() if one.name.endswith("storage-102"))
     assert f"-s {peer} -j DROP" in paper.calls[1][3]
     assert "-X ONCELOG-CHAOS-IN" in paper.calls[2][3]
-    assert hands.findings == []
+    assert injector.findings == []
 
 
 async def test_who_ended_by_itself_tells_its_last_words_once():
     paper = cluster()
-    hands = hands_on(paper)
+    injector = injector_on(paper)
 
-    await hands.look_for_dead()
+    await injector.look_for_dead()
     paper.restart("log-oncelog-storage-102", "Error", 1)
-    await hands.look_for_dead()
-    await hands.look_for_dead()
-    hands.close()
-    (finding,) = hands.findings
+    await injector.look_for_dead()
+    await injector.look_for_dead()
+    injector.close()
+    (finding,) = injector.findings
     assert "log-oncelog-storage-102 on m2 ended by itself: Error, exit code 1" in finding
     assert finding.endswith("it was too much")
 
 
 def test_what_a_fault_did_is_no_finding_after_it():
     paper = cluster()
-    hands = hands_on(paper)
-    carried_out(hands, fault(FaultKind.KILL, strength=0.1), fault(FaultKind.KILL_ALL, "storage"))
-    assert hands.findings == []
+    injector = injector_on(paper)
+    carried_out(injector, fault(FaultKind.KILL, strength=0.1), fault(FaultKind.KILL_ALL, "storage"))
+    assert injector.findings == []
 
 
 def test_a_pod_that_does_not_come_back_is_a_finding(monkeypatch):
     monkeypatch.setattr(module, "COME_BACK_S", 0.1)
     paper = cluster()
     paper.brings_back = False
-    hands = hands_on(paper)
-    carried_out(hands, fault(FaultKind.KILL))
-    assert any("1 of 2 pods of storage are Ready" in one for one in hands.findings)
+    injector = injector_on(paper)
+    carried_out(injector, fault(FaultKind.KILL))
+    assert any("1 of 2 pods of storage are Ready" in one for one in injector.findings)
 
 
 def test_a_lost_machine_loses_its_pods_and_is_taken_back():
     paper = cluster()
-    hands = hands_on(paper)
+    injector = injector_on(paper)
     lost = fault(FaultKind.MACHINE_LOST, "machines-1")
-    carried_out(hands, lost)
+    carried_out(injector, lost)
     assert paper.calls == [
         ("cordon", "m1"),
         ("delete", "log-oncelog-storage-101", 0),
         ("delete", "log-oncelog-postgres-0", 0),
         ("uncordon", "m1"),
     ]
-    assert hands.facts[name_of(lost)] == "m1 with 2 pods"
-    assert hands.findings == []
+    assert injector.facts[name_of(lost)] == "m1 with 2 pods"
+    assert injector.findings == []
 
 
 def test_a_drain_waits_for_budgets(monkeypatch):
     monkeypatch.setattr("robustness.chaos.pods.machines.RETRY_S", 0.01)
     paper = cluster(budget=3)
-    carried_out(hands_on(paper), fault(FaultKind.MACHINE_DRAIN, "machines-2"))
+    carried_out(injector_on(paper), fault(FaultKind.MACHINE_DRAIN, "machines-2"))
     assert [call[0] for call in paper.calls] == ["cordon", "evict", "evict", "uncordon"]
 
 
 def test_a_machine_that_somebody_else_has_cordoned_is_left_alone():
     paper = cluster()
     paper.cordoned = {"m1"}
-    hands = hands_on(paper)
+    injector = injector_on(paper)
     drain = fault(FaultKind.MACHINE_DRAIN, "machines-1")
-    carried_out(hands, drain)
+    carried_out(injector, drain)
     assert paper.calls == []
     assert paper.cordoned == {"m1"}
-    assert name_of(drain) in hands.missed
-    assert "m1 is cordoned already" in hands.findings[0]
+    assert name_of(drain) in injector.missed
+    assert "m1 is cordoned already" in injector.findings[0]
 
 
 def test_a_run_that_is_given_up_takes_its_machines_back():
     paper = cluster()
-    hands = hands_on(paper)
-    asyncio.run(hands.begin(fault(FaultKind.MACHINE_LOST, "machines-1")))
+    injector = injector_on(paper)
+    asyncio.run(injector.begin(fault(FaultKind.MACHINE_LOST, "machines-1")))
     assert paper.cordoned == {"m1"}
-    hands.close()
+    injector.close()
     assert paper.cordoned == set()
 
 
 def test_what_cannot_be_had_here_is_not_planned():
     paper = cluster()
-    hands = hands_on(paper, frozenset((FaultKind.KILL,)))
-    assert hands.can(FaultKind.KILL)
-    assert not hands.can(FaultKind.PAUSE)
-    hands.close()
+    injector = injector_on(paper, frozenset((FaultKind.KILL,)))
+    assert injector.can(FaultKind.KILL)
+    assert not injector.can(FaultKind.PAUSE)
+    injector.close()
 
 
 def test_pods_of_jobs_come_and_go_without_a_finding():
     paper = cluster()
     paper.contents.append(pod("chaos", "log-oncelog-chaos-1-x"))
-    hands = hands_on(paper)
+    injector = injector_on(paper)
     paper.contents.pop()
-    asyncio.run(hands.look_for_dead())
-    hands.close()
-    assert hands.findings == []
+    asyncio.run(injector.look_for_dead())
+    injector.close()
+    assert injector.findings == []

@@ -2,7 +2,7 @@
 
 import pytest
 from robustness.history import History, Noted, Outcome
-from robustness.noted import (
+from robustness.workload_facts import (
     BankOpened,
     BankRead,
     GroupProgress,
@@ -38,9 +38,9 @@ def test_a_fact_is_found_again_in_a_history_read_from_its_file(fact):
     history = History()
     history.add(note(fact, client="c#1", invoked_ms=3, completed_ms=None))
     again = History.from_lines(history.lines())
-    ((noted, found),) = facts_of(again, type(fact))
+    ((entry, found),) = facts_of(again, type(fact))
     assert found == fact
-    assert (noted.client, noted.invoked_ms) == ("c#1", 3)
+    assert (entry.client, entry.invoked_ms) == ("c#1", 3)
 
 
 def test_a_batch_that_ended_knows_its_outcome():

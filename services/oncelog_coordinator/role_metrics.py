@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from oncelog.process.figures import Figure, counters_by, gauge, histograms_by
+from oncelog.process.role_metrics import RoleMetric, counters_by, gauge, histograms_by
 from oncelog_coordinator.wiring import CoordinatorRole
 
 
-def coordinator_figures(role: CoordinatorRole) -> Iterator[Figure]:
+def coordinator_metrics(role: CoordinatorRole) -> Iterator[RoleMetric]:
     for kind, labels in (("transaction", role.shards.labels), ("group", role.group_shards.labels)):
         yield counters_by(
             f"oncelog_coordinator_{kind}_decisions",

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from oncelog.process.figures import Figure, counter, gauge, histograms_by
+from oncelog.process.role_metrics import RoleMetric, counter, gauge, histograms_by
 from oncelog_storage.wiring import StorageRole
 
 
-def storage_figures(role: StorageRole) -> Iterator[Figure]:
+def storage_metrics(role: StorageRole) -> Iterator[RoleMetric]:
     """Read on the loop of the process. A follower has one lag, its largest: partitions may be many thousands."""
-    found = role.replication.figures()
+    found = role.replication.metrics()
     for name, text, value in (
         ("leaders", "Partitions led here", found.leader_count),
         (
@@ -57,17 +57,17 @@ def storage_figures(role: StorageRole) -> Iterator[Figure]:
     for (_, _, node_id), records in found.follower_lag.items():
         follower = (str(node_id),)
         lag[follower] = max(lag.get(follower, 0), records)
-    yield Figure(
+    yield RoleMetric(
         "oncelog_storage_follower_lag_records",
         "Records that a follower has not yet, of the partition led here where they are most",
         lag,
         ("follower",),
     )
-    yield from _produce_figures(role)
-    yield from _cleaner_figures(role)
+    yield from _produce_metrics(role)
+    yield from _cleaner_metrics(role)
 
 
-def _produce_figures(role: StorageRole) -> Iterator[Figure]:
+def _produce_metrics(role: StorageRole) -> Iterator[RoleMetric]:
     yield histograms_by(
         "oncelog_storage_produce_seconds",
         "From a produce request at the leader to its answer: append, verification, replication",
@@ -88,8 +88,8 @@ def _produce_figures(role: StorageRole) -> Iterator[Figure]:
     )
 
 
-def _cleaner_figures(role: StorageRole) -> Iterator[Figure]:
-    cleaned = role.maintenance.cleaner.figures
+def _cleaner_metrics(role: StorageRole) -> Iterator[RoleMetric]:
+    cleaned = role.maintenance.cleaner.metrics
     yield gauge(
         "oncelog_storage_cleanable_bytes", "Sealed and not cleaned", cleaned.cleanable_bytes
     )

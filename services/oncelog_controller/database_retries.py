@@ -20,7 +20,7 @@ PAUSE_MIN_S: Final = 0.1
 PAUSE_MAX_S: Final = 2.0
 
 
-class Patience:
+class DatabaseRetries:
     """All steps of a start share it: so much time from its first failure on."""
 
     def __init__(self, timeout_s: float) -> None:

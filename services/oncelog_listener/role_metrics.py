@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from oncelog.process.figures import Figure, counter, counters_by, gauge, histograms_by
+from oncelog.process.role_metrics import RoleMetric, counter, counters_by, gauge, histograms_by
 from oncelog_listener.counters import ListenerCounters
 
 
-def listener_figures(counters: ListenerCounters) -> Iterator[Figure]:
+def listener_metrics(counters: ListenerCounters) -> Iterator[RoleMetric]:
     yield gauge(
         "oncelog_listener_connections_open",
         "Kafka clients connected now",

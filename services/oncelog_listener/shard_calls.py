@@ -12,10 +12,10 @@ from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog.rpc.sessions import PeerUnavailable
 from oncelog_listener.cluster import PEER_FAILURES, Cluster
 from oncelog_listener.core.repeating import Repeatable, is_repeated
-from oncelog_listener.patience import Patience, was_sent
+from oncelog_listener.retry_policy import RetryPolicy, was_sent
 
 
-async def ask_shard(
+async def call_shard(
     cluster: Cluster,
     kind: int,
     name: str,
@@ -34,7 +34,7 @@ async def ask_shard(
     `kind` is TRANSACTION or GROUP, `name` a transactional.id or a group id.
     """
     timeout_s = (timeout_ms or cluster.settings.request_timeout_ms) / 1000
-    patience = Patience(cluster)
+    retries = RetryPolicy(cluster)
     if not is_wanted():
         raise PeerUnavailable("the client may have gone elsewhere", was_sent=False)
     while True:
@@ -45,7 +45,7 @@ async def ask_shard(
         except PEER_FAILURES as error:
             if not is_repeated(repeatable, ErrorCode.NETWORK_EXCEPTION, was_sent(error)):
                 raise
-            if not is_wanted() or not await patience.pause(image) or not is_wanted():
+            if not is_wanted() or not await retries.pause(image) or not is_wanted():
                 raise
             continue
         error_code = error_code_of(answer)
@@ -53,7 +53,7 @@ async def ask_shard(
             error_code
             and is_repeated(repeatable, error_code)
             and is_wanted()
-            and await patience.pause(image)
+            and await retries.pause(image)
             and is_wanted()
         ):
             continue

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from robustness.nemesis import FaultKind, PlannedFault
+from robustness.fault_plan import FaultKind, PlannedFault
 from robustness.simulator.clocks import SimClocks
 from robustness.simulator.cluster import SimCluster
 from robustness.simulator.database import SimDatabase
@@ -24,8 +24,8 @@ _STEPS_MAX: Final = 10
 _STEP_COMES_WITHIN_S: Final = 0.5
 
 
-class SimHands:
-    """`Hands` of the simulator: it can do everything but end a Redis, which no role runs with here."""
+class SimInjector:
+    """`FaultInjector` of the simulator: it can do everything but end a Redis, which no role runs with here."""
 
     def __init__(
         self,

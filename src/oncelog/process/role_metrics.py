@@ -60,7 +60,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class RoleMetric:
     """One name with its samples; without labels there is one sample, under the empty tuple."""
 
     name: str
@@ -72,27 +72,27 @@ class Figure:
     """In place of `samples`, where what is counted is how long something took."""
 
 
-def gauge(name: str, text: str, value: float) -> Figure:
-    return Figure(name, text, {(): value})
+def gauge(name: str, text: str, value: float) -> RoleMetric:
+    return RoleMetric(name, text, {(): value})
 
 
-def gauges_by(name: str, text: str, label: str, values: Mapping[str, float]) -> Figure:
+def gauges_by(name: str, text: str, label: str, values: Mapping[str, float]) -> RoleMetric:
     """One gauge for each value of a label."""
-    return Figure(name, text, _by_key(values), (label,))
+    return RoleMetric(name, text, _by_key(values), (label,))
 
 
-def counter(name: str, text: str, value: float) -> Figure:
-    return Figure(name, text, {(): value}, is_counter=True)
+def counter(name: str, text: str, value: float) -> RoleMetric:
+    return RoleMetric(name, text, {(): value}, is_counter=True)
 
 
-def counters_by(name: str, text: str, label: str, values: Mapping[str, float]) -> Figure:
+def counters_by(name: str, text: str, label: str, values: Mapping[str, float]) -> RoleMetric:
     """One counter for each value of a label."""
-    return Figure(name, text, _by_key(values), (label,), is_counter=True)
+    return RoleMetric(name, text, _by_key(values), (label,), is_counter=True)
 
 
-def histograms_by(name: str, text: str, label: str, values: Mapping[str, Histogram]) -> Figure:
+def histograms_by(name: str, text: str, label: str, values: Mapping[str, Histogram]) -> RoleMetric:
     """One histogram for each value of a label."""
-    return Figure(name, text, labels=(label,), histograms=_by_key(values))
+    return RoleMetric(name, text, labels=(label,), histograms=_by_key(values))
 
 
 def _by_key(values: Mapping[str, T]) -> dict[tuple[str, ...], T]:

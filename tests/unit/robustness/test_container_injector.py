@@ -1,13 +1,13 @@
-"""Hands on containers on paper: what they ask of the engine, and what they make of what comes back."""
+"""A fault injector on containers on paper: what it asks of the engine, and what it makes of what comes back."""
 
 import asyncio
 
 import pytest
-from robustness.chaos.containers import hands as module
-from robustness.chaos.containers.hands import ContainerHands
+from robustness.chaos.containers import injector as module
+from robustness.chaos.containers.injector import ContainerInjector
 from robustness.chaos.containers.plan import SUBNET, Images, plan_containers
 from robustness.chaos.plan import CONTAINER_DECKS, name_of
-from robustness.nemesis import FaultKind, PlannedFault
+from robustness.fault_plan import FaultKind, PlannedFault
 
 EVERYTHING = frozenset(kind for deck in CONTAINER_DECKS.values() for kind in deck)
 CLIENTS_ADDRESS = "10.89.77.1"
@@ -78,21 +78,21 @@ def fault(kind, target="storage-1", strength=0.9):
 
 
 def carried_out(paper, *faults, meanwhile=lambda: None):
-    hands = ContainerHands(paper, EVERYTHING, lambda strength: "c#1")
+    injector = ContainerInjector(paper, EVERYTHING, lambda strength: "c#1")
 
     async def run():
         for one in faults:
-            await hands.begin(one)
-            await hands.look_for_dead()
+            await injector.begin(one)
+            await injector.look_for_dead()
             meanwhile()
-            await hands.end(one)
-        await hands.look_for_dead()
-        await hands.heal()
+            await injector.end(one)
+        await injector.look_for_dead()
+        await injector.heal()
 
     asyncio.run(run())
-    hands.close()
+    injector.close()
     assert set(paper.state.values()) == {"running"}
-    return hands
+    return injector
 
 
 @pytest.fixture(autouse=True)
@@ -103,15 +103,15 @@ def hasty(monkeypatch):
 
 def test_who_is_killed_is_started_again():
     paper, kill = Paper(), fault(FaultKind.KILL)
-    hands = carried_out(paper, kill)
+    injector = carried_out(paper, kill)
     assert paper.calls == [("kill", "storage-1"), ("start", "storage-1")]
-    assert hands.findings == []
-    assert "ready" in hands.facts[name_of(kill)]
+    assert injector.findings == []
+    assert "ready" in injector.facts[name_of(kill)]
 
 
 def test_a_restart_and_a_roll_drain():
     paper = Paper()
-    hands = carried_out(
+    injector = carried_out(
         paper, fault(FaultKind.RESTART), fault(FaultKind.ROLLING_RESTART, "controller")
     )
     assert paper.calls == [
@@ -120,14 +120,14 @@ def test_a_restart_and_a_roll_drain():
         ("replace", "controller-1"),
         ("replace", "controller-2"),
     ]
-    assert hands.findings == []
+    assert injector.findings == []
 
 
 def test_who_does_not_drain_is_a_finding():
     paper = Paper()
     paper.exit_code = 137
-    hands = carried_out(paper, fault(FaultKind.RESTART))
-    assert "storage-1 ended with 137" in hands.findings[0]
+    injector = carried_out(paper, fault(FaultKind.RESTART))
+    assert "storage-1 ended with 137" in injector.findings[0]
 
 
 def test_a_lost_machine_comes_back_with_all_of_it():
@@ -167,19 +167,21 @@ def test_an_outage_is_a_kill_or_a_freeze(strength, what):
 
 def test_who_ends_by_itself_is_a_finding_and_started_again():
     paper = Paper()
-    hands = carried_out(
+    injector = carried_out(
         paper,
         fault(FaultKind.KILL),
         fault(FaultKind.PAUSE),
         meanwhile=lambda: paper.state.update({"listener-2": "exited"}),
     )
-    assert any("listener-2 ended by itself" in one and "no more" in one for one in hands.findings)
+    assert any(
+        "listener-2 ended by itself" in one and "no more" in one for one in injector.findings
+    )
 
 
 def test_whom_another_fault_has_killed_is_no_hit():
     paper = Paper()
     paper.state["storage-1"] = "exited"
     kill = fault(FaultKind.KILL)
-    hands = carried_out(paper, kill)
-    assert hands.missed == {name_of(kill)}
+    injector = carried_out(paper, kill)
+    assert injector.missed == {name_of(kill)}
     assert ("kill", "storage-1") not in paper.calls

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from oncelog.process.figures import Figure, counters_by, gauge
+from oncelog.process.role_metrics import RoleMetric, counters_by, gauge
 from oncelog_controller.wiring import ControllerRole
 
 
-def controller_figures(role: ControllerRole) -> Iterator[Figure]:
+def controller_metrics(role: ControllerRole) -> Iterator[RoleMetric]:
     """Decisions are of this process: a standby's stand still."""
     yield gauge("oncelog_controller_active", "1: this controller holds the lease", role.is_active)
     yield counters_by(

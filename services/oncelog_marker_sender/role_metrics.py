@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from oncelog.process.figures import Figure, gauges_by
+from oncelog.process.role_metrics import RoleMetric, gauges_by
 from oncelog_marker_sender.wiring import MarkerSenderRole
 
 
-def marker_sender_figures(role: MarkerSenderRole) -> Iterator[Figure]:
+def marker_sender_metrics(role: MarkerSenderRole) -> Iterator[RoleMetric]:
     depths: dict[str, float] = {}
     ages: dict[str, float] = {}
     for queue in role.sender.depths():

@@ -29,7 +29,7 @@ class Repeating(Protocol):
     def ending(self) -> asyncio.Event: ...
 
 
-class Patience:
+class RetryPolicy:
     """Of one request: how long it may go on being repeated. Costs nothing until the first failure."""
 
     __slots__ = ("_cluster", "_deadline", "_pause_s")

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from oncelog.process.figures import Figure, counters_by, gauge
+from oncelog.process.role_metrics import RoleMetric, counters_by, gauge
 from oncelog.telemetry import spans
 from oncelog.telemetry.recorder import TraceRecorder
 
 
-def trace_figures() -> Iterator[Figure]:
+def trace_metrics() -> Iterator[RoleMetric]:
     recorder = spans.recorder
     if not isinstance(recorder, TraceRecorder):
         return

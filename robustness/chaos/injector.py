@@ -29,7 +29,7 @@ from oncelog_server.cluster.plan import POSTGRES, REDIS
 from robustness.chaos.links import ANYBODY, CLIENTS, AfterHold, Effect, Rule, both_ways
 from robustness.chaos.network import ProxyProcess
 from robustness.chaos.plan import name_of, role_of
-from robustness.nemesis import NETWORK, OF_MACHINES, FaultKind, PlannedFault
+from robustness.fault_plan import NETWORK, OF_MACHINES, FaultKind, PlannedFault
 
 START_TIMEOUT_S: Final = 60.0
 HEAL_TIMEOUT_S: Final = 120.0
@@ -86,8 +86,8 @@ class Clocks:
         partial.replace(self._folder / name)
 
 
-class ProcessHands:
-    """A `Hands` on a cluster behind a proxy. Faults of different targets may overlap, of one target not."""
+class ProcessInjector:
+    """A `FaultInjector` on a cluster behind a proxy. Faults of different targets may overlap, of one target not."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class ProcessHands:
         self._proxy = proxy
         self._clocks = clocks
         self._kill_client = kill_client
-        self._threads = ThreadPoolExecutor(16, thread_name_prefix="hands")
+        self._threads = ThreadPoolExecutor(16, thread_name_prefix="injector")
         self._is_closing = False
         self._under_way: dict[str, PlannedFault] = {}
         self.findings: list[str] = []

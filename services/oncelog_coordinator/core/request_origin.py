@@ -22,7 +22,7 @@ elsewhere must have no effect.
 from typing import NamedTuple
 
 
-class Stamp(NamedTuple):
+class RequestOrigin(NamedTuple):
     """Requests of one connection compare; those of two do not."""
 
     listener: int
@@ -31,7 +31,7 @@ class Stamp(NamedTuple):
     """0: not known."""
 
 
-def is_copy(known: Stamp | None, asked: Stamp | None) -> bool:
+def is_copy(known: RequestOrigin | None, asked: RequestOrigin | None) -> bool:
     """This request, or a later one of its connection, was successful."""
     return (
         known is not None
@@ -41,14 +41,18 @@ def is_copy(known: Stamp | None, asked: Stamp | None) -> bool:
     )
 
 
-def is_delayed(known: Stamp | None, asked: Stamp | None, told: Stamp | None = None) -> bool:
+def is_delayed(
+    known: RequestOrigin | None,
+    asked: RequestOrigin | None,
+    refused_origin: RequestOrigin | None = None,
+) -> bool:
     """A newer request was successful, or may have been.
 
-    `known` was the last success. `told` is the request that an earlier refusal named to this client. On its own
-    connection a client never sends an older request again, so `told` does not count there.
+    `known` was the last success. `refused_origin` is the request that an earlier refusal named to this client. On its
+    own connection a client never sends an older request again, so `refused_origin` does not count there.
     """
     if known is None or asked is None:
         return False
     if asked[:2] == known[:2]:
         return 0 < asked.request < known.request
-    return told != known
+    return refused_origin != known

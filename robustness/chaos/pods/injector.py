@@ -27,7 +27,7 @@ from robustness.chaos.plan import MACHINES, name_of, role_of
 from robustness.chaos.pods.machines import Machines
 from robustness.chaos.pods.network import HELPER, cut_script, heal_script, helper_patch
 from robustness.chaos.pods.state import Pod, losses, named
-from robustness.nemesis import NETWORK, OF_MACHINES, FaultKind, PlannedFault
+from robustness.fault_plan import NETWORK, OF_MACHINES, FaultKind, PlannedFault
 
 if TYPE_CHECKING:
     from robustness.chaos.pods.api import Kubernetes
@@ -56,8 +56,8 @@ _DOWN: Final = frozenset(
 ResultT = TypeVar("ResultT")
 
 
-class PodHands:
-    """A `ChaosHands` on the pods of a release."""
+class PodInjector:
+    """A `ChaosInjector` on the pods of a release."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class PodHands:
         self._counts = counts
         self._tools_image = tools_image
         self._kill_client = kill_client
-        self._threads = ThreadPoolExecutor(24, thread_name_prefix="hands")
+        self._threads = ThreadPoolExecutor(24, thread_name_prefix="injector")
         self._is_closing = threading.Event()
         self._under_way: dict[str, PlannedFault] = {}
         self._struck: dict[str, list[Pod]] = {}

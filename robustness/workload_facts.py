@@ -201,14 +201,14 @@ def note(fact: Fact, *, client: str, invoked_ms: int, completed_ms: int | None) 
 def facts_of(history: History, kind: type[FactT]) -> list[tuple[Noted, FactT]]:
     """By the time they began. Raises ValueError for facts that are none of the kind."""
     return [
-        (noted, _decoded(noted, kind)) for noted in history.all(Noted) if noted.kind == kind.kind
+        (entry, _decoded(entry, kind)) for entry in history.all(Noted) if entry.kind == kind.kind
     ]
 
 
-def _decoded(noted: Noted, kind: type[FactT]) -> FactT:
-    content = json.loads(noted.facts)
+def _decoded(entry: Noted, kind: type[FactT]) -> FactT:
+    content = json.loads(entry.facts)
     if set(content) != {one.name for one in fields(kind)}:
-        raise ValueError(f"no facts of {kind.kind}: {noted.facts[:200]}")
+        raise ValueError(f"no facts of {kind.kind}: {entry.facts[:200]}")
     return kind(**{name: _frozen(value) for name, value in content.items()})
 
 

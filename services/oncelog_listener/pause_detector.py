@@ -14,7 +14,7 @@ So every request that came before the listener went on is doubtful. No connectio
   connection is read meanwhile, and its requests are dropped.
 - A doubtful InitProducerId, OffsetCommit, TxnOffsetCommit or ConsumerGroupHeartbeat is not begun and not repeated
   (`Call.is_wanted`). The client reads a retriable code and repeats the request. Nobody repeats what was left behind.
-- Every other request is done. It only reads, or a late copy is known: by its stamp (ADR 0018), by the sequence of its
+- Every other request is done. It only reads, or a late copy is known: by its origin (ADR 0018), by the sequence of its
   batch, or by the generation of its group.
 
 A connection that is silent while the process goes on stays doubtful until its next request: a frozen machine receives
@@ -34,7 +34,7 @@ _TICKS: Final = 5
 _FRESH_S: Final = 1.0
 
 
-class Standstill:
+class PauseDetector:
     """Calls `stood_still(seconds)` when the event loop has not run for `longest_s`."""
 
     def __init__(self, longest_s: float, stood_still: Callable[[float], None]) -> None:

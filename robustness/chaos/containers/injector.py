@@ -24,7 +24,7 @@ from robustness.chaos.containers.plan import Container
 from robustness.chaos.links import CLIENTS
 from robustness.chaos.plan import MACHINES, name_of, role_of
 from robustness.chaos.pods.network import cut_script, heal_script
-from robustness.nemesis import NETWORK, FaultKind, PlannedFault
+from robustness.fault_plan import NETWORK, FaultKind, PlannedFault
 
 COME_BACK_S: Final = 90.0
 RETRY_S: Final = 0.5
@@ -37,8 +37,8 @@ _OUTAGES: Final = (FaultKind.DATABASE_OUTAGE, FaultKind.REDIS_OUTAGE)
 ResultT = TypeVar("ResultT")
 
 
-class ContainerHands:
-    """A `ChaosHands` on a fleet."""
+class ContainerInjector:
+    """A `ChaosInjector` on a fleet."""
 
     def __init__(
         self, fleet: Fleet, kinds: frozenset[FaultKind], kill_client: Callable[[float], str]
@@ -47,7 +47,7 @@ class ContainerHands:
         self._fleet = fleet
         self._kinds = kinds
         self._kill_client = kill_client
-        self._threads = ThreadPoolExecutor(24, thread_name_prefix="hands")
+        self._threads = ThreadPoolExecutor(24, thread_name_prefix="injector")
         self._is_closing = threading.Event()
         self._under_way: dict[str, PlannedFault] = {}
         self.findings: list[str] = []
