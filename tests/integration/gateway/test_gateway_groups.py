@@ -78,7 +78,7 @@ async def test_offsets_are_shown_with_their_lag(tmp_path):
 
 
 async def test_the_transaction_behind_an_unstable_offset_is_named(tmp_path):
-    async with gateway_cluster(tmp_path, call_timeout_ms=300) as cluster:
+    async with gateway_cluster(tmp_path, call_timeout_ms=1_000) as cluster:
         await cluster.create_topic("orders", 2)
         cluster.coordinator.put("pay", producer_id=4, partitions=[("__consumer_offsets", 3)])
         cluster.groups.put("billing")

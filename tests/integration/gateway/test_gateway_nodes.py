@@ -161,7 +161,7 @@ async def test_without_a_controller_nodes_are_shown(tmp_path):
 
             return call
 
-    async with gateway_cluster(tmp_path, call_timeout_ms=200) as cluster:
+    async with gateway_cluster(tmp_path, call_timeout_ms=1_000) as cluster:
         await add_node(cluster, 2)
         cluster.controller.bind(Silent())
         found = (await cluster.get("/v1/nodes")).json

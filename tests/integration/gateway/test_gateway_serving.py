@@ -87,7 +87,7 @@ async def test_probes_tell_alive_from_ready(tmp_path):
 
 
 async def test_metrics_follow_the_cluster_and_the_requests(tmp_path):
-    async with gateway_cluster(tmp_path, call_timeout_ms=300) as cluster:
+    async with gateway_cluster(tmp_path, call_timeout_ms=1_000) as cluster:
         await cluster.create_topic("orders")
         cluster.coordinator.put("pay", producer_id=1, partitions=[("orders", 0)])
         cluster.storage.open_transaction("orders", 0, producer_id=2, start_offset=40)
@@ -178,7 +178,7 @@ async def test_what_there_is_one_of_is_in_the_singular(tmp_path):
 
 
 async def test_pages_are_shown_when_no_role_answers(tmp_path):
-    async with gateway_cluster(tmp_path, call_timeout_ms=50) as cluster:
+    async with gateway_cluster(tmp_path, call_timeout_ms=1_000) as cluster:
         await cluster.create_topic("orders")
         cluster.storage.is_silent = cluster.coordinator.is_silent = True
         page = (await cluster.get("/")).body.decode()

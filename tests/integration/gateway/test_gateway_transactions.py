@@ -154,7 +154,7 @@ async def test_a_transaction_with_an_owner_is_not_aborted(tmp_path):
 
 
 async def test_nothing_is_aborted_while_a_coordinator_is_silent(tmp_path):
-    async with gateway_cluster(tmp_path, call_timeout_ms=50) as cluster:
+    async with gateway_cluster(tmp_path, call_timeout_ms=1_000) as cluster:
         await cluster.create_topic("orders")
         cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
         cluster.coordinator.is_silent = True
@@ -198,7 +198,7 @@ async def test_nothing_is_aborted_while_transaction_shards_move(tmp_path):
 
 
 async def test_an_abort_without_an_answer_is_unknown_in_the_audit(tmp_path):
-    async with gateway_cluster(tmp_path, call_timeout_ms=100) as cluster:
+    async with gateway_cluster(tmp_path, call_timeout_ms=1_000) as cluster:
         await cluster.create_topic("orders")
         cluster.storage.open_transaction("orders", 0, producer_id=4, start_offset=42)
 
@@ -319,7 +319,7 @@ async def test_the_search_for_hanging_counts_what_a_filter_hides(tmp_path):
 
 
 async def test_what_became_of_a_record(tmp_path):
-    async with gateway_cluster(tmp_path, call_timeout_ms=300) as cluster:
+    async with gateway_cluster(tmp_path, call_timeout_ms=1_000) as cluster:
         await cluster.create_topic("orders")
         cluster.coordinator.put("pay", producer_id=1, partitions=[("orders", 0)])
         cluster.coordinator.put("done", producer_id=2, state="CompleteAbort")
@@ -385,7 +385,7 @@ async def test_what_became_of_a_record(tmp_path):
 
 
 async def test_a_silent_coordinator_is_a_gateway_timeout(tmp_path):
-    async with gateway_cluster(tmp_path, call_timeout_ms=50) as cluster:
+    async with gateway_cluster(tmp_path, call_timeout_ms=1_000) as cluster:
         cluster.coordinator.is_silent = True
         answer = await cluster.get("/v1/transactions")
         assert (answer.status, answer.json["kafka_error_name"]) == (504, "REQUEST_TIMED_OUT")
