@@ -144,7 +144,9 @@ def make_sasl_server(
     mechanism: str, credentials: Credentials, *, is_reauthentication: bool = False
 ) -> SaslServer:
     """The server of one exchange. Whether a listener enables the mechanism is the listener's to check."""
-    from oncelog.security.scram import HASHES, ScramServer  # it imports this module
+    # Each of these imports this module.
+    from oncelog.security.plain import PlainServer
+    from oncelog.security.scram import HASHES, ScramServer
 
     if mechanism in HASHES:
         return ScramServer(
@@ -153,4 +155,6 @@ def make_sasl_server(
             unknown_user_key=credentials.unknown_user_key,
             is_reauthentication=is_reauthentication,
         )
+    if mechanism == PLAIN:
+        return PlainServer(credentials.plain)
     raise ValueError(f"{mechanism!r} is no SASL mechanism of oncelog: {', '.join(MECHANISMS)}")
