@@ -138,3 +138,23 @@ def invalid_credentials(
         f"Authentication failed during {during} due to invalid credentials with SASL mechanism {mechanism}",
         reason,
     )
+
+
+def make_sasl_server(
+    mechanism: str, credentials: Credentials, *, is_reauthentication: bool = False
+) -> SaslServer:
+    """The server of one exchange. Whether a listener enables the mechanism is the listener's to check."""
+    # Each of these imports this module.
+    from oncelog.security.plain import PlainServer
+    from oncelog.security.scram import HASHES, ScramServer
+
+    if mechanism in HASHES:
+        return ScramServer(
+            mechanism,
+            lambda user: credentials.scram(mechanism, user),
+            unknown_user_key=credentials.unknown_user_key,
+            is_reauthentication=is_reauthentication,
+        )
+    if mechanism == PLAIN:
+        return PlainServer(credentials.plain)
+    raise ValueError(f"{mechanism!r} is no SASL mechanism of oncelog: {', '.join(MECHANISMS)}")
