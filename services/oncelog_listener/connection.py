@@ -22,6 +22,7 @@ from typing import Protocol, cast
 
 from oncelog.errors import KafkaError
 from oncelog.protocol.frames import FrameError, FrameSplitter, framed_bytes, read_request_prefix
+from oncelog.security.ssl_principal import NoMatchingRuleError
 from oncelog_listener.admission import Admitted
 from oncelog_listener.call import CloseConnection, Session
 from oncelog_listener.cluster import Address
@@ -92,12 +93,21 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not inherit from asyncio's.
         stream = cast(asyncio.Transport, transport)
-        if self._admitted is None and not self.admitted(stream):
-            return
         self._transport = stream
+        if self._admitted is None and not self.admitted(
+            stream.get_extra_info("peername"), stream.get_extra_info("sockname")
+        ):
+            stream.abort()
+            return
         session, protection = self._session, self._home.protection
         if self._endpoint.protocol.has_tls:
-            session.principal = protection.principal_of(stream.get_extra_info("peercert"))
+            try:
+                shown = stream.get_extra_info("ssl_object").getpeercert(binary_form=True)
+                session.principal = protection.principal_of(shown)
+            except (NoMatchingRuleError, ValueError) as error:
+                log.info("%s closed: its certificate: %s", self.peer, error)
+                stream.abort()
+                return
         if self._endpoint.protocol.has_sasl:
             session.sasl = protection.sasl_session()
             session.on_login = self._logged_in
@@ -107,10 +117,8 @@ class Connection(asyncio.Protocol):
         self.task = asyncio.get_running_loop().create_task(self._serve())
         self.task.add_done_callback(lambda _: self._home.ended(self))
 
-    def admitted(self, transport: asyncio.Transport) -> bool:
-        """Take a place for the connection, or abort it. TLS, if any, comes after this."""
-        peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        self._transport = transport
+    def admitted(self, peer: tuple[str, int] | None, local: tuple[str, int]) -> bool:
+        """Take a place for the connection. A TLS handshake comes after this. False: there is none."""
         self._session = Session(
             _printed(peer),
             _address(local),
@@ -120,7 +128,6 @@ class Connection(asyncio.Protocol):
         )
         self._admitted = self._home.opened(self, self._session.host)
         if self._admitted is None:
-            transport.abort()
             return False
         self._login_deadline = asyncio.get_running_loop().call_later(
             self._home.settings.authentication_timeout_ms / 1000, self._login_is_late

@@ -5,7 +5,6 @@ import errno
 import logging
 import socket
 import time
-from collections.abc import Callable
 from typing import Final
 
 from oncelog.broker_config import MAX_CONNECTIONS
@@ -45,7 +44,7 @@ class ListenerRole:
         self._admission = Admission(cluster.settings)
         self.ports: dict[str, int] = {}
         """The port of each listener by its name; known after `start` when settings say 0."""
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | TlsDoor] = []
         self._open: dict[Connection, None] = {}
         self._serving: dict[Connection, None] = {}
         self._all_ended = asyncio.Event()
@@ -66,19 +65,16 @@ class ListenerRole:
             for endpoint in self.settings.endpoints:
                 bound.append((endpoint, await _bound_sockets(endpoint.host, endpoint.port)))
                 self.ports[endpoint.name] = bound[-1][1][0].getsockname()[1]
-            await self.protection.start()
+            self.protection.start()
         except OncelogError:
             for _, sockets in bound:
                 for one in sockets:
                     one.close()
             raise
         self._pause_detector.start()
-        loop = asyncio.get_running_loop()
         for endpoint, sockets in bound:
             for one in sockets:
-                self._servers.append(
-                    await loop.create_server(self._accepting(endpoint), sock=one, backlog=_BACKLOG)
-                )
+                self._servers.append(await self._serve(endpoint, one))
             port = self.ports[endpoint.name]
             log.info("listening on %s:%d (%s)", endpoint.host, port, endpoint.protocol.value)
         self._sweep()
@@ -90,14 +86,17 @@ class ListenerRole:
         first = self.settings.endpoints[0]
         return self.ports.get(first.name, first.port)
 
-    def _accepting(self, endpoint: Endpoint) -> Callable[[], asyncio.Protocol]:
+    async def _serve(self, endpoint: Endpoint, one: socket.socket) -> asyncio.Server | TlsDoor:
+        def make_connection() -> Connection:
+            return Connection(self, endpoint)
+
         if not endpoint.protocol.has_tls:
-            return lambda: Connection(self, endpoint)
-        context, timeout_s = (
-            self.protection.tls_context,
-            self.settings.authentication_timeout_ms / 1000,
-        )
-        return lambda: TlsDoor(Connection(self, endpoint), context, timeout_s)
+            loop = asyncio.get_running_loop()
+            return await loop.create_server(make_connection, sock=one, backlog=_BACKLOG)
+        timeout_s = self.settings.authentication_timeout_ms / 1000
+        door = TlsDoor(one, make_connection, self.protection.tls_context, timeout_s)
+        door.start(_BACKLOG)
+        return door
 
     async def stop(self) -> None:
         """Accept nothing more, let requests in progress end for at most `stop_grace_ms`, close everything."""
@@ -109,7 +108,6 @@ class ListenerRole:
         for server in self._servers:
             server.close()
         self._servers.clear()
-        await self.protection.stop()
         for connection in list(self._open):
             connection.finish()
         await self._wait_until_ended(self.settings.stop_grace_ms / 1000)

@@ -8,6 +8,8 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings
 
 from oncelog.security.authorizer import AuthorizerRules
+from oncelog.security.sasl import MECHANISMS
+from oncelog.security.ssl_principal import PrincipalRules
 
 
 class SecuritySettings(BaseSettings):
@@ -90,6 +92,20 @@ class SecuritySettings(BaseSettings):
         False,
         description="a resource without any ACL is open to everybody (allow.everyone.if.no.acl.found)",
     )
+
+    @field_validator("ssl_principal_mapping_rules")
+    @classmethod
+    def _rules(cls, text: str) -> str:
+        PrincipalRules(text)
+        return text
+
+    @field_validator("sasl_enabled_mechanisms")
+    @classmethod
+    def _mechanisms(cls, text: str) -> str:
+        for part in filter(None, (one.strip().upper() for one in text.split(","))):
+            if part not in MECHANISMS:
+                raise ValueError(f"{part!r} is not served; there are {', '.join(MECHANISMS)}")
+        return text
 
     @field_validator("super_users")
     @classmethod
