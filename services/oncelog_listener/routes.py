@@ -26,13 +26,13 @@ from oncelog_listener.handlers.group_offsets import (
     add_offsets_to_txn,
     offset_commit,
     offset_delete,
-    offset_fetch,
     txn_offset_commit,
 )
 from oncelog_listener.handlers.group_views import delete_groups, describe_groups, list_groups
 from oncelog_listener.handlers.groups import heartbeat, join_group, leave_group, sync_group
 from oncelog_listener.handlers.logins import sasl_authenticate, sasl_handshake
 from oncelog_listener.handlers.metadata import describe_topic_partitions, metadata
+from oncelog_listener.handlers.offset_fetch import offset_fetch
 from oncelog_listener.handlers.offsets import (
     delete_records,
     list_offsets,
