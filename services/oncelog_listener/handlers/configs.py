@@ -12,6 +12,8 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.rpc.metadata import ALL_BROKERS, MetadataImage
+from oncelog.security import acl
+from oncelog.security.acl import Operation
 from oncelog_listener.broker_values import broker_values, of_roles
 from oncelog_listener.brokers import brokers_for
 from oncelog_listener.call import Call
@@ -26,6 +28,7 @@ from oncelog_listener.core.config_entries import (
     group_entries,
     topic_entries,
 )
+from oncelog_listener.topic_access import CLUSTER_REFUSED, GROUP_REFUSED, TOPIC_REFUSED
 
 _Change = Callable[[Any, Mapping[str, str], ResourceType], tuple[dict[str, str], list[str]]]
 """From a request's resource and what is set there now to (what to set, what to remove)."""
@@ -51,7 +54,8 @@ async def describe_configs(call: Call) -> Any:
     request, types = call.request, call.types
     results = []
     for resource in request.resources:
-        found = _entries(call, resource)
+        refusal = _refusal(call, resource, Operation.DESCRIBE_CONFIGS)
+        found = _entries(call, resource) if refusal is None else refusal
         failed = found if isinstance(found, Unanswered) else _NOTHING_FAILED
         results.append(
             types.DescribeConfigsResult(
@@ -99,6 +103,19 @@ def _entries(call: Call, resource: Any) -> tuple[ConfigEntry, ...] | Unanswered:
             return group_entries(image.group_configs(name), of_roles(image), names)
         case _:
             return _not_served(resource.resource_type)
+
+
+def _refusal(call: Call, resource: Any, operation: Operation) -> Unanswered | None:
+    """Whether the client may not do it, asked of what the resource is."""
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            name = resource.resource_name
+            return None if call.may(operation, acl.ResourceType.TOPIC, name) else TOPIC_REFUSED
+        case ResourceType.GROUP:
+            name = resource.resource_name
+            return None if call.may(operation, acl.ResourceType.GROUP, name) else GROUP_REFUSED
+        case _:
+            return None if call.may_cluster(operation) else CLUSTER_REFUSED
 
 
 def _no_topic(name: str) -> Unanswered:
@@ -185,6 +202,9 @@ async def _alter(call: Call, resource: Any, change: _Change) -> Unanswered:
     cluster, name = call.cluster, resource.resource_name
     if resource.resource_type not in _KINDS:
         return _not_served(resource.resource_type)
+    refusal = _refusal(call, resource, Operation.ALTER_CONFIGS)
+    if refusal is not None:
+        return refusal
     resource_type = ResourceType(resource.resource_type)
     overrides = _overrides(cluster.image, resource_type, name)
     if overrides is None:
@@ -234,6 +254,12 @@ async def _ask_controller(cluster: Cluster, request: pb.AlterConfigsRequest) -> 
 async def list_config_resources(call: Call) -> Any:
     """Which resources DescribeConfigs knows (KIP-1142). oncelog has no client metrics, of which version 0 asks."""
     types, image = call.types, call.cluster.image
+    if not call.may_cluster(Operation.DESCRIBE_CONFIGS):
+        return types.ListConfigResourcesResponse(
+            throttle_time=NO_THROTTLE,
+            error_code=wire_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+            config_resources=(),
+        )
     supported: tuple[int, ...] = (ResourceType.CLIENT_METRICS,)
     wanted: tuple[int, ...] = supported
     if call.version >= _ALL_TYPES_FROM:

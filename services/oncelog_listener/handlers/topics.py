@@ -8,10 +8,12 @@ from uuid import UUID
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.ids import INTERNAL_TOPICS
+from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, Unanswered, wire_error
 from oncelog_listener.core.config_entries import topic_entries
 from oncelog_listener.core.topic_names import is_legal_topic_name
+from oncelog_listener.topic_access import TOPIC_REFUSED, refused_creations, refused_topics
 
 _DEFAULT: Final = -1
 _STATES_FROM: Final = 6
@@ -23,8 +25,11 @@ async def create_topics(call: Call) -> Any:
     times = Counter(topic.name for topic in request.topics)
     results: dict[str | bytes, Any] = {}
     asked: list[Any] = []
+    refused = refused_creations(call, times)
     for topic in request.topics:
-        if times[topic.name] > 1:
+        if topic.name in refused:
+            results[topic.name] = TOPIC_REFUSED
+        elif times[topic.name] > 1:
             results[topic.name] = Unanswered(
                 ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands twice in one request"
             )
@@ -69,15 +74,24 @@ def _created(call: Call, name: str, result: Any, configs: Mapping[str, str]) -> 
     if result is None:
         result = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
     failed = result.error_code != ErrorCode.NONE
+    is_hidden = not failed and not call.may(
+        Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, is_logged=False
+    )
+    extra = (
+        {"topic_config_error_code": wire_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
+        if is_hidden
+        else {}
+    )
     return types.CreatableTopicResult(
         name=name,
         topic_id=None if failed else _uuid(result.topic_id),
         error_code=wire_error(result.error_code),
         error_message=result.error_message or None,
-        num_partitions=_DEFAULT if failed else result.partitions,
-        replication_factor=_DEFAULT if failed else result.replication_factor,
+        num_partitions=_DEFAULT if failed or is_hidden else result.partitions,
+        replication_factor=_DEFAULT if failed or is_hidden else result.replication_factor,
+        **extra,
         configs=()
-        if failed or call.version < _CONFIGS_FROM
+        if failed or is_hidden or call.version < _CONFIGS_FROM
         else tuple(
             types.CreatableTopicConfigs(
                 name=one.name,
@@ -107,11 +121,17 @@ async def delete_topics(call: Call) -> Any:
         wanted = [(name, None) for name in request.topic_names]
     image = call.cluster.image
     refused: dict[str | bytes, Any] = {}
+    hidden: set[str | bytes] = set()
     asked = pb.DeleteTopicsRequest()
     for name, topic_id in wanted:
         key = _deleted_key(name, topic_id)
         topic = image.topics_by_id.get(key) if isinstance(key, bytes) else image.topics.get(key)
-        if name in INTERNAL_TOPICS or (topic is not None and topic.internal):
+        called = name if name is not None else topic.name if topic is not None else None
+        if called is not None and not call.may(Operation.DELETE, ResourceType.TOPIC, called):
+            refused[key] = TOPIC_REFUSED
+            if not call.may(Operation.DESCRIBE, ResourceType.TOPIC, called, is_logged=False):
+                hidden.add(key)
+        elif name in INTERNAL_TOPICS or (topic is not None and topic.internal):
             refused[key] = Unanswered(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, "an internal topic cannot be deleted"
             )
@@ -136,6 +156,8 @@ async def delete_topics(call: Call) -> Any:
         missing = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
         result = refused.get(key) or deleted.get(key) or missing
         known = image.topics_by_id.get(key) if isinstance(key, bytes) else image.topics.get(key)
+        if key in hidden:
+            known = None
         is_unknown = result.error_code == ErrorCode.UNKNOWN_TOPIC_ID
         responses.append(
             types.DeletableTopicResult(
@@ -179,8 +201,11 @@ async def create_partitions(call: Call) -> Any:
     times = Counter(topic.name for topic in request.topics)
     results: dict[str | bytes, Any] = {}
     asked: list[Any] = []
+    refused = refused_topics(call, Operation.ALTER, times)
     for topic in request.topics:
-        if times[topic.name] > 1:
+        if topic.name in refused:
+            results[topic.name] = TOPIC_REFUSED
+        elif times[topic.name] > 1:
             results[topic.name] = Unanswered(
                 ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands twice in one request"
             )

@@ -305,12 +305,18 @@ async def write_txn_markers(call: Call) -> Any:
     """An operator ends a hanging transaction: the markers go to the leaders as they are (KIP-664), those of group
     shards to their coordinators (ADR 0015)."""
     codes: list[dict[TopicPartition, int]] = []
+    is_allowed = call.may_cluster(Operation.ALTER, is_logged=False) or call.may_cluster(
+        Operation.CLUSTER_ACTION
+    )
     for marker in call.request.markers:
         items = {
             (topic.name, partition): types_pb2.TopicPartition(topic=topic.name, partition=partition)
             for topic in marker.topics
             for partition in topic.partition_indexes
         }
+        if not is_allowed:
+            codes.append(dict.fromkeys(items, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+            continue
 
         async def ask(storage: Any, partitions: list[Any], marker: Any = marker) -> Sequence[Any]:
             one = storage_pb2.TxnMarker(
