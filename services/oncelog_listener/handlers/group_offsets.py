@@ -51,7 +51,7 @@ _NONE_COMMITTED: Final = -1
 async def offset_commit(call: Call) -> Any:
     request = call.request
     topics = [(_topic_name(call, topic), topic) for topic in request.topics]
-    codes, offsets = _checked(call, topics, call.version >= _LEADER_EPOCH_FROM)
+    codes, offsets = await _checked(call, topics, call.version >= _LEADER_EPOCH_FROM)
     if offsets:
         asked = pb.OffsetCommitRequest(
             group_id=request.group_id,
@@ -67,31 +67,25 @@ async def offset_commit(call: Call) -> Any:
             lambda coordinator: coordinator.OffsetCommit(for_owner(call, asked)),
             error_code_of=_first_code,
         )
-        codes.update(_codes_of(answer, offsets))
+        codes.update(await _codes_of(call, answer, offsets))
     types = call.types
-    return types.OffsetCommitResponse(
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
-            types.OffsetCommitResponseTopic(
-                **_topic_fields(topic, name),
-                partitions=_coded(
-                    types.OffsetCommitResponsePartition,
-                    name,
-                    topic,
-                    codes,
-                    wire_error,
-                ),
-            )
-            for name, topic in topics
-        ),
-    )
+    told = [
+        types.OffsetCommitResponseTopic(
+            **_topic_fields(topic, name),
+            partitions=await _coded(
+                call, types.OffsetCommitResponsePartition, name, topic, codes, wire_error
+            ),
+        )
+        for name, topic in topics
+    ]
+    return types.OffsetCommitResponse(throttle_time=NO_THROTTLE, topics=tuple(told))
 
 
 async def txn_offset_commit(call: Call) -> Any:
     """Offsets that become visible with their transaction. The version says which protocol its producer speaks."""
     request = call.request
     topics = [(topic.name, topic) for topic in request.topics]
-    codes, offsets = _checked(call, topics, call.version >= _TXN_LEADER_EPOCH_FROM)
+    codes, offsets = await _checked(call, topics, call.version >= _TXN_LEADER_EPOCH_FROM)
     if offsets:
         has_member = call.version >= _TXN_MEMBER_FROM
         commit = pb.TxnOffsetCommitRequest(
@@ -119,49 +113,49 @@ async def txn_offset_commit(call: Call) -> Any:
                 lambda coordinator: coordinator.TxnOffsetCommit(for_owner(call, commit)),
                 error_code_of=_first_code,
             )
-        codes.update(_codes_of(answer, offsets))
+        codes.update(await _codes_of(call, answer, offsets))
 
-    def told(code: int) -> Any:
+    def wire_code(code: int) -> Any:
         return wire_error(error_for_version(TXN_OFFSET_COMMIT, call.version, code))
 
     types = call.types
-    return types.TxnOffsetCommitResponse(
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
-            types.TxnOffsetCommitResponseTopic(
-                name=name,
-                partitions=_coded(types.TxnOffsetCommitResponsePartition, name, topic, codes, told),
-            )
-            for name, topic in topics
-        ),
-    )
+    told = [
+        types.TxnOffsetCommitResponseTopic(
+            name=name,
+            partitions=await _coded(
+                call, types.TxnOffsetCommitResponsePartition, name, topic, codes, wire_code
+            ),
+        )
+        for name, topic in topics
+    ]
+    return types.TxnOffsetCommitResponse(throttle_time=NO_THROTTLE, topics=tuple(told))
 
 
-def _checked(
+async def _checked(
     call: Call, topics: Iterable[tuple[str | None, Any]], has_leader_epoch: bool
 ) -> tuple[dict[TopicPartition, int], list[pb.OffsetToCommit]]:
-    """The codes of partitions that do not exist, and the offsets of those that do."""
+    """The codes of partitions that do not exist, and the offsets of those that do: of a partition the last one."""
     codes: dict[TopicPartition, int] = {}
-    offsets: list[pb.OffsetToCommit] = []
+    offsets: dict[TopicPartition, pb.OffsetToCommit] = {}
     known = call.cluster.image.topics
     for name, topic in topics:
         if name is None:
             continue
         count = len(known[name].partitions) if name in known else 0
         for one in topic.partitions:
+            if call.is_turn_over():
+                await call.next_turn()
             if not 0 <= one.partition_index < count:
                 codes[name, one.partition_index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
-            offsets.append(
-                pb.OffsetToCommit(
-                    topic=name,
-                    partition=one.partition_index,
-                    offset=one.committed_offset,
-                    leader_epoch=one.committed_leader_epoch if has_leader_epoch else -1,
-                    metadata=one.committed_metadata or "",
-                )
+            offsets[name, one.partition_index] = pb.OffsetToCommit(
+                topic=name,
+                partition=one.partition_index,
+                offset=one.committed_offset,
+                leader_epoch=one.committed_leader_epoch if has_leader_epoch else -1,
+                metadata=one.committed_metadata or "",
             )
-    return codes, offsets
+    return codes, list(offsets.values())
 
 
 def _first_code(answer: Any) -> int:
@@ -169,33 +163,38 @@ def _first_code(answer: Any) -> int:
     return next((one.error_code for one in answer.partitions if one.error_code), 0)
 
 
-def _codes_of(answer: Any, offsets: Iterable[Any]) -> dict[TopicPartition, int]:
+async def _codes_of(call: Call, answer: Any, offsets: Iterable[Any]) -> dict[TopicPartition, int]:
     """Each partition's code. An answer that is an ErrorCode, or leaves one out, is told of each it concerns."""
-    if isinstance(answer, ErrorCode):
-        return {(one.topic, one.partition): answer for one in offsets}
-    codes: dict[TopicPartition, int] = {
-        (one.topic, one.partition): ErrorCode.UNKNOWN_SERVER_ERROR for one in offsets
-    }
-    codes.update({(one.topic, one.partition): one.error_code for one in answer.partitions})
+    is_refused = isinstance(answer, ErrorCode)
+    default = answer if is_refused else ErrorCode.UNKNOWN_SERVER_ERROR
+    codes: dict[TopicPartition, int] = {}
+    for one in offsets:
+        codes[one.topic, one.partition] = default
+        if call.is_turn_over():
+            await call.next_turn()
+    for one in () if is_refused else answer.partitions:
+        codes[one.topic, one.partition] = one.error_code
+        if call.is_turn_over():
+            await call.next_turn()
     return codes
 
 
-def _coded(
+async def _coded(
+    call: Call,
     partition_type: Any,
     name: str | None,
     topic: Any,
     codes: Mapping[TopicPartition, int],
-    told: Callable[[int], Any],
+    wire_code: Callable[[int], Any],
 ) -> tuple[Any, ...]:
-    return tuple(
-        partition_type(
-            partition_index=one.partition_index,
-            error_code=told(
-                ErrorCode.UNKNOWN_TOPIC_ID if name is None else codes[name, one.partition_index]
-            ),
-        )
-        for one in topic.partitions
-    )
+    found = []
+    for one in topic.partitions:
+        index = one.partition_index
+        code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else codes[name, index]
+        found.append(partition_type(partition_index=index, error_code=wire_code(code)))
+        if call.is_turn_over():
+            await call.next_turn()
+    return tuple(found)
 
 
 async def add_offsets_to_txn(call: Call) -> Any:

@@ -108,13 +108,18 @@ def _initialised(
 
 
 async def add_partitions_to_txn(call: Call) -> Any:
-    request = call.request
-    keys = [
-        (topic.name, partition)
-        for topic in request.v3_and_below_topics
-        for partition in topic.partitions
-    ]
-    refused = _refused_partitions(call.cluster, keys)
+    wanted: dict[TopicPartition, None] = {}
+    refused: dict[TopicPartition, int] = {}
+    for topic in call.request.v3_and_below_topics:
+        for partition in topic.partitions:
+            key = (topic.name, partition)
+            wanted[key] = None
+            code = _refused_partition(call.cluster, key)
+            if code:
+                refused[key] = code
+            if call.is_turn_over():
+                await call.next_turn()
+    keys = list(wanted)
     if refused:
         # One that may not be added fails the whole request; the others were not tried (facts 3).
         codes: dict[TopicPartition, int] = {
@@ -123,40 +128,32 @@ async def add_partitions_to_txn(call: Call) -> Any:
     else:
         codes = await _add_partitions(call, keys)
     types = call.types
+    results: dict[str, list[Any]] = {}
+    for name, partition in keys:
+        code = error_for_version(ADD_PARTITIONS_TO_TXN, call.version, codes[name, partition])
+        results.setdefault(name, []).append(
+            types.AddPartitionsToTxnPartitionResult(
+                partition_index=partition, partition_error_code=wire_error(code)
+            )
+        )
+        if call.is_turn_over():
+            await call.next_turn()
     return types.AddPartitionsToTxnResponse(
         throttle_time=NO_THROTTLE,
         results_by_topic_v3_and_below=tuple(
-            types.AddPartitionsToTxnTopicResult(
-                name=name,
-                results_by_partition=tuple(
-                    types.AddPartitionsToTxnPartitionResult(
-                        partition_index=partition,
-                        partition_error_code=wire_error(
-                            error_for_version(
-                                ADD_PARTITIONS_TO_TXN, call.version, codes[name, partition]
-                            )
-                        ),
-                    )
-                    for partition in partitions
-                ),
-            )
-            for name, partitions in grouped(keys).items()
+            types.AddPartitionsToTxnTopicResult(name=name, results_by_partition=tuple(found))
+            for name, found in results.items()
         ),
     )
 
 
-def _refused_partitions(
-    cluster: Cluster, keys: Sequence[TopicPartition]
-) -> dict[TopicPartition, int]:
-    refused: dict[TopicPartition, int] = {}
-    image = cluster.image
-    for key in keys:
-        topic = image.topics.get(key[0])
-        if key[0] in INTERNAL_TOPICS:
-            refused[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif topic is None or not 0 <= key[1] < len(topic.partitions):
-            refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return refused
+def _refused_partition(cluster: Cluster, key: TopicPartition) -> ErrorCode:
+    topic = cluster.image.topics.get(key[0])
+    if key[0] in INTERNAL_TOPICS:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if topic is None or not 0 <= key[1] < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
 
 
 async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
@@ -164,20 +161,17 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
     transactional_id = request.v3_and_below_transactional_id
     if not transactional_id:
         return dict.fromkeys(keys, ErrorCode.INVALID_REQUEST)
-    asked = pb.AddPartitionsToTxnRequest(
-        transactions=[
-            pb.AddPartitionsToTxnRequest.Transaction(
-                transactional_id=transactional_id,
-                producer_id=request.v3_and_below_producer_id,
-                producer_epoch=request.v3_and_below_producer_epoch,
-                partitions=[
-                    types_pb2.TopicPartition(topic=topic, partition=partition)
-                    for topic, partition in keys
-                ],
-                stamp=call.origin(transactional_id),
-            )
-        ]
+    asked = pb.AddPartitionsToTxnRequest()
+    transaction = asked.transactions.add(
+        transactional_id=transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        stamp=call.origin(transactional_id),
     )
+    for topic, partition in keys:
+        transaction.partitions.add(topic=topic, partition=partition)
+        if call.is_turn_over():
+            await call.next_turn()
     try:
         answer = await call_shard(
             call.cluster,
