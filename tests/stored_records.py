@@ -45,6 +45,14 @@ METADATA = (
     metadata.PartitionsAdded("t", ((12, 11),)),
     metadata.TopicConfigsChanged("t", {"retention.ms": "2"}),
     metadata.ConfigsChanged("broker", "11", {"log.retention.ms": "3"}),
+    metadata.AclsChanged(
+        (("TOPIC", "orders", "PREFIXED", "User:a", "10.0.0.0/8", "READ", "ALLOW"),),
+        (("GROUP", "*", "LITERAL", "User:*", "*", "ALL", "DENY"),),
+    ),
+    metadata.ScramCredentialsChanged((("a", 2, "c2FsdA==", "a2V5", "a2V5", 4096),)),
+    metadata.ClientQuotasChanged(
+        (((("client-id", None), ("user", "a")), {"producer_byte_rate": 5.0}),)
+    ),
     metadata.ShardsAssigned("transaction", ((0, 21), (1, -1))),
     metadata.ProducerIdsAllocated(4000, 1000, 21, 6),
     metadata.MetadataRestored(100_000),

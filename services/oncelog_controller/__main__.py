@@ -45,11 +45,12 @@ class RunningController:
 @asynccontextmanager
 async def _open(settings: Settings) -> AsyncIterator[RunningController]:
     # Imported late: `--help` and a wrong flag need none of it.
+    from oncelog.rpc.mutual_tls import limits_of
     from oncelog.rpc.server import RpcServer
     from oncelog_controller.wiring import build_controller
 
     node = settings[NamedNodeSettings]
-    server = RpcServer(node.host, node.port, node.session_limits)
+    server = RpcServer(node.host, node.port, limits_of(node))
     async with AsyncExitStack() as stack:
         await server.start()
         stack.push_async_callback(server.stop)

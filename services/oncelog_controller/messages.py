@@ -1,9 +1,12 @@
 """The image as the contract's messages: the one translation from domain types to `controller.proto`."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.security.acl import Acl
+from oncelog.security.quotas import Entity
 from oncelog_controller.core.events import Folder
 from oncelog_controller.core.image import (
     TRANSACTION_SHARD,
@@ -14,6 +17,8 @@ from oncelog_controller.core.image import (
     Shard,
     Topic,
 )
+from oncelog_controller.core.records import ScramRow
+from oncelog_controller.core.security import CredentialKey
 
 KeyT = TypeVar("KeyT")
 
@@ -29,6 +34,9 @@ def snapshot_message(image: ClusterImage) -> pb.MetadataSnapshot:
         features=_features_message(image),
         configs=[_configs_message(image, key) for key in image.configs],
         controller_incarnation_id=image.controller_incarnation_id,
+        acls=map(acl_message, image.security.acls),
+        scram_credentials=[_credential(image, key) for key in image.security.credentials],
+        client_quotas=[_quota(image, entity) for entity in image.security.quotas],
     )
 
 
@@ -40,6 +48,9 @@ def delta_message(image: ClusterImage, changes: Sequence[Change]) -> pb.Metadata
     removed = _distinct(topic for change in changes for topic in change.removed_topics)
     shards = _distinct(shard for change in changes for shard in change.shards)
     configs = _distinct(key for change in changes for key in change.configs)
+    acls = _distinct(acl for change in changes for acl in change.security.acls)
+    credentials = _distinct(key for change in changes for key in change.security.credentials)
+    quotas = _distinct(entity for change in changes for entity in change.security.quotas)
     is_new_controller = any(change.controller for change in changes)
     return pb.MetadataDelta(
         nodes=[node_message(image.nodes[node_id]) for node_id in nodes if node_id in image.nodes],
@@ -52,6 +63,56 @@ def delta_message(image: ClusterImage, changes: Sequence[Change]) -> pb.Metadata
         controller_epoch=image.controller_epoch if is_new_controller else 0,
         configs=[_configs_message(image, key) for key in configs],
         controller_incarnation_id=image.controller_incarnation_id if is_new_controller else "",
+        acls=[acl_message(acl) for acl in acls if acl in image.security.acls],
+        removed_acls=[acl_message(acl) for acl in acls if acl not in image.security.acls],
+        scram_credentials=[_credential(image, key) for key in credentials],
+        client_quotas=[_quota(image, entity) for entity in quotas],
+    )
+
+
+def acl_message(acl: Acl) -> pb.Acl:
+    return pb.Acl(
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission=acl.permission,
+    )
+
+
+def _credential(image: ClusterImage, key: CredentialKey) -> pb.ScramCredential:
+    row = image.security.credentials.get(key)
+    if row is None:
+        return pb.ScramCredential(user=key.user, mechanism=key.mechanism)
+    *_, salt, stored_key, server_key, iterations = row
+    return pb.ScramCredential(
+        user=key.user,
+        mechanism=key.mechanism,
+        salt=b64decode(salt),
+        stored_key=b64decode(stored_key),
+        server_key=b64decode(server_key),
+        iterations=iterations,
+    )
+
+
+def credential_row(credential: pb.ScramCredential) -> ScramRow:
+    """As `core.records` keeps it."""
+    return (
+        credential.user,
+        credential.mechanism,
+        b64encode(credential.salt).decode(),
+        b64encode(credential.stored_key).decode(),
+        b64encode(credential.server_key).decode(),
+        credential.iterations,
+    )
+
+
+def _quota(image: ClusterImage, entity: Entity) -> pb.ClientQuota:
+    return pb.ClientQuota(
+        entity=[pb.QuotaEntity(type=kind, name=name) for kind, name in entity],
+        values=image.security.quotas.get(entity, {}),
     )
 
 

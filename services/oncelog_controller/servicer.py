@@ -47,11 +47,12 @@ from oncelog_controller.core.nodes import plain_heartbeat
 from oncelog_controller.election import Standing
 from oncelog_controller.messages import config_kind, folder_of, role_names
 from oncelog_controller.metadata_log import MetadataLog, MetadataUnavailable
+from oncelog_controller.security_servicer import SecurityServicer
 from oncelog_controller.session_watch import SessionWatch
 from oncelog_controller.watchers import Watchers
 
 
-class ControllerServicer:
+class ControllerServicer(SecurityServicer):
     """Answers as gRPC handlers do; `context` is None on a direct call."""
 
     def __init__(
@@ -344,6 +345,10 @@ class ControllerServicer:
             return await self._log.ask(event)
         except (DriverStopped, MetadataUnavailable) as error:
             return error.error_code
+
+    @staticmethod
+    def _refused(error_code: ErrorCode) -> types.Status:
+        return _unavailable(error_code)
 
 
 def _status(error_code: ErrorCode, message: str = "") -> types.Status:

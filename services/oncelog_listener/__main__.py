@@ -11,7 +11,8 @@ from oncelog.process.role_program import KafkaAddress, RoleProgram
 from oncelog.rpc.node import Node
 from oncelog.rpc.node_settings import EVERY_HOST, NodeSettings
 from oncelog.rpc.role import Role
-from oncelog_listener import external
+from oncelog_listener import advertised
+from oncelog_listener.core.endpoints import EXTERNAL, Endpoint
 from oncelog_listener.settings import ListenerSettings
 
 if TYPE_CHECKING:
@@ -28,15 +29,31 @@ def _build(settings: ListenerSettings, node: Node) -> Role:
 def _kafka_address(settings: ListenerSettings, node: NodeSettings) -> KafkaAddress:
     """Other listeners send clients here, so it must be known before anything listens. One that listens on every
     interface is found where its node is."""
-    port = settings.advertised_port or settings.port
+    told = {one.name: _told(settings, one, node) for one in settings.endpoints}
+    main = settings.endpoints[0]
+    outside = settings.external_addresses.get(node.node_id)
+    if EXTERNAL in told and EXTERNAL not in settings.advertised:
+        # Where that is, only the chart knows.
+        del told[EXTERNAL]
+        if outside is not None:
+            told[EXTERNAL] = outside
+    host, port = told[main.name]
+    return KafkaAddress(host, port, advertised.told(told) if len(told) > 1 else {})
+
+
+def _told(settings: ListenerSettings, endpoint: Endpoint, node: NodeSettings) -> tuple[str, int]:
+    """What clients of this listener are told by the others."""
+    if endpoint.name in settings.advertised:
+        return settings.advertised[endpoint.name]
+    is_main = endpoint is settings.endpoints[0]
+    port = (settings.advertised_port if is_main else None) or endpoint.port
     if port == 0:
         raise OncelogError(
-            "--listener-port 0 leaves other listeners without an address to tell clients; choose a port"
+            f"port 0 of listener {endpoint.name} leaves other listeners without an address to tell clients; "
+            "choose a port"
         )
-    host = node.host if settings.host in EVERY_HOST else settings.host
-    host = settings.advertised_host or host
-    outside = settings.external_addresses.get(node.node_id)
-    return KafkaAddress(host, port, external.told((host, port), outside) if outside else {})
+    host = node.host if endpoint.host in EVERY_HOST else endpoint.host
+    return (settings.advertised_host if is_main else None) or host, port
 
 
 def _metrics(role: "ListenerRole") -> Iterable[RoleMetric]:

@@ -1,8 +1,8 @@
 """Which listeners a client is told of, and which of them "leads" what (ADR 0017).
 
 Any listener serves any partition, so partitions are spread over the live ones by hash, the same on every listener and
-moving little when one comes or goes. A client of another network is told of all of them by their external addresses.
-Any other client that reached this listener by another address than the registered one
+moving little when one comes or goes. A client is told of all of them, by the addresses of the listener that it came in
+by. A client that reached this listener by another address than the registered one
 (a port-forward, a tunnel) would not reach the others by theirs: it is told of this one only.
 """
 
@@ -12,7 +12,7 @@ from zlib import crc32
 
 from oncelog.api.v1 import controller_pb2
 from oncelog.rpc.metadata import MetadataImage
-from oncelog_listener import external
+from oncelog_listener import advertised
 from oncelog_listener.call import Call
 
 _64_BITS: Final = (1 << 64) - 1
@@ -74,8 +74,11 @@ def brokers_for(call: Call) -> Brokers:
     address = call.session.advertised(cluster)
     node = image.nodes.get(cluster.node_id)
     itself = Broker(cluster.node_id, address.host, address.port, (node and node.rack) or None)
-    is_external = call.session.is_external(cluster)
-    if node is None or not (is_external or (node.kafka_host, node.kafka_port) == address):
+    listener, is_main = call.session.listener, call.session.is_main(cluster)
+    is_configured = not is_main and call.session.configured(cluster) is not None
+    if node is None or not (
+        is_configured or address == _registered(node, listener, is_main=is_main)
+    ):
         return Brokers((itself,))
     known = live_listeners(image, cluster.node_id)
     others = tuple(one for one in known if one.node_id not in cluster.suspects)
@@ -83,8 +86,8 @@ def brokers_for(call: Call) -> Brokers:
     departed = tuple(
         Broker(*one) for node_id, one in cluster.departed.items() if node_id not in there
     )
-    if is_external:
-        others, departed = _outside(others, image), _outside(departed, image)
+    if not is_main:
+        others, departed = _by(listener, others, image), _by(listener, departed, image)
     if not others:
         return Brokers((itself,), departed)
     if node.draining or cluster.ending.is_set():
@@ -92,12 +95,19 @@ def brokers_for(call: Call) -> Brokers:
     return Brokers(tuple(sorted((itself, *others))), departed)
 
 
-def _outside(brokers: tuple[Broker, ...], image: MetadataImage) -> tuple[Broker, ...]:
-    """Where clients of another network find them; one without such an address is not for them."""
+def _registered(node: Any, listener: str, *, is_main: bool) -> tuple[str, int] | None:
+    """Where other listeners tell clients to find this listener of the node."""
+    if is_main:
+        return node.kafka_host, node.kafka_port
+    return advertised.read(node.configs, listener)
+
+
+def _by(listener: str, brokers: tuple[Broker, ...], image: MetadataImage) -> tuple[Broker, ...]:
+    """Where clients of the listener with this name find them; one that has no such listener is not for them."""
     found = []
     for one in brokers:
         node = image.nodes.get(one.node_id)
-        address = external.read(node.configs) if node is not None else None
+        address = advertised.read(node.configs, listener) if node is not None else None
         if address is not None:
             found.append(Broker(one.node_id, *address, one.rack))
     return tuple(found)

@@ -1,5 +1,6 @@
 """One request on its way through a handler, and the connection it came in on."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -8,13 +9,19 @@ from oncelog.protocol.messages import Schema
 from oncelog.protocol.versions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
+    APIS,
     CONSUMER_GROUP_HEARTBEAT,
     END_TXN,
     INIT_PRODUCER_ID,
     OFFSET_COMMIT,
     TXN_OFFSET_COMMIT,
 )
+from oncelog.security import principal
+from oncelog.security.acl import CLUSTER_NAME, Operation, ResourceType
+from oncelog_listener.access import tell
 from oncelog_listener.cluster import Address, Cluster
+from oncelog_listener.core.endpoints import EXTERNAL, MAIN
+from oncelog_listener.sasl_session import SaslSession
 from oncelog_listener.turns import TURN_ELEMENTS
 
 REFUSALS_MAX: Final = 100
@@ -25,6 +32,9 @@ _HARMFUL_WHEN_LATE: Final = frozenset(
 )
 """Nothing tells a late copy of these, sent by way of another listener, from a fresh one. Origins, sequences or a
 generation tell it of the others, or a late copy of them changes nothing."""
+
+
+ANONYMOUS: Final = str(principal.ANONYMOUS)
 
 
 class Refusal(NamedTuple):
@@ -47,6 +57,17 @@ class Session:
     """host:port, for people."""
     local: Address
     """The address the client connected to."""
+    listener: str = MAIN
+    """The name of the listener that it connected to."""
+    host: str = ""
+    """The address that the client came from."""
+    principal: str = ANONYMOUS
+    """Who the client is."""
+    sasl: SaslSession | None = None
+    """Its login, where the listener has SASL."""
+    is_refused: bool = False
+    """The answer that is under way is the last one."""
+    on_login: Callable[[], None] = lambda: None
     connection: int = 0
     """Counts this listener's connections from 1."""
     request_count: int = 0
@@ -69,15 +90,29 @@ class Session:
         the port: a client that reached 127.0.0.1 reaches it again, and one that reached a pod's address, too.
         """
         settings = cluster.settings
-        if self.is_external(cluster):
-            return Address(*settings.external_addresses.get(cluster.node_id, self.local))
+        found = self.configured(cluster)
+        if found is not None:
+            return Address(*found)
+        if not self.is_main(cluster):
+            return self.local
         return Address(
             settings.advertised_host or self.local.host, settings.advertised_port or self.local.port
         )
 
-    def is_external(self, cluster: Cluster) -> bool:
-        """It came in by the port for clients of another network."""
-        return self.local.port == cluster.settings.external_port
+    def configured(self, cluster: Cluster) -> tuple[str, int] | None:
+        """What the settings say clients of this listener are told."""
+        found = cluster.settings.advertised.get(self.listener)
+        if found is None and self.listener == EXTERNAL:
+            found = cluster.settings.external_addresses.get(cluster.node_id)
+        return found
+
+    def is_main(self, cluster: Cluster) -> bool:
+        """It came in by the first listener, whose address the node registers."""
+        return self.listener == cluster.settings.endpoints[0].name
+
+    def logged_in(self, principal: str) -> None:
+        self.principal = principal
+        self.on_login()
 
 
 @dataclass(slots=True)
@@ -104,6 +139,36 @@ class Call:
         self.elements_left = TURN_ELEMENTS
         self.is_large = True
         await self.cluster.turns.next()
+
+    def may(
+        self,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str | None,
+        *,
+        is_logged: bool = True,
+    ) -> bool:
+        """Whether its client may do this on the resource, or with None on any resource of the type.
+
+        Not `is_logged`: the client did not ask for the resource by name, so a refusal is no news.
+        """
+        access, session = self.cluster.access, self.session
+        if not access.is_checked:
+            return True
+        asked = (session.principal, session.host, operation, resource_type, name)
+        verdict = access.decide(*asked)
+        if is_logged:
+            tell(verdict, *asked, self.api_name)
+        return verdict.is_allowed
+
+    def may_cluster(self, operation: Operation, *, is_logged: bool = True) -> bool:
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, is_logged=is_logged)
+
+    @property
+    def api_name(self) -> str:
+        """Of the request, for people."""
+        api = APIS.get(self.api_key)
+        return api.name if api is not None else f"API {self.api_key}"
 
     def is_wanted(self) -> bool:
         """Whether its client still waits for the answer, and may not have been answered elsewhere."""

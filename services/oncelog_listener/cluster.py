@@ -15,6 +15,7 @@ from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog.rpc.sessions import PeerUnavailable
+from oncelog_listener.access import Access
 from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.memory_budget import UnsentAnswers
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
@@ -65,8 +66,14 @@ class Cluster:
     """Other listeners that are gone although the metadata does not say so yet; kept by `PeerWatch`."""
     departed: dict[int, tuple[int, str, int, str | None]] = field(default_factory=dict)
     """Listeners that were there a moment ago, by node id: id, host, port, rack. Kept by `PeerWatch`, for a minute."""
+    access: Access = field(init=False)
+    """What clients may do."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the listener stops: what waits for a new leader is answered with what there is."""
+
+    def __post_init__(self) -> None:
+        access = Access(self.metadata, self.settings.authorizer_rules)
+        object.__setattr__(self, "access", access)
 
     @property
     def image(self) -> MetadataImage:

@@ -20,12 +20,17 @@ import time
 from collections import deque
 from typing import Protocol, cast
 
-from oncelog.protocol.frames import FrameError, FrameSplitter, read_request_prefix
+from oncelog.errors import KafkaError
+from oncelog.protocol.frames import FrameError, FrameSplitter, framed_bytes, read_request_prefix
+from oncelog.security.ssl_principal import NoMatchingRuleError
+from oncelog_listener.admission import Admitted
 from oncelog_listener.call import CloseConnection, Session
 from oncelog_listener.cluster import Address
+from oncelog_listener.core.endpoints import Endpoint
 from oncelog_listener.counters import ListenerCounters
 from oncelog_listener.dispatcher import Dispatcher
 from oncelog_listener.memory_budget import MemoryBudget, UnsentAnswers
+from oncelog_listener.protection import Protection
 from oncelog_listener.settings import ListenerSettings
 
 log = logging.getLogger("oncelog.listener")
@@ -44,9 +49,10 @@ class Home(Protocol):
     budget: MemoryBudget
     unsent: UnsentAnswers
     dispatcher: Dispatcher
+    protection: Protection
 
-    def opened(self, connection: "Connection") -> bool:
-        """False: it is closed at once."""
+    def opened(self, connection: "Connection", host: str) -> Admitted | None:
+        """None: it is closed at once."""
 
     def closed(self, connection: "Connection") -> None:
         """The socket is gone; the request in progress may not be finished yet."""
@@ -56,9 +62,12 @@ class Home(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, endpoint: Endpoint) -> None:
         settings = home.settings
         self._home = home
+        self._endpoint = endpoint
+        self._admitted: Admitted | None = None
+        self._login_deadline: asyncio.TimerHandle | None = None
         self._splitter = FrameSplitter(settings.request_bytes_max)
         self._frames: deque[memoryview] = deque()
         self._queue_bytes_max = settings.connection_queue_bytes_max
@@ -70,7 +79,7 @@ class Connection(asyncio.Protocol):
         self._complete_bytes = 0
         """What the budget believes this connection holds, and how much of that are whole requests."""
         self._transport: asyncio.Transport | None = None
-        self._session = Session("?", Address("", 0))
+        self._session = Session("?", Address("", 0), endpoint.name)
         self._wake: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._is_reading = True
@@ -83,16 +92,63 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not inherit from asyncio's.
-        self._transport = stream = cast(asyncio.Transport, transport)
-        peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        self._session = Session(
-            _printed(peer), _address(local), self._home.counters.connections_accepted + 1
-        )
-        if not self._home.opened(self):
+        stream = cast(asyncio.Transport, transport)
+        self._transport = stream
+        if self._admitted is None and not self.admitted(
+            stream.get_extra_info("peername"), stream.get_extra_info("sockname")
+        ):
             stream.abort()
             return
+        session, protection = self._session, self._home.protection
+        if self._endpoint.protocol.has_tls:
+            try:
+                shown = stream.get_extra_info("ssl_object").getpeercert(binary_form=True)
+                session.principal = protection.principal_of(shown)
+            except (NoMatchingRuleError, ValueError) as error:
+                log.info("%s closed: its certificate: %s", self.peer, error)
+                stream.abort()
+                return
+        if self._endpoint.protocol.has_sasl:
+            session.sasl = protection.sasl_session()
+            session.on_login = self._logged_in
+            self._splitter.size_max_bytes = self._home.settings.unauthenticated_bytes_max
+        else:
+            self._proven()
         self.task = asyncio.get_running_loop().create_task(self._serve())
         self.task.add_done_callback(lambda _: self._home.ended(self))
+
+    def admitted(self, peer: tuple[str, int] | None, local: tuple[str, int]) -> bool:
+        """Take a place for the connection. A TLS handshake comes after this. False: there is none."""
+        self._session = Session(
+            _printed(peer),
+            _address(local),
+            self._endpoint.name,
+            _address(peer).host if peer else "",
+            connection=self._home.counters.connections_accepted + 1,
+        )
+        self._admitted = self._home.opened(self, self._session.host)
+        if self._admitted is None:
+            return False
+        self._login_deadline = asyncio.get_running_loop().call_later(
+            self._home.settings.authentication_timeout_ms / 1000, self._login_is_late
+        )
+        return True
+
+    def _login_is_late(self) -> None:
+        log.info("%s closed: it has not logged in in time", self.peer)
+        self.abort()
+
+    def _proven(self) -> None:
+        """Its client is who it says, or nobody asks."""
+        if self._admitted is not None:
+            self._admitted.proven()
+        if self._login_deadline is not None:
+            self._login_deadline.cancel()
+            self._login_deadline = None
+
+    def _logged_in(self) -> None:
+        self._proven()
+        self._splitter.size_max_bytes = self._home.settings.request_bytes_max
 
     def data_received(self, data: bytes) -> None:
         self._home.counters.bytes_received += len(data)
@@ -113,6 +169,9 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = self._session.is_gone = True
+        if self._admitted is not None:
+            self._proven()
+            self._admitted.closed()
         self._drop_queue()
         self._home.closed(self)
         for future in (self._wake, self._writable):
@@ -205,11 +264,14 @@ class Connection(asyncio.Protocol):
         self._is_answering = True
         began = time.monotonic()
         try:
-            prefix = read_request_prefix(frame)
-            api_key, version = prefix.api_key, prefix.api_version
-            dispatch = self._home.dispatcher.dispatch(prefix, frame, self._session)
-            self._may_be_cut = dispatch.may_be_cut
-            response = await dispatch.answer
+            if self._session.sasl is not None and self._session.sasl.is_raw:
+                response: bytes | None = await self._raw_login(frame)
+            else:
+                prefix = read_request_prefix(frame)
+                api_key, version = prefix.api_key, prefix.api_version
+                dispatch = self._home.dispatcher.dispatch(prefix, frame, self._session)
+                self._may_be_cut = dispatch.may_be_cut
+                response = await dispatch.answer
         except (FrameError, CloseConnection) as error:
             self._refuse(api_key, version, str(error))
             return
@@ -235,6 +297,20 @@ class Connection(asyncio.Protocol):
                 finally:
                     self._home.unsent.held_bytes -= len(response)
         self._is_answering = False
+        if self._session.is_refused:
+            self._is_closing = True
+
+    async def _raw_login(self, frame: memoryview) -> bytes:
+        """One SASL message without Kafka's header. Raises CloseConnection: such a client reads no error."""
+        sasl = self._session.sasl
+        assert sasl is not None
+        try:
+            answer = await sasl.step(bytes(frame))
+        except KafkaError as error:
+            raise CloseConnection(f"login refused: {error.message}") from None
+        if sasl.principal is not None:
+            self._session.logged_in(sasl.principal)
+        return framed_bytes(answer)
 
     def _refuse(self, api_key: int, version: int, reason: str) -> None:
         log.warning("%s closed: api key %d version %d: %s", self.peer, api_key, version, reason)

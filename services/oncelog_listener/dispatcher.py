@@ -11,7 +11,7 @@ from oncelog.protocol.frames import (
 )
 from oncelog.protocol.messages import Schema, schema_of
 from oncelog.protocol.private_api import PRIVATE_CALLS, PRIVATE_VERSION, PrivateCall
-from oncelog.protocol.versions import API_VERSIONS
+from oncelog.protocol.versions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from oncelog_listener.call import Call, CloseConnection, Session
 from oncelog_listener.cluster import Cluster
 from oncelog_listener.handlers.api_versions import unsupported_api_versions
@@ -22,6 +22,7 @@ from oncelog_listener.traces import answered, request_span
 from oncelog_listener.turns import TURN_ELEMENTS
 
 _FALLBACK_VERSION: Final = 0
+_BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 _LARGE_BYTES: Final = 8_192
 """A frame with less is checked in one step of a few milliseconds."""
 _CHECKED_ELEMENTS: Final = 1_000
@@ -48,6 +49,10 @@ class Dispatcher:
         """
         api_key, version, _ = prefix
         session.request_count += 1
+        sasl = session.sasl
+        if sasl is not None and not sasl.is_open and api_key not in _BEFORE_LOGIN:
+            ended = "its session has ended, and it did not log in again in time"
+            raise CloseConnection(ended if sasl.is_expired else "the client has not logged in")
         route = ROUTES.get(api_key)
         if route is None:
             private = PRIVATE_CALLS.get(api_key)

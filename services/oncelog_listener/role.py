@@ -10,13 +10,17 @@ from typing import Final
 from oncelog.broker_config import MAX_CONNECTIONS
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
+from oncelog_listener.admission import Admission, Admitted
 from oncelog_listener.cluster import Cluster
 from oncelog_listener.connection import Connection
+from oncelog_listener.core.endpoints import Endpoint
 from oncelog_listener.counters import ListenerCounters
 from oncelog_listener.dispatcher import Dispatcher
 from oncelog_listener.memory_budget import MemoryBudget
 from oncelog_listener.pause_detector import PauseDetector
 from oncelog_listener.peer_watch import PeerWatch
+from oncelog_listener.protection import Protection
+from oncelog_listener.tls_door import TlsDoor
 
 log = logging.getLogger("oncelog.listener")
 
@@ -36,9 +40,11 @@ class ListenerRole:
         self.budget = MemoryBudget(cluster.settings.queued_bytes_max)
         self.unsent = cluster.unsent
         self.dispatcher = Dispatcher(cluster)
-        self.port = cluster.settings.port
-        """The port that is listened on; known after `start` when settings say 0."""
-        self._servers: list[asyncio.Server] = []
+        self.protection = Protection(cluster)
+        self._admission = Admission(cluster.settings)
+        self.ports: dict[str, int] = {}
+        """The port of each listener by its name; known after `start` when settings say 0."""
+        self._servers: list[asyncio.Server | TlsDoor] = []
         self._open: dict[Connection, None] = {}
         self._serving: dict[Connection, None] = {}
         self._all_ended = asyncio.Event()
@@ -54,24 +60,43 @@ class ListenerRole:
 
     async def start(self) -> None:
         """Listen. Raises OncelogError when the address cannot be had."""
-        loop = asyncio.get_running_loop()
-        sockets = await _bound_sockets(self.settings.host, self.settings.port)
-        self.port = sockets[0].getsockname()[1]
-        if self.settings.external_port is not None:
-            try:
-                sockets += await _bound_sockets(self.settings.host, self.settings.external_port)
-            except OncelogError:
+        bound: list[tuple[Endpoint, list[socket.socket]]] = []
+        try:
+            for endpoint in self.settings.endpoints:
+                bound.append((endpoint, await _bound_sockets(endpoint.host, endpoint.port)))
+                self.ports[endpoint.name] = bound[-1][1][0].getsockname()[1]
+            self.protection.start()
+        except OncelogError:
+            for _, sockets in bound:
                 for one in sockets:
                     one.close()
-                raise
+            raise
         self._pause_detector.start()
-        for one in sockets:
-            self._servers.append(
-                await loop.create_server(lambda: Connection(self), sock=one, backlog=_BACKLOG)
-            )
+        for endpoint, sockets in bound:
+            for one in sockets:
+                self._servers.append(await self._serve(endpoint, one))
+            port = self.ports[endpoint.name]
+            log.info("listening on %s:%d (%s)", endpoint.host, port, endpoint.protocol.value)
         self._sweep()
         self._peer_watch.start()
-        log.info("listening on %s:%d", self.settings.host, self.port)
+
+    @property
+    def port(self) -> int:
+        """Of the first listener."""
+        first = self.settings.endpoints[0]
+        return self.ports.get(first.name, first.port)
+
+    async def _serve(self, endpoint: Endpoint, one: socket.socket) -> asyncio.Server | TlsDoor:
+        def make_connection() -> Connection:
+            return Connection(self, endpoint)
+
+        if not endpoint.protocol.has_tls:
+            loop = asyncio.get_running_loop()
+            return await loop.create_server(make_connection, sock=one, backlog=_BACKLOG)
+        timeout_s = self.settings.authentication_timeout_ms / 1000
+        door = TlsDoor(one, make_connection, self.protection.tls_context, timeout_s)
+        door.start(_BACKLOG)
+        return door
 
     async def stop(self) -> None:
         """Accept nothing more, let requests in progress end for at most `stop_grace_ms`, close everything."""
@@ -101,13 +126,16 @@ class ListenerRole:
         except TimeoutError:
             return
 
-    def opened(self, connection: Connection) -> bool:
+    def opened(self, connection: Connection, host: str) -> Admitted | None:
+        refusal = self._admission.refusal(host, self.settings.connections_per_address_max)
         left_behind = len(self._serving) - len(self._open)
         if max(len(self._open), left_behind) >= self._connections_max():
             # Requests whose clients have left are finished, a JoinGroup after minutes; so they are counted, too.
-            log.warning("%s refused: too many connections are open", connection.peer)
+            refusal = "too many connections are open"
+        if refusal:
+            log.warning("%s refused: %s", connection.peer, refusal)
             self.counters.connections_refused += 1
-            return False
+            return None
         self._open[connection] = None
         self._serving[connection] = None
         if self._pause_detector.is_fresh:
@@ -115,7 +143,7 @@ class ListenerRole:
             connection.doubt()
         self.counters.connections_accepted += 1
         self.counters.connections_open = len(self._open)
-        return True
+        return self._admission.opened(host)
 
     def _connections_max(self) -> int:
         changed = self._cluster.image.changed_setting(self._cluster.node_id, MAX_CONNECTIONS)

@@ -6,7 +6,9 @@ from typing import Any, Final, NamedTuple
 from oncelog.protocol import versions
 from oncelog.protocol.versions import APIS, Api
 from oncelog_listener.call import Call
+from oncelog_listener.handlers.acls import create_acls, delete_acls, describe_acls
 from oncelog_listener.handlers.api_versions import api_versions
+from oncelog_listener.handlers.client_quotas import alter_client_quotas, describe_client_quotas
 from oncelog_listener.handlers.configs import (
     alter_configs,
     describe_configs,
@@ -24,12 +26,13 @@ from oncelog_listener.handlers.group_offsets import (
     add_offsets_to_txn,
     offset_commit,
     offset_delete,
-    offset_fetch,
     txn_offset_commit,
 )
 from oncelog_listener.handlers.group_views import delete_groups, describe_groups, list_groups
 from oncelog_listener.handlers.groups import heartbeat, join_group, leave_group, sync_group
+from oncelog_listener.handlers.logins import sasl_authenticate, sasl_handshake
 from oncelog_listener.handlers.metadata import describe_topic_partitions, metadata
+from oncelog_listener.handlers.offset_fetch import offset_fetch
 from oncelog_listener.handlers.offsets import (
     delete_records,
     list_offsets,
@@ -41,6 +44,10 @@ from oncelog_listener.handlers.replicas import (
     describe_log_dirs,
     elect_leaders,
     list_partition_reassignments,
+)
+from oncelog_listener.handlers.scram_users import (
+    alter_user_scram_credentials,
+    describe_user_scram_credentials,
 )
 from oncelog_listener.handlers.topics import create_partitions, create_topics, delete_topics
 from oncelog_listener.handlers.transaction_views import (
@@ -82,6 +89,7 @@ _HANDLERS: Final[Mapping[int, Handler]] = {
     versions.SYNC_GROUP: sync_group,
     versions.DESCRIBE_GROUPS: describe_groups,
     versions.LIST_GROUPS: list_groups,
+    versions.SASL_HANDSHAKE: sasl_handshake,
     versions.API_VERSIONS: api_versions,
     versions.CREATE_TOPICS: create_topics,
     versions.DELETE_TOPICS: delete_topics,
@@ -93,9 +101,13 @@ _HANDLERS: Final[Mapping[int, Handler]] = {
     versions.END_TXN: end_txn,
     versions.WRITE_TXN_MARKERS: write_txn_markers,
     versions.TXN_OFFSET_COMMIT: txn_offset_commit,
+    versions.DESCRIBE_ACLS: describe_acls,
+    versions.CREATE_ACLS: create_acls,
+    versions.DELETE_ACLS: delete_acls,
     versions.DESCRIBE_CONFIGS: describe_configs,
     versions.ALTER_CONFIGS: alter_configs,
     versions.DESCRIBE_LOG_DIRS: describe_log_dirs,
+    versions.SASL_AUTHENTICATE: sasl_authenticate,
     versions.CREATE_PARTITIONS: create_partitions,
     versions.DELETE_GROUPS: delete_groups,
     versions.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
@@ -105,6 +117,10 @@ _HANDLERS: Final[Mapping[int, Handler]] = {
     versions.DESCRIBE_QUORUM: describe_quorum,
     versions.UPDATE_FEATURES: update_features,
     versions.OFFSET_DELETE: offset_delete,
+    versions.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
+    versions.ALTER_CLIENT_QUOTAS: alter_client_quotas,
+    versions.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
+    versions.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials,
     versions.DESCRIBE_CLUSTER: describe_cluster,
     versions.DESCRIBE_PRODUCERS: describe_producers,
     versions.DESCRIBE_TRANSACTIONS: describe_transactions,

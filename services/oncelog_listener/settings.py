@@ -2,12 +2,24 @@
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Self
 
-from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from oncelog_listener.core.endpoints import (
+    EXTERNAL,
+    MAIN,
+    Endpoint,
+    SecurityProtocol,
+    endpoints_of,
+    parsed_addresses,
+    parsed_protocols,
+)
+from oncelog_listener.security_settings import SecuritySettings
 
 
-class ListenerSettings(BaseSettings):
+class ListenerSettings(SecuritySettings):
     """Where Kafka clients connect, what they are told, and how much one of them may ask."""
 
     model_config = SettingsConfigDict(env_prefix="ONCELOG_LISTENER_", extra="ignore")
@@ -31,6 +43,22 @@ class ListenerSettings(BaseSettings):
         "",
         description="what clients of that port are told: NODE_ID=HOST:PORT of this listener; those of others, "
         "separated by commas, are left alone",
+    )
+
+    listeners: str = Field(
+        "",
+        description="listeners by name, NAME://HOST:PORT, separated by commas (listeners); the first is the one whose "
+        "address the node registers; unset: one named PLAINTEXT at host and port",
+    )
+    listener_security_protocol_map: str = Field(
+        "",
+        description="NAME:PROTOCOL, separated by commas: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL "
+        "(listener.security.protocol.map); a name that is a protocol needs none",
+    )
+    advertised_listeners: str = Field(
+        "",
+        description="NAME://HOST:PORT that clients of a listener are told, separated by commas (advertised.listeners); "
+        "unset, what they connected to",
     )
 
     auto_create_topics: bool = Field(
@@ -111,6 +139,35 @@ class ListenerSettings(BaseSettings):
     def _addresses(cls, text: str) -> str:
         _external_addresses(text)
         return text
+
+    @model_validator(mode="after")
+    def _listeners_fit(self) -> Self:
+        if self.listeners and self.external_port is not None:
+            raise ValueError("external_port is for a listener without listeners; name it there")
+        names = {one.name for one in self.endpoints}
+        unknown = sorted(set(self.advertised) - names)
+        if unknown:
+            raise ValueError(
+                f"advertised_listeners names {unknown[0]}, and there is no such listener"
+            )
+        return self
+
+    @cached_property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The listeners; the first is the one whose address the node registers."""
+        protocols = parsed_protocols(self.listener_security_protocol_map)
+        addresses = parsed_addresses(self.listeners)
+        if not addresses:
+            addresses = {MAIN: (self.host, self.port)}
+            if self.external_port is not None:
+                addresses[EXTERNAL] = (self.host, self.external_port)
+                protocols.setdefault(EXTERNAL, SecurityProtocol.PLAINTEXT)
+        return endpoints_of(addresses, protocols)
+
+    @cached_property
+    def advertised(self) -> Mapping[str, tuple[str, int]]:
+        """What clients are told, by listener name."""
+        return parsed_addresses(self.advertised_listeners)
 
     @cached_property
     def external_addresses(self) -> Mapping[int, tuple[str, int]]:

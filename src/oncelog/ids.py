@@ -104,6 +104,17 @@ def is_job_sink(sink: str) -> bool:
 
 
 @lru_cache(maxsize=NAMES_REMEMBERED_MAX)
+def acl_name_of(transactional_id: str) -> str:
+    """What ACLs call it: the transactionalId that people chose, for a branch and for the sink of a batch job, too."""
+    sink = branch_sink(transactional_id)
+    name = transactional_id if sink is None else sink
+    if not is_job_sink(name):
+        return name
+    escaped = name.removeprefix(_JOB_PREFIX).partition("/")[0]
+    return escaped.replace("%2F", "/").replace("%25", "%")
+
+
+@lru_cache(maxsize=NAMES_REMEMBERED_MAX)
 def shard_name_of(transactional_id: str) -> str:
     """What is hashed to find a transactional.id's shard: the id itself, as in Kafka; of a branch the name of its sink.
 

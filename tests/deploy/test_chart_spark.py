@@ -6,7 +6,7 @@ from tests.deploy.conftest import CHART, component, helm, of_kind, pod_of, rende
 
 from oncelog_server.demo.pods import _parser
 
-IMAGE = "oncelog/spark:0.1.0"
+IMAGE = "oncelog/spark:0.2.0"
 
 
 def driver_of(objects):

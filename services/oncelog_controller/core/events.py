@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from oncelog.errors import ErrorCode
-from oncelog_controller.core.records import MetadataRecord, Replicas
+from oncelog.security.acl import Acl, AclFilter
+from oncelog.security.quotas import Entity
+from oncelog_controller.core.records import MetadataRecord, Replicas, ScramRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,33 @@ class UpdateFeatures:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateAcls:
+    request_id: int
+    acls: tuple[Acl, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteAcls:
+    request_id: int
+    filters: tuple[AclFilter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterUserScramCredentials:
+    request_id: int
+    credentials: tuple[ScramRow, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterClientQuotas:
+    """Each entity with (key, value) to set; None removes the key."""
+
+    request_id: int
+    changes: tuple[tuple[Entity, tuple[tuple[str, float | None], ...]], ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
     request_id: int
     node_id: int
@@ -217,6 +246,10 @@ MetadataEvent = (
     | CreatePartitions
     | AlterConfigs
     | UpdateFeatures
+    | CreateAcls
+    | DeleteAcls
+    | AlterUserScramCredentials
+    | AlterClientQuotas
     | AllocateProducerIds
 )
 
@@ -280,6 +313,26 @@ class TopicResult:
 class TopicsAnswer:
     results: tuple[TopicResult, ...]
     metadata_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityResult:
+    error_code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterResult(SecurityResult):
+    deleted: tuple[Acl, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityAnswer:
+    """One result for each thing asked for; `users` names them where they are users."""
+
+    results: tuple[SecurityResult, ...]
+    users: tuple[str, ...] = ()
+    metadata_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)

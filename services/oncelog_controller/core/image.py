@@ -10,6 +10,8 @@ from typing import Any, Final, assert_never
 
 from oncelog.ids import Offset
 from oncelog_controller.core.records import (
+    AclsChanged,
+    ClientQuotasChanged,
     ClusterCreated,
     ConfigsChanged,
     ControllerClaimed,
@@ -25,6 +27,7 @@ from oncelog_controller.core.records import (
     PartitionsChanged,
     ProducerIdsAllocated,
     Replicas,
+    ScramCredentialsChanged,
     ShardsAssigned,
     Snapshot,
     TopicConfigsChanged,
@@ -32,6 +35,7 @@ from oncelog_controller.core.records import (
     TopicDeleted,
     readable,
 )
+from oncelog_controller.core.security import SecurityChange, SecurityState
 
 STORAGE: Final = "storage"
 COORDINATOR: Final = "coordinator"
@@ -122,6 +126,7 @@ class Change:
     features: bool = False
     controller: bool = False
     configs: tuple[ConfigsKey, ...] = ()
+    security: SecurityChange = SecurityChange()
 
 
 @dataclass(slots=True)
@@ -143,6 +148,7 @@ class ClusterImage:
     topic_names: dict[str, str] = field(default_factory=dict)  # by topic id
     shards: dict[ShardKey, Shard] = field(default_factory=dict)
     configs: dict[ConfigsKey, Mapping[str, str]] = field(default_factory=dict)
+    security: SecurityState = field(default_factory=SecurityState)
 
     def nodes_with(self, role: str) -> list[int]:
         """Node ids that play this role, ascending."""
@@ -195,6 +201,8 @@ class ClusterImage:
                 return self._change_topic(record)
             case ConfigsChanged():
                 return self._set_configs(record)
+            case AclsChanged() | ScramCredentialsChanged() | ClientQuotasChanged():
+                return Change(security=self.security.apply(record))
             case ShardsAssigned():
                 return self._assign(record)
             case ProducerIdsAllocated():
@@ -366,6 +374,7 @@ class ClusterImage:
             "topics": tuple(asdict(topic) for topic in self.topics.values()),
             "shards": tuple(asdict(shard) for shard in self.shards.values()),
             "configs": tuple((*key, dict(configs)) for key, configs in self.configs.items()),
+            "security": self.security.to_state(),
         }
 
     def _restore(self, record: Snapshot) -> None:
@@ -379,6 +388,7 @@ class ClusterImage:
         self.shards = {(shard.kind, shard.shard): shard for shard in shards}
         # A snapshot of a version that had no such configs has no such field.
         self.configs = {(kind, name): found for kind, name, found in state.pop("configs", ())}
+        self.security = SecurityState.restored(state.pop("security", {}))
         self.topic_names = {topic.topic_id: name for name, topic in self.topics.items()}
         self.partition_count = sum(len(topic.partitions) for topic in self.topics.values())
         for name, value in readable(ClusterImage, state).items():
@@ -393,6 +403,7 @@ class ClusterImage:
             topic_names=dict(self.topic_names),
             shards=dict(self.shards),
             configs=dict(self.configs),
+            security=self.security.copy(),
         )
 
 

@@ -18,13 +18,17 @@ from oncelog_controller.core.elections import elected_leaders
 from oncelog_controller.core.events import (
     WATCHERS,
     AllocateProducerIds,
+    AlterClientQuotas,
     AlterConfigs,
     AlterPartition,
+    AlterUserScramCredentials,
     BalanceLeaders,
     BeginTerm,
     Committed,
+    CreateAcls,
     CreatePartitions,
     CreateTopics,
+    DeleteAcls,
     DeleteTopics,
     DrainNode,
     ElectLeaders,
@@ -35,6 +39,7 @@ from oncelog_controller.core.events import (
     ReassignPartitions,
     RegisterNode,
     RemoveNode,
+    SecurityAnswer,
     SessionsEnded,
     StatusAnswer,
     TopicResult,
@@ -61,6 +66,7 @@ from oncelog_controller.core.records import (
 )
 from oncelog_controller.core.replicas import altered_partitions, reassigned_partitions
 from oncelog_controller.core.rules import MetadataRules
+from oncelog_controller.core.security import changed_security
 from oncelog_controller.core.topics import (
     TopicLimits,
     altered_configs,
@@ -124,6 +130,10 @@ class MetadataMachine:
                 return self._alter_configs(event)
             case UpdateFeatures():
                 return self._update_features(event)
+            case CreateAcls() | DeleteAcls() | AlterUserScramCredentials() | AlterClientQuotas():
+                answer, label, records = changed_security(self.image.security, event)
+                answer = replace(answer, metadata_offset=self.image.metadata_offset)
+                return self._answered(event, Outcome(answer, label, records))
             case AllocateProducerIds():
                 return self._allocate(event)
             case _:
@@ -283,7 +293,7 @@ class MetadataMachine:
             return _rejected(event.request_id, outcome.answer, outcome.label)
         records = self._with_preamble(outcome.records)
         answer = outcome.answer
-        if isinstance(answer, StatusAnswer):
+        if isinstance(answer, StatusAnswer | SecurityAnswer):
             answer = replace(answer, metadata_offset=self._offset_after(records))
         return self._decision(records, event.request_id, answer, outcome.label)
 

@@ -149,6 +149,34 @@ class ConfigsChanged:
     configs: Mapping[str, str]
 
 
+AclRow = tuple[str, str, str, str, str, str, str]
+"""The fields of `oncelog.security.acl.Acl` in order, enums by name."""
+ScramRow = tuple[str, int, str, str, str, int]
+"""(user, mechanism's number, salt, stored key, server key, iterations); bytes in base64, 0 iterations: deleted."""
+QuotaRow = tuple[tuple[tuple[str, str | None], ...], Mapping[str, float]]
+"""(entity, all its quotas; none: it has none of its own)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AclsChanged:
+    added: tuple[AclRow, ...] = ()
+    removed: tuple[AclRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialsChanged:
+    credentials: tuple[ScramRow, ...]
+
+    def __repr__(self) -> str:
+        """Without what proves a password."""
+        return f"ScramCredentialsChanged({[row[:2] for row in self.credentials]})"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuotasChanged:
+    quotas: tuple[QuotaRow, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class ShardsAssigned:
     """Each shard's new coordinator; raises its coordinator epoch, from -1 for a new shard."""
@@ -197,6 +225,9 @@ MetadataRecord = (
     | PartitionsAdded
     | TopicConfigsChanged
     | ConfigsChanged
+    | AclsChanged
+    | ScramCredentialsChanged
+    | ClientQuotasChanged
     | ShardsAssigned
     | ProducerIdsAllocated
     | MetadataRestored
@@ -220,6 +251,9 @@ RECORD_TYPES: Final[Mapping[str, type[Any]]] = {
         PartitionsAdded,
         TopicConfigsChanged,
         ConfigsChanged,
+        AclsChanged,
+        ScramCredentialsChanged,
+        ClientQuotasChanged,
         ShardsAssigned,
         ProducerIdsAllocated,
         MetadataRestored,

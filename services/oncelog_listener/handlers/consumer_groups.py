@@ -10,10 +10,16 @@ from typing import Any, Final
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
+from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, milliseconds, wire_error
-from oncelog_listener.core.authorized_operations import NOT_ASKED, ON_GROUP
+from oncelog_listener.core.authorized_operations import NOT_ASKED
 from oncelog_listener.core.repeating import Repeatable
+from oncelog_listener.group_access import (
+    group_refusal,
+    operations_on_group,
+    split_groups,
+)
 from oncelog_listener.handlers.group_views import CONSUMER, described_groups
 from oncelog_listener.handlers.groups import (
     ask_coordinator,
@@ -31,9 +37,14 @@ _CONSUMER_MEMBER: Final = 1
 
 async def consumer_group_heartbeat(call: Call) -> Any:
     request = call.request
+    refusal = group_refusal(call, Operation.READ, request.group_id)
+    topics = request.subscribed_topic_names
+    if not refusal and not all(_may_see(call, topic) for topic in dict.fromkeys(topics or ())):
+        refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if refusal:
+        return _refused(call, refusal, "")
     if not request.group_id:
         return _refused(call, ErrorCode.INVALID_REQUEST, "the group id is empty")
-    topics = request.subscribed_topic_names
     named = sum(len(name.encode()) for name in topics or ())
     if named > call.cluster.settings.group_payload_bytes_max:
         # What a member says of itself is one record of the shard.
@@ -82,6 +93,7 @@ async def consumer_group_heartbeat(call: Call) -> Any:
                     topic_id=uuid.UUID(bytes=one.topic_id), partitions=tuple(one.partitions)
                 )
                 for one in answer.assignment
+                if _may_be_told(call, one.topic_id)
             )
         )
     return types.ConsumerGroupHeartbeatResponse(
@@ -93,6 +105,16 @@ async def consumer_group_heartbeat(call: Call) -> Any:
         heartbeat_interval=timedelta(milliseconds=answer.heartbeat_interval_ms),
         assignment=assignment,
     )
+
+
+def _may_see(call: Call, topic: str, *, is_logged: bool = True) -> bool:
+    return call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic, is_logged=is_logged)
+
+
+def _may_be_told(call: Call, topic_id: bytes) -> bool:
+    """A regular expression finds topics at the coordinator, which does not know what the client may see."""
+    topic = call.cluster.image.topics_by_id.get(topic_id)
+    return topic is None or _may_see(call, topic.name, is_logged=False)
 
 
 def _refused(call: Call, code: int, message: str) -> Any:
@@ -108,13 +130,13 @@ def _refused(call: Call, code: int, message: str) -> Any:
 
 
 async def consumer_group_describe(call: Call) -> Any:
-    ids = list(dict.fromkeys(call.request.group_ids))
-    found = await described_groups(call, ids)
+    ids, refused = split_groups(call, Operation.DESCRIBE, call.request.group_ids)
+    found = [
+        *((group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED) for group_id in refused),
+        *zip(ids, await described_groups(call, ids), strict=True),
+    ]
     return call.types.ConsumerGroupDescribeResponse(
-        throttle_time=NO_THROTTLE,
-        groups=tuple(
-            _described(call, group_id, one) for group_id, one in zip(ids, found, strict=True)
-        ),
+        throttle_time=NO_THROTTLE, groups=tuple(_described(call, *one) for one in found)
     )
 
 
@@ -122,6 +144,9 @@ def _described(call: Call, group_id: str, found: Any) -> Any:
     code, message = told_code(found), None
     if not code and found.group_type != CONSUMER:
         code = ErrorCode.GROUP_ID_NOT_FOUND
+    if not code and not _may_see_assignments(call, found.members):
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        message = "the group reads a topic that this client may not describe"
     if code == ErrorCode.GROUP_ID_NOT_FOUND:
         message = f"there is no consumer group {group_id!r}"
     types = call.types
@@ -133,11 +158,21 @@ def _described(call: Call, group_id: str, found: Any) -> Any:
         group_epoch=0 if code else found.group_epoch,
         assignment_epoch=0 if code else found.assignment_epoch,
         assignor_name="" if code else found.protocol_name,
-        authorized_operations=ON_GROUP
+        authorized_operations=operations_on_group(call, group_id)
         if call.request.include_authorized_operations and not code
         else NOT_ASKED,
         members=() if code else tuple(_member(call, one) for one in found.members),
     )
+
+
+def _may_see_assignments(call: Call, members: Iterable[Any]) -> bool:
+    topic_ids = {
+        one.topic_id
+        for member in members
+        for topics in (member.assigned, member.target)
+        for one in topics
+    }
+    return all(_may_be_told(call, topic_id) for topic_id in topic_ids)
 
 
 def _member(call: Call, member: Any) -> Any:

@@ -6,11 +6,13 @@ from typing import Any, Final
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.rpc.metadata import GROUP
+from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.brokers import listed_here
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, wire_error
-from oncelog_listener.core.authorized_operations import NOT_ASKED, ON_GROUP
+from oncelog_listener.core.authorized_operations import NOT_ASKED
 from oncelog_listener.core.repeating import Repeatable
+from oncelog_listener.group_access import operations_on_group, split_groups
 from oncelog_listener.handlers.groups import ask_coordinators, optional, told_code
 
 _UNKNOWN_IS_AN_ERROR_FROM: Final = 6
@@ -32,12 +34,13 @@ async def described_groups(call: Call, ids: Sequence[str]) -> Sequence[Any]:
 
 
 async def describe_groups(call: Call) -> Any:
-    ids = list(dict.fromkeys(call.request.groups))
+    ids, refused = split_groups(call, Operation.DESCRIBE, call.request.groups)
     found = await described_groups(call, ids)
     return call.types.DescribeGroupsResponse(
         throttle_time=NO_THROTTLE,
-        groups=tuple(
-            _described(call, group_id, one) for group_id, one in zip(ids, found, strict=True)
+        groups=(
+            *(_nothing(call, one, ErrorCode.GROUP_AUTHORIZATION_FAILED, "") for one in refused),
+            *(_described(call, group_id, one) for group_id, one in zip(ids, found, strict=True)),
         ),
     )
 
@@ -64,7 +67,7 @@ def _described(call: Call, group_id: str, found: Any) -> Any:
         group_state=found.state,
         protocol_type=found.protocol_type,
         protocol_data=found.protocol_name,
-        **_operations(call),
+        **_operations(call, group_id),
         members=tuple(
             types.DescribedGroupMember(
                 member_id=one.member_id,
@@ -79,11 +82,12 @@ def _described(call: Call, group_id: str, found: Any) -> Any:
     )
 
 
-def _operations(call: Call) -> dict[str, int]:
+def _operations(call: Call, group_id: str) -> dict[str, int]:
     if call.version < _AUTHORIZED_OPERATIONS_FROM:
         return {}
     is_asked = call.request.include_authorized_operations
-    return {"authorized_operations": ON_GROUP if is_asked else NOT_ASKED}
+    operations = operations_on_group(call, group_id) if is_asked else NOT_ASKED
+    return {"authorized_operations": operations}
 
 
 def _nothing(call: Call, group_id: str, code: int, state: str, message: str | None = None) -> Any:
@@ -118,7 +122,15 @@ async def list_groups(call: Call) -> Any:
             return _listed(call, answer.error_code)
         found.update((one.group_id, one) for one in answer.groups)
     is_own = listed_here(call)
-    own = [one for group_id, one in found.items() if is_own(group_id)]
+    sees_all = call.may_cluster(Operation.DESCRIBE, is_logged=False)
+    own = [
+        one
+        for group_id, one in found.items()
+        if is_own(group_id)
+        and (
+            sees_all or call.may(Operation.DESCRIBE, ResourceType.GROUP, group_id, is_logged=False)
+        )
+    ]
     return _listed(call, ErrorCode.NONE, own)
 
 
@@ -140,7 +152,7 @@ def _listed(call: Call, error_code: int, found: Sequence[Any] = ()) -> Any:
 
 
 async def delete_groups(call: Call) -> Any:
-    ids = list(dict.fromkeys(call.request.groups_names))
+    ids, refused = split_groups(call, Operation.DELETE, call.request.groups_names)
 
     async def ask(coordinator: Any, positions: list[int]) -> Sequence[Any]:
         asked = pb.DeleteGroupsRequest(group_ids=[ids[position] for position in positions])
@@ -150,14 +162,13 @@ async def delete_groups(call: Call) -> Any:
 
     # What is deleted is not known any more.
     found = await ask_coordinators(call, ids, ask, Repeatable.UNLESS_DONE)
+    codes = [(group_id, told_code(one)) for group_id, one in zip(ids, found, strict=True)]
+    codes += [(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED) for group_id in refused]
     types = call.types
     return types.DeleteGroupsResponse(
         throttle_time=NO_THROTTLE,
         results=tuple(
-            types.DeletableGroupResult(
-                group_id=group_id,
-                error_code=wire_error(told_code(one)),
-            )
-            for group_id, one in zip(ids, found, strict=True)
+            types.DeletableGroupResult(group_id=group_id, error_code=wire_error(code))
+            for group_id, code in codes
         ),
     )

@@ -12,6 +12,7 @@ from typing import Any, Final
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.rpc.metadata import GROUP
+from oncelog.security.acl import Operation
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
     NO_THROTTLE,
@@ -20,6 +21,7 @@ from oncelog_listener.cluster import (
     wire_error,
 )
 from oncelog_listener.core.repeating import Repeatable, is_repeated
+from oncelog_listener.group_access import group_refusal
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
 from oncelog_listener.shard_calls import call_shard
 
@@ -30,6 +32,7 @@ _SKIPPED_ASSIGNMENT_FROM: Final = 9
 _PROTOCOL_NAMED_FROM: Final = 5
 _MANY_LEAVE_FROM: Final = 3
 NO_GENERATION: Final = -1
+_NO_MEMBER: Final = ""
 
 
 async def ask_coordinator(
@@ -128,6 +131,10 @@ def _payload_fault(call: Call, payloads: Any) -> ErrorCode:
 
 async def join_group(call: Call) -> Any:
     request = call.request
+    refusal = group_refusal(call, Operation.READ, request.group_id)
+    if refusal:
+        # Before the group is asked the member has no id, whatever it says.
+        return _not_joined(call, refusal, _NO_MEMBER)
     if not request.group_id:
         return _not_joined(call, ErrorCode.INVALID_GROUP_ID)
     fault = _payload_fault(call, (one.metadata for one in request.protocols))
@@ -166,7 +173,7 @@ async def join_group(call: Call) -> Any:
     if isinstance(answer, ErrorCode):
         return _not_joined(call, answer)
     if answer.error_code:
-        return _not_joined(call, answer.error_code, answer.member_id)
+        return _not_joined(call, answer.error_code, answer.member_id or None)
     types = call.types
     return types.JoinGroupResponse(
         throttle_time=NO_THROTTLE,
@@ -188,7 +195,7 @@ async def join_group(call: Call) -> Any:
     )
 
 
-def _not_joined(call: Call, error_code: int, member_id: str = "") -> Any:
+def _not_joined(call: Call, error_code: int, member_id: str | None = None) -> Any:
     """A refusal. It names the member: with MEMBER_ID_REQUIRED that is the id to come back with."""
     return call.types.JoinGroupResponse(
         throttle_time=NO_THROTTLE,
@@ -198,7 +205,7 @@ def _not_joined(call: Call, error_code: int, member_id: str = "") -> Any:
         protocol_name=_protocol_name(call, ""),
         leader="",
         skip_assignment=False,
-        member_id=member_id or call.request.member_id,
+        member_id=call.request.member_id if member_id is None else member_id,
         members=(),
     )
 
@@ -209,12 +216,15 @@ def _protocol_name(call: Call, name: str) -> str | None:
 
 async def sync_group(call: Call) -> Any:
     request = call.request
-    if not request.group_id:
-        return _not_synced(call, ErrorCode.INVALID_GROUP_ID)
     protocol_type = getattr(request, "protocol_type", None)
     protocol_name = getattr(request, "protocol_name", None)
     if call.version >= _PROTOCOL_NAMED_FROM and (protocol_type is None or protocol_name is None):
         return _not_synced(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    refusal = group_refusal(call, Operation.READ, request.group_id)
+    if refusal:
+        return _not_synced(call, refusal)
+    if not request.group_id:
+        return _not_synced(call, ErrorCode.INVALID_GROUP_ID)
     fault = _payload_fault(call, (one.assignment for one in request.assignments))
     if fault:
         return _not_synced(call, fault)
@@ -261,8 +271,10 @@ def _not_synced(call: Call, error_code: int) -> Any:
 
 async def heartbeat(call: Call) -> Any:
     request = call.request
-    answer: Any = ErrorCode.INVALID_GROUP_ID
-    if request.group_id:
+    answer: Any = group_refusal(call, Operation.READ, request.group_id)
+    if not answer and not request.group_id:
+        answer = ErrorCode.INVALID_GROUP_ID
+    if not answer:
         asked = pb.GroupHeartbeatRequest(
             group_id=request.group_id,
             generation_id=request.generation_id,
@@ -290,8 +302,10 @@ async def leave_group(call: Call) -> Any:
             )
             for one in request.members
         ]
-    answer: Any = ErrorCode.INVALID_GROUP_ID
-    if request.group_id:
+    answer: Any = group_refusal(call, Operation.READ, request.group_id)
+    if not answer and not request.group_id:
+        answer = ErrorCode.INVALID_GROUP_ID
+    if not answer:
         asked = pb.LeaveGroupRequest(group_id=request.group_id, members=leaving)
         answer = await ask_coordinator(
             call,

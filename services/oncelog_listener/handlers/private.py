@@ -1,15 +1,34 @@
-"""Spark's calls: protobuf in Kafka frames, passed to the coordinator that owns the sink (ADR 0001)."""
+"""Spark's calls: protobuf in Kafka frames, passed to the coordinator that owns the sink (ADR 0001).
+
+To ACLs a sink is the transactional id that people chose for it: who may write with that id may use the sink.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
 from oncelog.errors import ErrorCode
+from oncelog.ids import acl_name_of
 from oncelog.protocol.frames import Frame, FrameError
 from oncelog.protocol.private_api import PrivateCall
 from oncelog.rpc.metadata import TRANSACTION
+from oncelog.security.acl import Operation, ResourceType
+from oncelog_listener.access import tell
 from oncelog_listener.call import Session
 from oncelog_listener.cluster import PEER_FAILURES, Cluster
 from oncelog_listener.shard_calls import call_shard
 from oncelog_listener.traces import sink_answered, sink_span
+
+OPERATIONS: Final[Mapping[str, Operation]] = {
+    "OpenAttempt": Operation.WRITE,
+    "JoinAttempt": Operation.WRITE,
+    "SealBranch": Operation.WRITE,
+    "CommitBatch": Operation.WRITE,
+    "AbortAttempt": Operation.WRITE,
+    "DescribeSink": Operation.DESCRIBE,
+}
+"""On the sink's transactional id, by method."""
 
 
 async def private_call(
@@ -25,6 +44,9 @@ async def private_call(
         request = call.request.FromString(bytes(frame[position:]))
     except DecodeError as error:
         raise FrameError(f"no {call.method} request: {error}") from error
+    refusal = _refusal(cluster, session, call.method, request)
+    if refusal is not None:
+        return _refused(call, *refusal)
     if not request.sink:
         return _refused(call, ErrorCode.INVALID_REQUEST)
     try:
@@ -42,6 +64,39 @@ async def private_call(
     return encoded
 
 
-def _refused(call: PrivateCall, code: ErrorCode) -> bytes:
-    encoded: bytes = call.response(error_code=code).SerializeToString()
+def _refusal(
+    cluster: Cluster, session: Session, method: str, request: Any
+) -> tuple[ErrorCode, str] | None:
+    """What the client is told that may not; None when it may."""
+
+    def may(operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        asked = (session.principal, session.host, operation, resource_type, name)
+        verdict = cluster.access.decide(*asked)
+        tell(verdict, *asked, method)
+        return verdict.is_allowed
+
+    if not cluster.access.is_checked:
+        return None
+    name, operation = acl_name_of(request.sink), OPERATIONS[method]
+    if not may(operation, ResourceType.TRANSACTIONAL_ID, name):
+        return (
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            f"{session.principal} needs {operation.name} on the transactional id {name!r}",
+        )
+    # These partitions are in the transaction from now on, and get its marker.
+    topics = {one.topic: None for one in request.last_sequences} if method == "SealBranch" else {}
+    for topic in topics:
+        if not may(Operation.WRITE, ResourceType.TOPIC, topic):
+            return (
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                f"{session.principal} needs WRITE on the topic {topic!r}",
+            )
+    return None
+
+
+def _refused(call: PrivateCall, code: ErrorCode, message: str = "") -> bytes:
+    response = call.response(error_code=code)
+    if message and "error_message" in response.DESCRIPTOR.fields_by_name:
+        response.error_message = message
+    encoded: bytes = response.SerializeToString()
     return encoded

@@ -8,6 +8,7 @@ from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.rpc.metadata import TRANSACTION
+from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.brokers import listed_here
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
@@ -18,6 +19,7 @@ from oncelog_listener.cluster import (
     wire_error,
     wire_time,
 )
+from oncelog_listener.group_access import may_transaction, transaction_refusal
 
 
 async def describe_producers(call: Call) -> Any:
@@ -79,7 +81,10 @@ async def describe_transactions(call: Call) -> Any:
     by_coordinator: dict[int, list[str]] = {}
     for transactional_id in ids:
         shard = image.shard_for(TRANSACTION, transactional_id)
-        if not transactional_id:
+        refusal = transaction_refusal(call, Operation.DESCRIBE, transactional_id)
+        if refusal:
+            described[transactional_id] = refusal
+        elif not transactional_id:
             described[transactional_id] = ErrorCode.INVALID_REQUEST
         elif shard is None or shard.coordinator < 0:
             described[transactional_id] = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -131,6 +136,7 @@ def _state(call: Call, transactional_id: str, found: Any) -> Any:
         topics=tuple(
             types.TopicData(topic=topic, partitions=tuple(numbers))
             for topic, numbers in grouped(partitions).items()
+            if call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic, is_logged=False)
         ),
     )
 
@@ -164,7 +170,12 @@ async def list_transactions(call: Call) -> Any:
         unknown.update(dict.fromkeys(answer.unknown_state_filters))
         found.extend(answer.transactions)
     is_own = listed_here(call)
-    own = [one for one in found if is_own(one.transactional_id)]
+    own = [
+        one
+        for one in found
+        if is_own(one.transactional_id)
+        and may_transaction(call, Operation.DESCRIBE, one.transactional_id, is_logged=False)
+    ]
     return _listed(call, ErrorCode.NONE, tuple(unknown), own)
 
 

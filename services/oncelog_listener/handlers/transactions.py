@@ -9,6 +9,7 @@ from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS
 from oncelog.protocol.versions import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID
 from oncelog.rpc.metadata import GROUP, TRANSACTION
+from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
     NO_THROTTLE,
@@ -22,6 +23,7 @@ from oncelog_listener.cluster import (
 )
 from oncelog_listener.core.error_versions import error_for_version
 from oncelog_listener.core.repeating import Repeatable, is_repeated
+from oncelog_listener.group_access import transaction_refusal
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
 from oncelog_listener.shard_calls import call_shard
 
@@ -62,8 +64,22 @@ async def _ask_any_coordinator(cluster: Cluster, asked: Any) -> Any:
             return answer
 
 
+def _init_refusal(call: Call, transactional_id: str | None) -> ErrorCode:
+    """Without an id it is enough that the client may write to some topic (KIP-679)."""
+    if transactional_id is not None:
+        return transaction_refusal(call, Operation.WRITE, transactional_id)
+    if call.may_cluster(Operation.IDEMPOTENT_WRITE, is_logged=False):
+        return ErrorCode.NONE
+    if call.may(Operation.WRITE, ResourceType.TOPIC, None):
+        return ErrorCode.NONE
+    return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
 async def init_producer_id(call: Call) -> Any:
     request = call.request
+    refusal = _init_refusal(call, request.transactional_id)
+    if refusal:
+        return _initialised(call, refusal)
     producer_id = request.producer_id if call.version >= _IDENTITY_FROM else -1
     producer_epoch = request.producer_epoch if call.version >= _IDENTITY_FROM else -1
     if (producer_id == -1) != (producer_epoch == -1):
@@ -108,13 +124,16 @@ def _initialised(
 
 
 async def add_partitions_to_txn(call: Call) -> Any:
+    request = call.request
+    refusal = transaction_refusal(call, Operation.WRITE, request.v3_and_below_transactional_id)
     wanted: dict[TopicPartition, None] = {}
     refused: dict[TopicPartition, int] = {}
-    for topic in call.request.v3_and_below_topics:
+    for topic in request.v3_and_below_topics:
+        is_writable = not refusal and _is_writable(call, topic.name)
         for partition in topic.partitions:
             key = (topic.name, partition)
             wanted[key] = None
-            code = _refused_partition(call.cluster, key)
+            code = refusal or _refused_partition(call.cluster, key, is_writable=is_writable)
             if code:
                 refused[key] = code
             if call.is_turn_over():
@@ -147,10 +166,14 @@ async def add_partitions_to_txn(call: Call) -> Any:
     )
 
 
-def _refused_partition(cluster: Cluster, key: TopicPartition) -> ErrorCode:
-    topic = cluster.image.topics.get(key[0])
-    if key[0] in INTERNAL_TOPICS:
+def _is_writable(call: Call, topic: str) -> bool:
+    return topic not in INTERNAL_TOPICS and call.may(Operation.WRITE, ResourceType.TOPIC, topic)
+
+
+def _refused_partition(cluster: Cluster, key: TopicPartition, *, is_writable: bool) -> ErrorCode:
+    if not is_writable:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    topic = cluster.image.topics.get(key[0])
     if topic is None or not 0 <= key[1] < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.NONE
@@ -205,6 +228,9 @@ def _first_error(answer: Any) -> int:
 
 async def end_txn(call: Call) -> Any:
     request = call.request
+    refusal = transaction_refusal(call, Operation.WRITE, request.transactional_id)
+    if refusal:
+        return _ended(call, refusal)
     if not request.transactional_id:
         return _ended(call, ErrorCode.INVALID_REQUEST)
     asked = pb.EndTxnRequest(

@@ -168,6 +168,11 @@ def framed_response(correlation_id: int, has_tags: bool, parts: list[bytes]) -> 
     return b"".join((head + b"\0" if has_tags else head, *parts))
 
 
+def framed_bytes(message: bytes) -> bytes:
+    """One frame without any header, as bare SASL messages are sent."""
+    return _LENGTH.pack(len(message)) + message
+
+
 def read_correlation_id(frame: Frame) -> int:
     """The correlation id of a response frame. Raises FrameError."""
     if len(frame) < LENGTH_BYTES:

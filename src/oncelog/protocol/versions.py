@@ -21,6 +21,7 @@ LEAVE_GROUP: Final = 13
 SYNC_GROUP: Final = 14
 DESCRIBE_GROUPS: Final = 15
 LIST_GROUPS: Final = 16
+SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20
@@ -32,9 +33,13 @@ ADD_OFFSETS_TO_TXN: Final = 25
 END_TXN: Final = 26
 WRITE_TXN_MARKERS: Final = 27
 TXN_OFFSET_COMMIT: Final = 28
+DESCRIBE_ACLS: Final = 29
+CREATE_ACLS: Final = 30
+DELETE_ACLS: Final = 31
 DESCRIBE_CONFIGS: Final = 32
 ALTER_CONFIGS: Final = 33
 DESCRIBE_LOG_DIRS: Final = 35
+SASL_AUTHENTICATE: Final = 36
 CREATE_PARTITIONS: Final = 37
 DELETE_GROUPS: Final = 42
 ELECT_LEADERS: Final = 43
@@ -42,6 +47,10 @@ INCREMENTAL_ALTER_CONFIGS: Final = 44
 ALTER_PARTITION_REASSIGNMENTS: Final = 45
 LIST_PARTITION_REASSIGNMENTS: Final = 46
 OFFSET_DELETE: Final = 47
+DESCRIBE_CLIENT_QUOTAS: Final = 48
+ALTER_CLIENT_QUOTAS: Final = 49
+DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
+ALTER_USER_SCRAM_CREDENTIALS: Final = 51
 DESCRIBE_QUORUM: Final = 55
 UPDATE_FEATURES: Final = 57
 DESCRIBE_CLUSTER: Final = 60
@@ -114,6 +123,7 @@ APIS: Final[Mapping[int, Api]] = {
         _api(SYNC_GROUP, "SyncGroup", 0, 5, 4),
         _api(DESCRIBE_GROUPS, "DescribeGroups", 0, 6, 5),
         _api(LIST_GROUPS, "ListGroups", 0, 5, 3),
+        _api(SASL_HANDSHAKE, "SaslHandshake", 0, 1, 2),
         _api(API_VERSIONS, "ApiVersions", 0, 4, 3),
         _api(CREATE_TOPICS, "CreateTopics", 2, 7, 5),
         _api(DELETE_TOPICS, "DeleteTopics", 1, 6, 4),
@@ -128,10 +138,14 @@ APIS: Final[Mapping[int, Api]] = {
         _api(WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 2, 1),
         # 6 replaces topic names by ids, and kio has no class for it yet.
         _api(TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5, 3),
+        _api(DESCRIBE_ACLS, "DescribeAcls", 1, 3, 2),
+        _api(CREATE_ACLS, "CreateAcls", 1, 3, 2),
+        _api(DELETE_ACLS, "DeleteAcls", 1, 3, 2),
         _api(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4),
         _api(ALTER_CONFIGS, "AlterConfigs", 0, 2, 2),
         # 5 tells of cordoned folders, which oncelog has not.
         _api(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 4, 2),
+        _api(SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, 2),
         _api(CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2),
         # 3 carries an error message with each group.
         _api(DELETE_GROUPS, "DeleteGroups", 0, 2, 2),
@@ -140,6 +154,10 @@ APIS: Final[Mapping[int, Api]] = {
         _api(ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1, 0),
         _api(LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, 0),
         _api(OFFSET_DELETE, "OffsetDelete", 0, 0, 1),
+        _api(DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 0, 1, 1),
+        _api(ALTER_CLIENT_QUOTAS, "AlterClientQuotas", 0, 1, 1),
+        _api(DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0, 0, 0),
+        _api(ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", 0, 0, 0),
         _api(DESCRIBE_QUORUM, "DescribeQuorum", 0, 2, 0),
         _api(UPDATE_FEATURES, "UpdateFeatures", 0, 2, 0),
         _api(DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, 0),

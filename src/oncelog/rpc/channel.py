@@ -1,17 +1,27 @@
 """gRPC channels and servers as oncelog opens them: one place for their options."""
 
-from typing import Any
+from typing import Any, Final
 
 import grpc.aio
 
 from oncelog.rpc.sessions import SessionLimits
 
+CLUSTER_NAME: Final = "oncelog.internal"
+"""The name that the certificate of every process carries."""
+
 ChannelOptions = list[tuple[str, Any]]
 
 
 def open_channel(address: str, limits: SessionLimits) -> grpc.aio.Channel:
-    """A channel with a connection of its own, which is not made before the first call."""
-    return grpc.aio.insecure_channel(address, options=_client_options(limits))
+    """A channel with a connection of its own, which is not made before the first call.
+
+    Raises OncelogError where a file for TLS cannot be read.
+    """
+    options = _client_options(limits)
+    if limits.tls is None:
+        return grpc.aio.insecure_channel(address, options=options)
+    options.append(("grpc.ssl_target_name_override", CLUSTER_NAME))
+    return grpc.aio.secure_channel(address, limits.tls.channel_credentials(), options=options)
 
 
 def _client_options(limits: SessionLimits) -> ChannelOptions:

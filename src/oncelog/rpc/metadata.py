@@ -14,6 +14,7 @@ from typing import Protocol
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.broker_config import topic_defaults
 from oncelog.ids import Partition, shard_name_of, shard_of
+from oncelog.rpc.security_image import SecurityImage
 from oncelog.topic_config import TopicConfig
 
 TRANSACTION = pb.SHARD_KIND_TRANSACTION
@@ -41,6 +42,7 @@ class MetadataImage:
     feature_levels: Mapping[str, int] = field(default_factory=dict)
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
     """What is set for brokers and groups while the cluster runs, by kind and name."""
+    security: SecurityImage = SecurityImage()
 
     @property
     def transaction_version(self) -> int:
@@ -146,6 +148,7 @@ class MetadataImage:
             features_epoch=delta.features.features_epoch if has_features else self.features_epoch,
             feature_levels=dict(delta.features.levels) if has_features else self.feature_levels,
             configs=configs,
+            security=self.security.updated(delta),
         )
 
 
@@ -163,6 +166,7 @@ def _from_snapshot(metadata_offset: int, snapshot: pb.MetadataSnapshot) -> Metad
         features_epoch=snapshot.features.features_epoch,
         feature_levels=dict(snapshot.features.levels),
         configs=_configs_by_key(snapshot.configs),
+        security=SecurityImage().updated(snapshot),
     )
 
 

@@ -31,6 +31,7 @@ from oncelog.rpc.backoff import Backoff
 from oncelog.rpc.cluster_directory import ClusterDirectory
 from oncelog.rpc.controller_stub import ControllerStreams, ControllerStub
 from oncelog.rpc.metadata import MetadataFollower
+from oncelog.rpc.mutual_tls import limits_of
 from oncelog.rpc.node_settings import NO_NODE_ID, NodeSettings
 from oncelog.rpc.server import RpcServer
 from oncelog.rpc.session_pool import SessionPool
@@ -74,7 +75,7 @@ class Node:
         self._settings = settings
         self._roles = list(roles)
         self._incarnation_id = uuid.uuid4().hex
-        limits = settings.session_limits
+        limits = limits_of(settings)
         self._pool = SessionPool(limits)
         controllers = settings.controller_addresses
         if not controllers:

@@ -1,9 +1,10 @@
 """The settings of a process as a node of a cluster; each is read from ONCELOG_NODE_<NAME>."""
 
 import socket
-from typing import Final
+from pathlib import Path
+from typing import Final, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from oncelog.rpc.sessions import SessionLimits
@@ -69,6 +70,25 @@ class NodeSettings(BaseSettings):
         "",
         description="host:port of an HTTP CONNECT proxy through which every other node is called; default: none",
     )
+
+    tls_certificate_file: Path | None = Field(
+        None,
+        description="PEM file with this process's certificate for TLS between processes, which names its role "
+        "(oncelog pki); unset: calls between processes are plain, and anybody may call anything",
+    )
+    tls_key_file: Path | None = Field(None, description="PEM file with that certificate's key")
+    tls_ca_file: Path | None = Field(
+        None, description="PEM file with the CA of the cluster's processes"
+    )
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> Self:
+        files = (self.tls_certificate_file, self.tls_key_file, self.tls_ca_file)
+        if any(files) and not all(files):
+            raise ValueError(
+                "tls_certificate_file, tls_key_file and tls_ca_file go together: set all three, or none"
+            )
+        return self
 
     @property
     def controller_addresses(self) -> tuple[str, ...]:

@@ -9,7 +9,10 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
+
+from oncelog.errors import OncelogError
 
 TIMEOUT_S: Final = 3.0
 _PORT_VARIABLE: Final = "ONCELOG_NODE_PORT"
@@ -32,8 +35,11 @@ def check(address: str, service: str, timeout_s: float) -> tuple[bool, str]:
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-    # A proxy that the environment names for the web is none for this.
-    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+    try:
+        opened = _channel(address)
+    except OncelogError as error:
+        return False, str(error)
+    with opened as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
             answer = stub.Check(
@@ -45,6 +51,25 @@ def check(address: str, service: str, timeout_s: float) -> tuple[bool, str]:
             return False, _why(error, service, timeout_s)
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
     return answer.status == health_pb2.HealthCheckResponse.SERVING, status
+
+
+def _channel(address: str) -> Any:
+    """With the certificate of the process that runs here, where it has one. Raises OncelogError."""
+    import grpc
+
+    # A proxy that the environment names for the web is none for this.
+    options: list[tuple[str, Any]] = [("grpc.enable_http_proxy", 0)]
+    files = [
+        os.environ.get(f"ONCELOG_NODE_TLS_{name}_FILE") for name in ("CERTIFICATE", "KEY", "CA")
+    ]
+    if not all(files):
+        return grpc.insecure_channel(address, options=options)
+    from oncelog.rpc.channel import CLUSTER_NAME
+    from oncelog.rpc.mutual_tls import MutualTls
+
+    options.append(("grpc.ssl_target_name_override", CLUSTER_NAME))
+    tls = MutualTls(*(Path(file) for file in files if file))
+    return grpc.secure_channel(address, tls.channel_credentials(), options=options)
 
 
 def _why(error: Any, service: str, timeout_s: float) -> str:

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from grpc import StatusCode
 
 from oncelog.errors import OncelogError
+from oncelog.rpc.callers import may_call, refusal
 from oncelog.rpc.contract import SERVICES, Method
 from oncelog.rpc.sessions import PeerUnavailable
 
@@ -26,7 +27,12 @@ _METHODS = {
 
 
 NOT_BEGUN = frozenset(
-    {StatusCode.UNAVAILABLE, StatusCode.UNIMPLEMENTED, StatusCode.INVALID_ARGUMENT}
+    {
+        StatusCode.UNAVAILABLE,
+        StatusCode.UNIMPLEMENTED,
+        StatusCode.INVALID_ARGUMENT,
+        StatusCode.PERMISSION_DENIED,
+    }
 )
 """Statuses that are only given before a servicer is called: the call surely had no effect."""
 
@@ -38,6 +44,12 @@ class CallRefused(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+def check_caller(role: str, path: str) -> None:
+    """Raises CallRefused where a process of this role may not call this method: nothing was done."""
+    if not may_call(role, path):
+        raise CallRefused(StatusCode.PERMISSION_DENIED, refusal(role, path))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,11 @@ from grpc_reflection.v1alpha import reflection
 
 from oncelog.api.v1.peer_pb2 import SessionFrame
 from oncelog.errors import OncelogError
+from oncelog.rpc.callers import may_call, refusal
 from oncelog.rpc.channel import server_options
 from oncelog.rpc.contract import PEER, SERVICES
-from oncelog.rpc.served import CallRefused, Served, ServedMethods
+from oncelog.rpc.mutual_tls import role_of
+from oncelog.rpc.served import CallRefused, Served, ServedMethods, check_caller
 from oncelog.rpc.session_server import PeerServicer
 from oncelog.rpc.sessions import SessionLimits
 
@@ -60,14 +62,19 @@ class RpcServer:
         )
         await self.set_ready(False)
         await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
-        server.add_generic_rpc_handlers((_ContractHandler(self.served, self._peer),))
+        is_checked = self._limits.tls is not None
+        server.add_generic_rpc_handlers((_ContractHandler(self.served, self._peer, is_checked),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = [service.full_name for service in SERVICES.values()]
         names += [health.SERVICE_NAME, reflection.SERVICE_NAME]
         reflection.enable_server_reflection(names, server)
         address = f"{f'[{self._host}]' if ':' in self._host else self._host}:{self._asked_port}"
         try:
-            self.port = server.add_insecure_port(address)
+            if self._limits.tls is None:
+                self.port = server.add_insecure_port(address)
+            else:
+                credentials = self._limits.tls.server_credentials()
+                self.port = server.add_secure_port(address, credentials)
         except RuntimeError as error:
             await server.stop(None)
             raise OncelogError(
@@ -95,8 +102,9 @@ class RpcServer:
 class _ContractHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Finds the servicer's method when a call comes, so roles may be added while the server runs."""
 
-    def __init__(self, served: ServedMethods, peer: PeerServicer) -> None:
+    def __init__(self, served: ServedMethods, peer: PeerServicer, is_checked: bool) -> None:
         self._served = served
+        self._is_checked = is_checked
         self._session = grpc.stream_stream_rpc_method_handler(
             peer.Session,
             request_deserializer=SessionFrame.FromString,
@@ -108,20 +116,22 @@ class _ContractHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
         if path == _SESSION_PATH:
             return self._session
         try:
-            return _handler(self._served.find(path))
+            return _handler(self._served.find(path), self._is_checked)
         except CallRefused as refused:
             if refused.code is grpc.StatusCode.UNIMPLEMENTED:
                 return None
             return _refusing(refused)
 
 
-def _handler(served: Served) -> Any:
+def _handler(served: Served, is_checked: bool) -> Any:
     """Unary calls go through the same code as those of a session; streams are the servicer's own generators."""
     method = served.method
     if method.is_unary:
 
         async def answer(request: bytes, context: Any) -> bytes:
             try:
+                if is_checked:
+                    check_caller(role_of(context.auth_context()), method.path)
                 return await served.call(served.read(request))
             except CallRefused as refused:
                 await context.abort(refused.code, refused.message)
@@ -130,6 +140,8 @@ def _handler(served: Served) -> Any:
         return grpc.unary_unary_rpc_method_handler(answer)
 
     async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
+        if is_checked and not may_call(role := role_of(context.auth_context()), method.path):
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal(role, method.path))
         answers = aiter(served.answer(request, context))
         try:
             while True:

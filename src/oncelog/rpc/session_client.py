@@ -239,7 +239,11 @@ class _Stream:
 
     async def run(self) -> None:
         """Until the stream ends; then every call on it fails."""
-        channel = open_channel(self._address, self._limits)
+        try:
+            channel = open_channel(self._address, self._limits)
+        except OncelogError as error:
+            self.finish(str(error))
+            return
         reason = CLOSED
         try:
             reason = await self._serve(channel)

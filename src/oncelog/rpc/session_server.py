@@ -16,7 +16,8 @@ from grpc import StatusCode
 from oncelog.api.v1.peer_pb2 import SessionCall, SessionFrame
 from oncelog.api.v1.types_pb2 import TraceContext
 from oncelog.rpc.deadline import DeadlineTimer
-from oncelog.rpc.served import CallRefused, Served, ServedMethods
+from oncelog.rpc.mutual_tls import role_of
+from oncelog.rpc.served import CallRefused, Served, ServedMethods, check_caller
 from oncelog.rpc.sessions import SessionLimits
 from oncelog.rpc.trace_context import answered_trace, serving_span
 from oncelog.telemetry.spans import Nothing, Span
@@ -46,7 +47,8 @@ class PeerServicer:
     async def Session(self, requests: Any, context: Any) -> None:
         if self._is_draining:
             await context.abort(StatusCode.UNAVAILABLE, STOPPING[1])
-        session = ServerSession(self._served, self._limits, context)
+        role = None if self._limits.tls is None else role_of(context.auth_context())
+        session = ServerSession(self._served, self._limits, context, role)
         self._sessions[session] = None
         try:
             # Tells the caller that somebody is here, before it entrusts a call to the stream.
@@ -88,9 +90,13 @@ class _Call:
 class ServerSession:
     """One stream from one process."""
 
-    def __init__(self, served: ServedMethods, limits: SessionLimits, context: Any) -> None:
+    def __init__(
+        self, served: ServedMethods, limits: SessionLimits, context: Any, role: str | None = None
+    ) -> None:
+        """`role` is the caller's; None: nobody knows, and nobody asks."""
         self._served = served
         self._context = context
+        self._role = role
         self._frame_bytes = limits.frame_bytes
         self._message_bytes_max = limits.message_bytes_max
         # Twice what a caller of the same limits may have in flight: it never stops there, others do.
@@ -171,6 +177,8 @@ class ServerSession:
                 raise CallRefused(
                     StatusCode.INVALID_ARGUMENT, f"call id {message.call_id} is in flight already"
                 )
+            if self._role is not None:
+                check_caller(self._role, message.method)
             served = self._served.find(message.method)
             request = served.read(encoded)
         except CallRefused as refused:

@@ -1,8 +1,17 @@
 """What both ends of a session between two processes agree on: its bounds, and what a caller can see fail (ADR 0013)."""
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from oncelog.errors import OncelogError
+
+
+class PeerTls(Protocol):
+    """How a process proves its role to others (`mutual_tls.py`). Both raise OncelogError that names a file."""
+
+    def channel_credentials(self) -> Any: ...
+
+    def server_credentials(self) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,9 @@ class SessionLimits:
 
     http_proxy: str = ""
     """`host:port` of an HTTP CONNECT proxy that every connection goes through; empty for none."""
+
+    tls: PeerTls | None = None
+    """None: connections are plain, and anybody may call anything."""
 
 
 class PeerUnavailable(OncelogError):

@@ -10,7 +10,7 @@ from tests.unit.listener.wire_client import WireClient
 
 from oncelog.api.v1 import controller_pb2
 from oncelog.errors import OncelogError
-from oncelog_listener import external
+from oncelog_listener import advertised
 from oncelog_listener.settings import ListenerSettings
 from oncelog_listener.wiring import build_listener
 
@@ -76,7 +76,8 @@ def free_port():
 
 
 def _node(node_id, port, outside=None):
-    configs = external.told(("127.0.0.1", port), outside) if outside else {}
+    by_name = {"PLAINTEXT": ("127.0.0.1", port), "EXTERNAL": outside}
+    configs = advertised.told(by_name) if outside else {}
     return controller_pb2.Node(
         configs=configs,
         node_id=node_id,

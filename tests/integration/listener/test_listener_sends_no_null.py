@@ -22,7 +22,7 @@ from tests.unit.listener.listener_requests import batch
 from tests.unit.listener.wire_client import WireClient
 
 from oncelog.errors import ErrorCode
-from oncelog.process.sources import Sources
+from oncelog.process.sources import Flag, Sources
 from oncelog.protocol.messages import schema_of
 from oncelog.protocol.shape import without_none
 from oncelog.protocol.versions import APIS, JOIN_GROUP, Api
@@ -72,6 +72,19 @@ MAY_BE_NULL = {
     "ConsumerGroupDescribe.Member.instance_id": "the member is not static",
     "ConsumerGroupDescribe.Member.rack_id": "the member has no rack",
     "ConsumerGroupDescribe.Member.subscribed_topic_regex": "the member subscribes by names",
+    "DescribeAcls.DescribeAclsResponse.error_message": NO_ERROR,
+    "CreateAcls.AclCreationResult.error_message": NO_ERROR,
+    "DeleteAcls.DeleteAclsFilterResult.error_message": NO_ERROR,
+    "DeleteAcls.DeleteAclsMatchingAcl.error_message": NO_ERROR,
+    "SaslAuthenticate.SaslAuthenticateResponse.error_message": NO_ERROR,
+    "DescribeClientQuotas.DescribeClientQuotasResponse.error_message": NO_ERROR,
+    "DescribeClientQuotas.DescribeClientQuotasResponse.entries": "there is an error",
+    "DescribeClientQuotas.EntityData.entity_name": "it is the default of its type",
+    "AlterClientQuotas.EntryData.error_message": NO_ERROR,
+    "AlterClientQuotas.EntityData.entity_name": "it is the default of its type",
+    "DescribeUserScramCredentials.DescribeUserScramCredentialsResponse.error_message": NO_ERROR,
+    "DescribeUserScramCredentials.DescribeUserScramCredentialsResult.error_message": NO_ERROR,
+    "AlterUserScramCredentials.AlterUserScramCredentialsResult.error_message": NO_ERROR,
     "DescribeTopicPartitions.DescribeTopicPartitionsResponse.next_cursor": "this is the last page",
 }
 """Where Kafka's broker sends null, and when. Every other field of every response always has a value."""
@@ -213,6 +226,40 @@ MODERN = {"group_id": "modern", "member_id": "m-1", "subscribed_topic_names": ("
 MODERN |= {"rebalance_timeout": timedelta(seconds=30), "topic_partitions": ()}
 
 
+SECURED = {
+    # Numbers of ALLOW READ on a topic, written literally, and of what a filter calls any.
+    "CreateAcls.resource_type": 2,
+    "CreateAcls.resource_name": "kept",
+    "CreateAcls.operation": 3,
+    "permission_type": 3,
+    "principal": "User:alice",
+    "host": "*",
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "pattern_type_filter": 1,
+    "principal_filter": None,
+    "host_filter": None,
+    "DescribeAcls.operation": 1,
+    "DescribeAcls.permission_type": 1,
+    "DeleteAcls.operation": 1,
+    "DeleteAcls.permission_type": 1,
+    "entity_type": "user",
+    "entity_name": None,
+    "match_type": 1,
+    "match": None,
+    "AlterClientQuotas.key": "producer_byte_rate",
+    "AlterClientQuotas.value": 1e9,
+    "mechanism": 1,
+    "SaslHandshake.mechanism": "PLAIN",
+    "iterations": 4096,
+    "salt": b"salt",
+    "salted_password": b"key",
+    "deletions": (),
+    "AlterUserScramCredentials.name": "alice",
+    "DescribeUserScramCredentials.name": "alice",
+}
+
+
 async def leave_offsets_behind(client: WireClient) -> None:
     """A group "left-behind" that has offsets and no members."""
     words = {"group_id": "left-behind", "name": "orders", "generation_id_or_member_epoch": -1}
@@ -232,58 +279,64 @@ async def known_words(client: WireClient) -> dict[str, Any]:
     pay = await client.call(22, 5, request=request_of(APIS[22], 5, started))
     assert pay.error_code == 0
     await leave_offsets_behind(client)
-    return member | {
-        "DescribeQuorum.topic_name": "__cluster_metadata",
-        "feature": "transaction.version",
-        "max_version_level": 2,
-        "name": "orders",
-        "topic": "orders",
-        "topic_id": orders.topic_id,
-        "Metadata.topic_id": None,
-        "DeleteTopics.topic_id": None,
-        "records": batch(),
-        "acks": -1,
-        "timeout": timedelta(seconds=5),
-        "Produce.transactional_id": None,
-        "Fetch.max_bytes": 1 << 20,
-        "partition_max_bytes": 1 << 20,
-        "isolation_level": 1,
-        "session_epoch": -1,
-        "partition_indexes": (0,),
-        "partitions": (0,),
-        "generation_id_or_member_epoch": member["generation_id"],
-        "groups": ("classic",),
-        "groups_names": ("classic", "nobody"),
-        "group_ids": ("modern",),
-        "key": "classic",
-        "coordinator_keys": ("classic",),
-        "transactional_id": "pay",
-        "transactional_ids": ("open",),
-        "transaction_timeout": timedelta(seconds=60),
-        "InitProducerId.producer_id": -1,
-        "InitProducerId.producer_epoch": -1,
-        "producer_id": pay.producer_id,
-        "producer_epoch": pay.producer_epoch,
-        "v3_and_below_transactional_id": "pay",
-        "v3_and_below_producer_id": pay.producer_id,
-        "v3_and_below_producer_epoch": pay.producer_epoch,
-        "client_software_name": "test",
-        "client_software_version": "1",
-        "num_partitions": 1,
-        "replication_factor": 1,
-        "assignments": (),
-        "resource_type": 2,
-        "resource_name": "orders",
-        "configuration_keys": None,
-        "include_synonyms": True,
-        "include_documentation": True,
-        "IncrementalAlterConfigs.name": "retention.ms",
-        "IncrementalAlterConfigs.value": "100000",
-        "endpoint_type": 1,
-        "response_partition_limit": 1,
-        "CreatePartitions.name": "wide",
-        "OffsetDelete.group_id": "left-behind",
-    }
+    for key, version in ((30, 3), (49, 1), (51, 0)):
+        await client.call(key, version, request=request_of(APIS[key], version, SECURED))
+    return (
+        member
+        | SECURED
+        | {
+            "DescribeQuorum.topic_name": "__cluster_metadata",
+            "feature": "transaction.version",
+            "max_version_level": 2,
+            "name": "orders",
+            "topic": "orders",
+            "topic_id": orders.topic_id,
+            "Metadata.topic_id": None,
+            "DeleteTopics.topic_id": None,
+            "records": batch(),
+            "acks": -1,
+            "timeout": timedelta(seconds=5),
+            "Produce.transactional_id": None,
+            "Fetch.max_bytes": 1 << 20,
+            "partition_max_bytes": 1 << 20,
+            "isolation_level": 1,
+            "session_epoch": -1,
+            "partition_indexes": (0,),
+            "partitions": (0,),
+            "generation_id_or_member_epoch": member["generation_id"],
+            "groups": ("classic",),
+            "groups_names": ("classic", "nobody"),
+            "group_ids": ("modern",),
+            "key": "classic",
+            "coordinator_keys": ("classic",),
+            "transactional_id": "pay",
+            "transactional_ids": ("open",),
+            "transaction_timeout": timedelta(seconds=60),
+            "InitProducerId.producer_id": -1,
+            "InitProducerId.producer_epoch": -1,
+            "producer_id": pay.producer_id,
+            "producer_epoch": pay.producer_epoch,
+            "v3_and_below_transactional_id": "pay",
+            "v3_and_below_producer_id": pay.producer_id,
+            "v3_and_below_producer_epoch": pay.producer_epoch,
+            "client_software_name": "test",
+            "client_software_version": "1",
+            "num_partitions": 1,
+            "replication_factor": 1,
+            "assignments": (),
+            "resource_type": 2,
+            "resource_name": "orders",
+            "configuration_keys": None,
+            "include_synonyms": True,
+            "include_documentation": True,
+            "IncrementalAlterConfigs.name": "retention.ms",
+            "IncrementalAlterConfigs.value": "100000",
+            "endpoint_type": 1,
+            "response_partition_limit": 1,
+            "CreatePartitions.name": "wide",
+            "OffsetDelete.group_id": "left-behind",
+        }
+    )
 
 
 def words_of(known: dict[str, Any], api: Api, version: int) -> list[dict[str, Any]]:
@@ -302,6 +355,8 @@ def words_of(known: dict[str, Any], api: Api, version: int) -> list[dict[str, An
         "CreateTopics.configs": (),
         "DeleteTopics.name": made,
         "topic_names": (made,),
+        "CreateAcls.resource_name": made,
+        "resource_name_filter": made if api.name == "DeleteAcls" else None,
         "CreatePartitions.count": version + 2,
         "CreatePartitions.assignments": None,
         "SyncGroup.assignments": (),
@@ -373,7 +428,11 @@ def answers(tmp_path_factory):
     async def scenario():
         settings = EmbeddedSettings(port=0, gateway_port=0, data=data)
         found = {}
-        async with embedded_roles(settings, data, Sources()) as addresses:
+        anybody = {
+            "ONCELOG_LISTENER_AUTHORIZER": Flag("--authorizer", "acl"),
+            "ONCELOG_LISTENER_SUPER_USERS": Flag("--super-users", "User:ANONYMOUS"),
+        }
+        async with embedded_roles(settings, data, Sources(anybody)) as addresses:
             producer = await asyncio.to_thread(prepare, addresses.bootstrap)
             host, port = addresses.bootstrap.rsplit(":", 1)
             client = await WireClient.connect(int(port), host)

@@ -45,6 +45,8 @@ def test_unknown_or_damaged_records_are_refused_in_one_line(record_type, body):
 
 def test_type_names_on_disk_never_change():
     assert sorted(RECORD_TYPES) == [
+        "AclsChanged",
+        "ClientQuotasChanged",
         "ClusterCreated",
         "ConfigsChanged",
         "ControllerClaimed",
@@ -58,6 +60,7 @@ def test_type_names_on_disk_never_change():
         "PartitionsAdded",
         "PartitionsChanged",
         "ProducerIdsAllocated",
+        "ScramCredentialsChanged",
         "ShardsAssigned",
         "Snapshot",
         "TopicConfigsChanged",

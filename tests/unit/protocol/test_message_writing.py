@@ -38,6 +38,8 @@ def value_of(kafka_type, is_nullable, chance):
         case "int8" | "int16" | "int32" | "int64":
             bound = 1 << BOUNDS[kafka_type]
             return chance.choice((-bound, bound - 1, 0, -1, chance.randrange(-bound, bound)))
+        case "float64":
+            return chance.uniform(-1e9, 1e9)
         case "error_code":
             return chance.choice(list(ErrorCode))
         case "timedelta_i32" | "timedelta_i64":

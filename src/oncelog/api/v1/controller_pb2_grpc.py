@@ -84,6 +84,26 @@ class ControllerStub:
                 request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.UpdateFeaturesRequest.SerializeToString,
                 response_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.UpdateFeaturesResponse.FromString,
                 _registered_method=True)
+        self.CreateAcls = channel.unary_unary(
+                '/oncelog.api.v1.Controller/CreateAcls',
+                request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.CreateAclsRequest.SerializeToString,
+                response_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.CreateAclsResponse.FromString,
+                _registered_method=True)
+        self.DeleteAcls = channel.unary_unary(
+                '/oncelog.api.v1.Controller/DeleteAcls',
+                request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.DeleteAclsRequest.SerializeToString,
+                response_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.DeleteAclsResponse.FromString,
+                _registered_method=True)
+        self.AlterUserScramCredentials = channel.unary_unary(
+                '/oncelog.api.v1.Controller/AlterUserScramCredentials',
+                request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterUserScramCredentialsRequest.SerializeToString,
+                response_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterUserScramCredentialsResponse.FromString,
+                _registered_method=True)
+        self.AlterClientQuotas = channel.unary_unary(
+                '/oncelog.api.v1.Controller/AlterClientQuotas',
+                request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterClientQuotasRequest.SerializeToString,
+                response_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterClientQuotasResponse.FromString,
+                _registered_method=True)
         self.AllocateProducerIds = channel.unary_unary(
                 '/oncelog.api.v1.Controller/AllocateProducerIds',
                 request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
@@ -186,6 +206,31 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateAcls(self, request, context):
+        """Who may do what, who may log in with a password, and how much. All of it reaches every process by WatchMetadata.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteAcls(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterUserScramCredentials(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterClientQuotas(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AllocateProducerIds(self, request, context):
         """A block of producer ids, durable before it is answered and never handed out twice.
         """
@@ -279,6 +324,26 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.UpdateFeatures,
                     request_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.UpdateFeaturesRequest.FromString,
                     response_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.UpdateFeaturesResponse.SerializeToString,
+            ),
+            'CreateAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateAcls,
+                    request_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.CreateAclsRequest.FromString,
+                    response_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.CreateAclsResponse.SerializeToString,
+            ),
+            'DeleteAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteAcls,
+                    request_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.DeleteAclsRequest.FromString,
+                    response_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.DeleteAclsResponse.SerializeToString,
+            ),
+            'AlterUserScramCredentials': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterUserScramCredentials,
+                    request_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterUserScramCredentialsRequest.FromString,
+                    response_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterUserScramCredentialsResponse.SerializeToString,
+            ),
+            'AlterClientQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterClientQuotas,
+                    request_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterClientQuotasRequest.FromString,
+                    response_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterClientQuotasResponse.SerializeToString,
             ),
             'AllocateProducerIds': grpc.unary_unary_rpc_method_handler(
                     servicer.AllocateProducerIds,
@@ -581,6 +646,114 @@ class Controller:
             '/oncelog.api.v1.Controller/UpdateFeatures',
             oncelog_dot_api_dot_v1_dot_controller__pb2.UpdateFeaturesRequest.SerializeToString,
             oncelog_dot_api_dot_v1_dot_controller__pb2.UpdateFeaturesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.api.v1.Controller/CreateAcls',
+            oncelog_dot_api_dot_v1_dot_controller__pb2.CreateAclsRequest.SerializeToString,
+            oncelog_dot_api_dot_v1_dot_controller__pb2.CreateAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.api.v1.Controller/DeleteAcls',
+            oncelog_dot_api_dot_v1_dot_controller__pb2.DeleteAclsRequest.SerializeToString,
+            oncelog_dot_api_dot_v1_dot_controller__pb2.DeleteAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterUserScramCredentials(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.api.v1.Controller/AlterUserScramCredentials',
+            oncelog_dot_api_dot_v1_dot_controller__pb2.AlterUserScramCredentialsRequest.SerializeToString,
+            oncelog_dot_api_dot_v1_dot_controller__pb2.AlterUserScramCredentialsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterClientQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.api.v1.Controller/AlterClientQuotas',
+            oncelog_dot_api_dot_v1_dot_controller__pb2.AlterClientQuotasRequest.SerializeToString,
+            oncelog_dot_api_dot_v1_dot_controller__pb2.AlterClientQuotasResponse.FromString,
             options,
             channel_credentials,
             insecure,

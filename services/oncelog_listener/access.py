@@ -1,0 +1,76 @@
+"""What the clients of this listener may do: an authorizer over the newest ACLs, and lines for the log."""
+
+import logging
+from typing import Final
+
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog.security.acl import Acl, Operation, ResourceType
+from oncelog.security.authorizer import Authorizer, AuthorizerRules, Verdict
+
+log = logging.getLogger("oncelog.authorizer")
+
+_EVERYBODY: Final = Verdict(True, "there is no authorizer")
+
+
+class Access:
+    """One for a listener. Without `rules` everybody may do everything."""
+
+    def __init__(self, metadata: MetadataFollower, rules: AuthorizerRules | None) -> None:
+        self._metadata = metadata
+        self._rules = rules
+        self._acls: frozenset[Acl] = frozenset()
+        self._authorizer = Authorizer((), rules or AuthorizerRules())
+
+    @property
+    def is_checked(self) -> bool:
+        return self._rules is not None
+
+    def decide(
+        self,
+        principal: str,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str | None,
+    ) -> Verdict:
+        """Whether it is allowed on the resource, or with None on any resource of the type."""
+        if self._rules is None:
+            return _EVERYBODY
+        authorizer = self._current()
+        if name is None:
+            return authorizer.decide_any(principal, host, operation, resource_type)
+        return authorizer.decide(principal, host, operation, resource_type, name)
+
+    def _current(self) -> Authorizer:
+        acls = self._metadata.image.security.acls
+        if acls is not self._acls:
+            assert self._rules is not None
+            self._authorizer = Authorizer(acls, self._rules)
+            self._acls = acls
+        return self._authorizer
+
+
+def tell(
+    verdict: Verdict,
+    principal: str,
+    host: str,
+    operation: Operation,
+    resource_type: ResourceType,
+    name: str | None,
+    request: str,
+) -> None:
+    """A line for the log: what was refused always, what was allowed for debugging."""
+    level = logging.DEBUG if verdict.is_allowed else logging.INFO
+    if log.isEnabledFor(level):
+        log.log(
+            level,
+            "%s from %s is %s %s on %s:%s for %s: %s",
+            principal,
+            host,
+            "allowed" if verdict.is_allowed else "refused",
+            operation.name,
+            resource_type.name,
+            name if name is not None else "(any)",
+            request,
+            verdict.reason,
+        )

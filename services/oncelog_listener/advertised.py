@@ -1,0 +1,25 @@
+"""The addresses at which clients reach a node, by the listener's name, as the node tells them to the other listeners.
+
+They travel with the registration as Kafka's config `advertised.listeners`: `SSL://HOST:PORT,EXTERNAL://HOST:PORT`.
+All listeners tell the same of each, or a client that asks one after the other would see brokers move.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog_listener.core.endpoints import parsed_addresses, printed
+
+CONFIG: Final = "advertised.listeners"
+
+
+def told(addresses: Mapping[str, tuple[str, int]]) -> dict[str, str]:
+    """What the registration says."""
+    return {CONFIG: printed(addresses)}
+
+
+def read(configs: Mapping[str, str], name: str) -> tuple[str, int] | None:
+    """Host and port of this listener of the node that registered with these configs; None: it has none."""
+    try:
+        return parsed_addresses(configs.get(CONFIG, "")).get(name)
+    except ValueError:
+        return None

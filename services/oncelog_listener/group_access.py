@@ -1,0 +1,60 @@
+"""What a client may do with groups and transactional ids, asked as Kafka asks it."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import acl_name_of
+from oncelog.security.acl import Operation, ResourceType
+from oncelog_listener.call import Call
+from oncelog_listener.core.authorized_operations import ON_GROUP
+
+_ON_GROUP: Final = tuple(one for one in Operation if ON_GROUP >> one & 1)
+
+
+def group_refusal(call: Call, operation: Operation, group_id: str) -> ErrorCode:
+    """NONE when the client may."""
+    if call.may(operation, ResourceType.GROUP, group_id):
+        return ErrorCode.NONE
+    return ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def transaction_refusal(call: Call, operation: Operation, transactional_id: str) -> ErrorCode:
+    """NONE when the client may."""
+    if may_transaction(call, operation, transactional_id):
+        return ErrorCode.NONE
+    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def may_transaction(
+    call: Call, operation: Operation, transactional_id: str, *, is_logged: bool = True
+) -> bool:
+    name = acl_name_of(transactional_id)
+    return call.may(operation, ResourceType.TRANSACTIONAL_ID, name, is_logged=is_logged)
+
+
+def commit_refusal(call: Call, transactional_id: str, group_id: str) -> ErrorCode:
+    """Whether offsets of the group may be committed in the transaction. The transaction is asked about first."""
+    refusal = transaction_refusal(call, Operation.WRITE, transactional_id)
+    return refusal or group_refusal(call, Operation.READ, group_id)
+
+
+def split_groups(
+    call: Call, operation: Operation, group_ids: Iterable[str]
+) -> tuple[list[str], list[str]]:
+    """Those on which the client may do it, and the others; each once."""
+    allowed: list[str] = []
+    refused: list[str] = []
+    for group_id in dict.fromkeys(group_ids):
+        of_kind = refused if group_refusal(call, operation, group_id) else allowed
+        of_kind.append(group_id)
+    return allowed, refused
+
+
+def operations_on_group(call: Call, group_id: str) -> int:
+    """What the client may do with the group, as the bits of KIP-430."""
+    return sum(
+        1 << operation
+        for operation in _ON_GROUP
+        if call.may(operation, ResourceType.GROUP, group_id, is_logged=False)
+    )

@@ -1,0 +1,175 @@
+"""OffsetFetch: what groups have committed, of the topics that the client may describe."""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from oncelog.api.v1 import groups_pb2 as pb
+from oncelog.api.v1 import types_pb2
+from oncelog.errors import ErrorCode
+from oncelog.security.acl import Operation, ResourceType
+from oncelog_listener.call import Call
+from oncelog_listener.cluster import NO_THROTTLE, grouped, wire_error
+from oncelog_listener.group_access import group_refusal
+from oncelog_listener.handlers.group_offsets import TOPIC_IDS_FROM, topic_fields, topic_name
+from oncelog_listener.handlers.groups import ask_coordinators, told_code
+
+_GROUPS_FROM: Final = 8
+_GROUP_ERROR_FROM: Final = 2
+_STABLE_FROM: Final = 7
+_NONE_COMMITTED: Final = -1
+
+
+class _Topic(NamedTuple):
+    name: str | None
+    asked: Any
+    refusal: ErrorCode
+    """Why the coordinator is not asked for it."""
+
+
+class _Group(NamedTuple):
+    asked: Any
+    refusal: ErrorCode
+    topics: tuple[_Topic, ...]
+
+
+async def offset_fetch(call: Call) -> Any:
+    request, types = call.request, call.types
+    is_batch = call.version >= _GROUPS_FROM
+    groups = [_read(call, group) for group in (request.groups if is_batch else (request,))]
+    allowed = [group for group in groups if not group.refusal]
+
+    async def ask(coordinator: Any, positions: list[int]) -> Sequence[Any]:
+        asked = pb.OffsetFetchRequest(
+            groups=[_asked(allowed[position]) for position in positions],
+            require_stable=call.version >= _STABLE_FROM and request.require_stable,
+        )
+        answer = await call.cluster.ask(coordinator.OffsetFetch(asked))
+        found: Sequence[Any] = answer.groups
+        return found
+
+    found = iter(await ask_coordinators(call, [group.asked.group_id for group in allowed], ask))
+    fetched = [_fetched(call, group, group.refusal or next(found)) for group in groups]
+    if is_batch:
+        return types.OffsetFetchResponse(
+            throttle_time=NO_THROTTLE,
+            groups=tuple(
+                types.OffsetFetchResponseGroup(
+                    group_id=group.asked.group_id, topics=topics, error_code=wire_error(code)
+                )
+                for group, (code, topics) in zip(groups, fetched, strict=True)
+            ),
+        )
+    ((code, topics),) = fetched
+    return types.OffsetFetchResponse(
+        throttle_time=NO_THROTTLE, topics=topics, error_code=wire_error(code)
+    )
+
+
+def _read(call: Call, group: Any) -> _Group:
+    """What the client asks of the group, and what it may know."""
+    of_group = group_refusal(call, Operation.DESCRIBE, group.group_id)
+    topics: list[_Topic] = []
+    for asked in group.topics or ():
+        name, refusal = topic_name(call, asked), of_group
+        if not refusal and name is None:
+            refusal = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not refusal and not call.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        topics.append(_Topic(name, asked, refusal))
+    return _Group(group, of_group, tuple(topics))
+
+
+def _asked(group: _Group) -> pb.OffsetFetchRequest.Group:
+    """No topics are all topics."""
+    asked = group.asked
+    return pb.OffsetFetchRequest.Group(
+        group_id=asked.group_id,
+        member_id=getattr(asked, "member_id", None) or "",
+        member_epoch=getattr(asked, "member_epoch", -1),
+        all_topics=asked.topics is None,
+        topics=[
+            types_pb2.TopicPartitions(topic=topic.name, partitions=topic.asked.partition_indexes)
+            for topic in group.topics
+            if not topic.refusal
+        ],
+    )
+
+
+def _fetched(call: Call, group: _Group, answer: Any) -> tuple[int, tuple[Any, ...]]:
+    """One group's code and topics."""
+    code = told_code(answer)
+    if code and call.version >= _GROUP_ERROR_FROM:
+        return code, ()
+    if code:
+        return 0, tuple(_all_failed(call, topic, code) for topic in group.topics)
+    if group.asked.topics is None:
+        return 0, _every_topic(call, answer.offsets)
+    found = {(offset.topic, offset.partition): offset for offset in answer.offsets}
+    return 0, tuple(
+        _all_failed(call, topic, topic.refusal)
+        if topic.refusal
+        else _topic_type(call)(
+            **topic_fields(topic.asked, topic.name),
+            partitions=tuple(
+                _fetched_partition(call, partition, found.get((topic.name, partition)))
+                for partition in topic.asked.partition_indexes
+            ),
+        )
+        for topic in group.topics
+    )
+
+
+def _every_topic(call: Call, offsets: Iterable[Any]) -> tuple[Any, ...]:
+    """By topic. Where ids are spoken, a topic that is gone has none and is left out, as in Kafka."""
+    found = {(offset.topic, offset.partition): offset for offset in offsets}
+    known = call.cluster.image.topics
+    uses_ids = call.version >= TOPIC_IDS_FROM
+    return tuple(
+        _topic_type(call)(
+            name=name,
+            topic_id=uuid.UUID(bytes=known[name].topic_id) if uses_ids else None,
+            partitions=tuple(
+                _fetched_partition(call, partition, found[name, partition])
+                for partition in partitions
+            ),
+        )
+        for name, partitions in grouped(list(found)).items()
+        if (name in known or not uses_ids)
+        and call.may(Operation.DESCRIBE, ResourceType.TOPIC, name, is_logged=False)
+    )
+
+
+def _all_failed(call: Call, topic: _Topic, code: int) -> Any:
+    return _topic_type(call)(
+        **topic_fields(topic.asked, topic.name),
+        partitions=tuple(
+            _fetched_partition(call, partition, None, code)
+            for partition in topic.asked.partition_indexes
+        ),
+    )
+
+
+def _fetched_partition(call: Call, partition: int, found: Any, code: int = 0) -> Any:
+    types = call.types
+    build = (
+        types.OffsetFetchResponsePartitions
+        if call.version >= _GROUPS_FROM
+        else types.OffsetFetchResponsePartition
+    )
+    return build(
+        partition_index=partition,
+        committed_offset=_NONE_COMMITTED if found is None else found.offset,
+        committed_leader_epoch=-1 if found is None else found.leader_epoch,
+        metadata="" if found is None else found.metadata,
+        error_code=wire_error(code if found is None else found.error_code),
+    )
+
+
+def _topic_type(call: Call) -> Any:
+    types = call.types
+    return (
+        types.OffsetFetchResponseTopics
+        if call.version >= _GROUPS_FROM
+        else types.OffsetFetchResponseTopic
+    )

@@ -1,0 +1,168 @@
+"""How the connections of this listener are protected: its certificates, and who may log in."""
+
+import hashlib
+import logging
+import ssl
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from oncelog.errors import OncelogError
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog.security.plain import parse_users
+from oncelog.security.sasl import (
+    PLAIN,
+    SCRAM_SHA_256,
+    SCRAM_SHA_512,
+    PasswordVerifier,
+    SaslServer,
+    ScramCredential,
+    TokenValidator,
+    make_sasl_server,
+)
+from oncelog.security.ssl_principal import PrincipalRules
+from oncelog.security.tls import (
+    CHECK_INTERVAL_S,
+    ClientCertificates,
+    ReloadingContext,
+    TlsFileError,
+    TlsFiles,
+    server_context,
+)
+from oncelog_listener.cluster import Cluster
+from oncelog_listener.sasl_session import SaslSession
+
+log = logging.getLogger("oncelog.listener")
+
+SCRAM_NAMES: Final = {1: SCRAM_SHA_256, 2: SCRAM_SHA_512}
+"""By Kafka's number of the mechanism."""
+_SCRAM_NUMBERS: Final = {name: number for number, name in SCRAM_NAMES.items()}
+
+
+class Users:
+    """`Credentials`: SCRAM users of the newest metadata, PLAIN users of a file, tokens of a key server."""
+
+    def __init__(
+        self, metadata: MetadataFollower, plain: "PlainUsers | None", tokens: TokenValidator | None
+    ) -> None:
+        self._metadata = metadata
+        self._plain = plain
+        self.tokens = tokens
+
+    @property
+    def unknown_user_key(self) -> bytes:
+        # Nobody who has not logged in knows the cluster id, 122 bits of chance.
+        return hashlib.sha256(b"unknown user " + self._metadata.image.cluster_id.encode()).digest()
+
+    def scram(self, mechanism: str, user: str) -> ScramCredential | None:
+        key = (user, _SCRAM_NUMBERS[mechanism])
+        found = self._metadata.image.security.credentials.get(key)
+        if found is None:
+            return None
+        return ScramCredential(found.salt, found.stored_key, found.server_key, found.iterations)
+
+    def plain(self, user: str) -> PasswordVerifier | None:
+        return None if self._plain is None else self._plain.find(user)
+
+
+class PlainUsers:
+    """A file of users that may change. A file that cannot be read leaves the users that were known."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OncelogError that names the file, and the line."""
+        self._path = path
+        self._checked_at = time.monotonic()
+        self._text = ""
+        self._users: Mapping[str, PasswordVerifier] = {}
+        try:
+            self._read()
+        except (OSError, ValueError) as error:
+            raise OncelogError(
+                f"the users of PLAIN cannot be read: {error}; `oncelog users plain NAME` prints a line of that file"
+            ) from error
+
+    def find(self, user: str) -> PasswordVerifier | None:
+        now = time.monotonic()
+        if now - self._checked_at >= CHECK_INTERVAL_S:
+            self._checked_at = now
+            try:
+                self._read()
+            except (OSError, ValueError) as error:
+                log.warning("the users of PLAIN stay as they were: %s", error)
+        return self._users.get(user)
+
+    def _read(self) -> None:
+        text = self._path.read_text()
+        if text != self._text:
+            self._users = parse_users(text, str(self._path))
+            self._text = text
+
+
+class Protection:
+    """Built from the settings; `start` reads the files that they name."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._settings = cluster.settings
+        self._metadata = cluster.metadata
+        self._users = Users(cluster.metadata, None, None)
+        self._principals = PrincipalRules(cluster.settings.ssl_principal_mapping_rules)
+        self._tls: ReloadingContext | None = None
+
+    def start(self) -> None:
+        """Read certificates, keys and users. Raises OncelogError that names the file and the way out."""
+        settings = self._settings
+        protocols = {one.protocol for one in settings.endpoints}
+        if any(one.has_tls for one in protocols):
+            self._tls = self._reloading_context()
+        if any(one.has_sasl for one in protocols):
+            self._users = Users(self._metadata, self._plain_users(), self._tokens())
+
+    def _reloading_context(self) -> ReloadingContext:
+        settings = self._settings
+        files = TlsFiles(
+            settings.ssl_certificate_file,
+            settings.ssl_key_file,
+            settings.ssl_key_password_file,
+            settings.ssl_ca_file,
+        )
+        client_certificates = ClientCertificates(settings.ssl_client_auth)
+        try:
+            return ReloadingContext(
+                files, lambda found: server_context(found, client_certificates), log.warning
+            )
+        except TlsFileError as error:
+            raise OncelogError(
+                f"{error} (ONCELOG_LISTENER_SSL_CERTIFICATE_FILE, …_SSL_KEY_FILE, …_SSL_CA_FILE)"
+            ) from error
+
+    def _plain_users(self) -> PlainUsers | None:
+        path = self._settings.sasl_plain_users_file
+        if PLAIN not in self._settings.sasl_mechanisms:
+            return None
+        if path is None:
+            raise OncelogError(
+                "SASL mechanism PLAIN needs a file of users: ONCELOG_LISTENER_SASL_PLAIN_USERS_FILE"
+            )
+        return PlainUsers(path)
+
+    def _tokens(self) -> TokenValidator | None:
+        return None
+
+    def tls_context(self) -> ssl.SSLContext:
+        """With the certificates of the moment."""
+        assert self._tls is not None, "started without TLS"
+        return self._tls.current()
+
+    def principal_of(self, certificate: bytes | None) -> str:
+        """Who shows this certificate, in DER. Raises NoMatchingRuleError."""
+        return str(self._principals.principal_of(certificate))
+
+    def sasl_session(self) -> SaslSession:
+        settings = self._settings
+        return SaslSession(
+            settings.sasl_mechanisms, self._server, settings.connections_max_reauth_ms
+        )
+
+    def _server(self, mechanism: str, is_reauthentication: bool) -> SaslServer:
+        return make_sasl_server(mechanism, self._users, is_reauthentication=is_reauthentication)

@@ -1,0 +1,118 @@
+"""The login of one connection by SASL, and its repetition before the session ends (KIP-43, KIP-152, KIP-368).
+
+```
+ SaslHandshake v1 ─▶ SaslAuthenticate … ─▶ logged in ─▶ (before the session's end) SaslHandshake ─▶ …
+ SaslHandshake v0 ─▶ bare SASL messages, without Kafka's header ─▶ logged in
+```
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.security.sasl import SaslAuthenticationError, SaslServer
+
+FAILED_DELAY_S: Final = 0.1
+"""How long a refused client waits for its answer (connection.failed.authentication.delay.ms)."""
+_MS: Final = 1_000_000
+
+MakeServer = Callable[[str, bool], SaslServer]
+"""Of a mechanism, and whether the client logs in again."""
+
+
+class SaslSession:
+    """One for each connection to a listener with SASL."""
+
+    def __init__(
+        self, mechanisms: tuple[str, ...], make_server: MakeServer, lifetime_max_ms: int
+    ) -> None:
+        self.mechanisms = mechanisms
+        self.is_raw = False
+        """What comes next has no header of Kafka's."""
+        self.principal: str | None = None
+        """Set by a login, kept by those that follow."""
+        self.expires_at_ms: int | None = None
+        self._make_server = make_server
+        self._lifetime_max_ms = lifetime_max_ms
+        self._mechanism = ""
+        self._server: SaslServer | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Logged in, and the session has not ended."""
+        return self.principal is not None and not self.is_expired
+
+    @property
+    def is_expired(self) -> bool:
+        return self.expires_at_ms is not None and _now_ms() >= self.expires_at_ms
+
+    def begin(self, mechanism: str, *, is_raw: bool) -> None:
+        """A handshake. Raises KafkaError (33, 34)."""
+        if self._server is not None:
+            raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "a login is under way; finish it first")
+        if mechanism not in self.mechanisms:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+                f"SASL mechanism {mechanism!r} is not enabled here; there are {', '.join(self.mechanisms)}",
+            )
+        if self.principal is not None and mechanism != self._mechanism:
+            raise KafkaError(
+                ErrorCode.SASL_AUTHENTICATION_FAILED,
+                f"this session logged in by {self._mechanism}; it cannot go on by {mechanism}",
+            )
+        self._mechanism = mechanism
+        self._server = self._make_server(mechanism, self.principal is not None)
+        self.is_raw = is_raw
+
+    async def step(self, message: bytes) -> bytes:
+        """The answer to one SASL message. Raises KafkaError (34, 58), after a delay where the login failed."""
+        server = self._server
+        if server is None:
+            raise KafkaError(
+                ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate needs a SaslHandshake before it"
+            )
+        try:
+            if server.may_block:
+                answer = await asyncio.to_thread(server.evaluate, message)
+            else:
+                answer = server.evaluate(message)
+            if server.is_complete:
+                self._finish(server)
+        except SaslAuthenticationError as error:
+            self._server = None
+            await asyncio.sleep(FAILED_DELAY_S)
+            raise LoginRefused(str(error), error.reason) from None
+        return answer
+
+    def _finish(self, server: SaslServer) -> None:
+        principal = str(server.principal)
+        if self.principal is not None and principal != self.principal:
+            raise SaslAuthenticationError(
+                f"Cannot change principals during re-authentication from {self.principal}: {principal}"
+            )
+        self.principal = principal
+        self.is_raw = False
+        self._server = None
+        ends = [server.session_expires_at_ms]
+        if self._lifetime_max_ms:
+            ends.append(_now_ms() + self._lifetime_max_ms)
+        self.expires_at_ms = min((one for one in ends if one is not None), default=None)
+
+    @property
+    def lifetime_ms(self) -> int:
+        """What the session has left; 0: it does not end."""
+        return max(self.expires_at_ms - _now_ms(), 1) if self.expires_at_ms is not None else 0
+
+
+class LoginRefused(KafkaError):
+    """A login that failed: the message is for the client, the reason for the log."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
+        self.reason = reason
+
+
+def _now_ms() -> int:
+    return time.time_ns() // _MS

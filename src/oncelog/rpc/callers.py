@@ -1,0 +1,116 @@
+"""Which roles may call which method: the caller table of the architecture page, as a policy.
+
+Without TLS between processes nobody can tell who calls, and everything is allowed.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.rpc.contract import SERVICES
+
+CONTROLLER, COORDINATOR, STORAGE = "controller", "coordinator", "storage"
+MARKER_SENDER, LISTENER, GATEWAY = "marker-sender", "listener", "gateway"
+ROLES: Final = (CONTROLLER, COORDINATOR, STORAGE, MARKER_SENDER, LISTENER, GATEWAY)
+
+_NODES: Final = frozenset(ROLES)
+_L: Final = frozenset({LISTENER})
+_LG: Final = frozenset({LISTENER, GATEWAY})
+_G: Final = frozenset({GATEWAY})
+_C: Final = frozenset({COORDINATOR})
+_S: Final = frozenset({STORAGE})
+
+_TABLE: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
+    "Controller": {
+        "RegisterNode": _NODES,
+        "NodeHeartbeat": _NODES,
+        "NodeSession": _NODES,
+        "DescribeController": _NODES,
+        "WatchMetadata": _NODES,
+        "CreateTopics": _LG,
+        "DeleteTopics": _LG,
+        "CreatePartitions": _LG,
+        "AlterConfigs": _LG,
+        "UpdateFeatures": _LG,
+        "CreateAcls": _L,
+        "DeleteAcls": _L,
+        "AlterUserScramCredentials": _L,
+        "AlterClientQuotas": _L,
+        "AllocateProducerIds": _C,
+        "AlterPartition": _S,
+        "ReassignPartitions": _LG,
+        "ElectLeaders": _L,
+        "DrainNode": _G,
+        "RemoveNode": _G,
+    },
+    "Storage": {
+        "Produce": _L,
+        "Append": _C,
+        "Fetch": _LG | _C,
+        "ListOffsets": _LG,
+        "OffsetsForLeaderEpoch": _L,
+        "WriteTxnMarkers": _LG | {MARKER_SENDER},
+        "DescribeProducers": _LG,
+        "DescribePartitions": _LG,
+        "DescribeRecord": _G,
+        "DeleteRecords": _L,
+        "ReplicaFetch": _S,
+    },
+    "TransactionCoordinator": {
+        "InitProducerId": _LG,
+        "AddPartitionsToTxn": _L | _S | _C,
+        "AddOffsetsToTxn": _L,
+        "EndTxn": _LG,
+        # A storage node asks for the start of a transaction that it does not know (ADR 0022).
+        "DescribeTransactions": _LG | _S | _C,
+        "ListTransactions": _LG,
+        "ForceTerminateTransaction": _G,
+        "OpenAttempt": _L,
+        "JoinAttempt": _L,
+        "SealBranch": _L,
+        "CommitBatch": _L,
+        "AbortAttempt": _L,
+        "DescribeSink": _LG,
+        "ListSinks": _LG,
+        "DeleteSink": _LG,
+    },
+    "GroupCoordinator": {
+        "JoinGroup": _L,
+        "SyncGroup": _L,
+        "GroupHeartbeat": _L,
+        "LeaveGroup": _L,
+        "OffsetCommit": _LG,
+        "TxnOffsetCommit": _L,
+        "OffsetFetch": _LG,
+        "OffsetDelete": _L,
+        "DescribeGroups": _LG,
+        "ListGroups": _LG,
+        "DeleteGroups": _LG,
+        "ConsumerGroupHeartbeat": _L,
+        # Kafka's WriteTxnMarkers names group shards too: a listener passes such markers on.
+        "WriteTxnMarkers": _LG | {MARKER_SENDER},
+    },
+    "MarkerSender": {
+        "DeliverMarkers": _C,
+        "CancelShard": _C,
+        "DescribeQueues": _G,
+    },
+    # A session opens to every node; each call on it is checked by its own row.
+    "Peer": {"Session": _NODES},
+}
+
+ALLOWED: Final[Mapping[str, frozenset[str]]] = {
+    SERVICES[service].methods[name].path: roles
+    for service, methods in _TABLE.items()
+    for name, roles in methods.items()
+}
+"""Roles by the method's path."""
+
+
+def may_call(role: str, path: str) -> bool:
+    """Whether a process of this role calls this method. A method without a row is nobody's."""
+    return role in ALLOWED.get(path, ())
+
+
+def refusal(role: str, path: str) -> str:
+    """What a caller is told that may not."""
+    return f"{path} may not be called by {role or 'a certificate without a role of oncelog'}"

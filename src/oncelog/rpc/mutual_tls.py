@@ -1,0 +1,93 @@
+"""TLS between the processes of a cluster: each proves its role by a certificate of the cluster's CA.
+
+A certificate carries the names `<role>.oncelog.internal` and `oncelog.internal` (`oncelog pki` makes them). A caller
+checks the second one; a server reads the first one and allows each method to the roles that call it (`callers.py`).
+
+Files are read again for each new connection of a caller, and by a server whenever they have changed: a renewed
+certificate is used from the next connection on.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+
+from oncelog.errors import OncelogError
+from oncelog.rpc.callers import ROLES
+from oncelog.rpc.channel import CLUSTER_NAME
+from oncelog.rpc.node_settings import NodeSettings
+from oncelog.rpc.sessions import SessionLimits
+
+_NAMES_KEY: Final = "x509_subject_alternative_name"
+
+
+@dataclass(frozen=True, slots=True)
+class MutualTls:
+    """PEM files of one process."""
+
+    certificate: Path
+    key: Path
+    ca: Path
+
+    def _read(self) -> tuple[bytes, bytes, bytes]:
+        """Raises OncelogError that names the file."""
+        found = []
+        for path in (self.certificate, self.key, self.ca):
+            try:
+                found.append(path.read_bytes())
+            except OSError as error:
+                raise OncelogError(
+                    f"cannot read {path} for TLS between processes: {error.strerror}; `oncelog pki` makes such files"
+                ) from error
+        certificate, key, ca = found
+        return certificate, key, ca
+
+    def channel_credentials(self) -> grpc.ChannelCredentials:
+        """Raises OncelogError."""
+        certificate, key, ca = self._read()
+        return grpc.ssl_channel_credentials(ca, key, certificate)
+
+    def server_credentials(self) -> grpc.ServerCredentials:
+        """Raises OncelogError."""
+        last = hashlib.sha256(b"".join(self._read())).digest()
+
+        def configuration() -> Any:
+            certificate, key, ca = self._read()
+            return grpc.ssl_server_certificate_configuration([(key, certificate)], ca)
+
+        def changed() -> Any:
+            """None: as before, also while the files are being written."""
+            nonlocal last
+            try:
+                digest = hashlib.sha256(b"".join(self._read())).digest()
+                if digest == last:
+                    return None
+                found = configuration()
+            except OncelogError:
+                return None
+            last = digest
+            return found
+
+        return grpc.dynamic_ssl_server_credentials(
+            configuration(), changed, require_client_authentication=True
+        )
+
+
+def limits_of(settings: NodeSettings) -> SessionLimits:
+    """The bounds of this process's sessions, and its certificate where it has one."""
+    certificate, key = settings.tls_certificate_file, settings.tls_key_file
+    ca = settings.tls_ca_file
+    tls = MutualTls(certificate, key, ca) if certificate and key and ca else None
+    return replace(settings.session_limits, tls=tls)
+
+
+def role_of(auth_context: Mapping[str, Sequence[bytes]]) -> str:
+    """The role that the other side's certificate names; empty: none."""
+    for name in auth_context.get(_NAMES_KEY, ()):
+        role, dot, rest = name.decode(errors="replace").partition(".")
+        if dot and rest == CLUSTER_NAME and role in ROLES:
+            return role
+    return ""

@@ -1,0 +1,66 @@
+"""What the metadata say of ACLs, SCRAM credentials and client quotas."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.security.acl import Acl, Operation, PatternType, Permission, ResourceType, enum_of
+from oncelog.security.quotas import Entity
+
+
+@dataclass(frozen=True)
+class SecurityImage:
+    """An image never changes; each part keeps its identity until an update changes it."""
+
+    acls: frozenset[Acl] = frozenset()
+    credentials: Mapping[tuple[str, int], pb.ScramCredential] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """By user and mechanism's number."""
+    quotas: Mapping[Entity, Mapping[str, float]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+
+    def updated(self, update: pb.MetadataDelta | pb.MetadataSnapshot) -> "SecurityImage":
+        removed = update.removed_acls if isinstance(update, pb.MetadataDelta) else ()
+        if not (update.acls or removed or update.scram_credentials or update.client_quotas):
+            return self
+        image = self
+        if update.acls or removed:
+            kept = image.acls.difference(map(_acl, removed))
+            image = replace(image, acls=kept.union(map(_acl, update.acls)))
+        if update.scram_credentials:
+            credentials = dict(image.credentials)
+            for one in update.scram_credentials:
+                if one.iterations:
+                    credentials[one.user, one.mechanism] = one
+                else:
+                    credentials.pop((one.user, one.mechanism), None)
+            image = replace(image, credentials=credentials)
+        if update.client_quotas:
+            quotas = dict(image.quotas)
+            for quota in update.client_quotas:
+                entity = _entity(quota)
+                if quota.values:
+                    quotas[entity] = dict(quota.values)
+                else:
+                    quotas.pop(entity, None)
+            image = replace(image, quotas=quotas)
+        return image
+
+
+def _acl(message: pb.Acl) -> Acl:
+    return Acl(
+        enum_of(ResourceType, message.resource_type),
+        message.resource_name,
+        enum_of(PatternType, message.pattern_type),
+        message.principal,
+        message.host,
+        enum_of(Operation, message.operation),
+        enum_of(Permission, message.permission),
+    )
+
+
+def _entity(quota: pb.ClientQuota) -> Entity:
+    return tuple((part.type, part.name if part.HasField("name") else None) for part in quota.entity)

@@ -1,0 +1,160 @@
+"""SASL: a client proves its name in a few messages, which Kafka carries in `SaslAuthenticate`.
+
+```
+client                                    listener
+  SaslHandshake(mechanism)  ───────────▶  is the mechanism enabled here?
+  SaslAuthenticate(bytes)   ───────────▶  SaslServer.evaluate(bytes)
+                            ◀───────────  the returned bytes; again until is_complete
+```
+
+A `SaslServer` serves one exchange of one connection and is then thrown away. It holds no socket and no clock. What a
+refused client may learn is the text of `SaslAuthenticationError`. The `reason` beside it is for our own log.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from oncelog.security.principal import Principal
+
+PLAIN = "PLAIN"
+SCRAM_SHA_256 = "SCRAM-SHA-256"
+SCRAM_SHA_512 = "SCRAM-SHA-512"
+OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
+
+
+class SaslAuthenticationError(Exception):
+    """The client is not who it says. `str()` goes to the client; `reason` goes to the log and never to the client."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
+
+
+class IllegalSaslStateError(Exception):
+    """A message after the exchange has ended, or a question that only a complete exchange answers."""
+
+
+class SaslServer(Protocol):
+    """One exchange, the listener's side."""
+
+    @property
+    def may_block(self) -> bool:
+        """`evaluate` may take tens of milliseconds, or wait for a key server: call it in a thread."""
+        ...
+
+    def evaluate(self, message: bytes) -> bytes:
+        """One step: the client's message in, the listener's message out.
+
+        Raises `SaslAuthenticationError` once the client is refused, `IllegalSaslStateError` after the end.
+        """
+        ...
+
+    @property
+    def is_complete(self) -> bool: ...
+
+    @property
+    def principal(self) -> Principal:
+        """Whom the exchange proved. Raises `IllegalSaslStateError` before it is complete."""
+        ...
+
+    @property
+    def session_expires_at_ms(self) -> int | None:
+        """When the credential itself ends, in wall clock milliseconds (KIP-368). None: it does not end."""
+        ...
+
+
+class SaslClient(Protocol):
+    """One exchange, the client's side."""
+
+    def evaluate(self, challenge: bytes) -> bytes:
+        """The client's next message. The first challenge is empty. Raises `SaslAuthenticationError`."""
+        ...
+
+    @property
+    def is_complete(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """What a server stores of a password for one SCRAM mechanism. Nobody can log in with it alone (RFC 5802, 9)."""
+
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+class PasswordVerifier(Protocol):
+    """What a server stores of a password for PLAIN."""
+
+    def matches(self, password: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedToken:
+    """What a valid access token says of its holder."""
+
+    name: str
+    expires_at_ms: int
+    scopes: frozenset[str] = frozenset()
+
+
+class TokenRefusedError(Exception):
+    """Why a token is not accepted: for our log. The client reads `invalid_token`."""
+
+
+class TokenValidator(Protocol):
+    def validate(self, token: str) -> AcceptedToken:
+        """Raises `TokenRefusedError`. It may wait for a key server."""
+        ...
+
+
+class Credentials(Protocol):
+    """What one listener knows of its users. A lookup reads memory and does not wait."""
+
+    @property
+    def unknown_user_key(self) -> bytes:
+        """A secret of at least 16 bytes, the same on every listener and for as long as users live.
+
+        The salt that an unknown user gets is made from it. A user who exists and one who does not then look alike.
+        """
+        ...
+
+    def scram(self, mechanism: str, user: str) -> ScramCredential | None: ...
+
+    def plain(self, user: str) -> PasswordVerifier | None: ...
+
+    @property
+    def tokens(self) -> TokenValidator | None: ...
+
+
+def invalid_credentials(
+    mechanism: str, reason: str, *, is_reauthentication: bool
+) -> SaslAuthenticationError:
+    """Kafka's one text for every refusal whose cause a client may not learn."""
+    during = "re-authentication" if is_reauthentication else "authentication"
+    return SaslAuthenticationError(
+        f"Authentication failed during {during} due to invalid credentials with SASL mechanism {mechanism}",
+        reason,
+    )
+
+
+def make_sasl_server(
+    mechanism: str, credentials: Credentials, *, is_reauthentication: bool = False
+) -> SaslServer:
+    """The server of one exchange. Whether a listener enables the mechanism is the listener's to check."""
+    # Each of these imports this module.
+    from oncelog.security.plain import PlainServer
+    from oncelog.security.scram import HASHES, ScramServer
+
+    if mechanism in HASHES:
+        return ScramServer(
+            mechanism,
+            lambda user: credentials.scram(mechanism, user),
+            unknown_user_key=credentials.unknown_user_key,
+            is_reauthentication=is_reauthentication,
+        )
+    if mechanism == PLAIN:
+        return PlainServer(credentials.plain)
+    raise ValueError(f"{mechanism!r} is no SASL mechanism of oncelog: {', '.join(MECHANISMS)}")

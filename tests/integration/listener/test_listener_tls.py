@@ -1,0 +1,152 @@
+"""TLS listeners: real clients with and without certificates, foreign authorities, certificates that change."""
+
+import asyncio
+import ssl
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AclOperation, ResourceType
+from kafka import KafkaProducer
+from tests.certificates import Authority
+from tests.integration.listener.test_listener_logins import PASSWORD, against_secured, produced
+from tests.unit.listener.wire_client import WireClient
+
+from oncelog.protocol.versions import METADATA
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def tls(authority, protocol="SSL", **settings):
+    files = authority.issue("listener")
+    return {
+        "listener_security_protocol_map": f"OUTSIDE:{protocol}",
+        "ssl_certificate_file": str(files.certificate_chain),
+        "ssl_key_file": str(files.key),
+        "ssl_ca_file": str(authority.pem),
+        **settings,
+    }
+
+
+def over_tls(secured, authority, user=None):
+    config = {
+        "bootstrap.servers": secured.outside,
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(authority.pem),
+    }
+    if user is not None:
+        files = authority.issue(user)
+        config["ssl.certificate.location"] = str(files.certificate_chain)
+        config["ssl.key.location"] = str(files.key)
+    return config
+
+
+def test_a_certificate_says_who_a_client_is(tmp_path, authority):
+    def client(secured):
+        secured.allow("alice", ResourceType.TOPIC, "*", AclOperation.ALL)
+        assert produced(over_tls(secured, authority, "alice")) is None
+        assert produced(over_tls(secured, authority), timeout_s=2) is not None  # shows none
+
+    rules = {"ssl_principal_mapping_rules": "RULE:^CN=([^,]+).*$/$1/L,DEFAULT"}
+    against_secured(tmp_path, client, **tls(authority, ssl_client_auth="required", **rules))
+
+
+def test_a_foreign_certificate_is_refused(tmp_path, authority, tmp_path_factory):
+    foreign = Authority(tmp_path_factory.mktemp("foreign"))
+    files = foreign.issue("mallory")
+
+    async def client(secured):
+        context = ssl.create_default_context(cafile=authority.pem)
+        context.check_hostname = False
+        context.load_cert_chain(files.certificate_chain, files.key)
+        with pytest.raises((OSError, asyncio.IncompleteReadError)):
+            await asked(secured, context)
+
+    settings = tls(authority, ssl_client_auth="required")
+    against_secured(tmp_path, client, is_async=True, **settings)
+
+
+async def asked(secured, context):
+    return await WireClient(*await opened(secured, context)).call(METADATA, 1, topics=())
+
+
+def opened(secured, context):
+    host, _, port = secured.outside.rpartition(":")
+    return asyncio.open_connection(host, int(port), ssl=context, server_hostname="localhost")
+
+
+def test_users_log_in_over_tls(tmp_path, authority):
+    def client(secured):
+        secured.add_user("alice")
+        secured.allow("alice", ResourceType.TOPIC, "*", AclOperation.ALL)
+        config = {**secured.login("alice"), **over_tls(secured, authority)}
+        assert produced({**config, "security.protocol": "SASL_SSL"}) is None
+        producer = KafkaProducer(
+            bootstrap_servers=secured.outside,
+            security_protocol="SASL_SSL",
+            ssl_cafile=str(authority.pem),
+            sasl_mechanism="SCRAM-SHA-512",
+            sasl_plain_username="alice",
+            sasl_plain_password=PASSWORD,
+        )
+        assert producer.send("orders", b"value").get(10).offset == 1
+        producer.close()
+
+    against_secured(tmp_path, client, **tls(authority, "SASL_SSL"))
+
+
+def test_a_new_certificate_is_shown_to_new_connections(tmp_path, authority):
+    settings = tls(authority)
+
+    async def client(secured):
+        context = ssl.create_default_context(cafile=authority.pem)
+        context.check_hostname = False
+        old = WireClient(*await opened(secured, context))
+        shown = old.writer.get_extra_info("peercert")["serialNumber"]
+        authority.issue("listener")
+        await asyncio.sleep(1.1)
+        new = WireClient(*await opened(secured, context))
+        assert new.writer.get_extra_info("peercert")["serialNumber"] != shown
+        for wire in (old, new):
+            assert (await wire.call(METADATA, 1, topics=())).brokers
+
+    against_secured(tmp_path, client, is_async=True, **settings)
+
+
+def test_plain_bytes_on_a_tls_port_end_the_connection(tmp_path, authority):
+    async def client(secured):
+        wire = await WireClient.connect(int(secured.outside.rpartition(":")[2]))
+        wire.send(METADATA, 1, topics=())
+        while await asyncio.wait_for(wire.reader.read(100), 5):
+            pass  # a TLS alert, and then the end
+        good = ssl.create_default_context(cafile=authority.pem)
+        good.check_hostname = False
+        again = WireClient(*await opened(secured, good))
+        assert (await again.call(METADATA, 1, topics=())).brokers
+
+    against_secured(tmp_path, client, is_async=True, **tls(authority))
+
+
+def test_half_a_handshake_ends_in_time(tmp_path, authority):
+    async def client(secured):
+        wire = await WireClient.connect(int(secured.outside.rpartition(":")[2]))
+        wire.writer.write(b"\x16\x03\x01")
+        assert await wire.is_closed_by_peer()
+
+    settings = tls(authority, authentication_timeout_ms="500")
+    against_secured(tmp_path, client, is_async=True, **settings)
+
+
+def test_transactions_over_tls(tmp_path, authority):
+    def client(secured):
+        secured.allow("ANONYMOUS", ResourceType.TOPIC, "*", AclOperation.ALL)
+        config = {**over_tls(secured, authority), "transactional.id": "pay"}
+        producer = Producer(config)
+        producer.init_transactions(10)
+        producer.begin_transaction()
+        producer.produce("orders", b"value")
+        producer.commit_transaction(10)
+
+    against_secured(tmp_path, client, **tls(authority))
