@@ -209,12 +209,16 @@ async def describe_topic_partitions(call: Call) -> Any:
             continue
         if topic is None:
             topics.append(_undescribed(call, name, _why_missing(name)))
+            if call.is_turn_over():
+                await call.next_turn()
             continue
         if left == 0:
             next_cursor = types.Cursor(topic_name=name, partition_index=0)
             break
         page = topic.partitions[start : start + left]
         left -= len(page)
+        if call.is_turn_over(1 + len(page)):
+            await call.next_turn()
         topics.append(_described(call, topic, page, brokers))
         if start + len(page) < len(topic.partitions):
             next_cursor = types.Cursor(topic_name=name, partition_index=start + len(page))
