@@ -66,6 +66,9 @@ def operations_on_topic(call: Call, name: str) -> int:
 
 
 def operations_on_cluster(call: Call) -> int:
+    """Who may not describe the cluster is told of none, as in Kafka."""
+    if not call.may_cluster(Operation.DESCRIBE):
+        return 0
     return sum(
         1 << operation for operation in _ON_CLUSTER if call.may_cluster(operation, is_logged=False)
     )

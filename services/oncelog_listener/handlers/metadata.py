@@ -4,6 +4,8 @@ Storage nodes take no client connections. Which listeners a client is told of, a
 partition, says `brokers`.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
@@ -43,7 +45,12 @@ async def metadata(call: Call) -> Any:
             elif call.is_turn_over():
                 await call.next_turn()
         return _response(call, tuple(topics), brokers)
-    names = [one.name for one in wanted if one.name is not None]
+    # Beside an id a name is nothing that is asked for.
+    names = [
+        one.name
+        for one in wanted
+        if one.name is not None and getattr(one, "topic_id", None) is None
+    ]
     refused = set(refused_topics(call, Operation.DESCRIBE, names))
     if call.version < _AUTO_CREATION_FROM or request.allow_auto_topic_creation:
         refused |= await _created_or_refused(call, [one for one in names if one not in refused])
@@ -96,16 +103,24 @@ async def _wanted_topic(call: Call, wanted: Any, brokers: Brokers, refused: set[
         await call.next_turn()
     if has_id:
         return _missing(call, None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-    return _missing(call, wanted.name, None, _why_missing(wanted.name))
+    operations = _topic_operations(call, wanted.name)
+    return _missing(call, wanted.name, None, _why_missing(wanted.name), operations)
 
 
-def _missing(call: Call, name: str | None, topic_id: UUID | None, code: ErrorCode) -> Any:
+def _missing(
+    call: Call,
+    name: str | None,
+    topic_id: UUID | None,
+    code: ErrorCode,
+    operations: Mapping[str, int] = MappingProxyType({}),
+) -> Any:
     return call.types.MetadataResponseTopic(
         error_code=wire_error(code),
         # Before version 12 a name cannot be null.
         name="" if name is None and call.version < 12 else name,
         topic_id=topic_id,
         is_internal=False,
+        **operations,
         partitions=(),
     )
 
@@ -208,7 +223,8 @@ async def describe_topic_partitions(call: Call) -> Any:
             topics.append(_undescribed(call, name, TOPIC_REFUSED.error_code))
             continue
         if topic is None:
-            topics.append(_undescribed(call, name, _why_missing(name)))
+            operations = operations_on_topic(call, name)
+            topics.append(_undescribed(call, name, _why_missing(name), operations))
             if call.is_turn_over():
                 await call.next_turn()
             continue
@@ -234,9 +250,14 @@ def _why_missing(name: str) -> ErrorCode:
     return ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def _undescribed(call: Call, name: str, code: ErrorCode) -> Any:
+def _undescribed(call: Call, name: str, code: ErrorCode, operations: int = NOT_ASKED) -> Any:
     return call.types.DescribeTopicPartitionsResponseTopic(
-        error_code=wire_error(code), name=name, topic_id=None, is_internal=False, partitions=()
+        error_code=wire_error(code),
+        name=name,
+        topic_id=None,
+        is_internal=False,
+        topic_authorized_operations=operations,
+        partitions=(),
     )
 
 

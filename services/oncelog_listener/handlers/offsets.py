@@ -18,7 +18,7 @@ from oncelog_listener.cluster import (
     wire_error,
 )
 from oncelog_listener.core.error_versions import error_for_version
-from oncelog_listener.topic_access import take_refused
+from oncelog_listener.topic_access import TOPIC_REFUSED, refused_topics, take_refused
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -36,10 +36,13 @@ async def list_offsets(call: Call) -> Any:
         raise CloseConnection(f"isolation level {isolation_level} is neither 0 nor 1")
     items: dict[TopicPartition, Any] = {}
     answers: dict[TopicPartition, Any] = {}
+    refused = refused_topics(call, Operation.DESCRIBE, (topic.name for topic in request.topics))
     for topic in request.topics:
         for wanted in topic.partitions:
             key = (topic.name, wanted.partition_index)
-            if wanted.timestamp < _LATEST_TIERED:
+            if topic.name in refused:
+                answers[key] = TOPIC_REFUSED
+            elif wanted.timestamp < _LATEST_TIERED:
                 answers[key] = Unanswered(ErrorCode.UNSUPPORTED_VERSION, "")
             elif wanted.timestamp == _LATEST_TIERED:
                 answers[key] = Unanswered(ErrorCode.NONE, "")
@@ -55,7 +58,6 @@ async def list_offsets(call: Call) -> Any:
                     if call.version >= _LEADER_EPOCH_FROM
                     else -1,
                 )
-    answers.update(take_refused(call, Operation.DESCRIBE, items))
 
     async def ask(storage: Any, partitions: list[Any]) -> Sequence[Any]:
         answer = await call.cluster.ask(
@@ -109,7 +111,9 @@ async def offset_for_leader_epoch(call: Call) -> Any:
         for topic in request.topics
         for wanted in topic.partitions
     }
-    refused = take_refused(call, Operation.DESCRIBE, items)
+    # Kafka's followers ask this of each other. They may of every topic.
+    is_follower = call.may_cluster(Operation.CLUSTER_ACTION, is_logged=False)
+    refused = {} if is_follower else take_refused(call, Operation.DESCRIBE, items)
 
     async def ask(storage: Any, partitions: list[Any]) -> Sequence[Any]:
         answer = await call.cluster.ask(
@@ -149,16 +153,19 @@ async def delete_records(call: Call) -> Any:
     request = call.request
     items: dict[TopicPartition, Any] = {}
     answers: dict[TopicPartition, Any] = {}
+    refused = refused_topics(call, Operation.DELETE, (topic.name for topic in request.topics))
     for topic in request.topics:
         for wanted in topic.partitions:
             key = (topic.name, wanted.partition_index)
+            if topic.name in refused:
+                answers[key] = TOPIC_REFUSED
+                continue
             if topic.name in INTERNAL_TOPICS:
                 answers[key] = Unanswered(ErrorCode.INVALID_TOPIC_EXCEPTION, "")
                 continue
             items[key] = pb.DeleteRecordsRequest.Partition(
                 topic=topic.name, partition=wanted.partition_index, before_offset=wanted.offset
             )
-    answers.update(take_refused(call, Operation.DELETE, items))
     to_the_end = [key for key, item in items.items() if item.before_offset == _HIGH_WATERMARK]
     for key, end in (await _high_watermarks(call, to_the_end)).items():
         if end.error_code:

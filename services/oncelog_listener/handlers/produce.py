@@ -26,7 +26,7 @@ from oncelog_listener.core.produce_rules import (
 )
 from oncelog_listener.core.repeating import Repeatable
 from oncelog_listener.group_access import transaction_refusal
-from oncelog_listener.topic_access import take_refused
+from oncelog_listener.topic_access import TOPIC_REFUSED, refused_topics
 
 _RECORD_ERRORS_FROM: Final = 8
 _LEADER_HINTS_FROM: Final = 10
@@ -72,11 +72,15 @@ async def produce(call: Call) -> Any:
 def _accepted(call: Call, answers: dict[TopicPartition, Any]) -> dict[TopicPartition, Any]:
     """What goes to leaders; what is refused here goes into `answers`."""
     items: dict[TopicPartition, Any] = {}
-    for topic in call.request.topic_data:
+    topics = call.request.topic_data
+    refused_names = refused_topics(call, Operation.WRITE, (topic.name for topic in topics))
+    for topic in topics:
         name = topic.name
         for data in topic.partition_data:
             key = (name, data.index)
-            if name in INTERNAL_TOPICS:
+            if name in refused_names:
+                answers[key] = TOPIC_REFUSED
+            elif name in INTERNAL_TOPICS:
                 answers[key] = Unanswered(
                     ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by coordinators only"
                 )
@@ -92,7 +96,6 @@ def _accepted(call: Call, answers: dict[TopicPartition, Any]) -> dict[TopicParti
                 items[key] = pb.PartitionRecords(
                     topic=name, partition=data.index, records=data.records
                 )
-    answers.update(take_refused(call, Operation.WRITE, items))
     return items
 
 

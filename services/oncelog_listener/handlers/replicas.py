@@ -125,11 +125,13 @@ async def elect_leaders(call: Call) -> Any:
     request, types = call.request, call.types
     is_all = request.topic_partitions is None
     is_unclean = call.version >= _TYPES_FROM and request.election_type == _UNCLEAN
-    wanted = _wanted(call, request.topic_partitions)
+    is_allowed = call.may_cluster(Operation.ALTER)
+    # Who is refused reads no other names than its own.
+    wanted = _wanted(call, request.topic_partitions) if is_allowed or not is_all else []
     asked = controller_pb2.ElectLeadersRequest(
         partitions=[_named(key) for key in wanted], unclean=is_unclean
     )
-    if not call.may_cluster(Operation.ALTER):
+    if not is_allowed:
         # Before version 1 there is no error for all of them.
         lost = (CLUSTER_REFUSED.error_code, CLUSTER_REFUSED.error_message)
         failed = CLUSTER_REFUSED if call.version >= _TYPES_FROM else None

@@ -23,6 +23,9 @@ _CONFIGS_FROM: Final = 5
 _CONFIGS_MAX: Final = 500
 """Of one new topic. More are not even looked at: it would take long to find the first that does not exist."""
 
+_CREATION_REFUSED: Final = Unanswered(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+"""Kafka's words for this request."""
+
 _Named = tuple[str | None, UUID | None]
 
 
@@ -33,10 +36,10 @@ async def create_topics(call: Call) -> Any:
     asked: list[Any] = []
     refused = refused_creations(call, times)
     for topic in request.topics:
-        if topic.name in refused:
-            results[topic.name] = TOPIC_REFUSED
-        elif times[topic.name] > 1:
+        if times[topic.name] > 1:
             results.setdefault(topic.name, _twice(topic.name))
+        elif topic.name in refused:
+            results[topic.name] = _CREATION_REFUSED
         elif not is_legal_topic_name(topic.name) or topic.name in INTERNAL_TOPICS:
             results[topic.name] = Unanswered(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -127,6 +130,7 @@ async def delete_topics(call: Call) -> Any:
     """By name, or from version 6 by id; an internal topic is refused before the controller sees it.
 
     An id goes to the controller as it is: its name, as far as this listener has heard, may be another topic's by now.
+    With an authorizer an id that this listener has not heard of stays here: nobody can say whose topic it is.
     """
     if call.version >= _STATES_FROM:
         wanted = Counter((state.name, state.topic_id) for state in call.request.topics)
@@ -135,16 +139,23 @@ async def delete_topics(call: Call) -> Any:
     image = call.cluster.image
     refused: dict[_Named, Unanswered] = {}
     hidden: set[_Named] = set()
+    may_delete_all = call.may_cluster(Operation.DELETE, is_logged=False)
     asked = pb.DeleteTopicsRequest()
     for named, times in wanted.items():
         name, topic_id = named
         topic = _known(image, name, topic_id)
-        called = name if name is not None else topic.name if topic is not None else None
-        failed = _not_deleted(name, topic_id, times, topic)
-        if called is not None and not call.may(Operation.DELETE, ResourceType.TOPIC, called):
-            failed = TOPIC_REFUSED
-            if not call.may(Operation.DESCRIBE, ResourceType.TOPIC, called, is_logged=False):
-                hidden.add(named)
+        failed = _misnamed(name, topic_id, times)
+        if failed is None and not may_delete_all:
+            failed = _refused_deletion(call, name, topic)
+        # Of a topic that is named nothing more is told than its name; of an id the name, to those who may describe it.
+        if failed is not None and (
+            name is not None or topic is None or not _may_describe(call, topic.name)
+        ):
+            hidden.add(named)
+        if failed is None and (name in INTERNAL_TOPICS or (topic is not None and topic.internal)):
+            failed = Unanswered(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, "an internal topic cannot be deleted"
+            )
         if failed is not None:
             refused[named] = failed
         elif topic_id is not None:
@@ -185,18 +196,33 @@ def _known(image: MetadataImage, name: str | None, topic_id: UUID | None) -> Any
     return image.topics.get(name or "")
 
 
-def _not_deleted(
-    name: str | None, topic_id: UUID | None, times: int, topic: Any
-) -> Unanswered | None:
-    """Why the controller is not asked to delete it, as far as its listener knows."""
+def _refused_deletion(call: Call, name: str | None, topic: Any) -> Unanswered | None:
+    """Why the client may not delete it, or None. Whether it exists is told to those who may describe it."""
+    if name is None:
+        if topic is None:
+            return Unanswered(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        return None if call.may(Operation.DELETE, ResourceType.TOPIC, topic.name) else TOPIC_REFUSED
+    if not _may_describe(call, name):
+        return TOPIC_REFUSED
+    if call.may(Operation.DELETE, ResourceType.TOPIC, name, is_logged=topic is not None):
+        return None
+    if topic is None:
+        return Unanswered(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    return TOPIC_REFUSED
+
+
+def _may_describe(call: Call, name: str) -> bool:
+    return call.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def _misnamed(name: str | None, topic_id: UUID | None, times: int) -> Unanswered | None:
+    """What is wrong with the request itself."""
     if name is None and topic_id is None:
         return Unanswered(ErrorCode.INVALID_REQUEST, "a topic needs its name or its id")
     if name is not None and topic_id is not None:
         return Unanswered(ErrorCode.INVALID_REQUEST, "a topic is named by name or by id, not both")
     if times > 1:
         return _twice(name if topic_id is None else topic_id.bytes)
-    if name in INTERNAL_TOPICS or (topic is not None and topic.internal):
-        return Unanswered(ErrorCode.INVALID_TOPIC_EXCEPTION, "an internal topic cannot be deleted")
     return None
 
 
@@ -227,10 +253,10 @@ async def create_partitions(call: Call) -> Any:
     asked: list[Any] = []
     refused = refused_topics(call, Operation.ALTER, times)
     for topic in request.topics:
-        if topic.name in refused:
-            results[topic.name] = TOPIC_REFUSED
-        elif times[topic.name] > 1:
+        if times[topic.name] > 1:
             results.setdefault(topic.name, _twice(topic.name))
+        elif topic.name in refused:
+            results[topic.name] = TOPIC_REFUSED
         elif topic.name in INTERNAL_TOPICS:
             results[topic.name] = Unanswered(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, "an internal topic keeps its partitions"

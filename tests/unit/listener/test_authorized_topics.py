@@ -1,0 +1,338 @@
+"""What a client needs for each request about topics and the cluster, and what it learns without it.
+
+A table of API, operation and resource, as Kafka 4.4 has it.
+"""
+
+import re
+from dataclasses import replace
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pytest
+from tests.integration.listener.requests_by_vocabulary import request_of
+from tests.unit.listener.authorized_world import allow, codes_of, everything, found_in, world_with
+from tests.unit.listener.listener_image import topic
+from tests.unit.listener.listener_requests import ask, batch
+
+from oncelog.protocol import versions
+from oncelog.record.batch import TRANSACTIONAL
+from oncelog.security.acl import Operation as Op
+from oncelog.security.acl import Permission, ResourceType
+
+TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
+CLUSTER, TRANSACTIONAL_ID = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
+CODES = {TOPIC: 29, GROUP: 30, CLUSTER: 31, TRANSACTIONAL_ID: 53}
+MESSAGES = {
+    None,
+    "",
+    "Authorization failed.",
+    "Topic authorization failed.",
+    "Group authorization failed.",
+    "Cluster authorization failed.",
+    "Transactional Id authorization failed.",
+}
+CONFIG_TYPES = {TOPIC: 2, CLUSTER: 4, GROUP: 32}
+
+
+class Case(NamedTuple):
+    api_key: int
+    version: int
+    needs: tuple[tuple[ResourceType, Op], ...]
+    """One of them is enough."""
+    words: dict[str, Any]
+    """What is special in the request."""
+    also: tuple[tuple[ResourceType, Op], ...] = ()
+    """What it needs beside, and has here."""
+    passes_on: str = "orders"
+
+    def request(self, name):
+        words = {
+            "topic": name,
+            "name": name,
+            "topic_name": name,
+            "key": name,
+            "resource_name": name,
+            "coordinator_keys": (name,),
+            "partitions": (0,),
+            "partition_indexes": (0,),
+            "records": batch(),
+            "acks": -1,
+            "max_bytes": 1 << 20,
+            "partition_max_bytes": 1 << 20,
+            "forgotten_topics_data": (),
+            "timestamp": -1,
+            "configs": (),
+            "assignments": (),
+            "num_partitions": 1,
+            "replication_factor": -1,
+            "count": 3,
+            "response_partition_limit": 10,
+            "cursor": None,
+            "topic_id": None,
+            "session_epoch": -1,
+            "transactional_id": None,
+            "replica_id": -1,
+            "allow_auto_topic_creation": False,
+            **self.words,
+        }
+        return request_of(versions.APIS[self.api_key], self.version, words)
+
+    def ask(self, world, name):
+        return ask(world, self.api_key, self.version, request=self.request(name))
+
+    @property
+    def code(self):
+        return CODES[self.needs[-1][0]]
+
+
+def on_topic(api_key, version, operation, **words):
+    return Case(api_key, version, ((TOPIC, operation),), words)
+
+
+def on_cluster(api_key, version, *operations, **words):
+    return Case(api_key, version, tuple((CLUSTER, one) for one in operations), words)
+
+
+def on_configs(api_key, version, operation):
+    names = {TOPIC: "orders", CLUSTER: "1", GROUP: "orders"}
+    return {
+        f"{versions.APIS[api_key].name} of {kind.name}": Case(
+            api_key,
+            version,
+            ((kind, operation),),
+            {"resource_type": code} | ({"resource_name": "1"} if kind is CLUSTER else {}),
+            passes_on=names[kind],
+        )
+        for kind, code in CONFIG_TYPES.items()
+    }
+
+
+CASES = {
+    "Produce": on_topic(versions.PRODUCE, 9, Op.WRITE),
+    "Produce transactional": Case(
+        versions.PRODUCE,
+        9,
+        ((TRANSACTIONAL_ID, Op.WRITE),),
+        {"records": batch(TRANSACTIONAL, 4000), "transactional_id": "orders"},
+        also=((TOPIC, Op.WRITE),),
+    ),
+    "Fetch": on_topic(versions.FETCH, 11, Op.READ),
+    "ListOffsets": on_topic(versions.LIST_OFFSETS, 7, Op.DESCRIBE),
+    "Metadata": on_topic(versions.METADATA, 9, Op.DESCRIBE),
+    "DescribeTopicPartitions": on_topic(versions.DESCRIBE_TOPIC_PARTITIONS, 0, Op.DESCRIBE),
+    "OffsetForLeaderEpoch": Case(
+        versions.OFFSET_FOR_LEADER_EPOCH,
+        4,
+        ((CLUSTER, Op.CLUSTER_ACTION), (TOPIC, Op.DESCRIBE)),
+        {},
+    ),
+    "DeleteRecords": on_topic(versions.DELETE_RECORDS, 2, Op.DELETE),
+    "CreateTopics": Case(
+        versions.CREATE_TOPICS,
+        7,
+        ((CLUSTER, Op.CREATE), (TOPIC, Op.CREATE)),
+        {},
+        passes_on="absent",
+    ),
+    "DeleteTopics": Case(
+        versions.DELETE_TOPICS,
+        6,
+        ((CLUSTER, Op.DELETE), (TOPIC, Op.DELETE)),
+        {},
+    ),
+    "CreatePartitions": on_topic(versions.CREATE_PARTITIONS, 3, Op.ALTER),
+    "DescribeProducers": on_topic(versions.DESCRIBE_PRODUCERS, 0, Op.READ),
+    **on_configs(versions.DESCRIBE_CONFIGS, 4, Op.DESCRIBE_CONFIGS),
+    **on_configs(versions.ALTER_CONFIGS, 2, Op.ALTER_CONFIGS),
+    **on_configs(versions.INCREMENTAL_ALTER_CONFIGS, 1, Op.ALTER_CONFIGS),
+    "ListConfigResources": on_cluster(
+        versions.LIST_CONFIG_RESOURCES, 1, Op.DESCRIBE_CONFIGS, resource_types=()
+    ),
+    "FindCoordinator 3 of a group": Case(
+        versions.FIND_COORDINATOR, 3, ((GROUP, Op.DESCRIBE),), {"key_type": 0}
+    ),
+    "FindCoordinator of a group": Case(
+        versions.FIND_COORDINATOR, 4, ((GROUP, Op.DESCRIBE),), {"key_type": 0}
+    ),
+    "FindCoordinator of a transaction": Case(
+        versions.FIND_COORDINATOR, 4, ((TRANSACTIONAL_ID, Op.DESCRIBE),), {"key_type": 1}
+    ),
+    "DescribeLogDirs": on_cluster(versions.DESCRIBE_LOG_DIRS, 4, Op.DESCRIBE),
+    "ElectLeaders": on_cluster(versions.ELECT_LEADERS, 2, Op.ALTER),
+    "AlterPartitionReassignments": on_cluster(
+        versions.ALTER_PARTITION_REASSIGNMENTS, 0, Op.ALTER, replicas=(1,)
+    ),
+    "ListPartitionReassignments": on_cluster(versions.LIST_PARTITION_REASSIGNMENTS, 0, Op.DESCRIBE),
+    "DescribeQuorum": on_cluster(
+        versions.DESCRIBE_QUORUM, 2, Op.DESCRIBE, topic_name="__cluster_metadata"
+    ),
+    "UpdateFeatures": on_cluster(
+        versions.UPDATE_FEATURES,
+        1,
+        Op.ALTER,
+        feature="transaction.version",
+        max_version_level=2,
+        upgrade_type=1,
+    ),
+    "WriteTxnMarkers": on_cluster(versions.WRITE_TXN_MARKERS, 1, Op.ALTER, Op.CLUSTER_ACTION),
+}
+
+
+def is_untouched(world):
+    """Nobody behind the listener was asked."""
+    return not (world.storage.calls or world.controller.calls or world.coordinator.calls)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_without_an_acl_nothing_is_learnt(case):
+    answers = []
+    for name in ("orders", "absent"):
+        world = world_with([allow(operation, kind, name) for kind, operation in case.also])
+        answer = case.ask(world, name)
+        assert codes_of(answer) == {case.code}
+        assert set(found_in(answer, "error_message")) <= MESSAGES
+        assert is_untouched(world)
+        answers.append(re.sub(r"port=\d+", "port", str(answer)).replace(name, "NAME"))
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_no_other_operation_is_enough(case):
+    world = world_with(everything(but=case.needs))
+    answer = case.ask(world, case.passes_on)
+    assert codes_of(answer) == {case.code}
+    assert is_untouched(world)
+
+
+@pytest.mark.parametrize(
+    ("case", "need"),
+    [
+        pytest.param(case, need, id=f"{name} by {need[1].name} on {need[0].name}")
+        for name, case in CASES.items()
+        for need in case.needs
+    ],
+)
+def test_the_operation_is_enough(case, need):
+    world = world_with(
+        [allow(operation, kind, case.passes_on) for kind, operation in (need, *case.also)]
+    )
+    assert codes_of(case.ask(world, case.passes_on)) == set()
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_without_an_authorizer_nobody_is_refused(case):
+    world = world_with([], authorizer="none")
+    assert codes_of(case.ask(world, case.passes_on)) == set()
+
+
+@pytest.mark.parametrize("api", ["Produce", "Fetch", "ListOffsets", "DeleteRecords"])
+def test_only_what_is_allowed_reaches_a_leader(api):
+    case = CASES[api]
+    world = world_with(
+        [allow(operation, kind) for kind, operation in case.needs], topics=("orders", "secret")
+    )
+    mine, other = case.request("orders"), case.request("secret")
+    lists = "topic_data" if api == "Produce" else "topics"
+    both = replace(mine, **{lists: getattr(other, lists) + getattr(mine, lists)})
+    answer = ask(world, case.api_key, case.version, request=both)
+    assert sorted(map(int, found_in(answer, "error_code")))[-2:] == [0, 29]
+    assert "orders" in str(world.storage.calls)
+    assert "secret" not in str(world.storage.calls)
+
+
+def test_a_time_that_needs_no_leader_needs_the_acl_too():
+    case = on_topic(versions.LIST_OFFSETS, 9, Op.DESCRIBE, timestamp=-5)
+    assert codes_of(case.ask(world_with([]), "orders")) == {29}
+    assert codes_of(case.ask(world_with([allow(Op.DESCRIBE)]), "orders")) == set()
+
+
+def deleted(world, **words):
+    case = CASES["DeleteTopics"]
+    (answer,) = case._replace(words=words).ask(world, "orders").responses
+    return int(answer.error_code), answer.name, answer.topic_id
+
+
+ORDERS_ID = UUID(bytes=topic("orders", 2).topic_id)
+
+
+def test_an_id_that_nobody_knows_is_not_deleted():
+    unknown = {"name": None, "topic_id": UUID(int=7)}
+    world = world_with([allow(Op.DELETE, TOPIC, "*")])
+    assert deleted(world, **unknown) == (100, None, UUID(int=7))
+    assert is_untouched(world)
+    world = world_with([allow(Op.DELETE, CLUSTER)])
+    assert deleted(world, **unknown) == (100, None, UUID(int=7))
+    assert len(world.controller.asked("DeleteTopics")) == 1
+
+
+def test_a_topic_is_deleted_by_its_id():
+    by_id = {"name": None, "topic_id": ORDERS_ID}
+    assert deleted(world_with([]), **by_id) == (29, None, ORDERS_ID)
+    assert deleted(world_with([allow(Op.DESCRIBE)]), **by_id) == (29, "orders", ORDERS_ID)
+    assert deleted(world_with([allow(Op.DELETE)]), **by_id) == (0, "orders", ORDERS_ID)
+
+
+def test_who_describes_learns_what_is_not_there():
+    world = world_with([allow(Op.DESCRIBE, TOPIC, "*")])
+    assert deleted(world, name="absent") == (3, "absent", None)
+    assert deleted(world, name="orders") == (29, "orders", None)
+    assert is_untouched(world)
+
+
+def test_who_may_not_describe_deletes_no_name():
+    denied = allow(Op.DESCRIBE)._replace(permission=Permission.DENY)
+    world = world_with([allow(Op.DELETE), denied])
+    assert deleted(world, name="orders") == (29, "orders", None)
+    assert is_untouched(world)
+
+
+def test_a_name_that_stands_twice_tells_nothing():
+    case = CASES["DeleteTopics"]
+    request = case.request("orders")
+    request = replace(request, topics=request.topics * 2)
+    (answer,) = ask(world_with([]), case.api_key, case.version, request=request).responses
+    assert (int(answer.error_code), answer.topic_id) == (42, None)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_refused_election_lists_no_topics(version):
+    api = versions.APIS[versions.ELECT_LEADERS]
+    world = world_with([])
+    request = request_of(api, version, {}, is_empty=True)
+    answer = ask(world, api.key, version, request=request)
+    assert answer.replica_election_results == ()
+    assert is_untouched(world)
+
+
+CREATE, DESCRIBE = 1 << Op.CREATE, 1 << Op.DESCRIBE
+
+
+@pytest.mark.parametrize(
+    ("allowed", "told"), [((Op.CREATE,), 0), ((Op.CREATE, Op.DESCRIBE), CREATE | DESCRIBE)]
+)
+def test_operations_on_the_cluster_need_describe(allowed, told):
+    words = {"include_cluster_authorized_operations": True, "endpoint_type": 1}
+    for api_key, version in ((versions.METADATA, 9), (versions.DESCRIBE_CLUSTER, 1)):
+        world = world_with([allow(one, CLUSTER) for one in allowed])
+        answer = Case(api_key, version, ((CLUSTER, Op.DESCRIBE),), words).ask(world, "orders")
+        assert answer.cluster_authorized_operations == told
+
+
+@pytest.mark.parametrize("api", ["Metadata", "DescribeTopicPartitions"])
+@pytest.mark.parametrize("name", ["orders", "absent"])
+def test_operations_on_a_topic_are_told_before_it_exists(api, name):
+    case = CASES[api]._replace(words={"include_topic_authorized_operations": True})
+    world = world_with([allow(Op.CREATE, TOPIC, name), allow(Op.DESCRIBE, TOPIC, name)])
+    (found,) = case.ask(world, name).topics
+    assert found.topic_authorized_operations == CREATE | DESCRIBE
+    (hidden,) = case.ask(world_with([]), name).topics
+    assert hidden.topic_authorized_operations == -(2**31)
+
+
+def test_a_name_beside_an_id_creates_nothing():
+    words = {"topic_id": ORDERS_ID, "name": "absent", "allow_auto_topic_creation": True}
+    case = on_topic(versions.METADATA, 12, Op.DESCRIBE, **words)
+    world = world_with(everything())
+    (found,) = case.ask(world, "orders").topics
+    assert (int(found.error_code), found.name) == (0, "orders")
+    assert is_untouched(world)
