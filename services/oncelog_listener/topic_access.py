@@ -8,6 +8,7 @@ from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import TopicPartition, Unanswered
 from oncelog_listener.core.authorized_operations import ON_CLUSTER, ON_TOPIC
+from oncelog_listener.turns import TURN_ELEMENTS
 
 TOPIC_REFUSED: Final = Unanswered(
     ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."
@@ -34,6 +35,22 @@ def refused_topics(
         for name in dict.fromkeys(names)
         if not call.may(operation, ResourceType.TOPIC, name, is_logged=is_logged)
     )
+
+
+async def refused_in_turns(
+    call: Call, operation: Operation, names: Iterable[str], *, is_logged: bool = True
+) -> frozenset[str]:
+    """The same, for a request that is not cut into pieces and may name very many."""
+    if not call.cluster.access.is_checked:
+        return frozenset()
+    once = list(dict.fromkeys(names))
+    refused: set[str] = set()
+    for start in range(0, len(once), TURN_ELEMENTS):
+        if start:
+            await call.next_turn()
+        some = once[start : start + TURN_ELEMENTS]
+        refused |= refused_topics(call, operation, some, is_logged=is_logged)
+    return frozenset(refused)
 
 
 def take_refused(

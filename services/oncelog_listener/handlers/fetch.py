@@ -26,7 +26,7 @@ from oncelog_listener.cluster import (
 )
 from oncelog_listener.core.error_versions import error_for_version
 from oncelog_listener.core.repeating import Repeatable, is_repeated
-from oncelog_listener.topic_access import TOPIC_REFUSED, refused_topics
+from oncelog_listener.topic_access import TOPIC_REFUSED, refused_in_turns
 
 _SESSION_FROM: Final = 7
 _FULL_FETCH_EPOCHS: Final = (0, -1)
@@ -106,7 +106,8 @@ async def _by_leader(
     answers: dict[TopicPartition, Any] = {}
     named: set[TopicPartition] = set()
     current_leader_epoch_known = call.version >= 9
-    refused = refused_topics(call, Operation.READ, (one.topic for one in call.request.topics))
+    names = (one.topic for one in call.request.topics)
+    refused = await refused_in_turns(call, Operation.READ, names)
     for topic in call.request.topics:
         name = topic.topic
         for wanted in topic.partitions:

@@ -20,8 +20,7 @@ from oncelog_listener.topic_access import (
     TOPIC_REFUSED,
     operations_on_cluster,
     operations_on_topic,
-    refused_creations,
-    refused_topics,
+    refused_in_turns,
 )
 from oncelog_listener.topic_creation import create_missing
 
@@ -51,7 +50,7 @@ async def metadata(call: Call) -> Any:
         for one in wanted
         if one.name is not None and getattr(one, "topic_id", None) is None
     ]
-    refused = set(refused_topics(call, Operation.DESCRIBE, names))
+    refused = set(await refused_in_turns(call, Operation.DESCRIBE, names))
     if call.version < _AUTO_CREATION_FROM or request.allow_auto_topic_creation:
         refused |= await _created_or_refused(call, [one for one in names if one not in refused])
     seen: set[Any] = set()
@@ -72,9 +71,10 @@ async def _created_or_refused(call: Call, names: list[str]) -> frozenset[str]:
     if not cluster.settings.auto_create_topics:
         return frozenset()
     refused: frozenset[str] = frozenset()
-    if cluster.access.is_checked:
-        known = cluster.image.topics
-        refused = refused_creations(call, [name for name in names if name not in known])
+    known = cluster.image.topics
+    missing = [name for name in names if name not in known]
+    if missing and not call.may_cluster(Operation.CREATE, is_logged=False):
+        refused = await refused_in_turns(call, Operation.CREATE, missing)
     await create_missing(cluster, [name for name in names if name not in refused])
     return refused
 
@@ -87,10 +87,7 @@ async def _wanted_topic(call: Call, wanted: Any, brokers: Brokers, refused: set[
     if has_id:
         topic = image.topics_by_id.get(topic_id.bytes if topic_id else b"")
     else:
-        topic = image.topics.get(wanted.name)
-        if wanted.name in refused:
-            code = TOPIC_REFUSED.error_code
-            return _missing(call, wanted.name, None, code)
+        topic = image.topics.get(wanted.name) if wanted.name not in refused else None
     if (
         has_id
         and topic is not None
@@ -103,6 +100,8 @@ async def _wanted_topic(call: Call, wanted: Any, brokers: Brokers, refused: set[
         await call.next_turn()
     if has_id:
         return _missing(call, None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+    if wanted.name in refused:
+        return _missing(call, wanted.name, None, TOPIC_REFUSED.error_code)
     operations = _topic_operations(call, wanted.name)
     return _missing(call, wanted.name, None, _why_missing(wanted.name), operations)
 
@@ -204,7 +203,7 @@ async def describe_topic_partitions(call: Call) -> Any:
                 _undescribed(call, one, ErrorCode.INVALID_REQUEST) for one in sorted(wanted)
             ),
         )
-    refused = refused_topics(
+    refused = await refused_in_turns(
         call, Operation.DESCRIBE, wanted or image.topics.keys(), is_logged=bool(wanted)
     )
     names = sorted(wanted or (image.topics.keys() - refused))
@@ -221,6 +220,8 @@ async def describe_topic_partitions(call: Call) -> Any:
         topic = image.topics.get(name)
         if name in refused:
             topics.append(_undescribed(call, name, TOPIC_REFUSED.error_code))
+            if call.is_turn_over():
+                await call.next_turn()
             continue
         if topic is None:
             operations = operations_on_topic(call, name)

@@ -45,6 +45,12 @@ def metadata_frame(count):
     return framed([head, write_uvarint(count + 1), names(count, b"\0"), bytes(4)])
 
 
+def topic_partitions_frame(count):
+    head = write_request_head(versions.DESCRIBE_TOPIC_PARTITIONS, 0, 1, "large", True)
+    topics = write_uvarint(count + 1) + names(count, b"\0")
+    return framed([head, topics, struct.pack(">ib", 10, -1), b"\0"])
+
+
 def fetch_frame(count, name=b"orders", partition=None):
     head = write_request_head(FETCH, 11, 1, "large", False)
     fixed = struct.pack(">iiiibii", -1, 5000, 1, 1 << 20, 0, 0, -1)
@@ -86,12 +92,14 @@ async def answered(client, frame):
 CASES = [
     (FIND_COORDINATOR, 4, find_coordinator_frame, lambda answer: len(answer.coordinators)),
     (METADATA, 9, metadata_frame, lambda answer: len(answer.topics)),
+    (versions.DESCRIBE_TOPIC_PARTITIONS, 0, topic_partitions_frame, lambda one: len(one.topics)),
     (FETCH, 11, fetch_frame, lambda answer: len(answer.responses[0].partitions)),
 ]
 
 
+@pytest.mark.parametrize("authorizer", ["none", "acl"])
 @pytest.mark.parametrize(("api_key", "version", "frame_of", "count_of"), CASES)
-def test_no_step_of_a_large_request_is_long(api_key, version, frame_of, count_of):
+def test_no_step_of_a_large_request_is_long(api_key, version, frame_of, count_of, authorizer):
     count = ELEMENTS_MAX - 10
 
     async def attempt(role):
@@ -104,7 +112,7 @@ def test_no_step_of_a_large_request_is_long(api_key, version, frame_of, count_of
         return longest, await asked
 
     async def scenario():
-        world = World(topic("orders", 1), auto_create_topics=False)
+        world = World(topic("orders", 1), auto_create_topics=False, authorizer=authorizer)
         async with world.listening() as role:
             steps = []
             while len(steps) < ATTEMPTS and min(steps, default=1) > STEP_MAX_S:
