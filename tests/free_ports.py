@@ -1,11 +1,14 @@
 """A block of free ports, for tests of whoever hands them out."""
 
+import os
 import socket
 
 
 def free_block(count):
-    """So many in a row, of those that clusters take theirs from."""
-    for start in range(20_000, 32_000, count):
+    """So many in a row, of those that clusters take theirs from. Two processes begin at different ones."""
+    starts = range(20_000, 32_000, count)
+    first = os.getpid() % 97 * len(starts) // 97
+    for start in (*starts[first:], *starts[:first]):
         block = range(start, start + count)
         if all(_is_free(port) for port in block):
             return block

@@ -130,9 +130,9 @@ class Call:
     is_large: bool = False
     """It took more than one turn."""
 
-    def is_turn_over(self) -> bool:
-        """Counts one element. When it says so, `next_turn` is awaited."""
-        self.elements_left -= 1
+    def is_turn_over(self, elements: int = 1) -> bool:
+        """Counts elements. When it says so, `next_turn` is awaited."""
+        self.elements_left -= elements
         return self.elements_left < 0
 
     async def next_turn(self) -> None:

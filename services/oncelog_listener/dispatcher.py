@@ -9,19 +9,24 @@ from oncelog.protocol.frames import (
     framed_response,
     read_client_id,
 )
-from oncelog.protocol.messages import schema_of
+from oncelog.protocol.messages import Schema, schema_of
 from oncelog.protocol.private_api import PRIVATE_CALLS, PRIVATE_VERSION, PrivateCall
 from oncelog.protocol.versions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from oncelog_listener.call import Call, CloseConnection, Session
 from oncelog_listener.cluster import Cluster
 from oncelog_listener.handlers.api_versions import unsupported_api_versions
 from oncelog_listener.handlers.private import private_call
+from oncelog_listener.pieces import PIECE_ELEMENTS, answered_in_pieces, levels_of
 from oncelog_listener.routes import ROUTES, Route
 from oncelog_listener.traces import answered, request_span
 from oncelog_listener.turns import TURN_ELEMENTS
 
 _FALLBACK_VERSION: Final = 0
 _BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
+_LARGE_BYTES: Final = 8_192
+"""A frame with less is checked in one step of a few milliseconds."""
+_CHECKED_ELEMENTS: Final = 1_000
+"""In one turn: about a millisecond."""
 
 
 class Dispatch(NamedTuple):
@@ -69,7 +74,11 @@ class Dispatcher:
         api_key, version, correlation_id = prefix
         client_id, position = read_client_id(frame, route.api.is_flexible(version))
         schema = schema_of(api_key, version)
-        is_large = schema.check_request(frame, position) > TURN_ELEMENTS
+        if len(frame) < _LARGE_BYTES:
+            elements = schema.check_request(frame, position)
+        else:
+            elements = await self._elements(schema, frame, position)
+        is_large = elements > TURN_ELEMENTS
         if is_large:
             await self._cluster.turns.next()
         request = schema.read_checked(frame, position)
@@ -77,12 +86,28 @@ class Dispatcher:
             await self._cluster.turns.next()
         call = Call(api_key, version, client_id, request, schema, session, self._cluster)
         with request_span(call) as span:
-            response = await route.handle(call)
+            levels = levels_of(api_key, version) if elements > PIECE_ELEMENTS else ()
+            if levels:
+                response = await answered_in_pieces(call, levels, route.handle)
+            else:
+                response = await route.handle(call)
             answered(call, span, response)
         if response is None:
             return None
         parts = await _written(call, response) if call.is_large else schema.write_response(response)
         return framed_response(correlation_id, route.api.response_has_tags(version), parts)
+
+    async def _elements(self, schema: Schema, frame: Frame, position: int) -> int:
+        """As the schema's check, in turns."""
+        check = schema.check_request.in_steps(frame, position)
+        try:
+            while True:
+                for _ in range(_CHECKED_ELEMENTS):
+                    next(check)
+                await self._cluster.turns.next()
+        except StopIteration as end:
+            elements: int = end.value
+            return elements
 
     async def _answer_private(
         self, call: PrivateCall, prefix: RequestPrefix, frame: Frame, session: Session
@@ -98,9 +123,12 @@ class Dispatcher:
 
 
 async def _written(call: Call, response: Any) -> list[bytes]:
-    """The pieces of a large response."""
+    """The pieces of a large response. They are joined in each turn: half a million of them take long to join."""
+    joined: list[bytes] = []
     parts: list[bytes] = []
     for _ in call.schema.writing_response(parts, response):
         if call.is_turn_over():
+            joined.append(b"".join(parts))
+            parts.clear()
             await call.next_turn()
-    return parts
+    return joined + parts

@@ -10,6 +10,7 @@ from pathlib import Path
 import uvloop
 
 from oncelog.errors import OncelogError
+from oncelog.process.garbage import collect_seldom
 from oncelog.process.logs import log_to_stderr
 from oncelog.process.sources import Sources
 from oncelog.telemetry.tracing import traced
@@ -42,9 +43,7 @@ async def _serve(settings: EmbeddedSettings, sources: Sources) -> None:
         loop.add_signal_handler(number, stopped.set)
 
     def announce(addresses: Addresses) -> None:
-        # What start-up allocated stays for the process's life: keep the collector from walking it again and again.
-        gc.collect()
-        gc.freeze()
+        collect_seldom()
         gc.enable()
         if settings.ready_file is not None:
             _write_ready_file(settings.ready_file, addresses)

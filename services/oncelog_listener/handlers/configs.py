@@ -4,7 +4,6 @@ Clients see listeners as brokers. Settings of storage nodes and coordinators are
 them when they register. A node that is no listener can be named too, which Kafka's own clients never do.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -12,9 +11,11 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.rpc.metadata import ALL_BROKERS, MetadataImage
+from oncelog.security import acl
+from oncelog.security.acl import Operation
 from oncelog_listener.broker_values import broker_values, of_roles
 from oncelog_listener.brokers import brokers_for
-from oncelog_listener.call import Call
+from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, Cluster, Unanswered, wire_error
 from oncelog_listener.core.config_entries import (
     ConfigEntry,
@@ -26,12 +27,15 @@ from oncelog_listener.core.config_entries import (
     group_entries,
     topic_entries,
 )
+from oncelog_listener.topic_access import CLUSTER_REFUSED, GROUP_REFUSED, TOPIC_REFUSED
 
 _Change = Callable[[Any, Mapping[str, str], ResourceType], tuple[dict[str, str], list[str]]]
 """From a request's resource and what is set there now to (what to set, what to remove)."""
 
 _DOCUMENTATION_FROM: Final = 3
 _ALL_TYPES_FROM: Final = 1
+_TOLD_MAX: Final = 400_000
+"""Configs in one answer: all of ten thousand topics. Each costs some hundred bytes."""
 _NOTHING_FAILED: Final = Unanswered(ErrorCode.NONE, "")
 _KINDS: Final = {
     ResourceType.TOPIC: pb.CONFIG_KIND_TOPIC,
@@ -48,31 +52,54 @@ _LISTED: Final = (
 
 
 async def describe_configs(call: Call) -> Any:
-    request, types = call.request, call.types
+    types = call.types
     results = []
-    for resource in request.resources:
-        found = _entries(call, resource)
+    told = 0
+    for (resource_type, name), names in (await _wanted(call)).items():
+        refusal = _refusal(call, resource_type, name, Operation.DESCRIBE_CONFIGS)
+        found = _entries(call, resource_type, name, names) if refusal is None else refusal
         failed = found if isinstance(found, Unanswered) else _NOTHING_FAILED
         results.append(
             types.DescribeConfigsResult(
                 error_code=wire_error(failed.error_code),
                 # Kafka sends an empty message here where its other responses have null.
                 error_message=failed.error_message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
+                resource_type=resource_type,
+                resource_name=name,
                 configs=()
                 if isinstance(found, Unanswered)
                 else tuple(_described(call, entry) for entry in found),
             )
         )
+        count = 1 if isinstance(found, Unanswered) else 1 + len(found)
+        told += count
+        if told > _TOLD_MAX:
+            raise CloseConnection(f"its answer would have more than {_TOLD_MAX} configs")
+        if call.is_turn_over(count):
+            await call.next_turn()
     return types.DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
 
 
-def _entries(call: Call, resource: Any) -> tuple[ConfigEntry, ...] | Unanswered:
-    # Clients send an empty list as well as null for "all" (KAFKA-6774 fixed Kafka's own).
-    names = resource.configuration_keys or None
-    name, image = resource.resource_name, call.cluster.image
-    match resource.resource_type:
+async def _wanted(call: Call) -> dict[tuple[int, str], frozenset[str] | None]:
+    """Which configs of which (type, name); None is all. A resource that is named many times is answered once: the
+    answer would be a thousand times larger than the request."""
+    wanted: dict[tuple[int, str], frozenset[str] | None] = {}
+    for resource in call.request.resources:
+        key = (resource.resource_type, resource.resource_name)
+        # Clients send an empty list as well as null for "all" (KAFKA-6774 fixed Kafka's own).
+        names = frozenset(resource.configuration_keys) if resource.configuration_keys else None
+        before = wanted.get(key, names)
+        wanted[key] = None if names is None or before is None else before | names
+        if call.is_turn_over():
+            await call.next_turn()
+    return wanted
+
+
+def _entries(
+    call: Call, resource_type: int, name: str, names: frozenset[str] | None
+) -> tuple[ConfigEntry, ...] | Unanswered:
+    image = call.cluster.image
+    match resource_type:
         case ResourceType.TOPIC:
             topic = image.topics.get(name)
             if topic is None:
@@ -85,8 +112,7 @@ def _entries(call: Call, resource: Any) -> tuple[ConfigEntry, ...] | Unanswered:
         case ResourceType.BROKER if name == ALL_BROKERS:
             return entries_of_all_brokers(image.broker_configs(ALL_BROKERS), names)
         case ResourceType.BROKER:
-            # As text: "01" and digits of other scripts name no broker, and AlterConfigs refuses them too.
-            node = {str(node_id): one for node_id, one in image.nodes.items()}.get(name)
+            node = _node_named(image, name)
             if node is None:
                 return Unanswered(
                     ErrorCode.INVALID_REQUEST,
@@ -98,7 +124,23 @@ def _entries(call: Call, resource: Any) -> tuple[ConfigEntry, ...] | Unanswered:
                 return Unanswered(ErrorCode.INVALID_REQUEST, "a group's configs need its name")
             return group_entries(image.group_configs(name), of_roles(image), names)
         case _:
-            return _not_served(resource.resource_type)
+            return _not_served(resource_type)
+
+
+def _node_named(image: MetadataImage, name: str) -> Any:
+    """As text: "01" and digits of other scripts name no broker, and AlterConfigs refuses them too."""
+    return next((one for node_id, one in image.nodes.items() if str(node_id) == name), None)
+
+
+def _refusal(call: Call, resource_type: int, name: str, operation: Operation) -> Unanswered | None:
+    """Whether the client may not do it, asked of what the resource is."""
+    match resource_type:
+        case ResourceType.TOPIC:
+            return None if call.may(operation, acl.ResourceType.TOPIC, name) else TOPIC_REFUSED
+        case ResourceType.GROUP:
+            return None if call.may(operation, acl.ResourceType.GROUP, name) else GROUP_REFUSED
+        case _:
+            return None if call.may_cluster(operation) else CLUSTER_REFUSED
 
 
 def _no_topic(name: str) -> Unanswered:
@@ -162,22 +204,28 @@ def _whole(
 
 
 async def _altered_resources(call: Call, change: _Change) -> tuple[Any, ...]:
-    resources = call.request.resources
-    counts = Counter((one.resource_type, one.resource_name) for one in resources)
+    """One that stands twice is refused once, as in Kafka."""
+    resources: dict[tuple[int, str], list[Any]] = {}
+    for one in call.request.resources:
+        resources.setdefault((one.resource_type, one.resource_name), []).append(one)
+        if call.is_turn_over():
+            await call.next_turn()
     results = []
-    for resource in resources:
-        if counts[resource.resource_type, resource.resource_name] > 1:
+    for (resource_type, name), found in resources.items():
+        if len(found) > 1:
             failed = Unanswered(ErrorCode.INVALID_REQUEST, "each resource may stand once")
         else:
-            failed = await _alter(call, resource, change)
+            failed = await _alter(call, found[0], change)
         results.append(
             call.types.AlterConfigsResourceResponse(
                 error_code=wire_error(failed.error_code),
                 error_message=failed.error_message or None,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
+                resource_type=resource_type,
+                resource_name=name,
             )
         )
+        if call.is_turn_over():
+            await call.next_turn()
     return tuple(results)
 
 
@@ -185,6 +233,9 @@ async def _alter(call: Call, resource: Any, change: _Change) -> Unanswered:
     cluster, name = call.cluster, resource.resource_name
     if resource.resource_type not in _KINDS:
         return _not_served(resource.resource_type)
+    refusal = _refusal(call, resource.resource_type, name, Operation.ALTER_CONFIGS)
+    if refusal is not None:
+        return refusal
     resource_type = ResourceType(resource.resource_type)
     overrides = _overrides(cluster.image, resource_type, name)
     if overrides is None:
@@ -234,6 +285,12 @@ async def _ask_controller(cluster: Cluster, request: pb.AlterConfigsRequest) -> 
 async def list_config_resources(call: Call) -> Any:
     """Which resources DescribeConfigs knows (KIP-1142). oncelog has no client metrics, of which version 0 asks."""
     types, image = call.types, call.cluster.image
+    if not call.may_cluster(Operation.DESCRIBE_CONFIGS):
+        return types.ListConfigResourcesResponse(
+            throttle_time=NO_THROTTLE,
+            error_code=wire_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+            config_resources=(),
+        )
     supported: tuple[int, ...] = (ResourceType.CLIENT_METRICS,)
     wanted: tuple[int, ...] = supported
     if call.version >= _ALL_TYPES_FROM:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
+from oncelog.security.acl import Operation
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, Unanswered, wire_error
 from oncelog_listener.core.feature_rules import (
@@ -18,6 +19,7 @@ from oncelog_listener.core.feature_rules import (
     FeatureUpdate,
     wanted_levels,
 )
+from oncelog_listener.topic_access import CLUSTER_REFUSED
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _MESSAGES_FROM: Final = 2
@@ -26,6 +28,13 @@ _RESULTS_UNTIL: Final = 1
 
 
 async def describe_quorum(call: Call) -> Any:
+    if not call.may_cluster(Operation.DESCRIBE):
+        told = {"error_message": CLUSTER_REFUSED.error_message, "nodes": ()}
+        return call.types.DescribeQuorumResponse(
+            error_code=wire_error(CLUSTER_REFUSED.error_code),
+            topics=(),
+            **(told if call.version >= _MESSAGES_FROM else {}),
+        )
     topics = tuple(
         call.types.TopicData(
             topic_name=topic.topic_name,
@@ -93,6 +102,8 @@ async def update_features(call: Call) -> Any:
 
 async def _update(call: Call) -> Unanswered:
     cluster, request = call.cluster, call.request
+    if not call.may_cluster(Operation.ALTER):
+        return CLUSTER_REFUSED
     updates = [
         FeatureUpdate(one.feature, one.max_version_level, _upgrade_type(call, one))
         for one in request.feature_updates

@@ -11,10 +11,13 @@ from typing import Any, Final
 
 from oncelog.errors import ErrorCode
 from oncelog.rpc.metadata import GROUP, TRANSACTION
+from oncelog.security.acl import Operation
 from oncelog_listener.brokers import Brokers, brokers_for
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, wire_error
-from oncelog_listener.core.authorized_operations import NOT_ASKED, ON_CLUSTER
+from oncelog_listener.core.authorized_operations import NOT_ASKED
+from oncelog_listener.group_access import group_refusal, transaction_refusal
+from oncelog_listener.topic_access import operations_on_cluster
 
 _KINDS: Final = {0: GROUP, 1: TRANSACTION}
 """Kafka's key types to kinds of shard; 2 is a share group, which oncelog has not."""
@@ -47,6 +50,10 @@ def _place(call: Call, brokers: Brokers, key_type: int, key: str) -> dict[str, A
         )
     if kind == TRANSACTION and not key:
         return _nowhere(ErrorCode.INVALID_REQUEST, "a transactional.id may not be empty")
+    if kind == TRANSACTION and (code := transaction_refusal(call, Operation.DESCRIBE, key)):
+        return _nowhere(code, "Transactional Id authorization failed.")
+    if kind == GROUP and (code := group_refusal(call, Operation.DESCRIBE, key)):
+        return _nowhere(code, "Group authorization failed.")
     itself = [one for one in brokers.all if one.node_id == call.cluster.node_id]
     place = itself[0] if itself else brokers.place(key)
     return {
@@ -94,7 +101,7 @@ async def describe_cluster(call: Call) -> Any:
         endpoint_type=_BROKERS,
         cluster_id=cluster.image.cluster_id,
         controller_id=brokers.place("controller").node_id,
-        cluster_authorized_operations=ON_CLUSTER
+        cluster_authorized_operations=operations_on_cluster(call)
         if call.request.include_cluster_authorized_operations
         else NOT_ASKED,
         brokers=tuple(

@@ -14,6 +14,7 @@ from oncelog.ids import Partition
 from oncelog.protocol.versions import FETCH
 from oncelog.rpc.metadata import MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
+from oncelog.security.acl import Operation
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
     NO_THROTTLE,
@@ -25,6 +26,7 @@ from oncelog_listener.cluster import (
 )
 from oncelog_listener.core.error_versions import error_for_version
 from oncelog_listener.core.repeating import Repeatable, is_repeated
+from oncelog_listener.topic_access import TOPIC_REFUSED, refused_topics
 
 _SESSION_FROM: Final = 7
 _FULL_FETCH_EPOCHS: Final = (0, -1)
@@ -104,6 +106,7 @@ async def _by_leader(
     answers: dict[TopicPartition, Any] = {}
     named: set[TopicPartition] = set()
     current_leader_epoch_known = call.version >= 9
+    refused = refused_topics(call, Operation.READ, (one.topic for one in call.request.topics))
     for topic in call.request.topics:
         name = topic.topic
         for wanted in topic.partitions:
@@ -113,7 +116,7 @@ async def _by_leader(
             if key in named:
                 continue
             named.add(key)
-            leader = cluster.leader_of(image, key)
+            leader = TOPIC_REFUSED if name in refused else cluster.leader_of(image, key)
             if isinstance(leader, Unanswered):
                 answers[key] = leader
                 continue

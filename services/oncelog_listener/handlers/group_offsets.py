@@ -48,7 +48,7 @@ async def offset_commit(call: Call) -> Any:
     request = call.request
     topics = [(topic_name(call, topic), topic) for topic in request.topics]
     refusal = group_refusal(call, Operation.READ, request.group_id)
-    codes, offsets = _checked(call, topics, call.version >= _LEADER_EPOCH_FROM, refusal)
+    codes, offsets = await _checked(call, topics, call.version >= _LEADER_EPOCH_FROM, refusal)
     if offsets:
         asked = pb.OffsetCommitRequest(
             group_id=request.group_id,
@@ -64,25 +64,24 @@ async def offset_commit(call: Call) -> Any:
             lambda coordinator: coordinator.OffsetCommit(for_owner(call, asked)),
             error_code_of=_first_code,
         )
-        codes.update(_codes_of(answer, offsets))
+        codes.update(await _codes_of(call, answer, offsets))
     types = call.types
-    return types.OffsetCommitResponse(
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
-            types.OffsetCommitResponseTopic(
-                **topic_fields(topic, name),
-                partitions=_coded(
-                    types.OffsetCommitResponsePartition,
-                    name,
-                    topic,
-                    codes,
-                    wire_error,
-                    refusal or ErrorCode.UNKNOWN_TOPIC_ID,
-                ),
-            )
-            for name, topic in topics
-        ),
-    )
+    told = [
+        types.OffsetCommitResponseTopic(
+            **topic_fields(topic, name),
+            partitions=await _coded(
+                call,
+                types.OffsetCommitResponsePartition,
+                name,
+                topic,
+                codes,
+                wire_error,
+                refusal or ErrorCode.UNKNOWN_TOPIC_ID,
+            ),
+        )
+        for name, topic in topics
+    ]
+    return types.OffsetCommitResponse(throttle_time=NO_THROTTLE, topics=tuple(told))
 
 
 async def txn_offset_commit(call: Call) -> Any:
@@ -90,7 +89,7 @@ async def txn_offset_commit(call: Call) -> Any:
     request = call.request
     topics = [(topic.name, topic) for topic in request.topics]
     refusal = commit_refusal(call, request.transactional_id, request.group_id)
-    codes, offsets = _checked(call, topics, call.version >= _TXN_LEADER_EPOCH_FROM, refusal)
+    codes, offsets = await _checked(call, topics, call.version >= _TXN_LEADER_EPOCH_FROM, refusal)
     if offsets:
         has_member = call.version >= _TXN_MEMBER_FROM
         commit = pb.TxnOffsetCommitRequest(
@@ -118,36 +117,36 @@ async def txn_offset_commit(call: Call) -> Any:
                 lambda coordinator: coordinator.TxnOffsetCommit(for_owner(call, commit)),
                 error_code_of=_first_code,
             )
-        codes.update(_codes_of(answer, offsets))
+        codes.update(await _codes_of(call, answer, offsets))
 
-    def told(code: int) -> Any:
+    def wire_code(code: int) -> Any:
         return wire_error(error_for_version(TXN_OFFSET_COMMIT, call.version, code))
 
     types = call.types
-    return types.TxnOffsetCommitResponse(
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
-            types.TxnOffsetCommitResponseTopic(
-                name=name,
-                partitions=_coded(types.TxnOffsetCommitResponsePartition, name, topic, codes, told),
-            )
-            for name, topic in topics
-        ),
-    )
+    told = [
+        types.TxnOffsetCommitResponseTopic(
+            name=name,
+            partitions=await _coded(
+                call, types.TxnOffsetCommitResponsePartition, name, topic, codes, wire_code
+            ),
+        )
+        for name, topic in topics
+    ]
+    return types.TxnOffsetCommitResponse(throttle_time=NO_THROTTLE, topics=tuple(told))
 
 
-def _checked(
+async def _checked(
     call: Call,
     topics: Iterable[tuple[str | None, Any]],
     has_leader_epoch: bool,
     refusal: ErrorCode,
 ) -> tuple[dict[TopicPartition, int], list[pb.OffsetToCommit]]:
-    """The codes of partitions that may not be read or do not exist, and the offsets of the others.
+    """The codes of partitions that may not be read or do not exist, and the offsets of the others: of each the last.
 
     `refusal` is of the whole request, and told of each partition.
     """
     codes: dict[TopicPartition, int] = {}
-    offsets: list[pb.OffsetToCommit] = []
+    offsets: dict[TopicPartition, pb.OffsetToCommit] = {}
     known = call.cluster.image.topics
     for name, topic in topics:
         if name is None:
@@ -157,20 +156,20 @@ def _checked(
         if not refusal and not call.may(Operation.READ, ResourceType.TOPIC, name):
             of_topic = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for one in topic.partitions:
+            if call.is_turn_over():
+                await call.next_turn()
             if of_topic or not 0 <= one.partition_index < count:
                 code = of_topic or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 codes[name, one.partition_index] = code
                 continue
-            offsets.append(
-                pb.OffsetToCommit(
-                    topic=name,
-                    partition=one.partition_index,
-                    offset=one.committed_offset,
-                    leader_epoch=one.committed_leader_epoch if has_leader_epoch else -1,
-                    metadata=one.committed_metadata or "",
-                )
+            offsets[name, one.partition_index] = pb.OffsetToCommit(
+                topic=name,
+                partition=one.partition_index,
+                offset=one.committed_offset,
+                leader_epoch=one.committed_leader_epoch if has_leader_epoch else -1,
+                metadata=one.committed_metadata or "",
             )
-    return codes, offsets
+    return codes, list(offsets.values())
 
 
 def _first_code(answer: Any) -> int:
@@ -178,32 +177,39 @@ def _first_code(answer: Any) -> int:
     return next((one.error_code for one in answer.partitions if one.error_code), 0)
 
 
-def _codes_of(answer: Any, offsets: Iterable[Any]) -> dict[TopicPartition, int]:
+async def _codes_of(call: Call, answer: Any, offsets: Iterable[Any]) -> dict[TopicPartition, int]:
     """Each partition's code. An answer that is an ErrorCode, or leaves one out, is told of each it concerns."""
-    if isinstance(answer, ErrorCode):
-        return {(one.topic, one.partition): answer for one in offsets}
-    codes: dict[TopicPartition, int] = {
-        (one.topic, one.partition): ErrorCode.UNKNOWN_SERVER_ERROR for one in offsets
-    }
-    codes.update({(one.topic, one.partition): one.error_code for one in answer.partitions})
+    is_refused = isinstance(answer, ErrorCode)
+    default = answer if is_refused else ErrorCode.UNKNOWN_SERVER_ERROR
+    codes: dict[TopicPartition, int] = {}
+    for one in offsets:
+        codes[one.topic, one.partition] = default
+        if call.is_turn_over():
+            await call.next_turn()
+    for one in () if is_refused else answer.partitions:
+        codes[one.topic, one.partition] = one.error_code
+        if call.is_turn_over():
+            await call.next_turn()
     return codes
 
 
-def _coded(
+async def _coded(
+    call: Call,
     partition_type: Any,
     name: str | None,
     topic: Any,
     codes: Mapping[TopicPartition, int],
-    told: Callable[[int], Any],
+    wire_code: Callable[[int], Any],
     without_name: ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID,
 ) -> tuple[Any, ...]:
-    return tuple(
-        partition_type(
-            partition_index=one.partition_index,
-            error_code=told(without_name if name is None else codes[name, one.partition_index]),
-        )
-        for one in topic.partitions
-    )
+    found = []
+    for one in topic.partitions:
+        index = one.partition_index
+        code = without_name if name is None else codes[name, index]
+        found.append(partition_type(partition_index=index, error_code=wire_code(code)))
+        if call.is_turn_over():
+            await call.next_turn()
+    return tuple(found)
 
 
 async def add_offsets_to_txn(call: Call) -> Any:

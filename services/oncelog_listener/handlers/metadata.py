@@ -8,11 +8,19 @@ from typing import Any, Final
 from uuid import UUID
 
 from oncelog.errors import ErrorCode
+from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.brokers import Brokers, brokers_for
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, wire_error
-from oncelog_listener.core.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
+from oncelog_listener.core.authorized_operations import NOT_ASKED
 from oncelog_listener.core.topic_names import is_legal_topic_name
+from oncelog_listener.topic_access import (
+    TOPIC_REFUSED,
+    operations_on_cluster,
+    operations_on_topic,
+    refused_creations,
+    refused_topics,
+)
 from oncelog_listener.topic_creation import create_missing
 
 _TOPIC_IDS_FROM: Final = 10
@@ -30,23 +38,41 @@ async def metadata(call: Call) -> Any:
     topics: list[Any] = []
     if wanted is None or (call.version < _ALL_IS_NULL_FROM and not wanted):
         for topic in cluster.image.topics.values():
-            topics.append(await _topic(call, topic, brokers))
+            if call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name, is_logged=False):
+                topics.append(await _topic(call, topic, brokers))
+            elif call.is_turn_over():
+                await call.next_turn()
         return _response(call, tuple(topics), brokers)
+    names = [one.name for one in wanted if one.name is not None]
+    refused = set(refused_topics(call, Operation.DESCRIBE, names))
     if call.version < _AUTO_CREATION_FROM or request.allow_auto_topic_creation:
-        await create_missing(cluster, [one.name for one in wanted if one.name is not None])
+        refused |= await _created_or_refused(call, [one for one in names if one not in refused])
     seen: set[Any] = set()
     for one in wanted:
         # A topic that is named many times is answered once, as in Kafka.
         key = getattr(one, "topic_id", None) or one.name
         if key not in seen:
             seen.add(key)
-            topics.append(await _wanted_topic(call, one, brokers))
+            topics.append(await _wanted_topic(call, one, brokers, refused))
         elif call.is_turn_over():
             await call.next_turn()
     return _response(call, tuple(topics), brokers)
 
 
-async def _wanted_topic(call: Call, wanted: Any, brokers: Brokers) -> Any:
+async def _created_or_refused(call: Call, names: list[str]) -> frozenset[str]:
+    """Create what is missing; the names that the client may not create."""
+    cluster = call.cluster
+    if not cluster.settings.auto_create_topics:
+        return frozenset()
+    refused: frozenset[str] = frozenset()
+    if cluster.access.is_checked:
+        known = cluster.image.topics
+        refused = refused_creations(call, [name for name in names if name not in known])
+    await create_missing(cluster, [name for name in names if name not in refused])
+    return refused
+
+
+async def _wanted_topic(call: Call, wanted: Any, brokers: Brokers, refused: set[str]) -> Any:
     image = call.cluster.image
     # The Java Admin client sends an empty name beside an id, others send null: as in Kafka, the id decides.
     topic_id = getattr(wanted, "topic_id", None)
@@ -55,6 +81,15 @@ async def _wanted_topic(call: Call, wanted: Any, brokers: Brokers) -> Any:
         topic = image.topics_by_id.get(topic_id.bytes if topic_id else b"")
     else:
         topic = image.topics.get(wanted.name)
+        if wanted.name in refused:
+            code = TOPIC_REFUSED.error_code
+            return _missing(call, wanted.name, None, code)
+    if (
+        has_id
+        and topic is not None
+        and not call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+    ):
+        topic = None
     if topic is not None:
         return await _topic(call, topic, brokers)
     if call.is_turn_over():
@@ -86,7 +121,7 @@ async def _topic(call: Call, topic: Any, brokers: Brokers) -> Any:
         name=topic.name,
         topic_id=UUID(bytes=topic.topic_id) if len(topic.topic_id) == 16 else None,
         is_internal=topic.internal,
-        **_topic_operations(call),
+        **_topic_operations(call, topic.name),
         partitions=tuple(partitions),
     )
 
@@ -105,11 +140,12 @@ def _partition(call: Call, topic: Any, partition: Any, brokers: Brokers) -> Any:
     )
 
 
-def _topic_operations(call: Call) -> dict[str, int]:
+def _topic_operations(call: Call, name: str) -> dict[str, int]:
     if call.version < _AUTHORIZED_OPERATIONS_FROM:
         return {}
     is_asked = call.request.include_topic_authorized_operations
-    return {"topic_authorized_operations": ON_TOPIC if is_asked else NOT_ASKED}
+    found = operations_on_topic(call, name) if is_asked else NOT_ASKED
+    return {"topic_authorized_operations": found}
 
 
 def _cluster_operations(call: Call) -> dict[str, int]:
@@ -117,7 +153,8 @@ def _cluster_operations(call: Call) -> dict[str, int]:
     if not _AUTHORIZED_OPERATIONS_FROM <= call.version <= _CLUSTER_OPERATIONS_UNTIL:
         return {}
     is_asked = call.request.include_cluster_authorized_operations
-    return {"cluster_authorized_operations": ON_CLUSTER if is_asked else NOT_ASKED}
+    found = operations_on_cluster(call) if is_asked else NOT_ASKED
+    return {"cluster_authorized_operations": found}
 
 
 def _response(call: Call, topics: tuple[Any, ...], brokers: Brokers) -> Any:
@@ -152,7 +189,10 @@ async def describe_topic_partitions(call: Call) -> Any:
                 _undescribed(call, one, ErrorCode.INVALID_REQUEST) for one in sorted(wanted)
             ),
         )
-    names = sorted(wanted or image.topics.keys())
+    refused = refused_topics(
+        call, Operation.DESCRIBE, wanted or image.topics.keys(), is_logged=bool(wanted)
+    )
+    names = sorted(wanted or (image.topics.keys() - refused))
     left = max(1, min(request.response_partition_limit, 2_000))
     topics: list[Any] = []
     next_cursor = None
@@ -164,14 +204,21 @@ async def describe_topic_partitions(call: Call) -> Any:
                 continue
             start = cursor.partition_index if name == cursor.topic_name else 0
         topic = image.topics.get(name)
+        if name in refused:
+            topics.append(_undescribed(call, name, TOPIC_REFUSED.error_code))
+            continue
         if topic is None:
             topics.append(_undescribed(call, name, _why_missing(name)))
+            if call.is_turn_over():
+                await call.next_turn()
             continue
         if left == 0:
             next_cursor = types.Cursor(topic_name=name, partition_index=0)
             break
         page = topic.partitions[start : start + left]
         left -= len(page)
+        if call.is_turn_over(1 + len(page)):
+            await call.next_turn()
         topics.append(_described(call, topic, page, brokers))
         if start + len(page) < len(topic.partitions):
             next_cursor = types.Cursor(topic_name=name, partition_index=start + len(page))
@@ -202,7 +249,7 @@ def _described(call: Call, topic: Any, partitions: Any, brokers: Brokers) -> Any
         topic_id=UUID(bytes=topic.topic_id) if len(topic.topic_id) == 16 else None,
         is_internal=topic.internal,
         # Kafka tells them here unasked.
-        topic_authorized_operations=ON_TOPIC,
+        topic_authorized_operations=operations_on_topic(call, topic.name),
         partitions=tuple(
             types.DescribeTopicPartitionsResponsePartition(
                 error_code=wire_error(

@@ -8,6 +8,7 @@ from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode, error_code_of
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.protocol.versions import LIST_OFFSETS
+from oncelog.security.acl import Operation
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
     NO_THROTTLE,
@@ -17,6 +18,7 @@ from oncelog_listener.cluster import (
     wire_error,
 )
 from oncelog_listener.core.error_versions import error_for_version
+from oncelog_listener.topic_access import take_refused
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -53,6 +55,7 @@ async def list_offsets(call: Call) -> Any:
                     if call.version >= _LEADER_EPOCH_FROM
                     else -1,
                 )
+    answers.update(take_refused(call, Operation.DESCRIBE, items))
 
     async def ask(storage: Any, partitions: list[Any]) -> Sequence[Any]:
         answer = await call.cluster.ask(
@@ -106,6 +109,7 @@ async def offset_for_leader_epoch(call: Call) -> Any:
         for topic in request.topics
         for wanted in topic.partitions
     }
+    refused = take_refused(call, Operation.DESCRIBE, items)
 
     async def ask(storage: Any, partitions: list[Any]) -> Sequence[Any]:
         answer = await call.cluster.ask(
@@ -114,7 +118,7 @@ async def offset_for_leader_epoch(call: Call) -> Any:
         found: Sequence[Any] = answer.partitions
         return found
 
-    answers = await call.cluster.ask_leaders(items, ask)
+    answers = refused | await call.cluster.ask_leaders(items, ask)
     types = call.types
     return types.OffsetForLeaderEpochResponse(
         throttle_time=NO_THROTTLE,
@@ -154,6 +158,7 @@ async def delete_records(call: Call) -> Any:
             items[key] = pb.DeleteRecordsRequest.Partition(
                 topic=topic.name, partition=wanted.partition_index, before_offset=wanted.offset
             )
+    answers.update(take_refused(call, Operation.DELETE, items))
     to_the_end = [key for key, item in items.items() if item.before_offset == _HIGH_WATERMARK]
     for key, end in (await _high_watermarks(call, to_the_end)).items():
         if end.error_code:

@@ -6,6 +6,7 @@ from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.ids import INTERNAL_TOPICS, Partition
 from oncelog.protocol.versions import PRODUCE
+from oncelog.security.acl import Operation
 from oncelog_listener.brokers import Broker, brokers_for
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
@@ -17,8 +18,15 @@ from oncelog_listener.cluster import (
     wire_time,
 )
 from oncelog_listener.core.error_versions import error_for_version
-from oncelog_listener.core.produce_rules import has_producer_id, refused_records, refused_request
+from oncelog_listener.core.produce_rules import (
+    Refusal,
+    has_producer_id,
+    refused_records,
+    refused_request,
+)
 from oncelog_listener.core.repeating import Repeatable
+from oncelog_listener.group_access import transaction_refusal
+from oncelog_listener.topic_access import take_refused
 
 _RECORD_ERRORS_FROM: Final = 8
 _LEADER_HINTS_FROM: Final = 10
@@ -42,6 +50,9 @@ async def produce(call: Call) -> Any:
         (data.records for topic in request.topic_data for data in topic.partition_data),
     )
     answers: dict[TopicPartition, Any] = {}
+    if refused is None and request.transactional_id is not None:
+        code = transaction_refusal(call, Operation.WRITE, request.transactional_id)
+        refused = Refusal(code, "Transactional Id authorization failed.") if code else None
     if refused is None:
         items = _accepted(call, answers)
         if items:
@@ -81,6 +92,7 @@ def _accepted(call: Call, answers: dict[TopicPartition, Any]) -> dict[TopicParti
                 items[key] = pb.PartitionRecords(
                     topic=name, partition=data.index, records=data.records
                 )
+    answers.update(take_refused(call, Operation.WRITE, items))
     return items
 
 

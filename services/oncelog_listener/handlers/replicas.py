@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from oncelog.api.v1 import controller_pb2, storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
+from oncelog.security.acl import Operation
 from oncelog_listener.brokers import brokers_for
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
@@ -23,6 +24,7 @@ from oncelog_listener.cluster import (
     grouped,
     wire_error,
 )
+from oncelog_listener.topic_access import CLUSTER_REFUSED
 
 _Told = dict[TopicPartition, tuple[int, str]]
 """(error code, message) of each partition."""
@@ -40,6 +42,10 @@ _FACTOR_CHANGE_FROM: Final = 1
 async def describe_log_dirs(call: Call) -> Any:
     cluster, types = call.cluster, call.types
     image, brokers = cluster.image, brokers_for(call)
+    if not call.may_cluster(Operation.DESCRIBE):
+        code = wire_error(CLUSTER_REFUSED.error_code)
+        told = {"error_code": code} if call.version >= _ERROR_OF_ALL_FROM else {}
+        return types.DescribeLogDirsResponse(throttle_time=NO_THROTTLE, results=(), **told)
     wanted = [
         key
         for key in _wanted(call, call.request.topics)
@@ -123,7 +129,13 @@ async def elect_leaders(call: Call) -> Any:
     asked = controller_pb2.ElectLeadersRequest(
         partitions=[_named(key) for key in wanted], unclean=is_unclean
     )
-    answers, failed = await _asked(call, "ElectLeaders", asked)
+    if not call.may_cluster(Operation.ALTER):
+        # Before version 1 there is no error for all of them.
+        lost = (CLUSTER_REFUSED.error_code, CLUSTER_REFUSED.error_message)
+        failed = CLUSTER_REFUSED if call.version >= _TYPES_FROM else None
+        answers: _Told = dict.fromkeys(wanted, lost)
+    else:
+        answers, failed = await _asked(call, "ElectLeaders", asked)
     results: dict[str, list[Any]] = {}
     for topic, partition in wanted if failed is None else ():
         code, message = answers[topic, partition]
@@ -183,9 +195,14 @@ async def alter_partition_reassignments(call: Call) -> Any:
             if key not in refused
         ]
     )
-    answers, failed = (
-        await _asked(call, "ReassignPartitions", asked) if asked.assignments else ({}, None)
-    )
+    answers: _Told
+    failed: Unanswered | None
+    if not call.may_cluster(Operation.ALTER):
+        answers, failed = {}, CLUSTER_REFUSED
+    elif asked.assignments:
+        answers, failed = await _asked(call, "ReassignPartitions", asked)
+    else:
+        answers, failed = {}, None
     told: _Told = {} if failed else {**answers, **refused}
     extra: dict[str, Any] = {}
     if call.version >= _FACTOR_CHANGE_FROM:
@@ -236,6 +253,9 @@ def _refused(call: Call, wanted: dict[TopicPartition, Any]) -> _Told:
 async def list_partition_reassignments(call: Call) -> Any:
     types, image = call.types, call.cluster.image
     asked = call.request.topics
+    failed = None if call.may_cluster(Operation.DESCRIBE) else CLUSTER_REFUSED
+    if failed is not None:
+        asked = ()
     keys = (
         _wanted(call, None)
         if asked is None
@@ -258,8 +278,8 @@ async def list_partition_reassignments(call: Call) -> Any:
             )
     return types.ListPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE,
-        error_code=wire_error(0),
-        error_message=None,
+        error_code=wire_error(failed.error_code if failed else 0),
+        error_message=failed.error_message if failed else None,
         topics=tuple(
             types.OngoingTopicReassignment(name=name, partitions=tuple(found))
             for name, found in moving.items()

@@ -8,14 +8,22 @@ from uuid import UUID
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.ids import INTERNAL_TOPICS
+from oncelog.rpc.metadata import MetadataImage
+from oncelog.security.acl import Operation, ResourceType
+from oncelog.topic_config import TOPIC_CONFIGS
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import NO_THROTTLE, PEER_FAILURES, Unanswered, wire_error
 from oncelog_listener.core.config_entries import topic_entries
 from oncelog_listener.core.topic_names import is_legal_topic_name
+from oncelog_listener.topic_access import TOPIC_REFUSED, refused_creations, refused_topics
 
 _DEFAULT: Final = -1
 _STATES_FROM: Final = 6
 _CONFIGS_FROM: Final = 5
+_CONFIGS_MAX: Final = 500
+"""Of one new topic. More are not even looked at: it would take long to find the first that does not exist."""
+
+_Named = tuple[str | None, UUID | None]
 
 
 async def create_topics(call: Call) -> Any:
@@ -23,15 +31,21 @@ async def create_topics(call: Call) -> Any:
     times = Counter(topic.name for topic in request.topics)
     results: dict[str | bytes, Any] = {}
     asked: list[Any] = []
+    refused = refused_creations(call, times)
     for topic in request.topics:
-        if times[topic.name] > 1:
-            results[topic.name] = Unanswered(
-                ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands twice in one request"
-            )
+        if topic.name in refused:
+            results[topic.name] = TOPIC_REFUSED
+        elif times[topic.name] > 1:
+            results.setdefault(topic.name, _twice(topic.name))
         elif not is_legal_topic_name(topic.name) or topic.name in INTERNAL_TOPICS:
             results[topic.name] = Unanswered(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"topic name {topic.name!r} is internal, or not 1 to 249 of letters, digits, '.', '_', '-'",
+            )
+        elif len(topic.configs) > _CONFIGS_MAX:
+            results[topic.name] = Unanswered(
+                ErrorCode.INVALID_CONFIG,
+                f"{len(topic.configs)} configs: there are only {len(TOPIC_CONFIGS)}",
             )
         else:
             asked.append(_new_topic(topic))
@@ -52,6 +66,11 @@ async def create_topics(call: Call) -> Any:
     )
 
 
+def _twice(name: str | bytes | None) -> Unanswered:
+    shown = name.hex() if isinstance(name, bytes) else repr(name)
+    return Unanswered(ErrorCode.INVALID_REQUEST, f"topic {shown} stands twice in one request")
+
+
 def _new_topic(topic: Any) -> Any:
     new = pb.NewTopic(
         name=topic.name,
@@ -69,15 +88,24 @@ def _created(call: Call, name: str, result: Any, configs: Mapping[str, str]) -> 
     if result is None:
         result = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
     failed = result.error_code != ErrorCode.NONE
+    is_hidden = not failed and not call.may(
+        Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, is_logged=False
+    )
+    extra = (
+        {"topic_config_error_code": wire_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
+        if is_hidden
+        else {}
+    )
     return types.CreatableTopicResult(
         name=name,
         topic_id=None if failed else _uuid(result.topic_id),
         error_code=wire_error(result.error_code),
         error_message=result.error_message or None,
-        num_partitions=_DEFAULT if failed else result.partitions,
-        replication_factor=_DEFAULT if failed else result.replication_factor,
+        num_partitions=_DEFAULT if failed or is_hidden else result.partitions,
+        replication_factor=_DEFAULT if failed or is_hidden else result.replication_factor,
+        **extra,
         configs=()
-        if failed or call.version < _CONFIGS_FROM
+        if failed or is_hidden or call.version < _CONFIGS_FROM
         else tuple(
             types.CreatableTopicConfigs(
                 name=one.name,
@@ -100,27 +128,29 @@ async def delete_topics(call: Call) -> Any:
 
     An id goes to the controller as it is: its name, as far as this listener has heard, may be another topic's by now.
     """
-    request = call.request
     if call.version >= _STATES_FROM:
-        wanted = [(state.name, state.topic_id) for state in request.topics]
+        wanted = Counter((state.name, state.topic_id) for state in call.request.topics)
     else:
-        wanted = [(name, None) for name in request.topic_names]
+        wanted = Counter((name, None) for name in call.request.topic_names)
     image = call.cluster.image
-    refused: dict[str | bytes, Any] = {}
+    refused: dict[_Named, Unanswered] = {}
+    hidden: set[_Named] = set()
     asked = pb.DeleteTopicsRequest()
-    for name, topic_id in wanted:
-        key = _deleted_key(name, topic_id)
-        topic = image.topics_by_id.get(key) if isinstance(key, bytes) else image.topics.get(key)
-        if name in INTERNAL_TOPICS or (topic is not None and topic.internal):
-            refused[key] = Unanswered(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, "an internal topic cannot be deleted"
-            )
-        elif not key:
-            refused[key] = Unanswered(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-        elif isinstance(key, bytes):
-            asked.topic_ids.append(key)
-        elif key not in asked.names:
-            asked.names.append(key)
+    for named, times in wanted.items():
+        name, topic_id = named
+        topic = _known(image, name, topic_id)
+        called = name if name is not None else topic.name if topic is not None else None
+        failed = _not_deleted(name, topic_id, times, topic)
+        if called is not None and not call.may(Operation.DELETE, ResourceType.TOPIC, called):
+            failed = TOPIC_REFUSED
+            if not call.may(Operation.DESCRIBE, ResourceType.TOPIC, called, is_logged=False):
+                hidden.add(named)
+        if failed is not None:
+            refused[named] = failed
+        elif topic_id is not None:
+            asked.topic_ids.append(topic_id.bytes)
+        else:
+            asked.names.append(name)
     deleted: dict[str | bytes, Any] = {}
     if asked.names or asked.topic_ids:
         deleted = await _decided(
@@ -130,12 +160,13 @@ async def delete_topics(call: Call) -> Any:
             is_change=True,
         )
     types = call.types
+    missing = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
     responses = []
-    for name, topic_id in wanted:
-        key = _deleted_key(name, topic_id)
-        missing = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
-        result = refused.get(key) or deleted.get(key) or missing
-        known = image.topics_by_id.get(key) if isinstance(key, bytes) else image.topics.get(key)
+    for named in wanted:
+        name, topic_id = named
+        key = name if topic_id is None else topic_id.bytes
+        result = refused.get(named) or deleted.get(key or "") or missing
+        known = None if named in hidden else _known(image, name, topic_id)
         is_unknown = result.error_code == ErrorCode.UNKNOWN_TOPIC_ID
         responses.append(
             types.DeletableTopicResult(
@@ -148,10 +179,25 @@ async def delete_topics(call: Call) -> Any:
     return types.DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
 
 
-def _deleted_key(name: str | None, topic_id: UUID | None) -> str | bytes:
-    if name is not None:
-        return name
-    return b"" if topic_id is None else topic_id.bytes
+def _known(image: MetadataImage, name: str | None, topic_id: UUID | None) -> Any:
+    if topic_id is not None:
+        return image.topics_by_id.get(topic_id.bytes)
+    return image.topics.get(name or "")
+
+
+def _not_deleted(
+    name: str | None, topic_id: UUID | None, times: int, topic: Any
+) -> Unanswered | None:
+    """Why the controller is not asked to delete it, as far as its listener knows."""
+    if name is None and topic_id is None:
+        return Unanswered(ErrorCode.INVALID_REQUEST, "a topic needs its name or its id")
+    if name is not None and topic_id is not None:
+        return Unanswered(ErrorCode.INVALID_REQUEST, "a topic is named by name or by id, not both")
+    if times > 1:
+        return _twice(name if topic_id is None else topic_id.bytes)
+    if name in INTERNAL_TOPICS or (topic is not None and topic.internal):
+        return Unanswered(ErrorCode.INVALID_TOPIC_EXCEPTION, "an internal topic cannot be deleted")
+    return None
 
 
 async def _decided(
@@ -179,11 +225,12 @@ async def create_partitions(call: Call) -> Any:
     times = Counter(topic.name for topic in request.topics)
     results: dict[str | bytes, Any] = {}
     asked: list[Any] = []
+    refused = refused_topics(call, Operation.ALTER, times)
     for topic in request.topics:
-        if times[topic.name] > 1:
-            results[topic.name] = Unanswered(
-                ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands twice in one request"
-            )
+        if topic.name in refused:
+            results[topic.name] = TOPIC_REFUSED
+        elif times[topic.name] > 1:
+            results.setdefault(topic.name, _twice(topic.name))
         elif topic.name in INTERNAL_TOPICS:
             results[topic.name] = Unanswered(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, "an internal topic keeps its partitions"

@@ -20,6 +20,7 @@ from oncelog_listener.cluster import (
     wire_time,
 )
 from oncelog_listener.group_access import may_transaction, transaction_refusal
+from oncelog_listener.topic_access import take_refused
 
 
 async def describe_producers(call: Call) -> Any:
@@ -29,6 +30,8 @@ async def describe_producers(call: Call) -> Any:
         for partition in topic.partition_indexes
     }
 
+    refused = take_refused(call, Operation.READ, items)
+
     async def ask(storage: Any, partitions: list[Any]) -> Sequence[Any]:
         answer = await call.cluster.ask(
             storage.DescribeProducers(storage_pb2.DescribeProducersRequest(partitions=partitions))
@@ -36,7 +39,7 @@ async def describe_producers(call: Call) -> Any:
         found: Sequence[Any] = answer.partitions
         return found
 
-    answers = await call.cluster.ask_leaders(items, ask)
+    answers = refused | await call.cluster.ask_leaders(items, ask)
     types = call.types
     return types.DescribeProducersResponse(
         throttle_time=NO_THROTTLE,

@@ -125,58 +125,58 @@ def _initialised(
 
 async def add_partitions_to_txn(call: Call) -> Any:
     request = call.request
-    keys = [
-        (topic.name, partition)
-        for topic in request.v3_and_below_topics
-        for partition in topic.partitions
-    ]
-    transactional_id = request.v3_and_below_transactional_id
-    refusal = transaction_refusal(call, Operation.WRITE, transactional_id)
-    refused = {} if refusal else _refused_partitions(call, keys)
-    if refusal:
-        codes: dict[TopicPartition, int] = dict.fromkeys(keys, refusal)
-    elif refused:
+    refusal = transaction_refusal(call, Operation.WRITE, request.v3_and_below_transactional_id)
+    wanted: dict[TopicPartition, None] = {}
+    refused: dict[TopicPartition, int] = {}
+    for topic in request.v3_and_below_topics:
+        is_writable = not refusal and _is_writable(call, topic.name)
+        for partition in topic.partitions:
+            key = (topic.name, partition)
+            wanted[key] = None
+            code = refusal or _refused_partition(call.cluster, key, is_writable=is_writable)
+            if code:
+                refused[key] = code
+            if call.is_turn_over():
+                await call.next_turn()
+    keys = list(wanted)
+    if refused:
         # One that may not be added fails the whole request; the others were not tried (facts 3).
-        codes = {key: refused.get(key, ErrorCode.OPERATION_NOT_ATTEMPTED) for key in keys}
+        codes: dict[TopicPartition, int] = {
+            key: refused.get(key, ErrorCode.OPERATION_NOT_ATTEMPTED) for key in keys
+        }
     else:
         codes = await _add_partitions(call, keys)
     types = call.types
+    results: dict[str, list[Any]] = {}
+    for name, partition in keys:
+        code = error_for_version(ADD_PARTITIONS_TO_TXN, call.version, codes[name, partition])
+        results.setdefault(name, []).append(
+            types.AddPartitionsToTxnPartitionResult(
+                partition_index=partition, partition_error_code=wire_error(code)
+            )
+        )
+        if call.is_turn_over():
+            await call.next_turn()
     return types.AddPartitionsToTxnResponse(
         throttle_time=NO_THROTTLE,
         results_by_topic_v3_and_below=tuple(
-            types.AddPartitionsToTxnTopicResult(
-                name=name,
-                results_by_partition=tuple(
-                    types.AddPartitionsToTxnPartitionResult(
-                        partition_index=partition,
-                        partition_error_code=wire_error(
-                            error_for_version(
-                                ADD_PARTITIONS_TO_TXN, call.version, codes[name, partition]
-                            )
-                        ),
-                    )
-                    for partition in partitions
-                ),
-            )
-            for name, partitions in grouped(keys).items()
+            types.AddPartitionsToTxnTopicResult(name=name, results_by_partition=tuple(found))
+            for name, found in results.items()
         ),
     )
 
 
-def _refused_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    refused: dict[TopicPartition, int] = {}
-    image = call.cluster.image
-    writable = {
-        name: name not in INTERNAL_TOPICS and call.may(Operation.WRITE, ResourceType.TOPIC, name)
-        for name in dict.fromkeys(name for name, _ in keys)
-    }
-    for key in keys:
-        topic = image.topics.get(key[0])
-        if not writable[key[0]]:
-            refused[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif topic is None or not 0 <= key[1] < len(topic.partitions):
-            refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return refused
+def _is_writable(call: Call, topic: str) -> bool:
+    return topic not in INTERNAL_TOPICS and call.may(Operation.WRITE, ResourceType.TOPIC, topic)
+
+
+def _refused_partition(cluster: Cluster, key: TopicPartition, *, is_writable: bool) -> ErrorCode:
+    if not is_writable:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    topic = cluster.image.topics.get(key[0])
+    if topic is None or not 0 <= key[1] < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
 
 
 async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
@@ -184,20 +184,17 @@ async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[To
     transactional_id = request.v3_and_below_transactional_id
     if not transactional_id:
         return dict.fromkeys(keys, ErrorCode.INVALID_REQUEST)
-    asked = pb.AddPartitionsToTxnRequest(
-        transactions=[
-            pb.AddPartitionsToTxnRequest.Transaction(
-                transactional_id=transactional_id,
-                producer_id=request.v3_and_below_producer_id,
-                producer_epoch=request.v3_and_below_producer_epoch,
-                partitions=[
-                    types_pb2.TopicPartition(topic=topic, partition=partition)
-                    for topic, partition in keys
-                ],
-                stamp=call.origin(transactional_id),
-            )
-        ]
+    asked = pb.AddPartitionsToTxnRequest()
+    transaction = asked.transactions.add(
+        transactional_id=transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        stamp=call.origin(transactional_id),
     )
+    for topic, partition in keys:
+        transaction.partitions.add(topic=topic, partition=partition)
+        if call.is_turn_over():
+            await call.next_turn()
     try:
         answer = await call_shard(
             call.cluster,
@@ -305,12 +302,18 @@ async def write_txn_markers(call: Call) -> Any:
     """An operator ends a hanging transaction: the markers go to the leaders as they are (KIP-664), those of group
     shards to their coordinators (ADR 0015)."""
     codes: list[dict[TopicPartition, int]] = []
+    is_allowed = call.may_cluster(Operation.ALTER, is_logged=False) or call.may_cluster(
+        Operation.CLUSTER_ACTION
+    )
     for marker in call.request.markers:
         items = {
             (topic.name, partition): types_pb2.TopicPartition(topic=topic.name, partition=partition)
             for topic in marker.topics
             for partition in topic.partition_indexes
         }
+        if not is_allowed:
+            codes.append(dict.fromkeys(items, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+            continue
 
         async def ask(storage: Any, partitions: list[Any], marker: Any = marker) -> Sequence[Any]:
             one = storage_pb2.TxnMarker(

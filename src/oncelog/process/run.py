@@ -9,7 +9,6 @@ off, 2 settings that cannot be.
 """
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -25,6 +24,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from oncelog.errors import OncelogError
 from oncelog.process.arguments import EXIT_USED_WRONGLY, SettingsParser, WrongUse
+from oncelog.process.garbage import collect_seldom
 from oncelog.process.host_header import configured_names
 from oncelog.process.logs import LogFormat, LogLevel, log_to_stderr
 from oncelog.process.metrics import ProcessMetrics, served_metrics
@@ -198,9 +198,7 @@ async def _until_told(
     program: Program, settings: Settings, signals: "_Signals", running: Running
 ) -> None:
     signals.started()
-    # What the start allocated stays: a full collection that walks it again took a listener 77 ms.
-    gc.collect()
-    gc.freeze()
+    collect_seldom()
     logger.info("%s is ready: %s", program.module, running.describe())
     await _told_or_failed(signals, running)
     if signals.wants_drain:

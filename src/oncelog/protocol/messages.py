@@ -18,7 +18,7 @@ from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
 
 from oncelog.protocol.frames import Frame, FrameError
-from oncelog.protocol.shape import request_check
+from oncelog.protocol.shape import RequestCheck
 from oncelog.protocol.writing import message_steps, message_writer
 
 WireError = ErrorCode
@@ -57,7 +57,7 @@ class Schema:
         self.response: Any = load_response_schema(api_key, version)
         self.request_types = _constructors(api_key, version, EntityType.request)
         self.response_types = _constructors(api_key, version, EntityType.response)
-        self.check_request = request_check(self.request)
+        self.check_request = RequestCheck(self.request)
         """The elements in the arrays of the request that starts at a position. Raises FrameError."""
         self._read_request = entity_reader(self.request)
         self._write_response = message_writer(self.response)

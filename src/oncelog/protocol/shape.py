@@ -7,7 +7,7 @@ one check.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, Union, get_args, get_origin
@@ -23,6 +23,9 @@ Walk = Callable[[Frame, int, list[int]], int]
 """(frame, position, [elements that may still come]) → the position behind what was walked over.
 
 Raises FrameError, IndexError or struct.error."""
+
+Steps = Callable[[Frame, int, list[int]], Generator[None, None, int]]
+"""As a Walk, but it stops behind each element of an array, so that other work can go on in between."""
 
 _FIXED_SIZES: Final = {
     "bool": 1,
@@ -53,58 +56,92 @@ class _Piece(NamedTuple):
     """No instance is shorter."""
     walk: Walk | None
     """None when the size is fixed."""
+    steps: Steps | None = None
+    """None when it holds no array whose elements are walked over one by one."""
 
 
-def request_check(entity: Any) -> Callable[[Frame, int], int]:
-    """The check of a message of this kio class that starts at a position of a frame. It raises FrameError, and returns
-    the number of elements in the message's arrays."""
-    walk = _entity(entity).walk
+class RequestCheck:
+    """The check of a message of a kio class that starts at a position of a frame.
 
-    def check(frame: Frame, position: int) -> int:
+    Both ways raise FrameError, and return the number of elements in the message's arrays.
+    """
+
+    def __init__(self, entity: Any) -> None:
+        piece = _entity(entity)
+        self._walk, self._steps = piece.walk, piece.steps
+
+    def __call__(self, frame: Frame, position: int) -> int:
         left = [ELEMENTS_MAX]
         try:
-            end = position if walk is None else walk(frame, position, left)
+            end = position if self._walk is None else self._walk(frame, position, left)
         except (IndexError, struct.error):
-            raise FrameError("the message ends before its fields do") from None
-        if end > len(frame):
-            raise FrameError(f"the message's fields end {end - len(frame)} bytes behind its frame")
-        return ELEMENTS_MAX - left[0]
+            raise _too_short() from None
+        return _counted(frame, end, left)
 
-    return check
+    def in_steps(self, frame: Frame, position: int) -> Generator[None, None, int]:
+        """For large frames: the walk costs about a microsecond for each element."""
+        if self._steps is None:
+            return self(frame, position)
+        left = [ELEMENTS_MAX]
+        try:
+            end = yield from self._steps(frame, position, left)
+        except (IndexError, struct.error):
+            raise _too_short() from None
+        return _counted(frame, end, left)
+
+
+def _too_short() -> FrameError:
+    return FrameError("the message ends before its fields do")
+
+
+def _counted(frame: Frame, end: int, left: list[int]) -> int:
+    if end > len(frame):
+        raise FrameError(f"the message's fields end {end - len(frame)} bytes behind its frame")
+    return ELEMENTS_MAX - left[0]
 
 
 def _entity(entity: Any) -> _Piece:
     flexible = entity.__flexible__
     pieces = [_field(one, flexible) for one in fields(entity) if "tag" not in one.metadata]
     least = sum(piece.least_bytes for piece in pieces) + flexible
-    walks = _merged(pieces)
+    stages = _merged(pieces)
     if flexible:
-        walks.append(_skip_tags)
+        stages.append((_skip_tags, None))
     elif all(piece.walk is None for piece in pieces):
         return _Piece(least, least, None)
+    walks = [walk for walk, _ in stages]
 
     def walk(frame: Frame, position: int, left: list[int]) -> int:
         for step in walks:
             position = step(frame, position, left)
         return position
 
-    return _Piece(0, least, walks[0] if len(walks) == 1 else walk)
+    def steps(frame: Frame, position: int, left: list[int]) -> Generator[None, None, int]:
+        for step, inner in stages:
+            if inner is None:
+                position = step(frame, position, left)
+            else:
+                position = yield from inner(frame, position, left)
+        return position
+
+    has_steps = any(inner is not None for _, inner in stages)
+    return _Piece(0, least, walks[0] if len(walks) == 1 else walk, steps if has_steps else None)
 
 
-def _merged(pieces: list[_Piece]) -> list[Walk]:
-    walks: list[Walk] = []
+def _merged(pieces: list[_Piece]) -> list[tuple[Walk, Steps | None]]:
+    stages: list[tuple[Walk, Steps | None]] = []
     skipped = 0
     for piece in pieces:
         if piece.walk is None:
             skipped += piece.fixed_bytes
             continue
         if skipped:
-            walks.append(_skip(skipped))
+            stages.append((_skip(skipped), None))
             skipped = 0
-        walks.append(piece.walk)
+        stages.append((piece.walk, piece.steps))
     if skipped:
-        walks.append(_skip(skipped))
-    return walks
+        stages.append((_skip(skipped), None))
+    return stages
 
 
 def _field(field: Any, flexible: bool) -> _Piece:
@@ -160,9 +197,10 @@ def _nullable(piece: _Piece) -> _Piece:
 
 
 def _array(piece: _Piece, flexible: bool, is_nullable: bool) -> _Piece:
-    least, element = max(1, piece.least_bytes), piece.walk
+    least, element, inner = max(1, piece.least_bytes), piece.walk, piece.steps
 
-    def walk(frame: Frame, position: int, left: list[int]) -> int:
+    def length(frame: Frame, position: int, left: list[int]) -> tuple[int, int]:
+        """How many elements are there, and where the first begins."""
         if flexible:
             count, position = read_uvarint(frame, position)
             count -= 1
@@ -173,7 +211,7 @@ def _array(piece: _Piece, flexible: bool, is_nullable: bool) -> _Piece:
             if not is_nullable:
                 # kio would read None where its own class promises a tuple.
                 raise FrameError("an array is null that may not be")
-            return position
+            return 0, position
         if count > (len(frame) - position) // least:
             raise FrameError(
                 f"an array claims {count} elements; {len(frame) - position} bytes are left"
@@ -181,13 +219,27 @@ def _array(piece: _Piece, flexible: bool, is_nullable: bool) -> _Piece:
         left[0] -= count
         if left[0] < 0:
             raise FrameError(f"more than {ELEMENTS_MAX} elements in the arrays of one request")
+        return count, position
+
+    def walk(frame: Frame, position: int, left: list[int]) -> int:
+        count, position = length(frame, position, left)
         if element is None:
             return position + count * piece.fixed_bytes
         for _ in range(count):
             position = element(frame, position, left)
         return position
 
-    return _Piece(0, 1 if flexible else _INT32.size, walk)
+    def steps(frame: Frame, position: int, left: list[int]) -> Generator[None, None, int]:
+        count, position = length(frame, position, left)
+        for _ in range(count):
+            if inner is not None:
+                position = yield from inner(frame, position, left)
+            elif element is not None:
+                position = element(frame, position, left)
+            yield
+        return position
+
+    return _Piece(0, 1 if flexible else _INT32.size, walk, None if element is None else steps)
 
 
 def _skip(size: int) -> Walk:

@@ -87,6 +87,47 @@ def test_topics_are_deleted_by_name_and_by_id():
     assert [(one.name, one.error_code) for one in answer.responses] == [("a", 0)]
 
 
+def test_a_topic_to_delete_that_is_named_twice_is_kept():
+    """As Kafka refuses it (ControllerApis.deleteTopics): one answer for each name and id that stands twice."""
+    world = World(topic("a", 1), topic("b", 1), topic("c", 1))
+    types = schema_of(20, 6).request_types
+    topic_id = UUID(bytes=world.metadata.image.topics["b"].topic_id)
+    by_id = types.DeleteTopicState(name=None, topic_id=topic_id)
+    wanted = (
+        *(types.DeleteTopicState(name="a", topic_id=None),) * 3,
+        *(by_id,) * 2,
+        types.DeleteTopicState(name="c", topic_id=topic_id),
+        types.DeleteTopicState(name=None, topic_id=None),
+    )
+    answer = ask(world, 20, 6, topics=wanted, timeout=timedelta(seconds=5))
+    assert [(one.name, one.error_code) for one in answer.responses] == [
+        ("a", 42),
+        ("b", 42),
+        ("c", 42),
+        (None, 42),
+    ]
+    assert world.controller.calls == []
+    assert world.metadata.image.topics.keys() == {"a", "b", "c"}
+
+
+def test_a_resource_described_many_times_is_told_once():
+    """Its answer would be ten thousand times larger than the request. Of its namings every config is told."""
+    types = schema_of(32, 4).request_types
+    asked = [("retention.ms",), ("cleanup.policy",), ("retention.ms",)]
+    wanted = tuple(
+        types.DescribeConfigsResource(
+            resource_type=2, resource_name="orders", configuration_keys=keys
+        )
+        for keys in asked
+    )
+    world = World(topic("orders", 1))
+    answer = ask(
+        world, 32, 4, resources=wanted, include_synonyms=False, include_documentation=False
+    )
+    (told,) = answer.results
+    assert {one.name for one in told.configs} == {"cleanup.policy", "retention.ms"}
+
+
 def test_a_topic_deleted_by_its_id_is_not_its_successor():
     """It was deleted and made again, and this listener has not heard of that yet."""
     world = World(topic("a", 1))

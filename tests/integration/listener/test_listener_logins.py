@@ -1,6 +1,7 @@
 """Clients that log in by SASL, and ACLs that they feel: real clients against every role in one process."""
 
 import asyncio
+import socket
 import time
 
 import pytest
@@ -21,7 +22,6 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaProducer
-from tests.free_ports import free_block
 from tests.unit.listener.wire_client import WireClient
 
 from oncelog.process.sources import Flag, Sources
@@ -68,11 +68,16 @@ class Secured:
             future.result(10)
 
 
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
 def against_secured(tmp_path, client, *, is_async=False, **settings):
     """`client(secured)` in a thread."""
 
     async def scenario():
-        inside, outside = free_block(2)
+        inside, outside = free_port(), free_port()
         environment = {
             "ONCELOG_LISTENER_LISTENERS": f"PLAINTEXT://127.0.0.1:{inside},OUTSIDE://127.0.0.1:{outside}",
             "ONCELOG_LISTENER_LISTENER_SECURITY_PROTOCOL_MAP": "OUTSIDE:SASL_PLAINTEXT",
@@ -106,6 +111,7 @@ def test_a_user_logs_in_and_writes(tmp_path, mechanism):
         secured.add_user("alice")
         secured.admin.create_topics([NewTopic("orders", 1)])["orders"].result(10)
         config = secured.login("alice", mechanism=mechanism)
+        assert produced(config) == "TOPIC_AUTHORIZATION_FAILED"
         secured.allow("alice", ResourceType.TOPIC, "orders", AclOperation.WRITE)
         assert produced(config) is None
 

@@ -16,7 +16,7 @@ from oncelog.protocol.messages import schema_of
 from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_CALLS
 
 QUICK = ClientSettings(
-    bootstrap_timeout_ms=150, request_timeout_ms=2_000, call_timeout_ms=1_000, backoff_min_ms=1
+    bootstrap_timeout_ms=500, request_timeout_ms=2_000, call_timeout_ms=1_000, backoff_min_ms=1
 )
 
 

@@ -3,6 +3,7 @@
 import struct
 
 import pytest
+from tests.unit.listener.many_elements import ACROSS, LARGE, WITHIN, large_request
 
 from oncelog.protocol.frames import FrameError
 from oncelog.protocol.messages import schema_of
@@ -111,3 +112,44 @@ def test_no_request_about_groups_claims_more_than_it_brings(key, version, head):
     claim = HOSTILE_COMPACT if schema.request.__flexible__ else HOSTILE
     with pytest.raises(FrameError, match="an array claims"):
         schema.read_request(head + claim + bytes(50), 0)
+
+
+def checked_in_steps(check, frame):
+    """(elements or the refusal, steps)."""
+    steps, running = 0, check.in_steps(frame, 0)
+    try:
+        while True:
+            next(running)
+            steps += 1
+    except StopIteration as end:
+        return end.value, steps
+    except FrameError as error:
+        return str(error), steps
+
+
+def checked_at_once(check, frame):
+    try:
+        return check(frame, 0)
+    except FrameError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("shape", [ACROSS, WITHIN])
+@pytest.mark.parametrize("name", LARGE)
+def test_a_check_in_steps_says_what_the_check_says(name, shape):
+    api_key, version, request = large_request(name, 40, shape)
+    schema = schema_of(api_key, version)
+    frame = b"".join(schema.write_request(request))
+    found, _ = checked_in_steps(schema.check_request, frame)
+    assert found == schema.check_request(frame, 0) >= 38
+    for end in range(len(frame)):
+        cut = frame[:end]
+        found, _ = checked_in_steps(schema.check_request, cut)
+        assert found == checked_at_once(schema.check_request, cut)
+
+
+def test_a_check_in_steps_stops_behind_each_element():
+    api_key, version, request = large_request("ListOffsets", 400, ACROSS)
+    schema = schema_of(api_key, version)
+    frame = b"".join(schema.write_request(request))
+    assert checked_in_steps(schema.check_request, frame) == (400, 400)

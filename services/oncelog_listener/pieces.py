@@ -1,0 +1,230 @@
+"""A large request is answered as several small ones, so no step of it is long: not here, and not in the role it asks.
+
+```
+ request ──▶ merged ──▶ cut ──▶ piece ──▶ its handler ──▶ answer ─┐
+              each thing         │  next turn (turns.py)          ├──▶ merged ──▶ response
+              stands once        └──▶ piece ──▶ …  ──▶ answer ────┘
+```
+
+What a large request names many times is answered once: otherwise the answer could be as many times larger than the
+request as the client likes. Where naming a thing twice is refused (`keeps_two`), its handler sees two of them.
+
+A request that may not be done in parts (a commit of offsets, an addition to a transaction) has no row here: its handler
+takes turns itself.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from oncelog.protocol import versions
+from oncelog_listener.call import Call
+
+PIECE_ELEMENTS: Final = 500
+"""Of a request: what a role may be asked in one step of some milliseconds."""
+
+
+class Level(NamedTuple):
+    """An array of a request, and the array of the response that answers it."""
+
+    asked: str
+    answered: str
+    key: Callable[[Any], Any]
+    """What an element of the request is about."""
+    answer_key: Callable[[Any], Any]
+    keeps_two: bool = False
+    """Elements with one key are refused as duplicates, so two of them are kept, in one piece."""
+
+
+def _name(node: Any) -> Any:
+    return node.name
+
+
+def _topic(node: Any) -> Any:
+    return node.topic
+
+
+def _itself(node: Any) -> Any:
+    return node
+
+
+def _partition(node: Any) -> Any:
+    return node.partition_index
+
+
+def _index(node: Any) -> Any:
+    return node.index
+
+
+def _group(node: Any) -> Any:
+    return node.group_id
+
+
+def _producer(node: Any) -> Any:
+    return node.producer_id
+
+
+def _marker(node: Any) -> Any:
+    """All of a marker but its partitions."""
+    version = getattr(node, "transaction_version", 0)
+    result = (node.transaction_result, node.coordinator_epoch, version)
+    return node.producer_id, node.producer_epoch, result
+
+
+def _name_or_id(node: Any) -> Any:
+    return getattr(node, "name", None), getattr(node, "topic_id", None)
+
+
+_TOPICS: Final = Level("topics", "topics", _name, _name)
+_PARTITIONS: Final = Level("partitions", "partitions", _partition, _partition)
+_INDEXES: Final = Level("partition_indexes", "partitions", _itself, _partition)
+_FETCHED: Final = Level("topics", "topics", _name_or_id, _name_or_id)
+
+_LEVELS: Final[Mapping[int, tuple[Level, ...]]] = {
+    versions.PRODUCE: (
+        Level("topic_data", "responses", _name, _name),
+        Level("partition_data", "partition_responses", _index, _index, keeps_two=True),
+    ),
+    versions.LIST_OFFSETS: (_TOPICS, _PARTITIONS),
+    versions.OFFSET_FETCH: (Level("groups", "groups", _group, _group), _FETCHED, _INDEXES),
+    versions.DESCRIBE_GROUPS: (Level("groups", "groups", _itself, _group),),
+    versions.CREATE_TOPICS: (Level("topics", "topics", _name, _name, keeps_two=True),),
+    versions.DELETE_TOPICS: (
+        Level("topics", "responses", _name_or_id, _name_or_id, keeps_two=True),
+    ),
+    versions.DELETE_RECORDS: (_TOPICS, _PARTITIONS),
+    versions.OFFSET_FOR_LEADER_EPOCH: (
+        Level("topics", "topics", _topic, _topic),
+        Level("partitions", "partitions", lambda one: one.partition, lambda one: one.partition),
+    ),
+    versions.WRITE_TXN_MARKERS: (
+        Level(
+            "markers",
+            "markers",
+            _marker,
+            _producer,
+        ),
+        _TOPICS,
+        _INDEXES,
+    ),
+    versions.DESCRIBE_LOG_DIRS: (
+        Level("topics", "results", _topic, lambda one: one.log_dir),
+        Level("partitions", "topics", _itself, _name),
+        Level("", "partitions", _itself, _partition),
+    ),
+    versions.CREATE_PARTITIONS: (Level("topics", "results", _name, _name, keeps_two=True),),
+    versions.DELETE_GROUPS: (Level("groups_names", "results", _itself, _group),),
+    versions.ELECT_LEADERS: (
+        Level("topic_partitions", "replica_election_results", _topic, _topic),
+        Level("partitions", "partition_result", _itself, lambda one: one.partition_id),
+    ),
+    versions.ALTER_PARTITION_REASSIGNMENTS: (
+        Level("topics", "responses", _name, _name),
+        _PARTITIONS,
+    ),
+    versions.LIST_PARTITION_REASSIGNMENTS: (_TOPICS, _INDEXES),
+    versions.OFFSET_DELETE: (_TOPICS, _PARTITIONS),
+    versions.DESCRIBE_PRODUCERS: (_TOPICS, _INDEXES),
+    versions.DESCRIBE_TRANSACTIONS: (
+        Level("transactional_ids", "transaction_states", _itself, lambda one: one.transactional_id),
+    ),
+    versions.CONSUMER_GROUP_DESCRIBE: (Level("group_ids", "groups", _itself, _group),),
+}
+
+_NAMES_ONLY_UNTIL: Final = 5
+_ONE_GROUP_UNTIL: Final = 7
+
+
+def levels_of(api_key: int, version: int) -> tuple[Level, ...]:
+    """Where requests of this API may be cut, from the outermost array inwards; nowhere is ()."""
+    levels = _LEVELS.get(api_key, ())
+    if api_key == versions.DELETE_TOPICS and version <= _NAMES_ONLY_UNTIL:
+        return (Level("topic_names", "responses", _itself, _name, keeps_two=True),)
+    if api_key == versions.OFFSET_FETCH and version <= _ONE_GROUP_UNTIL:
+        return levels[1:]
+    return levels
+
+
+async def answered_in_pieces(
+    call: Call, levels: Sequence[Level], handle: Callable[[Call], Awaitable[Any]]
+) -> Any:
+    """The response to a large request."""
+    asked = [(level.asked, level.key, level.keeps_two) for level in levels if level.asked]
+    answered = [(level.answered, level.answer_key, False) for level in levels]
+    request = await _merged(call, [call.request], asked)
+    answers = []
+    for piece, _ in _cut(request, asked):
+        await call.next_turn()
+        answer = await handle(replace(call, request=piece))
+        if getattr(answer, "error_code", 0):
+            return answer
+        answers.append(answer)
+    await call.next_turn()
+    if answers[0] is None:
+        return None
+    return await _merged(call, answers, answered)
+
+
+_Array = tuple[str, Callable[[Any], Any], bool]
+"""(field, key of an element, whether two of a key are kept)."""
+
+
+async def _merged(call: Call, nodes: Sequence[Any], arrays: Sequence[_Array]) -> Any:
+    """One node with the elements of all. Elements with one key become one; of the innermost ones the last counts."""
+    if not arrays:
+        return nodes[-1]
+    (field, key, keeps_two), *inner = arrays
+    for node in nodes:
+        # An error is told of the whole; an array that is null stands for everything.
+        if getattr(node, "error_code", 0) or getattr(node, field) is None:
+            return node
+    by_key: dict[Any, list[Any]] = {}
+    for node in nodes:
+        for element in getattr(node, field):
+            by_key.setdefault(key(element), []).append(element)
+            if call.is_turn_over():
+                await call.next_turn()
+    elements: list[Any] = []
+    for found in by_key.values():
+        if keeps_two:
+            elements += found[:2]
+        elif not inner:
+            elements.append(found[-1])
+        else:
+            elements.append(await _merged(call, found, inner))
+        if call.is_turn_over():
+            await call.next_turn()
+    return replace(nodes[0], **{field: tuple(elements)})
+
+
+def _cut(node: Any, arrays: Sequence[_Array]) -> Iterator[tuple[Any, int]]:
+    """The node in pieces, and how many elements each has."""
+    elements = getattr(node, arrays[0][0]) if arrays else None
+    if not elements:
+        yield node, _size(node)
+        return
+    (field, key, keeps_two), *inner = arrays
+    taken: list[Any] = []
+    size = 1
+    for element in elements:
+        for piece, piece_size in _cut(element, inner):
+            is_second = keeps_two and taken and key(taken[-1]) == key(piece)
+            if taken and size + piece_size > PIECE_ELEMENTS and not is_second:
+                yield replace(node, **{field: tuple(taken)}), size
+                taken, size = [], 1
+            taken.append(piece)
+            size += piece_size
+    yield replace(node, **{field: tuple(taken)}), size
+
+
+def _size(node: Any) -> int:
+    """Itself and the elements of its arrays."""
+    if isinstance(node, str | int):
+        return 1
+    return 1 + sum(len(getattr(node, name) or ()) for name in _array_names(node.__class__))
+
+
+@lru_cache(maxsize=512)
+def _array_names(kind: Any) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind) if "tuple[" in str(one.type))

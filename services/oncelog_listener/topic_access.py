@@ -1,0 +1,71 @@
+"""What a client may do with topics and the cluster, asked as Kafka asks it."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from oncelog.errors import ErrorCode
+from oncelog.security.acl import Operation, ResourceType
+from oncelog_listener.call import Call
+from oncelog_listener.cluster import TopicPartition, Unanswered
+from oncelog_listener.core.authorized_operations import ON_CLUSTER, ON_TOPIC
+
+TOPIC_REFUSED: Final = Unanswered(
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."
+)
+CLUSTER_REFUSED: Final = Unanswered(
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
+)
+GROUP_REFUSED: Final = Unanswered(
+    ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."
+)
+
+_ON_TOPIC: Final = tuple(one for one in Operation if ON_TOPIC >> one & 1)
+_ON_CLUSTER: Final = tuple(one for one in Operation if ON_CLUSTER >> one & 1)
+
+
+def refused_topics(
+    call: Call, operation: Operation, names: Iterable[str], *, is_logged: bool = True
+) -> frozenset[str]:
+    """Those on which the client may not do it; each is asked about once."""
+    if not call.cluster.access.is_checked:
+        return frozenset()
+    return frozenset(
+        name
+        for name in dict.fromkeys(names)
+        if not call.may(operation, ResourceType.TOPIC, name, is_logged=is_logged)
+    )
+
+
+def take_refused(
+    call: Call, operation: Operation, items: dict[TopicPartition, Any]
+) -> dict[TopicPartition, Any]:
+    """Takes the partitions out of `items` on whose topics the client may not do it; returns their answers."""
+    refused = refused_topics(call, operation, (topic for topic, _ in items))
+    if not refused:
+        return {}
+    found = {key: TOPIC_REFUSED for key in items if key[0] in refused}
+    for key in found:
+        del items[key]
+    return found
+
+
+def refused_creations(call: Call, names: Iterable[str]) -> frozenset[str]:
+    """Topics that the client may not create: it needs CREATE on the cluster, or on the topic."""
+    if call.may_cluster(Operation.CREATE, is_logged=False):
+        return frozenset()
+    return refused_topics(call, Operation.CREATE, names)
+
+
+def operations_on_topic(call: Call, name: str) -> int:
+    """What the client may do with the topic, as the bits of KIP-430."""
+    return sum(
+        1 << operation
+        for operation in _ON_TOPIC
+        if call.may(operation, ResourceType.TOPIC, name, is_logged=False)
+    )
+
+
+def operations_on_cluster(call: Call) -> int:
+    return sum(
+        1 << operation for operation in _ON_CLUSTER if call.may_cluster(operation, is_logged=False)
+    )
