@@ -29,6 +29,8 @@ COMMANDS: Final = {
     "nodes": Entry("oncelog_server.cli.nodes", "app"),
     "features": Entry("oncelog_server.cli.features", "app"),
     "storage": Entry("oncelog_server.cli.storage", "app"),
+    "acls": Entry("oncelog_server.cli.acls", "app"),
+    "users": Entry("oncelog_server.cli.users", "app"),
     "pki": Entry("oncelog_server.cli.pki", "pki"),
     "backup": Entry("oncelog_server.cli.backup", "backup"),
     "restore": Entry("oncelog_server.cli.backup", "restore"),
