@@ -181,7 +181,7 @@ class Protection:
 def _token_validator(settings: SecuritySettings) -> TokenValidator:
     """Raises ValueError for settings that do not go together."""
     # A listener without tokens needs neither these modules nor their packages.
-    from oncelog.security.jwks import keys_of_file, keys_of_url
+    from oncelog.security.jwks import keys_of
     from oncelog.security.jwt_tokens import JwtValidator, TokenRules
 
     if importlib.util.find_spec("jwt") is None or importlib.util.find_spec("cryptography") is None:
@@ -196,9 +196,7 @@ def _token_validator(settings: SecuritySettings) -> TokenValidator:
     place = settings.sasl_oauthbearer_jwks
     if not place:
         raise ValueError("SASL mechanism OAUTHBEARER needs the keys that sign tokens (JWKS)")
-    is_file = "://" not in place
-    source = keys_of_file(Path(place), log.warning) if is_file else keys_of_url(place, log.warning)
-    return JwtValidator(rules, source, time.time)
+    return JwtValidator(rules, keys_of(place, log.warning), time.time)
 
 
 def _listed(text: str) -> list[str]:
