@@ -1,6 +1,7 @@
 """How the connections of this listener are protected: its certificates, and who may log in."""
 
 import hashlib
+import importlib.util
 import logging
 import ssl
 import time
@@ -12,6 +13,7 @@ from oncelog.errors import OncelogError
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.security.plain import parse_users
 from oncelog.security.sasl import (
+    OAUTHBEARER,
     PLAIN,
     SCRAM_SHA_256,
     SCRAM_SHA_512,
@@ -32,6 +34,7 @@ from oncelog.security.tls import (
 )
 from oncelog_listener.cluster import Cluster
 from oncelog_listener.sasl_session import SaslSession
+from oncelog_listener.security_settings import SecuritySettings
 
 log = logging.getLogger("oncelog.listener")
 
@@ -147,7 +150,14 @@ class Protection:
         return PlainUsers(path)
 
     def _tokens(self) -> TokenValidator | None:
-        return None
+        if OAUTHBEARER not in self._settings.sasl_mechanisms:
+            return None
+        try:
+            return _token_validator(self._settings)
+        except ValueError as error:
+            raise OncelogError(
+                f"{error} (ONCELOG_LISTENER_SASL_OAUTHBEARER_JWKS, …_ISSUER, …_AUDIENCE)"
+            ) from error
 
     def tls_context(self) -> ssl.SSLContext:
         """With the certificates of the moment."""
@@ -166,3 +176,28 @@ class Protection:
 
     def _server(self, mechanism: str, is_reauthentication: bool) -> SaslServer:
         return make_sasl_server(mechanism, self._users, is_reauthentication=is_reauthentication)
+
+
+def _token_validator(settings: SecuritySettings) -> TokenValidator:
+    """Raises ValueError for settings that do not go together."""
+    # A listener without tokens needs neither these modules nor their packages.
+    from oncelog.security.jwks import keys_of
+    from oncelog.security.jwt_tokens import JwtValidator, TokenRules
+
+    if importlib.util.find_spec("jwt") is None or importlib.util.find_spec("cryptography") is None:
+        raise OncelogError("access tokens need packages: pip install 'oncelog[security]'")
+    rules = TokenRules(
+        issuer=settings.sasl_oauthbearer_issuer,
+        audiences=frozenset(_listed(settings.sasl_oauthbearer_audience)),
+        required_scopes=frozenset(_listed(settings.sasl_oauthbearer_scope)),
+        principal_claim=settings.sasl_oauthbearer_principal_claim,
+        clock_skew_s=settings.sasl_oauthbearer_clock_skew_ms // 1000,
+    )
+    place = settings.sasl_oauthbearer_jwks
+    if not place:
+        raise ValueError("SASL mechanism OAUTHBEARER needs the keys that sign tokens (JWKS)")
+    return JwtValidator(rules, keys_of(place, log.warning), time.time)
+
+
+def _listed(text: str) -> list[str]:
+    return [one.strip() for one in text.split(",") if one.strip()]

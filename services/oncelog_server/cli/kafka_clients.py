@@ -95,6 +95,21 @@ def kafka_errors() -> Iterator[None]:
         raise OncelogError(words(error.args[0])) from None
 
 
+def answer_of(asked: Any, failed: str, hint: str = "") -> Any:
+    """What a call of the AdminClient answers. Raises OncelogError with `failed`, Kafka's words and the way out."""
+    try:
+        return asked.result(CALL_TIMEOUT_S)
+    except KafkaException as error:
+        reason: KafkaError = error.args[0]
+        if reason.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+            hint = "use an address of --bootstrap where you are a super user"
+        raise OncelogError(f"{failed}: {words(reason)}{hint and f'; {hint}'}") from None
+    except TimeoutError:
+        raise OncelogError(
+            f"{failed}: no answer in {CALL_TIMEOUT_S:.0f} s; `oncelog health` shows what is wrong"
+        ) from None
+
+
 def words(error: KafkaError | str) -> str:
     """Kafka's name and sentence."""
     if isinstance(error, str):

@@ -1,12 +1,17 @@
 """Commands by name; the module behind one is imported when it runs, is completed, or is listed in the help."""
 
 import difflib
+import functools
 import importlib
 import importlib.util
-from typing import Any, Final, NamedTuple
+import os
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from pydantic_settings import BaseSettings
 
 
 class Entry(NamedTuple):
@@ -29,6 +34,9 @@ COMMANDS: Final = {
     "nodes": Entry("oncelog_server.cli.nodes", "app"),
     "features": Entry("oncelog_server.cli.features", "app"),
     "storage": Entry("oncelog_server.cli.storage", "app"),
+    "acls": Entry("oncelog_server.cli.acls", "app"),
+    "users": Entry("oncelog_server.cli.users", "app"),
+    "pki": Entry("oncelog_server.cli.pki", "pki"),
     "backup": Entry("oncelog_server.cli.backup", "backup"),
     "restore": Entry("oncelog_server.cli.backup", "restore"),
     "cluster": Entry("oncelog_server.cli.cluster", "app"),
@@ -38,6 +46,10 @@ COMMANDS: Final = {
     "profiles": Entry("oncelog_server.cli.profiles", "app"),
     "completion": Entry("oncelog_server.cli.completion", "app"),
 }
+
+
+ADDRESS_VARIABLES: Final = {"ONCELOG_BOOTSTRAP", "ONCELOG_GATEWAY", "ONCELOG_PROFILE"}
+"""Of most commands; whoever has no others waits for no import."""
 
 
 class HelpfulGroup(TyperGroup):
@@ -76,7 +88,41 @@ class LazyGroup(HelpfulGroup):
             found = app
         command = typer.main.get_command(found)
         command.name = cmd_name
+        _check_variables(command, is_cluster=cmd_name == "cluster")
         return command
+
+
+def _check_variables(command: Any, *, is_cluster: bool) -> None:
+    """Before it runs, and not before its help: with a misspelled ONCELOG_BOOTSTRAP a command would go to another log
+    than was meant."""
+    for one in getattr(command, "commands", {}).values():
+        _check_variables(one, is_cluster=is_cluster)
+    run = command.callback
+    if run is None or isinstance(command, TyperGroup):
+        return
+
+    @functools.wraps(run)
+    def checked(*arguments: Any, **options: Any) -> Any:
+        _refuse_unknown_variables(is_cluster=is_cluster)
+        return run(*arguments, **options)
+
+    command.callback = checked
+
+
+def _refuse_unknown_variables(*, is_cluster: bool) -> None:
+    """`oncelog up` and the roles do it themselves once more, with the names of all their settings."""
+    names = {name for name in os.environ if name.upper().startswith("ONCELOG_")}
+    if names <= ADDRESS_VARIABLES:
+        return
+    # Imported late, and mostly not at all.
+    from oncelog.process.variables import refuse_unknown_variables
+
+    kinds: tuple[type[BaseSettings], ...] = ()
+    if is_cluster:
+        from oncelog_server.settings import ClusterSettings
+
+        kinds = (ClusterSettings,)
+    refuse_unknown_variables(kinds, os.environ)
 
 
 def _exists(entry: Entry) -> bool:

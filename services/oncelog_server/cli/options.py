@@ -11,7 +11,6 @@ import typer
 
 BOOTSTRAP_DEFAULT: Final = "localhost:9092"
 GATEWAY_DEFAULT: Final = "http://localhost:8080"
-ADDRESS_VARIABLES: Final = ("ONCELOG_BOOTSTRAP", "ONCELOG_GATEWAY", "ONCELOG_PROFILE")
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
@@ -76,25 +75,13 @@ def _globals(ctx: typer.Context) -> Globals:
 def _bootstrap(ctx: typer.Context, value: str) -> str:
     if ctx.resilient_parsing:
         return value
-    _refuse_unknown_variables()
     return value or _globals(ctx).address("bootstrap", "ONCELOG_BOOTSTRAP", BOOTSTRAP_DEFAULT)
 
 
 def _gateway(ctx: typer.Context, value: str) -> str:
     if ctx.resilient_parsing:
         return value
-    _refuse_unknown_variables()
     return value or _globals(ctx).address("gateway", "ONCELOG_GATEWAY", GATEWAY_DEFAULT)
-
-
-def _refuse_unknown_variables() -> None:
-    """As the servers do: with a misspelled ONCELOG_BOOTSTRAP a command would go to another log than was meant."""
-    if any(
-        name.upper().startswith("ONCELOG_") and name not in ADDRESS_VARIABLES for name in os.environ
-    ):
-        from oncelog.process.variables import refuse_unknown_variables
-
-        refuse_unknown_variables((), os.environ)
 
 
 def _output(ctx: typer.Context, value: str) -> str:

@@ -28,6 +28,8 @@ CLUSTER_NAME: Final = "oncelog.internal"
 DAYS_DEFAULT: Final = 365
 _CA_DAYS: Final = 3650
 _ORGANIZATION: Final = "oncelog"
+_NAME_LETTERS_MAX: Final = 64
+"""X.509's bound of a common name."""
 _CLOCK_SKEW: Final = datetime.timedelta(minutes=5)
 
 
@@ -62,7 +64,8 @@ def make_client_certificate(
     folder: Path, user: str, *, days: int = DAYS_DEFAULT, force: bool = False
 ) -> Identity:
     """A client's certificate with CN=user, signed by the CA in `folder`. Raises OncelogError."""
-    if not user or user in ROLES or "/" in user or user.startswith("."):
+    is_file_name = user.isprintable() and "/" not in user and not user.startswith(".")
+    if not 0 < len(user) <= _NAME_LETTERS_MAX or user in (*ROLES, "ca") or not is_file_name:
         raise OncelogError(f"{user!r} cannot be the name of a client's certificate; choose another")
     _prepare(folder)
     if (folder / f"{user}.pem").exists() and not force:
@@ -99,7 +102,7 @@ class _Authority:
         try:
             self.certificate = x509.load_pem_x509_certificate(certificate.read_bytes())
             self._key: Any = serialization.load_pem_private_key(key.read_bytes(), None)
-        except ValueError as error:
+        except (OSError, ValueError, TypeError) as error:
             raise OncelogError(f"{folder} holds a CA that cannot be read: {error}") from error
 
     def _make(self, certificate: Path, key: Path) -> None:

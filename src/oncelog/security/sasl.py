@@ -145,6 +145,7 @@ def make_sasl_server(
 ) -> SaslServer:
     """The server of one exchange. Whether a listener enables the mechanism is the listener's to check."""
     # Each of these imports this module.
+    from oncelog.security.oauth_bearer import OAuthBearerServer
     from oncelog.security.plain import PlainServer
     from oncelog.security.scram import HASHES, ScramServer
 
@@ -157,4 +158,8 @@ def make_sasl_server(
         )
     if mechanism == PLAIN:
         return PlainServer(credentials.plain)
+    if mechanism == OAUTHBEARER:
+        if credentials.tokens is None:
+            raise ValueError("OAUTHBEARER needs the keys, the issuer and the audience of tokens")
+        return OAuthBearerServer(credentials.tokens, is_reauthentication=is_reauthentication)
     raise ValueError(f"{mechanism!r} is no SASL mechanism of oncelog: {', '.join(MECHANISMS)}")

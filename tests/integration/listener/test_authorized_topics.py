@@ -148,12 +148,7 @@ def test_each_operation_is_needed(need, version):
     assert heard(world) == before
 
 
-REAL_CONTROLLER = {"CreateAcls", "DeleteAcls", "AlterUserScramCredentials", "AlterClientQuotas"}
-"""`test_listener_logins` and `test_listener_sends_no_null` ask these of a real controller."""
-ALLOWED = [(need, version) for need, version in REFUSED if need.api not in REAL_CONTROLLER]
-
-
-@pytest.mark.parametrize(("need", "version"), ALLOWED)
+@pytest.mark.parametrize(("need", "version"), REFUSED, ids=IDS)
 def test_no_more_than_the_table_is_needed(need, version):
     world = guarded(entry(need.operation, need.resource_type, NAMES[need.resource_type]))
     assert not codes(call(world, need.api, version)) & {29, 30, 31, 53}

@@ -289,6 +289,40 @@ class FakeController(FakeRole):
         response.metadata_offset = self.change(topics=changed)
         return response
 
+    async def CreateAcls(self, request, context):
+        if (canned := self.take("CreateAcls", request)) is not None:
+            return canned
+        response = controller_pb2.CreateAclsResponse(metadata_offset=self.metadata_offset)
+        for _ in request.acls:
+            response.results.add()
+        return response
+
+    async def DeleteAcls(self, request, context):
+        if (canned := self.take("DeleteAcls", request)) is not None:
+            return canned
+        response = controller_pb2.DeleteAclsResponse(metadata_offset=self.metadata_offset)
+        for _ in request.filters:
+            response.results.add()
+        return response
+
+    async def AlterUserScramCredentials(self, request, context):
+        if (canned := self.take("AlterUserScramCredentials", request)) is not None:
+            return canned
+        response = controller_pb2.AlterUserScramCredentialsResponse(
+            metadata_offset=self.metadata_offset
+        )
+        for user in dict.fromkeys(one.user for one in request.credentials):
+            response.results.add(user=user)
+        return response
+
+    async def AlterClientQuotas(self, request, context):
+        if (canned := self.take("AlterClientQuotas", request)) is not None:
+            return canned
+        response = controller_pb2.AlterClientQuotasResponse(metadata_offset=self.metadata_offset)
+        for _ in request.changes:
+            response.results.add()
+        return response
+
     async def AlterConfigs(self, request, context):
         if (canned := self.take("AlterConfigs", request)) is not None:
             return canned

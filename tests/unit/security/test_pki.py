@@ -57,7 +57,7 @@ def test_certificates_serve_tls_and_name_clients(tmp_path):
     assert str(rules.principal_of(der.public_bytes(Encoding.DER))) == "User:alice"
 
 
-@pytest.mark.parametrize("user", ["", "storage", "a/b", ".."])
+@pytest.mark.parametrize("user", ["", "storage", "ca", "a/b", "..", "a\nb", "a" * 65])
 def test_a_name_that_is_no_users_is_refused(tmp_path, user):
     with pytest.raises(OncelogError, match="cannot be the name"):
         make_client_certificate(tmp_path, user)

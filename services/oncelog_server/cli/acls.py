@@ -1,0 +1,340 @@
+"""`oncelog acls`: who may do what, in the words of `kafka-acls`, through Kafka's own protocol."""
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+
+import typer
+
+from oncelog.errors import OncelogError
+from oncelog.security.acl import (
+    CLUSTER_NAME,
+    WILDCARD,
+    Acl,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from oncelog.wording import counted
+from oncelog_server.cli.lazy import HelpfulGroup
+from oncelog_server.cli.options import AsOutput, Bootstrap, Output, Yes, confirmed
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AclBinding, AclBindingFilter, AdminClient
+
+app = typer.Typer(
+    add_completion=False,
+    help="List, add and delete access control entries (ACLs).",
+    cls=HelpfulGroup,
+    no_args_is_help=True,
+)
+
+_CONFIGS: Final = ("DescribeConfigs", "AlterConfigs")
+OPERATIONS: Final[Mapping[ResourceType, tuple[str, ...]]] = {
+    ResourceType.TOPIC: ("Read", "Write", "Create", "Describe", "Delete", "Alter", *_CONFIGS),
+    ResourceType.GROUP: ("Read", "Describe", "Delete", *_CONFIGS),
+    ResourceType.TRANSACTIONAL_ID: ("Describe", "Write"),
+    ResourceType.CLUSTER: (
+        "Create",
+        "ClusterAction",
+        "IdempotentWrite",
+        "Alter",
+        "Describe",
+        *_CONFIGS,
+    ),
+}
+"""What can be done with a resource of each type; All is all of that."""
+WORDS: Final = ("All", *dict.fromkeys(itertools.chain(*OPERATIONS.values())))
+SEE_ALL: Final = "`oncelog acls list` shows all"
+
+
+def _not_empty(given: list[str] | None) -> list[str]:
+    """The client library ends the whole process on an empty name."""
+    if any(not one.strip() for one in given or ()):
+        raise typer.BadParameter("an empty name is none; '*' stands for all")
+    return list(dict.fromkeys(given or ()))
+
+
+def _principals(given: list[str] | None) -> list[str]:
+    for one in given or ():
+        kind, _, name = one.partition(":")
+        if not kind or not name:
+            raise typer.BadParameter(
+                f"{one!r} is no TYPE:NAME; write User:{name or kind or 'NAME'}"
+            )
+    return list(dict.fromkeys(given or ()))
+
+
+def _operations(given: list[str] | None) -> list[str]:
+    """In any case, and with or without underscores: DESCRIBE_CONFIGS is DescribeConfigs."""
+    known = {one.casefold(): one for one in WORDS}
+    for one in given or ():
+        if one.replace("_", "").casefold() not in known:
+            raise typer.BadParameter(f"{one!r} is not one of {', '.join(WORDS)}")
+    return list(dict.fromkeys(known[one.replace("_", "").casefold()] for one in given or ()))
+
+
+def _repeatable(callback: Any, text: str, metavar: str) -> Any:
+    return typer.Option(
+        callback=callback, metavar=metavar, help=f"{text}; repeatable", show_default=False
+    )
+
+
+Principals = Annotated[list[str] | None, _repeatable(_principals, "who", "User:NAME")]
+Operations = Annotated[list[str] | None, _repeatable(_operations, "what", "OPERATION")]
+Hosts = Annotated[
+    list[str] | None, _repeatable(_not_empty, "from which address or network", "HOST")
+]
+Topics = Annotated[list[str] | None, _repeatable(_not_empty, "on this topic", "NAME")]
+Groups = Annotated[list[str] | None, _repeatable(_not_empty, "on this group", "NAME")]
+TransactionalIds = Annotated[
+    list[str] | None, _repeatable(_not_empty, "on this transactional id", "NAME")
+]
+OnCluster = Annotated[bool, typer.Option("--cluster", help="on the cluster itself")]
+Prefix = Annotated[
+    bool, typer.Option("--prefix", help="names are beginnings of names (pattern PREFIXED)")
+]
+Deny = Annotated[bool, typer.Option("--deny", help="entries that deny, not those that allow")]
+
+
+Resource = tuple[ResourceType, str, PatternType]
+
+
+def _resources(
+    topic: Iterable[str] | None,
+    group: Iterable[str] | None,
+    transactional_id: Iterable[str] | None,
+    cluster: bool,
+    pattern: PatternType,
+) -> list[Resource]:
+    names = {
+        ResourceType.TOPIC: topic,
+        ResourceType.GROUP: group,
+        ResourceType.TRANSACTIONAL_ID: transactional_id,
+    }
+    found = [(kind, name, pattern) for kind in names for name in names[kind] or ()]
+    of_cluster = (ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL)
+    return [*found, of_cluster] if cluster else found
+
+
+@app.command("list")
+def list_acls(
+    principal: Principals = None,
+    operation: Operations = None,
+    topic: Topics = None,
+    group: Groups = None,
+    transactional_id: TransactionalIds = None,
+    cluster: OnCluster = False,
+    prefix: Prefix = False,
+    deny: Deny = False,
+    host: Hosts = None,
+    bootstrap: Bootstrap = "",
+    output: AsOutput = None,
+) -> None:
+    """List entries. With a name: those that count for it, by name, by prefix or by '*'."""
+    from oncelog_server.cli.kafka_clients import admin
+    from oncelog_server.cli.tables import say, show_json
+
+    pattern = PatternType.PREFIXED if prefix else PatternType.MATCH
+    resources = _resources(topic, group, transactional_id, cluster, pattern)
+    permission = Permission.DENY if deny else Permission.ANY
+    filters = _filters(principal, operation, resources, host, permission)
+    found = _described(admin(bootstrap), filters)
+    if output == Output.JSON:
+        show_json([_fields(one) for one in found])
+        return
+    _show(found, "No ACL matches")
+    if not found:
+        # librdkafka passes over the error of DescribeAcls.
+        say("a listener without an authorizer, or one that refuses you, shows none either")
+
+
+@app.command("add")
+def add_acls(
+    principal: Principals = None,
+    operation: Operations = None,
+    topic: Topics = None,
+    group: Groups = None,
+    transactional_id: TransactionalIds = None,
+    cluster: OnCluster = False,
+    prefix: Prefix = False,
+    deny: Deny = False,
+    host: Hosts = None,
+    bootstrap: Bootstrap = "",
+) -> None:
+    """Add an entry for each principal, operation, resource and host.
+
+    Without --operation it is All, without --host every host.
+    """
+    from oncelog_server.cli.kafka_clients import admin, answer_of
+
+    pattern = PatternType.PREFIXED if prefix else PatternType.LITERAL
+    resources = _resources(topic, group, transactional_id, cluster, pattern)
+    if not principal:
+        raise typer.BadParameter("give --principal User:NAME, or User:* for everybody")
+    if not resources:
+        raise typer.BadParameter("give --topic, --group, --transactional-id or --cluster")
+    operations = _known_operations(operation or ["All"], resources)
+    permission = Permission.DENY if deny else Permission.ALLOW
+    wanted = [
+        Acl(*resource, who, where, one, permission)
+        for who, resource, one, where in itertools.product(
+            principal, resources, operations, host or [WILDCARD]
+        )
+    ]
+    client = admin(bootstrap)
+    for binding, asked in client.create_acls([_to_kafka(one) for one in wanted]).items():
+        answer_of(asked, f"not added: {_of_kafka(binding)}")
+    _show(wanted, "")
+
+
+def _known_operations(words: Iterable[str], resources: Iterable[Resource]) -> list[Operation]:
+    for word, (kind, _, _) in itertools.product(words, resources):
+        if word not in ("All", *OPERATIONS[kind]):
+            known = ", ".join(OPERATIONS[kind])
+            raise typer.BadParameter(
+                f"{word} is no operation on {kind.name}; there are All, {known}"
+            )
+    return [_operation_of(word) for word in words]
+
+
+@app.command("delete")
+def delete_acls(
+    principal: Principals = None,
+    operation: Operations = None,
+    topic: Topics = None,
+    group: Groups = None,
+    transactional_id: TransactionalIds = None,
+    cluster: OnCluster = False,
+    prefix: Prefix = False,
+    deny: Deny = False,
+    host: Hosts = None,
+    yes: Yes = False,
+    bootstrap: Bootstrap = "",
+) -> None:
+    """Delete entries. What is not given matches all: no --operation means every operation.
+
+    The arguments of `add` delete what it added. Entries that deny need --deny.
+    """
+    from oncelog_server.cli.kafka_clients import admin, answer_of
+    from oncelog_server.cli.tables import say
+
+    pattern = PatternType.PREFIXED if prefix else PatternType.LITERAL
+    resources = _resources(topic, group, transactional_id, cluster, pattern)
+    if not (principal or resources):
+        raise typer.BadParameter(
+            "say whose or on what: --principal, --topic, --group, --transactional-id or --cluster"
+        )
+    permission = Permission.DENY if deny else Permission.ALLOW
+    filters = _filters(principal, operation, resources, host, permission)
+    client = admin(bootstrap)
+    if found := _described(client, filters):
+        if not yes:
+            _show(found, "")
+        confirmed(f"Delete {counted(len(found), 'ACL')}?", yes=yes)
+    # Where nothing was found Kafka is asked all the same: its answer tells of a listener without an authorizer.
+    deleted = {
+        _of_kafka(one)
+        for asked in client.delete_acls(filters).values()
+        for one in answer_of(asked, "the ACLs were not all deleted", SEE_ALL)
+    }
+    if not deleted:
+        raise OncelogError(f"no ACL matches, so nothing was deleted; {SEE_ALL}")
+    say(f"{counted(len(deleted), 'ACL')} deleted")
+
+
+def _filters(
+    principals: Sequence[str] | None,
+    operations: Sequence[str] | None,
+    resources: Sequence[Resource],
+    hosts: Sequence[str] | None,
+    permission: Permission,
+) -> "list[AclBindingFilter]":
+    """One for each combination; what is not given is ANY."""
+    from confluent_kafka import admin
+
+    anything: list[tuple[ResourceType, str | None, PatternType]] = [
+        (ResourceType.ANY, None, PatternType.ANY)
+    ]
+    anybody: list[str | None] = [None]
+    anywhere: list[str | None] = [None]
+    wanted = [_operation_of(word) for word in operations or ()] or [Operation.ANY]
+    return [
+        # Its stub takes no None; the class does.
+        cast("Any", admin.AclBindingFilter)(
+            admin.ResourceType(kind.value),
+            name,
+            admin.ResourcePatternType(pattern.value),
+            who,
+            where,
+            admin.AclOperation(operation.value),
+            admin.AclPermissionType(permission.value),
+        )
+        for (kind, name, pattern), who, where, operation in itertools.product(
+            resources or anything, principals or anybody, hosts or anywhere, wanted
+        )
+    ]
+
+
+def _to_kafka(acl: Acl) -> "AclBinding":
+    from confluent_kafka import admin
+
+    return admin.AclBinding(
+        admin.ResourceType(acl.resource_type.value),
+        acl.resource_name,
+        admin.ResourcePatternType(acl.pattern_type.value),
+        acl.principal,
+        acl.host,
+        admin.AclOperation(acl.operation.value),
+        admin.AclPermissionType(acl.permission.value),
+    )
+
+
+def _of_kafka(binding: Any) -> Acl:
+    return Acl(
+        ResourceType(binding.restype.value),
+        binding.name,
+        PatternType(binding.resource_pattern_type.value),
+        binding.principal,
+        binding.host,
+        Operation(binding.operation.value),
+        Permission(binding.permission_type.value),
+    )
+
+
+def _described(client: "AdminClient", filters: "Iterable[AclBindingFilter]") -> list[Acl]:
+    """Those that match one of the filters, by principal."""
+    from oncelog_server.cli.kafka_clients import answer_of
+
+    asked = [client.describe_acls(one) for one in filters]
+    found = {_of_kafka(acl) for one in asked for acl in answer_of(one, "the ACLs were not listed")}
+    return sorted(found, key=lambda acl: (acl.principal, acl))
+
+
+def _operation_of(word: str) -> Operation:
+    """DescribeConfigs is DESCRIBE_CONFIGS."""
+    return Operation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).upper()]
+
+
+def _fields(acl: Acl) -> dict[str, str]:
+    return {
+        "principal": acl.principal,
+        "permission": acl.permission.name,
+        "operation": acl.operation.name,
+        "resource_type": acl.resource_type.name,
+        "resource_name": acl.resource_name,
+        "pattern_type": acl.pattern_type.name,
+        "host": acl.host,
+    }
+
+
+def _show(acls: Iterable[Acl], empty: str) -> None:
+    from oncelog_server.cli.tables import show_table
+
+    show_table(
+        ["principal", "permission", "operation", "on", "name", "pattern", "host"],
+        [tuple(_fields(acl).values()) for acl in acls],
+        empty=empty,
+    )

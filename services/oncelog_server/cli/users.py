@@ -1,0 +1,149 @@
+"""`oncelog users`: who may log in with SCRAM, through Kafka's own protocol; lines for a file of PLAIN users."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from oncelog.errors import OncelogError
+from oncelog.security.sasl import SCRAM_SHA_256, SCRAM_SHA_512
+from oncelog.security.scram import ITERATIONS_MAX, ITERATIONS_MIN
+from oncelog_server.cli.lazy import HelpfulGroup
+from oncelog_server.cli.options import AsOutput, Bootstrap, Output, Yes, confirmed, not_empty
+from oncelog_server.cli.passwords import PasswordFile, read_password
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import (
+        AdminClient,
+        ScramMechanism,
+        UserScramCredentialAlteration,
+    )
+
+SEE_ALL: Final = "`oncelog users list` shows all"
+
+app = typer.Typer(
+    add_completion=False,
+    help="List, add and delete the users of SCRAM; write lines for a file of PLAIN users.",
+    cls=HelpfulGroup,
+    no_args_is_help=True,
+)
+
+
+class Mechanism(StrEnum):
+    SCRAM_SHA_256 = SCRAM_SHA_256
+    SCRAM_SHA_512 = SCRAM_SHA_512
+
+    def of_kafka(self) -> "ScramMechanism":
+        from confluent_kafka.admin import ScramMechanism
+
+        return ScramMechanism[self.name]
+
+
+Name = Annotated[str, typer.Argument(callback=not_empty, help="the user, without User:")]
+Mechanisms = Annotated[
+    list[Mechanism] | None,
+    typer.Option("--mechanism", help="repeatable; default: both", case_sensitive=False),
+]
+
+
+@app.command("list")
+def list_users(bootstrap: Bootstrap = "", output: AsOutput = None) -> None:
+    """List the users of SCRAM, their mechanisms and the iterations of each."""
+    from oncelog_server.cli.kafka_clients import admin, answer_of
+    from oncelog_server.cli.tables import show_json, show_table
+
+    client = admin(bootstrap)
+    found = answer_of(client.describe_user_scram_credentials(), "the users were not listed")
+    rows = [
+        {
+            "user": user,
+            "mechanism": info.mechanism.name.replace("_", "-"),
+            "iterations": info.iterations,
+        }
+        for user in sorted(found)
+        for info in sorted(found[user].scram_credential_infos, key=lambda one: one.mechanism.name)
+    ]
+    if output == Output.JSON:
+        show_json(rows)
+        return
+    show_table(
+        ["user", "mechanism", ">iterations"],
+        [tuple(row.values()) for row in rows],
+        empty="No users of SCRAM yet; add one with: oncelog users add NAME",
+    )
+
+
+@app.command("add")
+def add_user(
+    name: Name,
+    mechanism: Mechanisms = None,
+    iterations: Annotated[
+        int, typer.Option(min=ITERATIONS_MIN, max=ITERATIONS_MAX, help="rounds of the hash")
+    ] = ITERATIONS_MIN,
+    password_file: PasswordFile = None,
+    bootstrap: Bootstrap = "",
+) -> None:
+    """Add a user of SCRAM, or change the password. Sessions that are open go on."""
+    from confluent_kafka.admin import ScramCredentialInfo, UserScramCredentialUpsertion
+
+    from oncelog_server.cli.kafka_clients import admin
+    from oncelog_server.cli.tables import say
+
+    chosen = list(dict.fromkeys(mechanism or Mechanism))
+    password = read_password(name, password_file)
+    client = admin(bootstrap)
+    for one in chosen:
+        info = ScramCredentialInfo(one.of_kafka(), iterations)
+        change = UserScramCredentialUpsertion(name, info, password.encode())
+        _alter(client, change, f"the {one} of user {name!r} was not set")
+    say(f"user {name} can log in with {' and '.join(chosen)}")
+
+
+@app.command("delete")
+def delete_user(
+    name: Name,
+    mechanism: Mechanisms = None,
+    yes: Yes = False,
+    bootstrap: Bootstrap = "",
+) -> None:
+    """Delete a user of SCRAM, or one mechanism of the user. ACLs stay; open sessions go on."""
+    from confluent_kafka.admin import UserScramCredentialDeletion
+
+    from oncelog_server.cli.kafka_clients import admin, answer_of
+    from oncelog_server.cli.tables import say
+
+    client = admin(bootstrap)
+    failed = f"user {name!r} was not deleted"
+    asked: Any = client.describe_user_scram_credentials([name])
+    found = answer_of(asked[name], failed, SEE_ALL)
+    known = {Mechanism[one.mechanism.name] for one in found.scram_credential_infos}
+    chosen = [one for one in Mechanism if one in (mechanism or known)]
+    if missing := [one for one in chosen if one not in known]:
+        raise OncelogError(f"user {name!r} has no credential of {missing[0]}; {SEE_ALL}")
+    confirmed(f"Delete {' and '.join(chosen)} of user {name}?", yes=yes)
+    for one in chosen:
+        _alter(client, UserScramCredentialDeletion(name, one.of_kafka()), failed)
+    say(f"user {name} can log in no more with {' or '.join(chosen)}")
+
+
+@app.command("plain")
+def plain_line(name: Name, password_file: PasswordFile = None) -> None:
+    """Print the line of a user for the file of PLAIN users; it holds a hash of the password.
+
+    A listener reads the file that ONCELOG_LISTENER_SASL_PLAIN_USERS_FILE names, again when it changes.
+    """
+    from oncelog.security.plain import hash_password
+
+    if ":" in name or "\0" in name or name.startswith("#") or name.splitlines() != [name]:
+        raise OncelogError(f"{name!r} cannot stand in the file: no colon, line end or # in front")
+    password = read_password(name, password_file)
+    if "\0" in password:
+        raise OncelogError(f"the password of {name} holds a NUL, which PLAIN cannot carry")
+    typer.echo(f"{name}:{hash_password(password)}")
+
+
+def _alter(client: "AdminClient", change: "UserScramCredentialAlteration", failed: str) -> None:
+    """Kafka takes one change of a user in a request."""
+    from oncelog_server.cli.kafka_clients import answer_of
+
+    answer_of(client.alter_user_scram_credentials([change])[change.user], failed)
