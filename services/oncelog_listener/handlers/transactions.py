@@ -141,15 +141,14 @@ async def add_partitions_to_txn(call: Call) -> Any:
     keys = list(wanted)
     if refused:
         # One that may not be added fails the whole request; the others were not tried (facts 3).
-        codes: dict[TopicPartition, int] = {
-            key: refused.get(key, ErrorCode.OPERATION_NOT_ATTEMPTED) for key in keys
-        }
+        codes, otherwise = refused, ErrorCode.OPERATION_NOT_ATTEMPTED
     else:
-        codes = await _add_partitions(call, keys)
+        codes, otherwise = await _add_partitions(call, keys), ErrorCode.UNKNOWN_SERVER_ERROR
     types = call.types
     results: dict[str, list[Any]] = {}
     for name, partition in keys:
-        code = error_for_version(ADD_PARTITIONS_TO_TXN, call.version, codes[name, partition])
+        told = codes.get((name, partition), otherwise)
+        code = error_for_version(ADD_PARTITIONS_TO_TXN, call.version, told)
         results.setdefault(name, []).append(
             types.AddPartitionsToTxnPartitionResult(
                 partition_index=partition, partition_error_code=wire_error(code)
@@ -157,12 +156,15 @@ async def add_partitions_to_txn(call: Call) -> Any:
         )
         if call.is_turn_over():
             await call.next_turn()
-    return types.AddPartitionsToTxnResponse(
-        throttle_time=NO_THROTTLE,
-        results_by_topic_v3_and_below=tuple(
+    topics: list[Any] = []
+    for name, found in results.items():
+        topics.append(
             types.AddPartitionsToTxnTopicResult(name=name, results_by_partition=tuple(found))
-            for name, found in results.items()
-        ),
+        )
+        if call.is_turn_over():
+            await call.next_turn()
+    return types.AddPartitionsToTxnResponse(
+        throttle_time=NO_THROTTLE, results_by_topic_v3_and_below=tuple(topics)
     )
 
 
