@@ -163,6 +163,10 @@ class EventFeed:
                         _log.info("the event feed is back")
                     backoff_s = BACKOFF_S
                 except (RedisError, OSError, TimeoutError) as error:
+                    task = asyncio.current_task()
+                    if task is not None and task.cancelling():
+                        # A cancellation that came together with a time-out (`stream_reader.was_cancelled`).
+                        return
                     if backoff_s == BACKOFF_S:
                         _log.warning(
                             "the event feed is away: %r; events are kept, then counted", error

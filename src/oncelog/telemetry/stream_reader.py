@@ -68,6 +68,8 @@ class StreamReader:
                     backoff_s = BACKOFF_S
                     self._history.away_reason = ""
                 except (RedisError, OSError, TimeoutError) as error:
+                    if was_cancelled():
+                        return
                     if not self._history.away_reason:
                         _log.warning("the event stream cannot be read: %r", error)
                     self._history.away_reason = f"Redis does not answer: {error}"
@@ -106,6 +108,13 @@ class StreamReader:
                 self._history.take(_told(fields), event_id.decode())
                 last = event_id
         return last
+
+
+def was_cancelled() -> bool:
+    """Somebody wants this task to end, whatever the Redis client made of it: it may answer a cancellation that comes
+    together with a time-out by the time-out."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def build_reader(redis_url: str, history: History, events_max: int) -> StreamReader | None:
