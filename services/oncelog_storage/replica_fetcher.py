@@ -105,8 +105,10 @@ class ReplicaFetcher:
                 raise
             task = asyncio.current_task()
             assert task is not None
-            task.uncancel()
             self._was_interrupted = False
+            if task.uncancel():
+                # The end of this fetcher came together with the interruption.
+                raise
             self._session.end()
             return True
         except (TimeoutError, OSError, OncelogError, KeyError) as error:

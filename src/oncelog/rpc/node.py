@@ -36,6 +36,7 @@ from oncelog.rpc.node_settings import NO_NODE_ID, NodeSettings
 from oncelog.rpc.server import RpcServer
 from oncelog.rpc.session_pool import SessionPool
 from oncelog.rpc.sessions import PeerUnavailable
+from oncelog.runtime.cancellation import was_cancelled
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +99,6 @@ class Node:
         self._heard_at = 0.0
         self._is_ready = asyncio.Event()
         self._wants_drain = False
-        self._is_stopping = False
         self._is_drained = asyncio.Event()
         self._beat_now = asyncio.Event()
         self._failure: asyncio.Future[BaseException] | None = None
@@ -217,7 +217,6 @@ class Node:
 
     async def stop(self) -> None:
         """End the session with the controller, take no more calls, close every connection."""
-        self._is_stopping = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
@@ -349,9 +348,8 @@ class Node:
                     group.create_task(self._beat(streams))
                     group.create_task(self._watch(streams))
             except BaseExceptionGroup as errors:
-                if self._is_stopping:
-                    # A group whose member fails as the group is cancelled forgets that it was. The silence after which
-                    # a drain gives up is as long as that of a lost heartbeat, so the two meet.
+                if was_cancelled():
+                    # The silence after which a drain gives up is as long as that of a lost heartbeat, so the two meet.
                     raise asyncio.CancelledError from errors
                 raise _gravest(errors) from errors
 

@@ -16,6 +16,7 @@ from oncelog.errors import OncelogError
 from oncelog.rpc.callers import may_call, refusal
 from oncelog.rpc.contract import SERVICES, Method
 from oncelog.rpc.sessions import PeerUnavailable
+from oncelog.runtime.cancellation import was_cancelled
 
 logger = logging.getLogger(__name__)
 
@@ -99,8 +100,7 @@ class Served:
                 StatusCode.INTERNAL, f"{self.method.path}: {type(error).__name__}: {error}"
             ) from error
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if was_cancelled():
                 raise
             # Nobody cancelled this call: what it waited for was dropped, as when a role stops.
             raise CallRefused(

@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol
 
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
+from oncelog.runtime.cancellation import was_cancelled
 from oncelog.telemetry.history import HOLE, Value
 
 _log = logging.getLogger("oncelog.feed")
@@ -163,9 +164,7 @@ class EventFeed:
                         _log.info("the event feed is back")
                     backoff_s = BACKOFF_S
                 except (RedisError, OSError, TimeoutError) as error:
-                    task = asyncio.current_task()
-                    if task is not None and task.cancelling():
-                        # A cancellation that came together with a time-out (`stream_reader.was_cancelled`).
+                    if was_cancelled():
                         return
                     if backoff_s == BACKOFF_S:
                         _log.warning(

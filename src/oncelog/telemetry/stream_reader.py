@@ -10,6 +10,7 @@ import random
 from collections.abc import Mapping
 from typing import Any, Final
 
+from oncelog.runtime.cancellation import was_cancelled
 from oncelog.telemetry.feed import BACKOFF_MAX_S, BACKOFF_S, STREAM, check_redis_url
 from oncelog.telemetry.history import INTEGERS, History, Value, order_of
 
@@ -108,13 +109,6 @@ class StreamReader:
                 self._history.take(_told(fields), event_id.decode())
                 last = event_id
         return last
-
-
-def was_cancelled() -> bool:
-    """Somebody wants this task to end, whatever the Redis client made of it: it may answer a cancellation that comes
-    together with a time-out by the time-out."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def build_reader(redis_url: str, history: History, events_max: int) -> StreamReader | None:

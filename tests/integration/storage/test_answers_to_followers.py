@@ -77,3 +77,17 @@ async def test_an_answer_to_an_older_position_is_dropped():
     assert logs[SECOND].taken == []
     assert {one.partition: one.fetch_offset for one in again.partitions} == {0: 26, 1: 0}
     await fetcher.stop()
+
+
+async def test_a_stop_ends_a_fetcher_just_interrupted():
+    leader, logs = Leader(), {one: Log(one) for one in (FIRST, SECOND)}
+    fetcher = ReplicaFetcher(
+        12, 11, lambda: 1, StorageSettings(), leader, lambda held: logs[held.partition]
+    )
+    leader.answered = True
+    fetcher.follow(logs[FIRST])
+    fetcher.start()
+    await leader.requests.get()
+    fetcher.follow(logs[SECOND])
+    async with asyncio.timeout(5):
+        await fetcher.stop()
