@@ -36,7 +36,6 @@ from oncelog.rpc.node_settings import NO_NODE_ID, NodeSettings
 from oncelog.rpc.server import RpcServer
 from oncelog.rpc.session_pool import SessionPool
 from oncelog.rpc.sessions import PeerUnavailable
-from oncelog.runtime.cancellation import was_cancelled
 
 logger = logging.getLogger(__name__)
 
@@ -343,15 +342,21 @@ class Node:
     async def _stay_with_one(self) -> None:
         """Raises PeerUnavailable when the controller is lost, _MustRegister, OncelogError when another took over."""
         async with self._controller.connection() as streams:
+            # Not a task group: it forgets its cancellation when a member fails in the same moment. Here the two meet:
+            # the silence after which a drain gives up is as long as that of a lost heartbeat.
+            parts = [
+                asyncio.create_task(self._beat(streams)),
+                asyncio.create_task(self._watch(streams)),
+            ]
             try:
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(self._beat(streams))
-                    group.create_task(self._watch(streams))
-            except BaseExceptionGroup as errors:
-                if was_cancelled():
-                    # The silence after which a drain gives up is as long as that of a lost heartbeat, so the two meet.
-                    raise asyncio.CancelledError from errors
-                raise _gravest(errors) from errors
+                await asyncio.wait(parts, return_when=asyncio.FIRST_EXCEPTION)
+            finally:
+                for part in parts:
+                    part.cancel()
+                ends = await asyncio.gather(*parts, return_exceptions=True)
+            errors = [end for end in ends if isinstance(end, Exception)]
+            if errors:
+                raise _gravest(errors)
 
     async def _watch(self, streams: ControllerStreams) -> None:
         request = pb.WatchMetadataRequest(
@@ -405,7 +410,7 @@ class _MustRegister(OncelogError):
     """The controller does not count this process as a living node."""
 
 
-def _gravest(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+def _gravest(errors: list[Exception]) -> Exception:
     """Of what ended the two streams: a bug before a replaced node, before a lost registration, before a lost stream."""
     weights = {PeerUnavailable: 0, _MustRegister: 1, OncelogError: 2}
-    return max(errors.exceptions, key=lambda error: weights.get(type(error), 3))
+    return max(errors, key=lambda error: weights.get(type(error), 3))
