@@ -252,6 +252,7 @@ def values_schema() -> Schema:
             endpoint={"type": "string", "pattern": r"^(https?://\S+)?$"},
             # `--set` makes a string of what has a point.
             ratio={"type": ["number", "string"], "minimum": 0, "maximum": 1, "pattern": _RATIO},
+            collector=_role(enabled=_FLAG, image=_NAME, headers=_LABELS, config=_OBJECT),
         ),
         "controller": _role(),
         "storage": _storage(),
