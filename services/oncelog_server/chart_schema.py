@@ -62,6 +62,7 @@ _SIZE: Final[Schema] = {
     "type": "string",
     "pattern": r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$",
 }
+_DURATION: Final[Schema] = {"type": "string", "pattern": r"^([0-9]+(h|m|s|ms))+$"}
 _LABELS: Final[Schema] = {"type": "object", "additionalProperties": _TEXT}
 _SERVICE_TYPE: Final[Schema] = {"enum": ["ClusterIP", "NodePort", "LoadBalancer"]}
 _PERSISTENCE: Final[Schema] = {"enabled": _FLAG, "size": _SIZE, "storageClass": _TEXT}
@@ -283,7 +284,7 @@ def values_schema() -> Schema:
         ),
         "spark": _spark(),
         "metrics": _closed(
-            serviceMonitor=_closed(enabled=_FLAG, interval=_NAME, labels=_LABELS),
+            serviceMonitor=_closed(enabled=_FLAG, interval=_DURATION, labels=_LABELS),
             prometheusRule=_closed(enabled=_FLAG, labels=_LABELS),
             dashboard=_closed(enabled=_FLAG, labels=_LABELS),
         ),
