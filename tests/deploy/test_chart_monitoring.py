@@ -1,4 +1,4 @@
-"""What the Prometheus operator and Grafana's sidecar are given: objects of theirs that find pods, Services and rules."""
+"""What the Prometheus operator and Grafana's sidecar are given: objects that find pods, Services and rules."""
 
 import json
 
