@@ -79,8 +79,10 @@ fmt-check: setup
 	$(BIN)/ruff format --check -q .
 
 .PHONY: lint
-lint: setup ## ruff
+lint: setup ## ruff, yamllint, and hadolint for Dockerfiles
 	$(BIN)/ruff check -q .
+	$(BIN)/yamllint --strict deploy docker .yamllint
+	$(BIN)/hadolint docker/Dockerfile tests/e2e/standin/Dockerfile
 
 .PHONY: types
 types: setup ## mypy --strict
@@ -133,8 +135,7 @@ integration: setup ## contract suites and real roles: sockets, Postgres, files
 	$(PYTEST) -q -n 3 --dist loadfile tests/contracts tests/integration $(CLUSTER_TESTS:%=--ignore=%) -m "not robustness and not slow"
 
 .PHONY: chart
-chart: setup ## the Helm chart without a cluster: lint, render with Helm 3 and 4, validate for Kubernetes 1.31 and 1.36
-	$(BIN)/yamllint --strict deploy .yamllint
+chart: setup ## the Helm chart without a cluster: helm lint, render with Helm 3 and 4, validate for Kubernetes 1.31 and 1.36
 	@bash scripts/helm.sh $(BIN)/pip
 	$(PYTEST) -q -n 2 tests/deploy
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the images of docker/Dockerfile and prints their sizes. Everything is said in the environment:
+# Builds the images of docker/Dockerfile and prints their sizes; one of more than 250 MB, Spark's apart, is an error.
+# Everything is said in the environment:
 #   TARGETS     which; default: all                      ENGINE    docker or podman; default: the first that answers
 #   BASE_IMAGE  instead of python:3.12-slim-bookworm     SAVE      a folder for an archive of each, to load elsewhere
 #   VERSION     of the tag; default: pyproject.toml's    NETWORK   of the build, such as host
@@ -61,11 +62,16 @@ for target in $targets; do
 done
 
 printf '%-32s %8s\n' image MB
+too_big=""
 for target in $targets; do
   image=oncelog/$target:$version
   bytes=$("$engine" image inspect -f '{{.Size}}' "$image")
   over=""
-  if [ "$target" != spark ] && [ "$bytes" -gt $((limit_mb * 1000000)) ]; then over="  over $limit_mb"; fi
+  if [ "$target" != spark ] && [ "$bytes" -gt $((limit_mb * 1000000)) ]; then over="  over $limit_mb" too_big="$too_big $target"; fi
   printf '%-32s %8.1f%s\n' "$image" "$(awk "BEGIN {print $bytes / 1000000}")" "$over"
 done
+if [ -n "$too_big" ]; then
+  echo "over $limit_mb MB:$too_big. \"$engine history oncelog/NAME:$version\" says which layer grew" >&2
+  exit 1
+fi
 echo "what each one carries: artifacts/images/*.cdx.json, and /opt/oncelog/sbom.cdx.json in the image"

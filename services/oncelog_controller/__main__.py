@@ -16,16 +16,24 @@ from oncelog.rpc.node_settings import NamedNodeSettings
 from oncelog_controller.settings import ControllerSettings
 
 if TYPE_CHECKING:
+    from oncelog.rpc.server import RpcServer
     from oncelog_controller.wiring import ControllerRole
 
 
 class RunningController:
     """A `Running`. Its drain is its stop: that releases the lease, and a standby takes over at once."""
 
-    def __init__(self, controller: "ControllerRole", node_id: int, rpc_address: str) -> None:
+    def __init__(
+        self, controller: "ControllerRole", node_id: int, rpc_address: str, server: "RpcServer"
+    ) -> None:
         self.role = controller
         self.node_id = node_id
+        self._server = server
         self._rpc_address = rpc_address
+
+    @property
+    def is_ready(self) -> bool:
+        return self._server.is_ready
 
     def describe(self) -> str:
         return f"controller {self.node_id} serves on {self._rpc_address}"
@@ -64,7 +72,7 @@ async def _open(settings: Settings) -> AsyncIterator[RunningController]:
         server.served.add(CONTROLLER, controller.servicer)
         await server.set_ready(True)
         stack.push_async_callback(server.set_ready, False)
-        yield RunningController(controller, node.node_id, rpc_address)
+        yield RunningController(controller, node.node_id, rpc_address, server)
 
 
 PROGRAM = Program(

@@ -62,6 +62,7 @@ _SIZE: Final[Schema] = {
     "type": "string",
     "pattern": r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$",
 }
+_DURATION: Final[Schema] = {"type": "string", "pattern": r"^([0-9]+(h|m|s|ms))+$"}
 _LABELS: Final[Schema] = {"type": "object", "additionalProperties": _TEXT}
 _SERVICE_TYPE: Final[Schema] = {"enum": ["ClusterIP", "NodePort", "LoadBalancer"]}
 _PERSISTENCE: Final[Schema] = {"enabled": _FLAG, "size": _SIZE, "storageClass": _TEXT}
@@ -252,6 +253,7 @@ def values_schema() -> Schema:
             endpoint={"type": "string", "pattern": r"^(https?://\S+)?$"},
             # `--set` makes a string of what has a point.
             ratio={"type": ["number", "string"], "minimum": 0, "maximum": 1, "pattern": _RATIO},
+            collector=_role(enabled=_FLAG, image=_NAME, headers=_LABELS, config=_OBJECT),
         ),
         "controller": _role(),
         "storage": _storage(),
@@ -282,7 +284,7 @@ def values_schema() -> Schema:
         ),
         "spark": _spark(),
         "metrics": _closed(
-            serviceMonitor=_closed(enabled=_FLAG, interval=_NAME, labels=_LABELS),
+            serviceMonitor=_closed(enabled=_FLAG, interval=_DURATION, labels=_LABELS),
             prometheusRule=_closed(enabled=_FLAG, labels=_LABELS),
             dashboard=_closed(enabled=_FLAG, labels=_LABELS),
         ),

@@ -81,6 +81,11 @@ PROFILES = {
         "--set", "tracing.endpoint=http://collector.observability:4317",
         "--set", "tracing.ratio=0.25",
     ],
+    "collected": [
+        "--set", "tracing.collector.enabled=true",
+        "--set", "tracing.endpoint=http://tempo.observability:4317",
+        "--set", "tracing.collector.headers.X-Scope-OrgID=payments",
+    ],
     "chaos-machines": [
         "--set", "chaos.enabled=true",
         "--set", "chaos.machines=true",

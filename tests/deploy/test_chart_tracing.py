@@ -1,6 +1,17 @@
-"""Traces are off by default; with an endpoint every process is told of it."""
+"""Traces are off by default; with an endpoint every process is told of it, or of the release's own collector."""
 
-from tests.deploy.conftest import ROLES, component, pod_of, rendered, with_pods
+import yaml
+from tests.deploy.conftest import (
+    CHART,
+    ROLES,
+    component,
+    helm,
+    of_kind,
+    pod_of,
+    rendered,
+    role_of,
+    with_pods,
+)
 
 
 def variables(profile):
@@ -28,3 +39,91 @@ def test_every_process_is_told_where_spans_go_and_how_many():
         assert one["OTEL_TRACES_SAMPLER"] == "parentbased_traceidratio"
         assert one["OTEL_TRACES_SAMPLER_ARG"] == "0.25"
         assert one["OTEL_RESOURCE_ATTRIBUTES"].startswith("k8s.namespace.name=prod,k8s.pod.name=$(")
+
+
+def of_the_collector(objects, kind):
+    (found,) = [one for one in of_kind(objects, kind) if component(one) == "collector"]
+    return found
+
+
+def config_of(objects):
+    return yaml.safe_load(of_the_collector(objects, "ConfigMap")["data"]["collector.yaml"])
+
+
+def collected_with(*values):
+    sets = [part for value in values for part in ("--set", value)]
+    on = ("--set", "tracing.collector.enabled=true")
+    made = helm(4, "template", "log", str(CHART), "--namespace", "prod", *on, *sets)
+    assert made.returncode == 0, made.stderr
+    return [one for one in yaml.safe_load_all(made.stdout) if one]
+
+
+def test_there_is_no_collector_unless_it_is_asked_for():
+    for profile in ("default", "traced"):
+        assert "collector" not in {component(one) for one in rendered(profile)}
+
+
+def test_processes_send_to_the_collector_and_it_sends_on():
+    for one in variables("collected").values():
+        host = "log-oncelog-collector.prod.svc.cluster.local"
+        assert one["OTEL_EXPORTER_OTLP_ENDPOINT"] == f"http://{host}:4317"
+        assert one["OTEL_TRACES_SAMPLER_ARG"] == "0.1"
+    config = config_of(rendered("collected"))
+    assert config["exporters"] == {
+        "otlp_grpc": {
+            "endpoint": "http://tempo.observability:4317",
+            "tls": {"insecure": True},
+            "headers": {"X-Scope-OrgID": "payments"},
+        }
+    }
+
+
+def test_a_backend_with_tls_is_asked_for_its_certificate():
+    config = config_of(collected_with("tracing.endpoint=https://tempo.example.org:4317"))
+    assert config["exporters"]["otlp_grpc"] == {"endpoint": "https://tempo.example.org:4317"}
+
+
+def test_every_part_of_the_pipeline_is_there():
+    for objects in (rendered("collected"), collected_with()):
+        config = config_of(objects)
+        (pipeline,) = config["service"]["pipelines"].values()
+        for part, names in pipeline.items():
+            assert names
+            assert set(names) <= set(config[part])
+        assert set(config["service"]["extensions"]) == set(config["extensions"])
+
+
+def test_ports_of_the_collector_are_those_it_listens_on():
+    objects = rendered("collected")
+    config = config_of(objects)
+    receivers = config["receivers"]["otlp"]["protocols"].values()
+    listens = {
+        int(one["endpoint"].rpartition(":")[2])
+        for one in (*receivers, *config["extensions"].values())
+    }
+    (container,) = pod_of(role_of(objects, "collector"))[1]["containers"]
+    assert {one["containerPort"] for one in container["ports"]} == listens
+    assert container["livenessProbe"]["httpGet"]["port"] == "health"
+
+
+def test_the_collector_listens_on_ipv6_where_the_cluster_is_of_it():
+    config = config_of(collected_with("bindAddress=::"))
+    assert config["receivers"]["otlp"]["protocols"]["grpc"]["endpoint"] == "[::]:4317"
+
+
+def test_a_change_of_its_configuration_restarts_the_collector():
+    def checksum(objects):
+        return pod_of(role_of(objects, "collector"))[0]["annotations"]["checksum/config"]
+
+    assert checksum(collected_with()) != checksum(collected_with("tracing.endpoint=http://a:4317"))
+
+
+def test_a_configuration_of_ones_own_replaces_the_charts():
+    config = config_of(collected_with("tracing.collector.config.service.extensions={mine}"))
+    assert config == {"service": {"extensions": ["mine"]}}
+
+
+def test_only_pods_of_the_release_reach_the_collector():
+    policy = of_the_collector(rendered("collected"), "NetworkPolicy")["spec"]
+    (rule,) = policy["ingress"]
+    assert rule["from"] == [{"podSelector": {"matchLabels": {"app.kubernetes.io/instance": "log"}}}]

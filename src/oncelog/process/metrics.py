@@ -1,5 +1,5 @@
-"""`/metrics` and `/health` of one process: what the operating system and Python say of it, how late its event loop is,
-and its role's metrics.
+"""`/metrics`, `/health` and `/ready` of one process: what the operating system and Python say of it, how late its event
+loop is, and its role's metrics.
 
 A loop that is late by tens of milliseconds explains slow answers better than any count of them. What the cluster as a
 whole is doing (transactions, partitions) is the gateway's to tell.
@@ -24,6 +24,8 @@ LAG_INTERVAL_S: Final = 0.5
 ROLE_METRICS_TIMEOUT_S: Final = 2.0
 """For a loop that does not come to it: then the rest is served, and tells why."""
 
+_STUCK: Final = as_json(503, "status", "the event loop of the process does not answer")
+
 ReadMetrics = Callable[[], Iterable[RoleMetric]]
 
 
@@ -33,17 +35,18 @@ class ProcessMetrics:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._read: ReadMetrics | None = None
+        self._is_ready: Callable[[], bool] = _is_not
         self.say_node: Callable[[int], None] = lambda node_id: None
         """Replaces the node id that is served: of a process whose id the controller gives, 0 at first."""
 
     @contextmanager
-    def showing(self, read: ReadMetrics) -> Iterator[None]:
-        """`read` is called on the loop, for each scrape, while the block runs."""
-        self._read = read
+    def showing(self, read: ReadMetrics, is_ready: Callable[[], bool]) -> Iterator[None]:
+        """Both are called on the loop, for each scrape and each look at `/ready`, while the block runs."""
+        self._read, self._is_ready = read, is_ready
         try:
             yield
         finally:
-            self._read = None
+            self._read, self._is_ready = None, _is_not
 
     def describe(self) -> Iterable["Metric"]:
         """Nothing: or the registry would collect to find out what there is."""
@@ -62,13 +65,26 @@ class ProcessMetrics:
         return [metric_of(metric) for metric in metrics]
 
     async def health_page(self, _accept: str) -> Answer:
-        """Asks the loop of the process. Awaited on the loop that serves."""
-        asked = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_turn(), self._loop))
+        """Whether the loop of the process turns. Awaited on the loop that serves."""
+        return _STUCK if await self._asked() is None else as_json(200, "status", "alive")
+
+    async def ready_page(self, _accept: str) -> Answer:
+        """Whether the process may be given work, as its health service says over gRPC."""
+        is_ready = await self._asked()
+        if is_ready is None:
+            return _STUCK
+        return as_json(200, "status", "ready") if is_ready else as_json(503, "status", "not ready")
+
+    async def _asked(self) -> bool | None:
+        """Whether it is ready, by its own loop; None: the loop does not come to it."""
+        asked = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._turn(), self._loop))
         try:
-            await asyncio.wait_for(asked, ROLE_METRICS_TIMEOUT_S)
+            return await asyncio.wait_for(asked, ROLE_METRICS_TIMEOUT_S)
         except TimeoutError:
-            return as_json(503, "status", "the event loop of the process does not answer")
-        return as_json(200, "status", "alive")
+            return None
+
+    async def _turn(self) -> bool:
+        return self._is_ready()
 
     async def _metrics(self) -> list[RoleMetric]:
         return [] if self._read is None else list(self._read())
@@ -109,7 +125,11 @@ def served_metrics(
             f"the metrics port {port} on {host} cannot be had: {error.strerror}; "
             "choose another with --process-metrics-port"
         ) from error
-    pages = {"/health": metrics.health_page, "/metrics": _metrics_page}
+    pages = {
+        "/health": metrics.health_page,
+        "/metrics": _metrics_page,
+        "/ready": metrics.ready_page,
+    }
     server = ProbeServer(listening, AllowedHosts(host, allowed_hosts), pages)
     server.start()
     measuring = asyncio.create_task(_measure_lag(lag.observe), name="event loop lag")
@@ -122,8 +142,9 @@ def served_metrics(
         server.stop()
 
 
-async def _turn() -> None:
-    """One turn of the loop."""
+def _is_not() -> bool:
+    """Before the start has ended, and after."""
+    return False
 
 
 async def _metrics_page(accept: str) -> Answer:

@@ -1,4 +1,4 @@
-"""`/health` and `/metrics` of one process, on a thread and an event loop of its own.
+"""`/health`, `/ready` and `/metrics` of one process, on a thread and an event loop of its own.
 
 A thread, so that a scrape is answered while the loop of the process is late, and says how late. `/health` asks that
 loop: it is 503 while the loop does not come to it, so a supervisor may restart a process that is stuck.

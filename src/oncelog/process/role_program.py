@@ -109,6 +109,10 @@ class RunningRole:
     def node_id(self) -> int:
         return self._node.node_id
 
+    @property
+    def is_ready(self) -> bool:
+        return self._node.server.is_ready
+
     def describe(self) -> str:
         return f"node {self._node.node_id} serves on {self._node.rpc_address}"
 

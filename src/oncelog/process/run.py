@@ -54,12 +54,14 @@ class ProcessSettings(BaseSettings):
         le=3_600_000,
         description="longest wait after SIGTERM for leadership and shards to move away; then it stops all the same",
     )
-    metrics_host: str = Field("127.0.0.1", description="address that serves /metrics and /health")
+    metrics_host: str = Field(
+        "127.0.0.1", description="address that serves /metrics, /health and /ready"
+    )
     metrics_port: int | None = Field(
         None,
         ge=1,
         le=65535,
-        description="port that serves /metrics and /health; none: no port does",
+        description="port that serves /metrics, /health and /ready; none: no port does",
     )
     allowed_hosts: str = Field(
         "",
@@ -100,6 +102,10 @@ class Running(Protocol):
     @property
     def node_id(self) -> int:
         """Its own, also when the controller gave it."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it may be given work, as its health service says."""
 
     def describe(self) -> str:
         """Where it listens, for the line that says it is ready."""
@@ -190,7 +196,8 @@ async def _run_until_told(
         metrics.say_node(running.node_id)
         if tracing is not None:
             tracing.say_node(running.node_id)
-        with metrics.showing(lambda: [*running.metrics(), *trace_metrics()]):
+        read = lambda: [*running.metrics(), *trace_metrics()]  # noqa: E731
+        with metrics.showing(read, lambda: running.is_ready):
             await _until_told(program, settings, signals, running)
 
 

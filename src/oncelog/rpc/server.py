@@ -48,12 +48,18 @@ class RpcServer:
         self._peer = PeerServicer(self.served, limits)
         self._health = health.aio.HealthServicer()
         self._server: grpc.aio.Server | None = None
+        self._is_ready = False
         self.port = port
 
     @property
     def calls_in_flight(self) -> int:
         """Over sessions."""
         return self._peer.calls_in_flight
+
+    @property
+    def is_ready(self) -> bool:
+        """What the health service says of the whole process."""
+        return self._is_ready
 
     async def start(self) -> None:
         """Raises OncelogError when the address cannot be had."""
@@ -95,6 +101,7 @@ class RpcServer:
 
     async def set_ready(self, is_ready: bool) -> None:
         """What the health service says of the whole process; probes and load balancers ask it."""
+        self._is_ready = is_ready
         status = health_pb2.HealthCheckResponse
         await self._health.set("", status.SERVING if is_ready else status.NOT_SERVING)
 

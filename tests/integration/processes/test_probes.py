@@ -70,7 +70,7 @@ def test_a_rebound_page_reads_nothing(port):
 
 def test_another_path_or_method_is_told_what_there_is(port):
     assert _ask(port, "/")[0] == 404
-    assert "/health, /metrics" in _ask(port, "/")[1]
+    assert "/health, /metrics, /ready" in _ask(port, "/")[1]
     assert _ask(port, "/health", method="DELETE")[0] == 405
 
 
@@ -93,12 +93,15 @@ def test_health_says_that_the_loop_of_the_process_is_stuck(monkeypatch):
 
     async def process():
         shown = metrics_module.ProcessMetrics()
-        alive = await asyncio.to_thread(asyncio.run, shown.health_page(""))
-        found = []
-        asking = threading.Thread(target=lambda: found.append(asyncio.run(shown.health_page(""))))
-        asking.start()
-        asking.join()  # The loop of the process is blocked by this very line.
-        return alive, found[0]
+        found = [await asyncio.to_thread(asyncio.run, shown.health_page(""))]
 
-    alive, stuck = asyncio.run(process())
-    assert (alive.status, stuck.status) == (200, 503)
+        def ask():
+            found.extend(asyncio.run(page("")) for page in (shown.health_page, shown.ready_page))
+
+        with shown.showing(list, lambda: True):
+            asking = threading.Thread(target=ask)
+            asking.start()
+            asking.join()  # The loop of the process is blocked by this very line.
+        return [one.status for one in found]
+
+    assert asyncio.run(process()) == [200, 503, 503]

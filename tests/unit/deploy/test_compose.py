@@ -191,6 +191,23 @@ def test_three_storage_nodes_come_before_internal_topics(settings_of):
     assert controller.bootstrap_storage_nodes == count
 
 
+def test_the_trace_profile_has_a_collector_and_its_viewer():
+    traced = {name: one for name, one in SERVICES.items() if one.get("profiles") == ["trace"]}
+    assert set(traced) == {"collector", "trace-viewer"}
+    (mount,) = traced["collector"]["volumes"]
+    config = yaml.safe_load((ROOT / "docker" / mount.split(":")[0]).read_text())
+    assert f"--config={mount.split(':')[1]}" in traced["collector"]["command"]
+    # Every name that the configuration takes from its environment is given, and leads to the viewer.
+    given = traced["collector"]["environment"]
+    assert set(re.findall(r"\$\{env:(\w+)\}", str(config))) == set(given)
+    assert given["SPANS_TO"].split(":")[0] in traced
+    (pipeline,) = config["service"]["pipelines"].values()
+    for part, names in pipeline.items():
+        assert set(names) <= set(config[part])
+    # Processes do not send before somebody says so.
+    assert SERVICES["storage-1"]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"] == ""
+
+
 def test_redis_refuses_the_same_commands_as_in_a_cluster():
     off = re.findall(r'^rename-command (\w+) ""$', (ROOT / "docker/redis.conf").read_text(), re.M)
     assert sorted(off) == sorted(databases.COMMANDS_OFF)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -181,3 +182,87 @@ def test_a_target_that_is_no_image_is_named(tmp_path):
     )
     assert done.returncode == 1
     assert "TARGETS names storge, which is no image; there are: controller" in done.stderr
+
+
+def built_by_an_engine_that_says(bytes_of, folder):
+    """scripts/images.sh with an engine that builds nothing."""
+    cases = "".join(f"*/{name}:*) echo {size};; " for name, size in bytes_of.items())
+    engine = folder / "podman"
+    engine.write_text(
+        '#!/bin/sh\ncase "$1 $2" in "image inspect") for last; do :; done;'
+        f' case "$last" in {cases}esac;; esac\n'
+    )
+    engine.chmod(0o755)
+    return subprocess.run(
+        ["bash", ROOT / "scripts/images.sh"],
+        env={
+            "PATH": f"{folder}:{os.environ['PATH']}",
+            "ENGINE": "podman",
+            "TARGETS": " ".join(bytes_of),
+            "VERSION": "0",
+        },
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_an_image_that_has_grown_too_big_is_an_error(tmp_path):
+    done = built_by_an_engine_that_says({"storage": 250_000_001, "tools": 9_000_000}, tmp_path)
+    assert done.returncode == 1
+    assert "over 250 MB: storage." in done.stderr
+    assert re.search(r"oncelog/storage:0 +250.0  over 250", done.stdout)
+
+
+def test_the_image_of_spark_may_be_big(tmp_path):
+    done = built_by_an_engine_that_says({"storage": 250_000_000, "spark": 900_000_000}, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"oncelog/spark:0 +900.0$", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("target", "system"),
+    [("runtime", "bare"), ("tools", "tools-system"), ("spark", "spark-system")],
+)
+def test_an_images_list_of_parts_has_the_packages_of_its_system(target, system):
+    assert f"COPY --from={target}-sbom /build/sbom.cdx.json" in BLOCKS[target]
+    assert f"COPY --from={system} /var/lib/dpkg/status" in BLOCKS[f"{target}-sbom"]
+    assert re.search(rf"^FROM {system}\b|^FROM {system} AS", BLOCKS[target], re.MULTILINE)
+    # Nothing is installed after the list was made.
+    assert "apt-get" not in BLOCKS[target]
+
+
+def test_every_installed_package_is_in_the_list():
+    sbom = runpy.run_path(str(ROOT / "docker/sbom.py"))
+    status = """\
+Package: libc6
+Status: install ok installed
+Maintainer: GNU Libc Maintainers <debian-glibc@lists.debian.org>
+Architecture: amd64
+Source: glibc (2.36-9)
+Version: 2.36-9+deb12u14
+Description: shared libraries
+ Version: no field
+
+Package: left
+Status: deinstall ok config-files
+Architecture: all
+Version: 1
+
+Package: passwd
+Status: install ok installed
+Architecture: amd64
+Version: 1:4.13+dfsg1-1
+"""
+    release = 'PRETTY_NAME="Debian"\nID=debian\nVERSION_ID="12"\n'
+    python = {"bom-ref": "kio==1", "name": "kio", "type": "library"}
+    made = sbom["complete"]({"components": [python]}, status, release, "3.12.4")
+    assert [one["name"] for one in made["components"]] == [
+        "kio", "libc6", "passwd", "debian", "python"
+    ]  # fmt: skip
+    assert made["components"][1]["purl"] == (
+        "pkg:deb/debian/libc6@2.36-9%2Bdeb12u14?arch=amd64&distro=debian-12"
+    )
+    assert made["components"][2]["version"] == "1:4.13+dfsg1-1"
+    # A list that is made again is the same.
+    assert sbom["complete"](made, status, release, "3.12.4") == made

@@ -22,7 +22,7 @@ def test_role_metrics_are_shown_while_the_role_runs():
             yield counter("a_turns", "how often", 3)
             yield counters_by("a_decisions", "which", "decision", {"no": 2, "aye": 1})
 
-        with shown.showing(read):
+        with shown.showing(read, lambda: True):
             text = (await asyncio.to_thread(generate_latest, registry)).decode()
         after = await asyncio.to_thread(generate_latest, registry)
         return text, after
@@ -42,6 +42,24 @@ async def test_a_loop_that_does_not_come_to_it_leaves_the_metrics_out(monkeypatc
     monkeypatch.setattr(metrics_module, "ROLE_METRICS_TIMEOUT_S", 0.01)
 
     shown = ProcessMetrics()
-    with shown.showing(lambda: [gauge("a_depth", "how deep", 7)]):
+    with shown.showing(lambda: [gauge("a_depth", "how deep", 7)], lambda: True):
         # Called by the loop's own thread, so the loop cannot come to it.
         assert list(shown.collect()) == []
+
+
+def test_ready_is_what_the_role_says_while_it_runs():
+    async def scenario():
+        shown = ProcessMetrics()
+
+        async def ask():
+            return (await asyncio.to_thread(asyncio.run, shown.ready_page(""))).status
+
+        found = [await ask()]
+        is_ready = True
+        with shown.showing(list, lambda: is_ready):
+            found.append(await ask())
+            is_ready = False
+            found.append(await ask())
+        return [*found, await ask()]
+
+    assert asyncio.run(scenario()) == [503, 200, 503, 503]

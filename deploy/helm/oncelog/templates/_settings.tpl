@@ -59,7 +59,7 @@
   value: $(POD_IP)
 - name: ONCELOG_PROCESS_METRICS_PORT
   value: "9091"
-{{- with .root.Values.tracing.endpoint }}
+{{- with include "oncelog.spansTo" .root }}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
 - name: OTEL_EXPORTER_OTLP_ENDPOINT
