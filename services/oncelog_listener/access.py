@@ -50,6 +50,20 @@ class Access:
         return self._authorizer
 
 
+REFUSALS_LOGGED_MAX: Final = 20
+"""Of one request. A request may name 40,000 topics, and lines in the log are written on the event loop."""
+
+
+def tell_no_more(principal: str, host: str, request: str) -> None:
+    log.info(
+        "%s from %s is refused more than %d resources by one %s; the others are not logged",
+        principal,
+        host,
+        REFUSALS_LOGGED_MAX,
+        request,
+    )
+
+
 def tell(
     verdict: Verdict,
     principal: str,

@@ -18,7 +18,7 @@ from oncelog.protocol.versions import (
 )
 from oncelog.security import principal
 from oncelog.security.acl import CLUSTER_NAME, Operation, ResourceType
-from oncelog_listener.access import tell
+from oncelog_listener.access import REFUSALS_LOGGED_MAX, tell, tell_no_more
 from oncelog_listener.cluster import Address, Cluster
 from oncelog_listener.core.endpoints import EXTERNAL, MAIN
 from oncelog_listener.sasl_session import SaslSession
@@ -129,6 +129,8 @@ class Call:
     """Of the turn that the request has now."""
     is_large: bool = False
     """It took more than one turn."""
+    refusal_count: int = 0
+    """Of resources that it named."""
 
     def is_turn_over(self, elements: int = 1) -> bool:
         """Counts elements. When it says so, `next_turn` is awaited."""
@@ -158,7 +160,12 @@ class Call:
         asked = (session.principal, session.host, operation, resource_type, name)
         verdict = access.decide(*asked)
         if is_logged:
-            tell(verdict, *asked, self.api_name)
+            if not verdict.is_allowed:
+                self.refusal_count += 1
+            if self.refusal_count <= REFUSALS_LOGGED_MAX:
+                tell(verdict, *asked, self.api_name)
+            elif self.refusal_count == REFUSALS_LOGGED_MAX + 1 and not verdict.is_allowed:
+                tell_no_more(session.principal, session.host, self.api_name)
         return verdict.is_allowed
 
     def may_cluster(self, operation: Operation, *, is_logged: bool = True) -> bool:

@@ -97,6 +97,15 @@ def _bytes_max(call: Call, leader_count: int) -> int:
     return max(1, min(wanted, settings.fetch_bytes_max, room) // leader_count)
 
 
+async def _refused_topics(call: Call) -> frozenset[str]:
+    """A consumer needs READ on each topic. Whoever says it is a broker needs CLUSTER_ACTION, as in Kafka."""
+    names = (one.topic for one in call.request.topics)
+    if call.request.replica_id < 0:
+        return await refused_in_turns(call, Operation.READ, names)
+    is_broker = call.may_cluster(Operation.CLUSTER_ACTION)
+    return frozenset() if is_broker else frozenset(names)
+
+
 async def _by_leader(
     call: Call,
 ) -> tuple[dict[int, list[Any]], dict[TopicPartition, Any]]:
@@ -106,8 +115,7 @@ async def _by_leader(
     answers: dict[TopicPartition, Any] = {}
     named: set[TopicPartition] = set()
     current_leader_epoch_known = call.version >= 9
-    names = (one.topic for one in call.request.topics)
-    refused = await refused_in_turns(call, Operation.READ, names)
+    refused = await _refused_topics(call)
     for topic in call.request.topics:
         name = topic.topic
         for wanted in topic.partitions:

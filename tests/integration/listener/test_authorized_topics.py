@@ -194,10 +194,10 @@ def test_all_topics_are_those_that_may_be_described():
     assert [one.name for one in answer.topics] == ["open"]
 
 
-def test_a_topic_id_that_is_hidden_looks_unknown():
+def test_a_hidden_topic_id_is_refused_without_its_name():
     words = {"name": None, "topic_id": uuid.UUID(bytes=ORDERS.topic_id)}
     (found,) = call(guarded(), "Metadata", 12, **words).topics
-    assert (int(found.error_code), found.name) == (100, None)
+    assert (int(found.error_code), found.name) == (29, None)
 
 
 def test_topics_are_created_for_those_who_may():

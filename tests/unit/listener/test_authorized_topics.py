@@ -16,8 +16,9 @@ from tests.unit.listener.listener_requests import ask, batch
 
 from oncelog.protocol import versions
 from oncelog.record.batch import TRANSACTIONAL
+from oncelog.security.acl import CLUSTER_NAME, Permission, ResourceType
 from oncelog.security.acl import Operation as Op
-from oncelog.security.acl import Permission, ResourceType
+from oncelog_listener.access import REFUSALS_LOGGED_MAX
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 CLUSTER, TRANSACTIONAL_ID = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
@@ -336,3 +337,24 @@ def test_a_name_beside_an_id_creates_nothing():
     (found,) = case.ask(world, "orders").topics
     assert (int(found.error_code), found.name) == (0, "orders")
     assert is_untouched(world)
+
+
+def test_a_fetch_as_a_broker_needs_cluster_action():
+    case = on_topic(versions.FETCH, 11, Op.READ, replica_id=4)
+    ((refused,),) = (
+        one.partitions for one in case.ask(world_with([allow(Op.READ)]), "orders").responses
+    )
+    assert int(refused.error_code) == CODES[TOPIC]
+    world = world_with([allow(Op.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)])
+    ((served,),) = (one.partitions for one in case.ask(world, "orders").responses)
+    assert int(served.error_code) == 0
+
+
+def test_one_request_writes_few_lines_about_refusals(caplog):
+    caplog.set_level("INFO", logger="oncelog.authorizer")
+    case = on_topic(versions.METADATA, 9, Op.DESCRIBE)
+    request = case.request("orders")
+    topics = tuple(replace(request.topics[0], name=f"t{number}") for number in range(5000))
+    ask(world_with([]), case.api_key, case.version, request=replace(request, topics=topics))
+    assert len(caplog.records) == REFUSALS_LOGGED_MAX + 1
+    assert "more than 20 resources by one Metadata" in caplog.records[-1].getMessage()
