@@ -259,6 +259,12 @@ def _is_not_controller(response: Any) -> bool:
         if name in fields:
             items = getattr(response, name)
             return bool(items) and all(
-                item.error_code == ErrorCode.NOT_CONTROLLER for item in items
+                _error_code(item) == ErrorCode.NOT_CONTROLLER for item in items
             )
     return False
+
+
+def _error_code(item: Any) -> int:
+    """Of an item that is a status, or carries one, or has a code of its own."""
+    holder = item.status if "status" in item.DESCRIPTOR.fields_by_name else item
+    return int(holder.error_code)
