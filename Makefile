@@ -41,7 +41,7 @@ up: setup ## one process with everything on localhost:9092 and :8080
 	$(BIN)/oncelog up $(ARGS)
 
 .PHONY: cluster
-cluster: setup ## one process per role on this machine, with Postgres and Redis; make cluster-down ends it
+cluster: setup ## one process per role on this machine, with Postgres and Redis (ARGS=--secure: TLS and logins); make cluster-down ends it
 	$(BIN)/oncelog cluster up $(ARGS)
 
 .PHONY: cluster-status

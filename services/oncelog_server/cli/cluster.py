@@ -46,6 +46,13 @@ def up(
     gateway_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="REST port (default: 8080)")
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure",
+            help="certificates between processes; clients come over TLS, log in and need ACLs",
+        ),
+    ] = False,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -55,7 +62,8 @@ def up(
 ) -> None:
     """Start the cluster: 12 processes, a Postgres and a Redis. It runs until `oncelog cluster down`.
 
-    Port 0 takes free ports, or those of the last start. Data of an earlier cluster in the folder stays. The settings of
+    --secure makes a CA, certificates and a user admin in the folder, which stays secured from then on. Port 0 takes
+    free ports, or those of the last start. Data of an earlier cluster in the folder stays. The settings of
     --config hold until the next `up`. Each process reads the file when it starts.
     """
     _need_the_extra()
@@ -74,13 +82,17 @@ def up(
             folder,
             port=settings.port,
             gateway_port=settings.gateway_port,
+            is_secure=secure,
             environment={"ONCELOG_CONFIG": "" if sources.path is None else str(sources.path)},
             on_progress=progress,
         )
         cluster.start()
     _show(cluster)
+    security = cluster.security
+    login = "" if security is None else f"log in with     {security.client_properties}\n"
     print(
         f"\nKafka clients   {cluster.bootstrap}\n"
+        f"{login}"
         f"REST, console   {cluster.gateway}\n"
         f"metrics         {cluster.gateway}/metrics, and of each process: "
         f"oncelog cluster status --metrics{_folder_option(folder)}\n"

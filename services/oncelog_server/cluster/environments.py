@@ -14,6 +14,7 @@ from oncelog_server.cluster.plan import (
     STORAGE,
     Member,
 )
+from oncelog_server.cluster.security import ClusterSecurity
 from oncelog_server.cluster.state_file import ClusterState
 
 REPLICAS = 3
@@ -30,6 +31,8 @@ def environment_of(member: Member, state: ClusterState, folder: Path) -> dict[st
     }
     if member.metrics_port:
         node["ONCELOG_PROCESS_METRICS_PORT"] = str(member.metrics_port)
+    if state.is_secure:
+        node |= ClusterSecurity(folder).environment(member.role, member.address)
     own = state.environments.get(member.name, {})
     return node | _of_role(member, state, folder) | state.environment | own
 

@@ -6,6 +6,9 @@ from typing import Final, Self
 
 import grpc
 
+from oncelog.rpc.channel import open_blocking_channel
+from oncelog.rpc.sessions import PeerTls
+
 CHECK_TIMEOUT_S: Final = 2.0
 CONNECT_TIMEOUT_S: Final = 0.2
 _CHECK: Final = "/grpc.health.v1.Health/Check"
@@ -16,8 +19,9 @@ _SERVING: Final = b"\x08\x01"
 class HealthProbe:
     """Asks one address again and again. Close it, or use it as a context manager."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, tls: PeerTls | None = None) -> None:
         self._address = address
+        self._tls = tls
         self._channel: grpc.Channel | None = None
 
     def is_serving(self) -> bool:
@@ -26,7 +30,7 @@ class HealthProbe:
             # A channel that failed to connect backs off for a second; a refused connection is known at once.
             if not _accepts(self._address):
                 return False
-            self._channel = grpc.insecure_channel(self._address)
+            self._channel = open_blocking_channel(self._address, self._tls)
         check = self._channel.unary_unary(_CHECK, _as_is, _as_is)
         try:
             return bool(check(b"", timeout=CHECK_TIMEOUT_S) == _SERVING)
@@ -45,9 +49,9 @@ class HealthProbe:
         self.close()
 
 
-def is_serving(address: str) -> bool:
+def is_serving(address: str, tls: PeerTls | None = None) -> bool:
     """One check."""
-    with HealthProbe(address) as probe:
+    with HealthProbe(address, tls) as probe:
         return probe.is_serving()
 
 

@@ -22,6 +22,8 @@ class ClusterState:
     """Of every process."""
     environments: dict[str, dict[str, str]] = field(default_factory=dict)
     """Of one process, by its name; it wins over that of all."""
+    is_secure: bool = False
+    """Certificates between processes; clients log in (`security.py`). A folder that was secured stays so."""
     postgres_url: str = ""
     running: dict[str, ProcessRef] = field(default_factory=dict)
     """By name, `postgres` and `redis` among them. A process stays here until it is stopped, dead or not."""

@@ -41,20 +41,20 @@ class ProcessStatus:
 
 def cluster_status(cluster: Cluster) -> list[ProcessStatus]:
     """Every process, also those that are not there. Asks all of them at once."""
-    members = cluster.members
+    members, tls = cluster.members, cluster.tls
     with ThreadPoolExecutor(len(members) + 1) as pool:
         described = dict(
             zip(
                 (member.name for member in cluster.of_role(CONTROLLER)),
                 pool.map(
-                    describe_controller,
-                    [member.rpc_address for member in cluster.of_role(CONTROLLER)],
+                    lambda member: describe_controller(member.rpc_address, tls),
+                    cluster.of_role(CONTROLLER),
                 ),
                 strict=True,
             )
         )
         by_activity = [cluster.member(name).rpc_address for name in _by_activity(described)]
-        image_found = pool.submit(read_image, by_activity)
+        image_found = pool.submit(read_image, by_activity, tls)
         states = list(pool.map(lambda member: _state_of(cluster, member), members))
         image = image_found.result()
     rows = [
@@ -72,7 +72,7 @@ def _state_of(cluster: Cluster, member: Member) -> str:
     state = cluster.state_of(member.name)
     if state != "running":
         return state
-    return "ready" if is_serving(member.rpc_address) else "starting"
+    return "ready" if is_serving(member.rpc_address, cluster.tls) else "starting"
 
 
 def _with_node(state: str, image: MetadataImage | None, member: Member) -> str:

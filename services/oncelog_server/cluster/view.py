@@ -1,22 +1,28 @@
 """What the controllers of a cluster say about it, asked from outside with plain gRPC."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import grpc
 
 from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.rpc.channel import open_blocking_channel
 from oncelog.rpc.contract import CONTROLLER, SERVICES
 from oncelog.rpc.metadata import MetadataImage
+from oncelog.rpc.sessions import PeerTls
+from oncelog_server.cluster.os_process import POLL_S
 
 ASK_TIMEOUT_S: Final = 2.0
 _METHODS: Final = SERVICES[CONTROLLER].methods
 
 
-def describe_controller(address: str) -> pb.DescribeControllerResponse | None:
+def describe_controller(
+    address: str, tls: PeerTls | None = None
+) -> pb.DescribeControllerResponse | None:
     """None when it does not answer."""
     method = _METHODS["DescribeController"]
-    with grpc.insecure_channel(address) as channel:
+    with open_blocking_channel(address, tls) as channel:
         call: Any = channel.unary_unary(
             method.path, pb.DescribeControllerRequest.SerializeToString, method.response_from_string
         )
@@ -29,16 +35,16 @@ def describe_controller(address: str) -> pb.DescribeControllerResponse | None:
         return answer
 
 
-def is_active(address: str) -> bool:
-    answer = describe_controller(address)
+def is_active(address: str, tls: PeerTls | None = None) -> bool:
+    answer = describe_controller(address, tls)
     return answer is not None and answer.active
 
 
-def read_image(addresses: Iterable[str]) -> MetadataImage | None:
+def read_image(addresses: Iterable[str], tls: PeerTls | None = None) -> MetadataImage | None:
     """The image of the first of these controllers that shows one."""
     method = _METHODS["WatchMetadata"]
     for address in addresses:
-        with grpc.insecure_channel(address) as channel:
+        with open_blocking_channel(address, tls) as channel:
             watch: Any = channel.unary_stream(
                 method.path, pb.WatchMetadataRequest.SerializeToString, method.response_from_string
             )
@@ -51,6 +57,19 @@ def read_image(addresses: Iterable[str]) -> MetadataImage | None:
             finally:
                 updates.cancel()
     return None
+
+
+def await_whole(
+    controllers: Sequence[str], node_ids: Sequence[int], timeout_s: float, tls: PeerTls | None
+) -> str:
+    """Until every node is in service and everything is led and owned. What is missing after all; empty: nothing."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        image = read_image([one for one in controllers if is_active(one, tls)], tls)
+        missing = "no controller is active" if image is None else what_is_missing(image, node_ids)
+        if not missing or time.monotonic() > deadline:
+            return missing
+        time.sleep(POLL_S)
 
 
 def what_is_missing(image: MetadataImage, node_ids: Iterable[int]) -> str:

@@ -70,7 +70,12 @@ def _one_transaction(cluster: Cluster, *, abort: bool, kill: bool) -> None:
 
 def _coordinator(cluster: Cluster) -> str:
     image = read_image(
-        [one.rpc_address for one in cluster.of_role(CONTROLLER) if is_active(one.rpc_address)]
+        [
+            one.rpc_address
+            for one in cluster.of_role(CONTROLLER)
+            if is_active(one.rpc_address, cluster.tls)
+        ],
+        cluster.tls,
     )
     assert image is not None, "a controller is active"
     count = sum(kind == TRANSACTION for kind, _ in image.shards)

@@ -56,10 +56,10 @@ _TABLE: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
         "ReplicaFetch": _S,
     },
     "TransactionCoordinator": {
-        "InitProducerId": _LG,
+        "InitProducerId": _L,
         "AddPartitionsToTxn": _L | _S | _C,
         "AddOffsetsToTxn": _L,
-        "EndTxn": _LG,
+        "EndTxn": _L,
         # A storage node asks for the start of a transaction that it does not know (ADR 0022).
         "DescribeTransactions": _LG | _S | _C,
         "ListTransactions": _LG,
@@ -70,8 +70,8 @@ _TABLE: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
         "CommitBatch": _L,
         "AbortAttempt": _L,
         "DescribeSink": _LG,
-        "ListSinks": _LG,
-        "DeleteSink": _LG,
+        "ListSinks": _G,
+        "DeleteSink": _G,
     },
     "GroupCoordinator": {
         "JoinGroup": _L,

@@ -2,9 +2,10 @@
 
 from typing import Any, Final
 
+import grpc
 import grpc.aio
 
-from oncelog.rpc.sessions import SessionLimits
+from oncelog.rpc.sessions import PeerTls, SessionLimits
 
 CLUSTER_NAME: Final = "oncelog.internal"
 """The name that the certificate of every process carries."""
@@ -20,8 +21,26 @@ def open_channel(address: str, limits: SessionLimits) -> grpc.aio.Channel:
     options = _client_options(limits)
     if limits.tls is None:
         return grpc.aio.insecure_channel(address, options=options)
-    options.append(("grpc.ssl_target_name_override", CLUSTER_NAME))
+    options.append(_name_of_peers())
     return grpc.aio.secure_channel(address, limits.tls.channel_credentials(), options=options)
+
+
+def open_blocking_channel(address: str, tls: PeerTls | None) -> grpc.Channel:
+    """For who only looks: commands and health checks, without an event loop.
+
+    Raises OncelogError where a file for TLS cannot be read.
+    """
+    # A proxy that the environment names for the web is none for this.
+    options: ChannelOptions = [("grpc.enable_http_proxy", 0)]
+    if tls is None:
+        return grpc.insecure_channel(address, options=options)
+    options.append(_name_of_peers())
+    return grpc.secure_channel(address, tls.channel_credentials(), options=options)
+
+
+def _name_of_peers() -> tuple[str, Any]:
+    """Every certificate of the cluster carries it, whatever address its process has today."""
+    return "grpc.ssl_target_name_override", CLUSTER_NAME
 
 
 def _client_options(limits: SessionLimits) -> ChannelOptions:

@@ -12,7 +12,7 @@ from typing import Any
 import grpc.aio
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.errors import ErrorCode
+from oncelog.errors import ErrorCode, OncelogError
 from oncelog.rpc.backoff import Backoff
 from oncelog.rpc.channel import open_channel
 from oncelog.rpc.contract import CONTROLLER, SERVICES, Method
@@ -162,7 +162,11 @@ class ControllerStub:
     async def connection(self, deadline: float | None = None) -> AsyncIterator["ControllerStreams"]:
         """The active controller's streams, on a connection of their own. Raises PeerUnavailable as it breaks."""
         address = await self.find(deadline)
-        channel = open_channel(address, self._pool.limits)
+        try:
+            channel = open_channel(address, self._pool.limits)
+        except OncelogError as error:
+            # Perhaps the files for TLS are being replaced: the node waits, as for a controller that is away.
+            raise PeerUnavailable(f"{address}: {error}", was_sent=False) from error
         try:
             yield ControllerStreams(address, channel)
         except PeerUnavailable:
@@ -255,6 +259,12 @@ def _is_not_controller(response: Any) -> bool:
         if name in fields:
             items = getattr(response, name)
             return bool(items) and all(
-                item.error_code == ErrorCode.NOT_CONTROLLER for item in items
+                _error_code(item) == ErrorCode.NOT_CONTROLLER for item in items
             )
     return False
+
+
+def _error_code(item: Any) -> int:
+    """Of an item that is a status, or carries one, or has a code of its own."""
+    holder = item.status if "status" in item.DESCRIPTOR.fields_by_name else item
+    return int(holder.error_code)

@@ -55,21 +55,16 @@ def check(address: str, service: str, timeout_s: float) -> tuple[bool, str]:
 
 def _channel(address: str) -> Any:
     """With the certificate of the process that runs here, where it has one. Raises OncelogError."""
-    import grpc
+    from oncelog.rpc.channel import open_blocking_channel
 
-    # A proxy that the environment names for the web is none for this.
-    options: list[tuple[str, Any]] = [("grpc.enable_http_proxy", 0)]
     files = [
         os.environ.get(f"ONCELOG_NODE_TLS_{name}_FILE") for name in ("CERTIFICATE", "KEY", "CA")
     ]
     if not all(files):
-        return grpc.insecure_channel(address, options=options)
-    from oncelog.rpc.channel import CLUSTER_NAME
+        return open_blocking_channel(address, None)
     from oncelog.rpc.mutual_tls import MutualTls
 
-    options.append(("grpc.ssl_target_name_override", CLUSTER_NAME))
-    tls = MutualTls(*(Path(file) for file in files if file))
-    return grpc.secure_channel(address, tls.channel_credentials(), options=options)
+    return open_blocking_channel(address, MutualTls(*(Path(file) for file in files if file)))
 
 
 def _why(error: Any, service: str, timeout_s: float) -> str:

@@ -1,0 +1,133 @@
+"""What a secured cluster has besides: a CA, an identity for each role, and an administrator who may do everything.
+
+```
+security/             0700   ca.pem, ca.key, and <role>.pem, <role>.key of each role: `oncelog pki`'s files
+client.properties     0600   what Kafka's tools and `oncelog --config` need to log in as the administrator
+```
+
+Processes prove their roles to each other with the certificates. Clients come over TLS and log in with SCRAM; ACLs say
+what each may do. The password stands in `client.properties` alone: processes keep what SCRAM derives from it.
+"""
+
+import re
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import grpc
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.errors import OncelogError
+from oncelog.rpc.callers import GATEWAY, LISTENER
+from oncelog.rpc.channel import open_blocking_channel
+from oncelog.rpc.contract import CONTROLLER, SERVICES
+from oncelog.rpc.mutual_tls import MutualTls
+from oncelog.security.sasl import SCRAM_SHA_512
+from oncelog_server.data_folder import open_privately
+
+CLIENT_PROPERTIES: Final = "client.properties"
+ADMIN: Final = "admin"
+_FOLDER: Final = "security"
+_ADMIT_TIMEOUT_S: Final = 10.0
+_KAFKA_NUMBER: Final = 2
+"""Of SCRAM-SHA-512."""
+
+
+class ClusterSecurity:
+    """Of one cluster's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / _FOLDER
+        self.client_properties = folder / CLIENT_PROPERTIES
+
+    def prepare(self, bootstrap: str) -> None:
+        """For a start. Roles get new certificates from the CA that is there; the administrator keeps the password."""
+        from oncelog.security.pki import make_development_pki
+
+        make_development_pki(self._folder, force=True)
+        self._folder.chmod(0o700)
+        password = self._password() or secrets.token_urlsafe(24)
+        lines = (
+            "# Kafka's names: for `oncelog --config`, and for Kafka's tools with --command-config",
+            f"bootstrap.servers={bootstrap}",
+            "security.protocol=SASL_SSL",
+            "ssl.truststore.type=PEM",
+            f"ssl.truststore.location={self._folder / 'ca.pem'}",
+            f"sasl.mechanism={SCRAM_SHA_512}",
+            "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
+            f'username="{ADMIN}" password="{password}";',
+        )
+        partial = self.client_properties.with_name(f"{CLIENT_PROPERTIES}.partial")
+        with open(partial, "w", opener=open_privately) as file:
+            file.writelines(f"{line}\n" for line in lines)
+        partial.replace(self.client_properties)
+
+    def tls(self, role: str = GATEWAY) -> MutualTls:
+        """The identity of a role. Who looks at the cluster from outside looks as the gateway does."""
+        files = (self._folder / name for name in (f"{role}.pem", f"{role}.key", "ca.pem"))
+        return MutualTls(*files)
+
+    def environment(self, role: str, address: str) -> dict[str, str]:
+        """What a process of this role is told; `address` is where clients come to."""
+        tls = self.tls(role)
+        of_node = {
+            "ONCELOG_NODE_TLS_CERTIFICATE_FILE": str(tls.certificate),
+            "ONCELOG_NODE_TLS_KEY_FILE": str(tls.key),
+            "ONCELOG_NODE_TLS_CA_FILE": str(tls.ca),
+        }
+        if role != LISTENER:
+            return of_node
+        return of_node | {
+            "ONCELOG_LISTENER_LISTENERS": f"SASL_SSL://{address}",
+            "ONCELOG_LISTENER_SSL_CERTIFICATE_FILE": str(tls.certificate),
+            "ONCELOG_LISTENER_SSL_KEY_FILE": str(tls.key),
+            "ONCELOG_LISTENER_SASL_ENABLED_MECHANISMS": SCRAM_SHA_512,
+            "ONCELOG_LISTENER_AUTHORIZER": "acl",
+            "ONCELOG_LISTENER_SUPER_USERS": f"User:{ADMIN}",
+        }
+
+    def admit_admin(self, controllers: Sequence[str]) -> None:
+        """Tell the active one of these controllers what the administrator logs in with. Raises OncelogError.
+
+        Nobody can log in before the first user is there, so this call goes by the listener's own way.
+        """
+        from oncelog.security.scram import ITERATIONS_MIN, make_credential
+
+        made = make_credential(SCRAM_SHA_512, self._password(), ITERATIONS_MIN)
+        request = pb.AlterUserScramCredentialsRequest()
+        request.credentials.add(
+            user=ADMIN,
+            mechanism=_KAFKA_NUMBER,
+            salt=made.salt,
+            stored_key=made.stored_key,
+            server_key=made.server_key,
+            iterations=made.iterations,
+        )
+        method = SERVICES[CONTROLLER].methods["AlterUserScramCredentials"]
+        reason = "no controller is active"
+        for address in controllers:
+            with open_blocking_channel(address, self.tls(LISTENER)) as channel:
+                call = channel.unary_unary(
+                    method.path,
+                    pb.AlterUserScramCredentialsRequest.SerializeToString,
+                    method.response_from_string,
+                )
+                try:
+                    (result,) = call(request, timeout=_ADMIT_TIMEOUT_S).results
+                except grpc.RpcError as error:
+                    reason = " ".join(str(error.details()).split())
+                    continue
+            if not result.status.error_code:
+                return
+            reason = result.status.error_message
+        raise OncelogError(f"the user {ADMIN} of the cluster was not set: {reason}")
+
+    def _password(self) -> str:
+        """Empty before the first start."""
+        try:
+            text = self.client_properties.read_text()
+        except OSError:
+            return ""
+        found = re.search(r'^sasl\.jaas\.config=.* password="([^"]+)";$', text, re.MULTILINE)
+        return found[1] if found else ""

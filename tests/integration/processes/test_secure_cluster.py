@@ -1,0 +1,124 @@
+"""`oncelog cluster up --secure`: mTLS on every edge, clients that log in, and nothing for the others."""
+
+import json
+import stat
+import uuid
+from contextlib import closing
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from tests.integration.processes.deadlines import eventually
+from tests.secure_clients import confluent_of, password_of
+from tests.targets import cluster_folder
+
+from oncelog_server.cli import run
+from oncelog_server.cli.rest import Rest
+from oncelog_server.cluster.cluster import Cluster
+from oncelog_server.cluster.plan import CONTROLLER, ClusterShape
+from oncelog_server.cluster.probe import is_serving
+from oncelog_server.cluster.view import describe_controller, read_image
+
+PATIENCE_S = 60
+SHAPE = ClusterShape(storage=2, coordinators=2, marker_senders=1, listeners=1)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with cluster_folder() as folder, Cluster(folder, SHAPE, is_secure=True) as running:
+        yield running
+
+
+@pytest.fixture
+def topic():
+    return f"orders-{uuid.uuid4().hex[:8]}"
+
+
+def commit(cluster, topic, value):
+    opened = Producer(confluent_of(cluster, transactional_id=f"pay-{topic}"))
+    opened.init_transactions(PATIENCE_S)
+    opened.begin_transaction()
+    opened.produce(topic, value)
+    opened.commit_transaction(PATIENCE_S)
+
+
+def read_committed(cluster, topic, count):
+    group = uuid.uuid4().hex
+    settings = confluent_of(cluster, group_id=group, isolation_level="read_committed")
+    with closing(Consumer(settings)) as consumer:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        messages = consumer.consume(count, PATIENCE_S)
+        consumer.commit(asynchronous=False)
+        return [message.value() for message in messages]
+
+
+def refusals(cluster):
+    """Lines of logs in which a process was refused by another: there must be none."""
+    logs = (cluster.folder / "logs").glob("*.log")
+    lines = [line for log in logs for line in log.read_text().splitlines()]
+    return [line for line in lines if "PERMISSION_DENIED" in line or "may not be called" in line]
+
+
+def test_a_transaction_goes_through_every_process(cluster, topic):
+    commit(cluster, topic, b"once")
+    assert read_committed(cluster, topic, 1) == [b"once"]
+    listed = Rest(cluster.gateway).get("/v1/transactions")["transactions"]
+    assert f"pay-{topic}" in [one["transactional_id"] for one in listed]
+    assert refusals(cluster) == []
+
+
+def test_who_does_not_log_in_gets_nothing(cluster):
+    for wrong in (
+        {"sasl_password": "guessed"},
+        {"security_protocol": "PLAINTEXT"},
+        {"security_protocol": "SSL"},
+        {"ssl_ca_location": "probe"},
+    ):
+        client = AdminClient(confluent_of(cluster, **wrong))
+        with pytest.raises(KafkaException):
+            client.list_topics(timeout=1)
+
+
+def test_without_a_certificate_no_process_answers(cluster):
+    for member in cluster.members:
+        assert not is_serving(member.rpc_address), member.name
+        assert is_serving(member.rpc_address, cluster.tls), member.name
+    addresses = [one.rpc_address for one in cluster.of_role(CONTROLLER)]
+    assert all(describe_controller(one) is None for one in addresses)
+    assert read_image(addresses) is None
+    assert read_image(addresses, cluster.tls) is not None
+
+
+def test_commands_see_it_as_they_see_a_plain_one(cluster, topic, capsys):
+    folder = ("--folder", str(cluster.folder))
+    assert run(["cluster", "kill", "coordinator-1", *folder]) == 0
+    assert run(["cluster", "restart", "coordinator-1", *folder]) == 0
+    capsys.readouterr()
+
+    def all_are_ready():
+        assert run(["cluster", "status", "-o", "json", *folder]) == 0
+        rows = json.loads(capsys.readouterr().out)
+        return {row["state"] for row in rows} == {"ready"}
+
+    eventually(all_are_ready)
+    commit(cluster, topic, b"after a kill")
+
+
+def test_keys_and_the_password_are_its_users_alone(cluster):
+    security = cluster.folder / "security"
+    private = [*security.iterdir(), cluster.security.client_properties]
+    assert {stat.S_IMODE(one.stat().st_mode) for one in private} == {0o600}
+    assert stat.S_IMODE(security.stat().st_mode) == 0o700
+
+
+def test_another_start_keeps_it_secured(cluster, topic):
+    commit(cluster, topic, b"before")
+    password = password_of(cluster)
+    cluster.stop()
+    again = Cluster(cluster.folder)
+    again.start()
+    cluster.reload()
+    assert password_of(again) == password
+    assert read_committed(again, topic, 1) == [b"before"]
+    with pytest.raises(KafkaException):
+        AdminClient(confluent_of(again, security_protocol="PLAINTEXT")).list_topics(timeout=1)
