@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from oncelog.telemetry.history import Event
+from oncelog.telemetry.events import Event
 from oncelog_gateway.core.event_text import sentence
 from oncelog_gateway.core.swim_lanes import GAP_MS, look_of
 from oncelog_gateway.core.wording import duration

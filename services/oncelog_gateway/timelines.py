@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.telemetry.history import Event, EventFilter, History
+from oncelog.telemetry.events import Event, EventFilter
+from oncelog.telemetry.history import History
 from oncelog_gateway.core.event_text import sentence
 from oncelog_gateway.resources import Resource
 from oncelog_gateway.roles import Roles

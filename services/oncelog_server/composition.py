@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.broker_config import published
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
+from oncelog.process.published_configs import published
 from oncelog.process.sources import Sources
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory

@@ -14,7 +14,6 @@ listener that is nothing else stores no topic, and takes none, though clients se
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from oncelog.config_key import DAY_MS, ConfigKey, ConfigType, known_key
@@ -431,26 +430,6 @@ BROKER_CONFIGS: Final[Mapping[str, BrokerKey]] = {
         *(BrokerKey(key, is_dynamic=True, is_for_one_only=True) for key in IDLE_FOR_ONE),
     )
 }
-
-
-def published(role: str, settings: object) -> dict[str, str]:
-    """The settings of a role that are not Kafka's default, under Kafka's names and in Kafka's units."""
-    found = {}
-    for name, row in BROKER_CONFIGS.items():
-        owner, _, attribute = row.setting.partition(".")
-        if owner == role:
-            value = _as_text(getattr(settings, attribute), row.divisor)
-            if value != row.key.default:
-                found[name] = value
-    return found
-
-
-def _as_text(value: object, divisor: int) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int):
-        return str(value // divisor)
-    return str(value.absolute() if isinstance(value, Path) else value)
 
 
 def checked_broker_configs(configs: Mapping[str, str], *, for_all: bool) -> dict[str, str]:

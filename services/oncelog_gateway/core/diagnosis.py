@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncelog.ids import Partition
-from oncelog.telemetry.history import Event
+from oncelog.telemetry.events import Event
 
 RECENT_MS: Final = 60_000
 """Refusals and loops older than this are the past."""

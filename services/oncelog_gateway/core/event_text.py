@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from oncelog.errors import ErrorCode, error_code_of
-from oncelog.telemetry.history import HOLE, Event
+from oncelog.telemetry.events import HOLE, Event
 from oncelog.wording import counted
 
 _BUMPS: Final = {

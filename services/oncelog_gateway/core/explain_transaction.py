@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from oncelog.telemetry.history import Event
+from oncelog.telemetry.events import Event
 from oncelog.wording import counted
 from oncelog_gateway.core.diagnosis import (
     RECENT_MS,

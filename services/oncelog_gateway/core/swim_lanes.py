@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog.telemetry.history import HOLE, Event, partitions_of
+from oncelog.telemetry.events import HOLE, Event, partitions_of
 from oncelog_gateway.core.event_text import sentence
 from oncelog_gateway.core.wording import duration
 

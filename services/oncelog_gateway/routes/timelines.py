@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.telemetry.history import Event, EventFilter
+from oncelog.telemetry.events import Event, EventFilter
 from oncelog_gateway.problems import documented
 from oncelog_gateway.resources import INT32_MAX, INT64_MAX
 from oncelog_gateway.routes.transactions import TransactionalId

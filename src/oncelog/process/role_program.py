@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 from pydantic_settings import BaseSettings
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.broker_config import published
 from oncelog.process.logs import log_as_node
+from oncelog.process.published_configs import published
 from oncelog.process.role_metrics import RoleMetric
 from oncelog.process.run import Program, Settings, run
 from oncelog.rpc.node import Node, NodeHistory

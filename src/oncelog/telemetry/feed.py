@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
 from oncelog.runtime.cancellation import was_cancelled
-from oncelog.telemetry.history import HOLE, Value
+from oncelog.telemetry.events import HOLE, Value
 
 _log = logging.getLogger("oncelog.feed")
 

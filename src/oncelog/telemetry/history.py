@@ -15,92 +15,17 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from oncelog.ids import Partition
+from oncelog.telemetry.events import HOLE, Event, EventFilter, Value, order_of, partitions_of
 
-HOLE: Final = "hole"
 EVENTS_MAX: Final = 20_000
 SUBSCRIBER_EVENTS_MAX: Final = 1_000
 ORIGINS_MAX: Final = 1_000
 """Starts of processes whose numbers are known; the one that was silent longest is forgotten."""
 
-Value = str | int
 Key = tuple[str, str | int | Partition]
-
-INTEGERS: Final = frozenset(
-    {
-        "attempt",
-        "coordinator_epoch",
-        "count",
-        "error_code",
-        "last_stable_offset",
-        "node",
-        "number",
-        "offset",
-        "partition",
-        "partitions",
-        "previous_producer_epoch",
-        "previous_producer_id",
-        "producer_epoch",
-        "producer_id",
-        "shard",
-        "start_time_ms",
-        "time_ms",
-        "timeout_ms",
-    }
-)
-"""Fields that a Redis stream gives back as text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One thing that a role decided or wrote. `fields` has what its kind says of it (docs/events.md)."""
-
-    id: str
-    """`milliseconds-sequence` as in a Redis stream; grows."""
-    time_ms: int
-    """By the clock of the role that tells it."""
-    role: str
-    node: int
-    kind: str
-    fields: Mapping[str, Value]
-
-    def text(self, name: str) -> str:
-        """A field as text, empty when it is absent."""
-        return str(self.fields.get(name, ""))
-
-    def number(self, name: str) -> int:
-        """A field as a number, -1 when it is absent or none."""
-        value = self.fields.get(name, -1)
-        return value if isinstance(value, int) else -1
-
-
-@dataclass(frozen=True, slots=True)
-class EventFilter:
-    """Empty fields match everything. Holes match always: whoever watches must know of them."""
-
-    kinds: frozenset[str] = frozenset()
-    transactional_id: str | None = None
-    producer_id: int | None = None
-    topic: str | None = None
-    partition: int | None = None
-
-    def matches(self, event: Event) -> bool:
-        if event.kind == HOLE:
-            return True
-        if self.kinds and event.kind not in self.kinds:
-            return False
-        if self.transactional_id not in (None, event.fields.get("transactional_id")):
-            return False
-        producers = (event.number("producer_id"), event.number("previous_producer_id"))
-        if self.producer_id is not None and self.producer_id not in producers:
-            return False
-        return self.topic is None or any(
-            one.topic == self.topic and self.partition in (None, one.partition)
-            for one in partitions_of(event)
-        )
 
 
 class Subscription:
@@ -309,23 +234,6 @@ class LocalFeed:
 
     async def stop(self) -> None:
         """Nothing to stop."""
-
-
-def partitions_of(event: Event) -> Iterator[Partition]:
-    """Those that an event names."""
-    if "topic" in event.fields:
-        yield Partition(event.text("topic"), event.number("partition"))
-    for name in ("added", "names"):
-        for written in filter(None, event.text(name).split(",")):
-            topic, _, number = written.rpartition("-")
-            if topic and number.isdecimal():
-                yield Partition(topic, int(number))
-
-
-def order_of(event_id: str) -> tuple[int, int]:
-    """Ids compare by this. Raises ValueError for a text that is no id."""
-    milliseconds, _, sequence = event_id.partition("-")
-    return int(milliseconds), int(sequence or 0)
 
 
 def _keys(event: Event) -> set[Key]:

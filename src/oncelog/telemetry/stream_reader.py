@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oncelog.runtime.cancellation import was_cancelled
+from oncelog.telemetry.events import INTEGERS, Value, order_of
 from oncelog.telemetry.feed import BACKOFF_MAX_S, BACKOFF_S, STREAM, check_redis_url
-from oncelog.telemetry.history import INTEGERS, History, Value, order_of
+from oncelog.telemetry.history import History
 
 _log = logging.getLogger("oncelog.feed")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelog.telemetry.history import Event
+from oncelog.telemetry.events import Event
 from oncelog_gateway.core.event_text import sentence
 
 BEFORE = {"previous_producer_id": 7, "previous_producer_epoch": 3}

@@ -3,7 +3,7 @@
 import pytest
 
 from oncelog.ids import Partition
-from oncelog.telemetry.history import Event
+from oncelog.telemetry.events import Event
 from oncelog_gateway.core.diagnosis import (
     Command,
     Diagnosis,

@@ -1,6 +1,6 @@
 """A timeline as a picture."""
 
-from oncelog.telemetry.history import Event
+from oncelog.telemetry.events import Event
 from oncelog_gateway.core.swim_lanes import EVENTS_MAX, GAP_WIDTH, STEP, draw
 
 

@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.ids import Partition
+from oncelog.telemetry.events import EventFilter, order_of
 from oncelog.telemetry.feed import TEXT_CHARS_MAX, names_of
-from oncelog.telemetry.history import EventFilter, History, LocalFeed, order_of
+from oncelog.telemetry.history import History, LocalFeed
 
 
 def told(number, origin="coordinator-1-a", kind="transaction", **fields):

@@ -1,0 +1,25 @@
+"""What a node tells the controller of its settings, for DescribeConfigs of any listener."""
+
+from pathlib import Path
+
+from oncelog.broker_config import BROKER_CONFIGS
+
+
+def published(role: str, settings: object) -> dict[str, str]:
+    """The settings of a role that are not Kafka's default, under Kafka's names and in Kafka's units."""
+    found = {}
+    for name, row in BROKER_CONFIGS.items():
+        owner, _, attribute = row.setting.partition(".")
+        if owner == role:
+            value = _as_text(getattr(settings, attribute), row.divisor)
+            if value != row.key.default:
+                found[name] = value
+    return found
+
+
+def _as_text(value: object, divisor: int) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value // divisor)
+    return str(value.absolute() if isinstance(value, Path) else value)

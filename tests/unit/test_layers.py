@@ -1,0 +1,38 @@
+"""What import-linter has no contract for; the others are in pyproject.toml."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SERVICES = Path(__file__).parents[2] / "services"
+CORES = sorted(SERVICES.glob("*/core"))
+
+
+def imported(module):
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module or "."
+        elif isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+
+
+@pytest.mark.parametrize("core", CORES, ids=lambda core: core.parent.name)
+def test_a_core_imports_nothing_of_its_shell(core):
+    service = core.parent.name
+    modules = sorted(core.rglob("*.py"))
+    assert len(modules) > 1
+    for module in modules:
+        own = [name for name in imported(module) if name.split(".")[0] in (service, "", ".")]
+        assert [name for name in own if not name.startswith(f"{service}.core")] == []
+
+
+def test_every_service_with_decisions_has_a_core():
+    assert [core.parent.name for core in CORES] == [
+        "oncelog_controller",
+        "oncelog_coordinator",
+        "oncelog_gateway",
+        "oncelog_listener",
+        "oncelog_marker_sender",
+        "oncelog_storage",
+    ]
