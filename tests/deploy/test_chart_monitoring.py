@@ -102,7 +102,7 @@ def test_every_role_is_scraped_at_a_port_that_it_has():
     assert scraped == set(ROLES)
 
 
-def test_what_the_whole_cluster_does_is_scraped_at_the_gateways_service():
+def test_the_whole_clusters_metrics_are_scraped_at_the_gateway():
     objects = monitored()
     monitor = the(objects, "ServiceMonitor")
     (service,) = [

@@ -106,7 +106,7 @@ def test_ports_of_the_collector_are_those_it_listens_on():
     assert container["livenessProbe"]["httpGet"]["port"] == "health"
 
 
-def test_the_collector_listens_on_ipv6_where_the_cluster_is_of_it():
+def test_the_collector_listens_on_ipv6_where_the_cluster_does():
     config = config_of(collected_with("bindAddress=::"))
     assert config["receivers"]["otlp"]["protocols"]["grpc"]["endpoint"] == "[::]:4317"
 
