@@ -121,7 +121,7 @@ def test_the_rules_are_those_of_the_file():
     assert the(monitored(), "PrometheusRule")["spec"] == kept
 
 
-def test_the_dashboard_is_that_of_the_file_and_the_sidecar_finds_it():
+def test_the_sidecar_finds_the_dashboard_of_the_file():
     (made,) = [one for one in of_kind(monitored(), "ConfigMap") if component(one) == "metrics"]
     assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
     (text,) = made["data"].values()
