@@ -7,6 +7,7 @@ told once a second, with the count of those before it.
 """
 
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 from oncelog.errors import ErrorCode
@@ -28,8 +29,10 @@ REFUSAL_PAUSE_S: Final = 1.0
 REFUSALS_MAX: Final = 10_000
 """Ids whose last refusal is remembered, of one shard."""
 
-_REQUESTS: Final = (InitProducerId, AddPartitions, VerifyPartitions, EndTxn, ForceTerminate)
+REQUESTS: Final = (InitProducerId, AddPartitions, VerifyPartitions, EndTxn, ForceTerminate)
 """Whose refusals are told. Questions are none."""
+UNAVAILABLE: Final = "shard_unavailable"
+"""The cause of a refusal by a coordinator that has not loaded the shard, or does not own it."""
 
 TAKEOVER: Final = "takeover"
 RESTART: Final = "restart"
@@ -39,13 +42,54 @@ EXHAUSTED: Final = "exhausted"
 END: Final = "end"
 
 
+class RefusalEvents:
+    """Equal refusals become one event a second, with their count."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._told: dict[tuple[str, str, str], tuple[float, int]] = {}
+
+    def publish(
+        self,
+        event: Any,
+        cause: str,
+        error_code: ErrorCode,
+        shard: Mapping[str, int],
+        missing: tuple[Partition, ...] = (),
+    ) -> None:
+        client = getattr(event, "client", NO_CLIENT)
+        key = (event.transactional_id, cause, client.id)
+        now = time.monotonic()
+        told_at, count = self._told.pop(key, (-REFUSAL_PAUSE_S, 0))
+        if now - told_at < REFUSAL_PAUSE_S:
+            self._told[key] = (told_at, count + 1)
+            return
+        self._told[key] = (now, 0)
+        if len(self._told) > REFUSALS_MAX:
+            del self._told[next(iter(self._told))]
+        self._feed.publish(
+            "refused",
+            transactional_id=event.transactional_id,
+            cause=cause,
+            request=type(event).__name__,
+            error=error_code.name,
+            count=count + 1,
+            producer_id=_named(event, "producer_id"),
+            producer_epoch=_named(event, "producer_epoch"),
+            names=names_of(missing),
+            client_id=client.id,
+            client_host=client.host,
+            **shard,
+        )
+
+
 class DecisionEvents:
     """Of one shard under one coordinator epoch."""
 
     def __init__(self, feed: Feed, shard: int, coordinator_epoch: int) -> None:
         self._feed = feed
         self._shard = {"shard": shard, "coordinator_epoch": coordinator_epoch}
-        self._refused: dict[tuple[str, str, str], tuple[float, int]] = {}
+        self._refusals = RefusalEvents(feed)
 
     def publish(self, event: Any, decision: Decision[Any], before: TxnMetadata | None) -> None:
         """`before`: the transaction as it was; None for an unknown id."""
@@ -96,14 +140,14 @@ class DecisionEvents:
         )
 
     def _answered(self, event: Any, label: str, answer: Any) -> None:
-        if not isinstance(event, _REQUESTS):
+        if not isinstance(event, REQUESTS):
             return
         error_code = answer.error_code
         missing: tuple[Partition, ...] = getattr(answer, "missing", ())
         if error_code is ErrorCode.NONE and missing:
             error_code = ErrorCode.TRANSACTION_ABORTABLE
         if error_code is not ErrorCode.NONE:
-            self._refuse(event, label, error_code, missing)
+            self._refusals.publish(event, label, error_code, self._shard, missing)
         elif isinstance(event, VerifyPartitions):
             self._feed.publish(
                 "verified",
@@ -114,34 +158,6 @@ class DecisionEvents:
                 names=names_of(event.partitions),
                 **self._shard,
             )
-
-    def _refuse(
-        self, event: Any, label: str, error_code: ErrorCode, missing: tuple[Partition, ...]
-    ) -> None:
-        client = getattr(event, "client", NO_CLIENT)
-        key = (event.transactional_id, label, client.id)
-        now = time.monotonic()
-        told_at, count = self._refused.pop(key, (-REFUSAL_PAUSE_S, 0))
-        if now - told_at < REFUSAL_PAUSE_S:
-            self._refused[key] = (told_at, count + 1)
-            return
-        self._refused[key] = (now, 0)
-        if len(self._refused) > REFUSALS_MAX:
-            del self._refused[next(iter(self._refused))]
-        self._feed.publish(
-            "refused",
-            transactional_id=event.transactional_id,
-            cause=label,
-            request=type(event).__name__,
-            error=error_code.name,
-            count=count + 1,
-            producer_id=_named(event, "producer_id"),
-            producer_epoch=_named(event, "producer_epoch"),
-            names=names_of(missing),
-            client_id=client.id,
-            client_host=client.host,
-            **self._shard,
-        )
 
 
 def _named(event: Any, name: str) -> int:

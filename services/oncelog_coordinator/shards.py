@@ -37,7 +37,7 @@ from oncelog_coordinator.core.txn_events import (
     TxnTimedOut,
 )
 from oncelog_coordinator.core.txn_state import TxnMetadata
-from oncelog_coordinator.feed_events import DecisionEvents
+from oncelog_coordinator.feed_events import REQUESTS, UNAVAILABLE, DecisionEvents, RefusalEvents
 from oncelog_coordinator.marker_client import MarkerClient
 from oncelog_coordinator.producer_ids import ProducerIds
 from oncelog_coordinator.settings import CoordinatorSettings
@@ -117,6 +117,10 @@ class TransactionTerm(ShardTerm):
             await asyncio.shield(completion)
 
 
+_NO_REQUEST: Final = 0
+"""The request id of an event that no machine decides."""
+
+
 class Shards(ShardTerms[TransactionTerm]):
     """Call `start` in a running loop; `ask` is the way in."""
 
@@ -135,6 +139,7 @@ class Shards(ShardTerms[TransactionTerm]):
         self._producer_ids = producer_ids
         self._clock = clock
         self._feed = feed
+        self._refusals = None if feed is None else RefusalEvents(feed)
         self._slots = asyncio.Semaphore(settings.deliveries_max)
         self.times = TransactionTimes()
 
@@ -147,6 +152,21 @@ class Shards(ShardTerms[TransactionTerm]):
         CONCURRENT_TRANSACTIONS sleep for 20 to 100 ms. So that answer is held back for `concurrent_wait_ms`, and the
         event decided again when the transaction is complete.
         """
+        try:
+            return await self._ask(transactional_id, event)
+        except (ShardUnavailable, DriverStopped) as unavailable:
+            self._tell_refusal(transactional_id, event(_NO_REQUEST), unavailable.error_code)
+            raise
+
+    def _tell_refusal(self, transactional_id: str, event: ShardEvent, code: ErrorCode) -> None:
+        """A client that asks a coordinator without the shard asks again and again, and nothing else shows it."""
+        if self._refusals is None or not isinstance(event, REQUESTS):
+            return
+        shard = self._shard_number(transactional_id)
+        number = {} if shard is None else {"shard": shard}
+        self._refusals.publish(event, UNAVAILABLE, code, number)
+
+    async def _ask(self, transactional_id: str, event: Callable[[int], ShardEvent]) -> Any:
         term = self._term_for(transactional_id)
         driver = term.driver
         if driver is None:

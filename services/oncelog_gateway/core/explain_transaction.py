@@ -5,7 +5,7 @@ partition leaders tell, and the newest events. Events may be missing: then a rul
 """
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import Final
 
 from oncelog.telemetry.events import Event
@@ -55,10 +55,12 @@ def _shard_loads(facts: TransactionFacts) -> Diagnosis | None:
         )
         does = "shows whether the node lives, and who leads the shard's partition"
     told = [f"{ago(facts.now, e.time_ms)}: {e.text('state')}" for e in facts.shard_events[-4:]]
+    loop = _repeated(facts, _NOT_READY)
+    asks = () if loop is None else (_told_loop(facts, loop),)
     return Diagnosis(
         "shard-loads",
         verdict,
-        tuple(f"The shard, {one}." for one in told),
+        (*asks, *(f"The shard, {one}." for one in told)),
         (Evidence("answer", facts.error, f"coordinator on node {facts.coordinator}"),),
         (Command("oncelog nodes list", does), _look(facts)),
         facts.unknown,
@@ -396,7 +398,7 @@ def _aborted_after(facts: TransactionFacts, ended: Event) -> bool:
     )
 
 
-def _repeated(facts: TransactionFacts, errors: set[str]) -> list[Event] | None:
+def _repeated(facts: TransactionFacts, errors: Set[str]) -> list[Event] | None:
     """Refusals that are a loop: several, and the last a moment ago."""
     found = [
         e

@@ -8,6 +8,7 @@ from tests.integration.coordinator.transaction_client import SHARD_OF_PAY, ident
 from oncelog.api.v1 import controller_pb2, marker_sender_pb2
 from oncelog.errors import ErrorCode
 from oncelog.ids import TRANSACTION_STATE_TOPIC
+from oncelog.telemetry.history import History, LocalFeed
 from oncelog_coordinator.core.markers import DeliveryOutcome
 
 
@@ -51,6 +52,18 @@ class TestShardsComeAndGo:
             cluster.storage.fetch_error = ErrorCode.NONE
             await until(lambda: all_loaded(client))
             assert (await client.init()).error_code == 0
+
+    async def test_the_feed_names_who_asks_while_a_shard_loads(self):
+        cluster, history = Cluster(), History()
+        cluster.storage.fetch_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        async with started(cluster, LocalFeed(history, "coordinator", NODE)) as client:
+            for _ in range(3):
+                await client.init(stamp={"client_id": "app-1", "client_host": "10.0.0.7"})
+            await client.describe()
+        (refused,) = (one for one in history.of_transaction("pay") if one.kind == "refused")
+        assert refused.text("error") == "COORDINATOR_LOAD_IN_PROGRESS"
+        assert refused.text("client_id") == "app-1"
+        assert refused.number("shard") == SHARD_OF_PAY
 
     async def test_without_the_internal_topic_there_is_no_coordinator(self):
         cluster = Cluster()

@@ -22,9 +22,13 @@ SHARD_OF_PAY = shard_of("pay", 4)
 
 
 @asynccontextmanager
-async def started(cluster, **settings):
+async def started(cluster, feed=None, **settings):
     role = build_coordinator(
-        CoordinatorSettings(**(FAST | settings)), NODE, cluster.metadata, cluster.directory
+        CoordinatorSettings(**(FAST | settings)),
+        NODE,
+        cluster.metadata,
+        cluster.directory,
+        feed=feed,
     )
     await role.start()
     try:

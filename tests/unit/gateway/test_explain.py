@@ -149,6 +149,12 @@ def test_a_stuck_marker_is_told_with_queues_and_last_failure():
     assert "Marker sender 31 holds 5 for node 11, the oldest for 40 s." in told
 
 
+def test_the_client_that_asks_while_a_shard_loads_is_named():
+    asks = [refusal(3 - n, "COORDINATOR_LOAD_IN_PROGRESS", **APP_1) for n in range(3)]
+    found = explain_transaction(facts(None, error="COORDINATOR_LOAD_IN_PROGRESS", events=asks))
+    assert found.findings[0].startswith("EndTxn of client 'app-1' at 10.0.0.1:1 was refused with")
+
+
 def test_a_partition_whose_marker_is_written_is_not_named():
     written = event(1, "marker", topic="orders", partition=0, error_code=0)
     found = explain_transaction(
