@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.security.acl import Acl
+from oncelog.security.api_tokens import ApiToken
 from oncelog.security.quotas import Entity
 from oncelog_controller.core.events import Folder
 from oncelog_controller.core.image import (
@@ -37,6 +38,7 @@ def snapshot_message(image: ClusterImage) -> pb.MetadataSnapshot:
         acls=map(acl_message, image.security.acls),
         scram_credentials=[_credential(image, key) for key in image.security.credentials],
         client_quotas=[_quota(image, entity) for entity in image.security.quotas],
+        api_tokens=[_token(image, name) for name in image.security.tokens],
     )
 
 
@@ -51,6 +53,7 @@ def delta_message(image: ClusterImage, changes: Sequence[Change]) -> pb.Metadata
     acls = _distinct(acl for change in changes for acl in change.security.acls)
     credentials = _distinct(key for change in changes for key in change.security.credentials)
     quotas = _distinct(entity for change in changes for entity in change.security.quotas)
+    tokens = _distinct(name for change in changes for name in change.security.tokens)
     is_new_controller = any(change.controller for change in changes)
     return pb.MetadataDelta(
         nodes=[node_message(image.nodes[node_id]) for node_id in nodes if node_id in image.nodes],
@@ -67,6 +70,7 @@ def delta_message(image: ClusterImage, changes: Sequence[Change]) -> pb.Metadata
         removed_acls=[acl_message(acl) for acl in acls if acl not in image.security.acls],
         scram_credentials=[_credential(image, key) for key in credentials],
         client_quotas=[_quota(image, entity) for entity in quotas],
+        api_tokens=[_token(image, name) for name in tokens],
     )
 
 
@@ -113,6 +117,26 @@ def _quota(image: ClusterImage, entity: Entity) -> pb.ClientQuota:
     return pb.ClientQuota(
         entity=[pb.QuotaEntity(type=kind, name=name) for kind, name in entity],
         values=image.security.quotas.get(entity, {}),
+    )
+
+
+def _token(image: ClusterImage, name: str) -> pb.ApiToken:
+    token = image.security.tokens.get(name)
+    if token is None:
+        return pb.ApiToken(name=name)
+    return pb.ApiToken(**{**token._asdict(), "digest": bytes.fromhex(token.digest)})
+
+
+def token_of(message: pb.ApiToken) -> ApiToken:
+    """As `core.security` keeps it."""
+    return ApiToken(
+        message.name,
+        message.digest.hex(),
+        message.role,
+        message.created_ms,
+        message.expires_ms,
+        message.last_used_ms,
+        message.created_by,
     )
 
 

@@ -1,4 +1,4 @@
-"""The part of the `Controller` service that changes ACLs, SCRAM credentials and client quotas."""
+"""The part of the `Controller` service that changes ACLs, SCRAM credentials, client quotas and API tokens."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -17,15 +17,20 @@ from oncelog.security.acl import (
     enum_of,
 )
 from oncelog_controller.core.events import (
+    AlterApiTokens,
     AlterClientQuotas,
     AlterUserScramCredentials,
     CreateAcls,
+    CreateToken,
     DeleteAcls,
     FilterResult,
     MetadataEvent,
+    RevokeToken,
     SecurityAnswer,
+    TokenChange,
+    UseToken,
 )
-from oncelog_controller.messages import acl_message, credential_row
+from oncelog_controller.messages import acl_message, credential_row, token_of
 
 
 class SecurityServicer:
@@ -98,6 +103,15 @@ class SecurityServicer:
             results=self._statuses(answer, len(changes)), metadata_offset=_offset_of(answer)
         )
 
+    async def AlterApiTokens(
+        self, request: pb.AlterApiTokensRequest, context: Any
+    ) -> pb.AlterApiTokensResponse:
+        changes = tuple(map(_token_change, request.changes))
+        answer = await self._ask(lambda request_id: AlterApiTokens(request_id, changes))
+        return pb.AlterApiTokensResponse(
+            results=self._statuses(answer, len(changes)), metadata_offset=_offset_of(answer)
+        )
+
     def _statuses(self, answer: SecurityAnswer | ErrorCode, count: int) -> Sequence[types.Status]:
         if isinstance(answer, ErrorCode):
             return [self._refused(answer)] * count
@@ -129,6 +143,17 @@ def _filter(message: pb.DeleteAclsRequest.Filter) -> AclFilter:
         enum_of(Operation, message.operation),
         enum_of(Permission, message.permission),
     )
+
+
+def _token_change(message: pb.AlterApiTokensRequest.Change) -> TokenChange:
+    match message.WhichOneof("change"):
+        case "create":
+            return CreateToken(token_of(message.create))
+        case "use":
+            token = token_of(message.use)
+            return UseToken(token.name, token.digest, token.last_used_ms)
+        case _:
+            return RevokeToken(message.revoke)
 
 
 def _offset_of(answer: SecurityAnswer | ErrorCode) -> int:

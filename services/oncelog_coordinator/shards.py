@@ -153,10 +153,18 @@ class Shards(ShardTerms[TransactionTerm]):
         event decided again when the transaction is complete.
         """
         try:
-            return await self._ask(transactional_id, event)
+            term = self._term_for(transactional_id)
+            driver = term.driver
+            if driver is None:
+                raise ShardUnavailable(term.unavailable)
+            request_id = driver.request_id()
+            answer = await driver.ask(event(request_id), request_id)
+            if answer.error_code is ErrorCode.CONCURRENT_TRANSACTIONS and not _is_delayed(answer):
+                return await self._ask_until_complete(term, driver, transactional_id, event, answer)
         except (ShardUnavailable, DriverStopped) as unavailable:
             self._tell_refusal(transactional_id, event(_NO_REQUEST), unavailable.error_code)
             raise
+        return answer
 
     def _tell_refusal(self, transactional_id: str, event: ShardEvent, code: ErrorCode) -> None:
         """A client that asks a coordinator without the shard asks again and again, and nothing else shows it."""
@@ -165,17 +173,6 @@ class Shards(ShardTerms[TransactionTerm]):
         shard = self._shard_number(transactional_id)
         number = {} if shard is None else {"shard": shard}
         self._refusals.publish(event, UNAVAILABLE, code, number)
-
-    async def _ask(self, transactional_id: str, event: Callable[[int], ShardEvent]) -> Any:
-        term = self._term_for(transactional_id)
-        driver = term.driver
-        if driver is None:
-            raise ShardUnavailable(term.unavailable)
-        request_id = driver.request_id()
-        answer = await driver.ask(event(request_id), request_id)
-        if answer.error_code is ErrorCode.CONCURRENT_TRANSACTIONS and not _is_delayed(answer):
-            return await self._ask_until_complete(term, driver, transactional_id, event, answer)
-        return answer
 
     async def _ask_until_complete(
         self,

@@ -11,9 +11,11 @@ from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime.clock import Clock
 from oncelog.telemetry.history import History
+from oncelog_gateway.access import Access
+from oncelog_gateway.access_guard import AccessGuard, with_roles
 from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.console import console_router
-from oncelog_gateway.console_pages import Views
+from oncelog_gateway.console_pages import Pages, Views
 from oncelog_gateway.explanations import Explanations
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.metrics import Metrics, ReadMetrics
@@ -41,6 +43,7 @@ from oncelog_gateway.routes.nodes import (
 from oncelog_gateway.routes.scrape import scrape_router
 from oncelog_gateway.routes.sinks import sinks_router
 from oncelog_gateway.routes.timelines import timelines_router
+from oncelog_gateway.routes.tokens import tokens_router
 from oncelog_gateway.routes.topics import (
     partition_router,
     partitions_router,
@@ -52,9 +55,11 @@ from oncelog_gateway.routes.transactions import transactions_router
 from oncelog_gateway.settings import GatewaySettings
 from oncelog_gateway.sinks import Sinks
 from oncelog_gateway.timelines import Timelines
+from oncelog_gateway.tokens import Tokens
 from oncelog_gateway.topic_changes import TopicChanges
 from oncelog_gateway.traces import TracedRequests
 from oncelog_gateway.transactions import Transactions
+from oncelog_gateway.ways_in import NO_WAYS_IN, WaysIn
 
 _DESCRIPTION: Final = (
     "Look at transactions, partitions, topics, groups and nodes of an oncelog cluster, end transactions safely, "
@@ -70,6 +75,7 @@ def create_app(
     clock: Clock,
     read_metrics: ReadMetrics = lambda: (),
     history: History | None = None,
+    ways_in: WaysIn = NO_WAYS_IN,
 ) -> FastAPI:
     """Everything the gateway serves. Starts nothing and asks nobody."""
     roles = Roles(metadata, directory, settings.call_timeout_ms)
@@ -79,16 +85,9 @@ def create_app(
     transactions, partitions, groups = views.transactions, views.partitions, views.groups
     changes = TopicChanges(roles, audit)
     operators = Operators(settings.trusted_proxies)
+    access = Access(settings, ways_in, metadata, clock, roles)
     metrics = Metrics(read_metrics)
-    app = FastAPI(
-        title="oncelog",
-        description=_DESCRIPTION,
-        version=version("oncelog"),
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        generate_unique_id_function=_operation_id,
-    )
+    app = _bare_app()
     routers = (
         # Before the paths that take any id: the first that fits a path is the one that was meant.
         ending_router(transactions, operators),
@@ -106,20 +105,42 @@ def create_app(
         nodes_router(views.nodes, operators),
         reassignments_router(Reassignments(roles, audit), operators),
         sinks_router(views.sinks, operators),
+        tokens_router(Tokens(roles, audit, clock), operators),
         features_router(Features(roles, audit), operators),
         cluster_router(roles),
         probes_router(roles),
         scrape_router(roles, transactions, partitions, groups, metrics, settings),
-        console_router(app, roles, views, settings, clock),
+        console_router(Pages(app, roles, views, settings, clock), access, operators),
     )
     for router in routers:
         app.include_router(router, dependencies=[Depends(only_known_parameters)])
     routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
     install(app, routes)
     app.add_middleware(TracedRequests)
+    routes += [route for route in app.routes if isinstance(route, Route)]
+    app.add_middleware(
+        AccessGuard,
+        access=access,
+        routes=with_roles(routes),
+        operators=operators,
+        audit=audit,
+        metrics_without_login=settings.metrics_without_login,
+    )
     app.add_middleware(RequestGuard, metrics=metrics, settings=settings)
     _document_problems(app)
     return app
+
+
+def _bare_app() -> FastAPI:
+    return FastAPI(
+        title="oncelog",
+        description=_DESCRIPTION,
+        version=version("oncelog"),
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=_operation_id,
+    )
 
 
 def _views(roles: Roles, audit: AuditLog, history: History, clock: Clock) -> Views:

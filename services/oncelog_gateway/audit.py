@@ -68,6 +68,11 @@ class AuditLog:
         )
         return audit_id
 
+    async def refused(self, operator: Operator, target: dict[str, Any], error: KafkaError) -> None:
+        """Both lines of an act that never began."""
+        audit_id = await self.attempted(self._clock.now(), operator, "refused_act", target)
+        await self.failed(self._clock.now(), audit_id, error)
+
     async def ended(self, now: Millis, audit_id: str, outcome: str, detail: str) -> None:
         """`outcome` is `done`, `dry_run`, `refused` or `unknown`."""
         await self._append(

@@ -5,13 +5,14 @@ import asyncio
 from typing import Any, Final, cast, get_args
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from oncelog.errors import KafkaError
 from oncelog.ids import Partition
-from oncelog.runtime.clock import Clock
+from oncelog_gateway.access import Access
 from oncelog_gateway.console_cluster import add_nodes, add_producers
+from oncelog_gateway.console_login import add_login
 from oncelog_gateway.console_pages import (
     OVERVIEW_ROWS_MAX,
     PARTITIONS_READ_MAX,
@@ -20,7 +21,6 @@ from oncelog_gateway.console_pages import (
     Pages,
     Steps,
     Told,
-    Views,
     page_number,
     rows_of,
 )
@@ -29,10 +29,9 @@ from oncelog_gateway.core.hanging import OPEN_STATES
 from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.core.swim_lanes import NAMES_WIDTH, draw
 from oncelog_gateway.nodes import Duties, cluster_node
+from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import all_partitions
 from oncelog_gateway.resources import PartitionStatus, TransactionState
-from oncelog_gateway.roles import Roles
-from oncelog_gateway.settings import GatewaySettings
 from oncelog_gateway.subjects import KINDS, Kind
 
 EVENTS_SHOWN_MAX: Final = 300
@@ -40,10 +39,7 @@ GROUPS_MAX: Final = 10_000
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
 
 
-def console_router(
-    app: FastAPI, roles: Roles, views: Views, settings: GatewaySettings, clock: Clock
-) -> APIRouter:
-    pages = Pages(app, roles, views, settings, clock)
+def console_router(pages: Pages, access: Access, operators: Operators) -> APIRouter:
     router = APIRouter(
         include_in_schema=False, default_response_class=HTMLResponse, route_class=pages.route()
     )
@@ -58,16 +54,22 @@ def console_router(
         _add_audit_and_docs,
     ):
         add(router, pages)
+    add_login(router, pages, access, operators)
     return router
 
 
 def _add_overview(router: APIRouter, pages: Pages) -> None:
     script = (TEMPLATES / "console.js").read_bytes()
+    style = (TEMPLATES / "style.css").read_bytes()
     lag_samples = LagSamples()
 
     @router.get("/console.js")
     async def console_script() -> Response:
         return Response(script, media_type="text/javascript", headers={"Cache-Control": "no-cache"})
+
+    @router.get("/console.css")
+    async def console_style() -> Response:
+        return Response(style, media_type="text/css", headers={"Cache-Control": "no-cache"})
 
     @router.get("/")
     async def index() -> HTMLResponse:

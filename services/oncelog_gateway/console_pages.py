@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from oncelog.errors import KafkaError
 from oncelog.runtime.clock import Clock
 from oncelog.wording import noun
+from oncelog_gateway.access import CALLER
 from oncelog_gateway.core.wording import duration, size
 from oncelog_gateway.explanations import Explanation, Explanations
 from oncelog_gateway.groups import Groups
@@ -38,11 +39,6 @@ OVERVIEW_ROWS_MAX: Final = 40
 PAGE_DIGITS_MAX: Final = 6
 T = TypeVar("T")
 TEMPLATES: Final = Path(__file__).parent / "templates"
-_HEADERS: Final = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-}
 
 
 class Views(NamedTuple):
@@ -87,9 +83,9 @@ class Pages:
         values.setdefault("subject", "")
         values.setdefault("events", "")
         shown = self._templates.get_template(template).render(
-            version=self.app.version, here=here, **values
+            version=self.app.version, here=here, caller=CALLER.get(), **values
         )
-        return HTMLResponse(shown, headers=_HEADERS)
+        return HTMLResponse(shown)
 
     async def explained(self, subject: str, kind: Kind | None) -> "Told":
         try:

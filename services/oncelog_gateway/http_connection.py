@@ -15,6 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from oncelog.process.connections import Connections
 from oncelog_gateway.problems import PROBLEM_JSON, plain_problem, problem_json
+from oncelog_gateway.security_headers import SECURITY_HEADERS
 from oncelog_gateway.settings import GatewaySettings
 
 LINGER_S: Final = 1.0
@@ -141,9 +142,10 @@ class HttpConnection(H11Protocol):
             return
         content = problem_json(plain_problem(status, detail))
         headers = [
-            ("Content-Type", PROBLEM_JSON),
-            ("Content-Length", str(len(content))),
-            ("Connection", "close"),
+            (b"content-type", PROBLEM_JSON.encode()),
+            (b"content-length", b"%d" % len(content)),
+            (b"connection", b"close"),
+            *SECURITY_HEADERS,
         ]
         reason = HTTPStatus(status).phrase.encode()
         for event in (

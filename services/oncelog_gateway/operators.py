@@ -1,26 +1,38 @@
 """Who asked for an act, as far as the gateway can know: for the audit log.
 
-The address of the connection is a fact. `X-Forwarded-User` and `X-Forwarded-For` are what any client may write, so they
-count only on a connection from a proxy that a setting trusts.
+The address of the connection is a fact, and so is who showed a token. `X-Forwarded-User` and `X-Forwarded-For` are what
+any client may write, so they count only on a connection from a proxy that a setting trusts.
 """
 
 import ipaddress
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote
 
 from fastapi import Request
 
 HEADER_LENGTH_MAX: Final = 256
+REASON_LENGTH_MAX: Final = 500
+REASON_HEADER: Final = "oncelog-reason"
+CALLER_KEY: Final = "oncelog.caller"
+ROUTE_KEY: Final = "oncelog.route"
+"""In the ASGI scope."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
+    caller: str
+    """Who showed which token; `anonymous` where none is needed."""
+    role: str | None
     remote_address: str
     """Of the connection."""
     user_agent: str | None
     forwarded_for: str | None
     user: str | None
     """This one and the one above are by the word of a trusted proxy; None without one."""
+    route: str | None
+    reason: str | None
+    """What the caller gave as one."""
 
 
 class Operators:
@@ -30,14 +42,33 @@ class Operators:
         self._trusted = proxy_networks(trusted_proxies)
 
     def of(self, request: Request) -> Operator:
-        remote_address = request.client.host if request.client else "unknown"
-        is_trusted = self._is_trusted(remote_address)
+        is_trusted = self.is_from_proxy(request)
+        caller = request.scope.get(CALLER_KEY)
+        reason = _header(request, REASON_HEADER, 3 * REASON_LENGTH_MAX)
         return Operator(
-            remote_address=remote_address,
+            caller="anonymous" if caller is None else caller.name,
+            role=None if caller is None or caller.role is None else caller.role.word,
+            remote_address=_remote_address(request),
             user_agent=_header(request, "user-agent"),
             forwarded_for=_header(request, "x-forwarded-for") if is_trusted else None,
             user=_header(request, "x-forwarded-user") if is_trusted else None,
+            route=request.scope.get(ROUTE_KEY),
+            reason=unquote(reason)[:REASON_LENGTH_MAX] if reason else None,
         )
+
+    def is_from_proxy(self, request: Request) -> bool:
+        return self._is_trusted(_remote_address(request))
+
+    def address_of(self, request: Request) -> str:
+        """Of the client: behind trusted proxies, the last address that none of them has."""
+        found = _remote_address(request)
+        forwarded = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
+        while self._is_trusted(found) and forwarded:
+            before = forwarded.pop().strip()
+            if not before:
+                break
+            found = before[:HEADER_LENGTH_MAX]
+        return found
 
     def _is_trusted(self, remote_address: str) -> bool:
         try:
@@ -52,6 +83,10 @@ def proxy_networks(text: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Netw
     return [ipaddress.ip_network(one.strip()) for one in text.split(",") if one.strip()]
 
 
-def _header(request: Request, name: str) -> str | None:
+def _remote_address(request: Request) -> str:
+    return request.client.host if request.client else "unknown"
+
+
+def _header(request: Request, name: str, length_max: int = HEADER_LENGTH_MAX) -> str | None:
     value = request.headers.get(name)
-    return value[:HEADER_LENGTH_MAX] if value else None
+    return value[:length_max] if value else None

@@ -33,6 +33,7 @@ _STATUS_OF: Final[dict[ErrorCode, HTTPStatus]] = {
     ErrorCode.NON_EMPTY_GROUP: HTTPStatus.CONFLICT,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING: HTTPStatus.NOT_FOUND,
     # The schema has refused what could never be right; what Kafka refuses after that, this cluster's state forbids.
+    ErrorCode.DUPLICATE_RESOURCE: HTTPStatus.CONFLICT,
     ErrorCode.TOPIC_ALREADY_EXISTS: HTTPStatus.CONFLICT,
     ErrorCode.INVALID_PRODUCER_EPOCH: HTTPStatus.CONFLICT,
     ErrorCode.PRODUCER_FENCED: HTTPStatus.CONFLICT,
@@ -59,7 +60,8 @@ _STATUS_OF: Final[dict[ErrorCode, HTTPStatus]] = {
 
 _MEANING: Final[dict[int, str]] = {
     400: "The request could not be parsed",
-    403: "Not allowed: a page of another site asked, or an authorization is missing",
+    401: "No token, or one that is not known; `detail` says how to get one",
+    403: "Not allowed: a page of another site asked, or the role is too low",
     404: "There is no such thing",
     405: "The path does not take this method",
     409: "The state of the transaction, topic, group or cluster forbids it",
@@ -67,13 +69,14 @@ _MEANING: Final[dict[int, str]] = {
     421: "The Host header names no host of this gateway",
     415: "The body must be application/json",
     422: "A value is refused; `errors` or `detail` names it",
+    429: "Too many wrong tokens came from this address; try again later",
     431: "The request line and headers are too large",
     500: "A role failed in a way that is a bug",
     503: "A role is not available now; try again",
     504: "A role did not answer in time",
 }
 
-ALWAYS: Final = (421, 422, 431, 500, 503, 504)
+ALWAYS: Final = (401, 403, 421, 422, 429, 431, 500, 503, 504)
 """Any call may end in one of these."""
 
 

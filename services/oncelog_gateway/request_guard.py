@@ -1,4 +1,5 @@
-"""What every request passes before a route sees it: its Host, its Origin, the size of its body. Plain ASGI.
+"""What every request passes before a route sees it: its Host, its Origin, the size of its body. What every answer gets:
+security headers. Plain ASGI.
 
 Starlette's TrustedHostMiddleware is not used: it answers 400 "Invalid host header" without the name or the way out, and
 it cuts an IPv6 address at its first colon.
@@ -11,6 +12,7 @@ from typing import Any, Final
 from oncelog.process.host_header import AllowedHosts
 from oncelog_gateway.metrics import Metrics
 from oncelog_gateway.problems import Problem, plain_problem, respond
+from oncelog_gateway.security_headers import with_security_headers
 from oncelog_gateway.settings import GatewaySettings
 
 Scope = MutableMapping[str, Any]
@@ -19,7 +21,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 HEALTH_PATH: Final = "/health"
 _SHOWN_HOST_LENGTH_MAX: Final = 100
@@ -47,6 +49,7 @@ class RequestGuard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                message = {**message, "headers": with_security_headers(message["headers"])}
             await send(message)
 
         try:
@@ -109,8 +112,8 @@ class RequestGuard:
 
 
 def _is_from_another_site(scope: Scope, host: bytes) -> bool:
-    """Whether a browser sends it for a page that is not ours: without a login, only the browser can tell."""
-    if scope["method"] in _READING_METHODS:
+    """Whether a browser sends it for a page that is not ours: where nobody logs in, only the browser can tell."""
+    if scope["method"] in READING_METHODS:
         return False
     origins = [value for name, value in scope["headers"] if name == b"origin"]
     return any(origin.partition(b"://")[2] != host for origin in origins)

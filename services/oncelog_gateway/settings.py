@@ -4,19 +4,20 @@ from ipaddress import ip_network
 from pathlib import Path
 
 from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
 from oncelog.process.host_header import configured_names
+from oncelog_gateway.access_settings import AccessSettings
 
 
-class GatewaySettings(BaseSettings):
+class GatewaySettings(AccessSettings):
     """REST, console and metrics of one cluster."""
 
     model_config = SettingsConfigDict(env_prefix="ONCELOG_GATEWAY_", frozen=True)
 
     host: str = Field(
         "127.0.0.1",
-        description="address to bind; the default keeps it on this machine, because REST has no login",
+        description="address to bind; on any other than a loopback address, authentication must be set",
     )
     port: int = Field(8080, ge=0, le=65535, description="port to bind; 0 takes a free one")
     allowed_hosts: str = Field(

@@ -22,10 +22,12 @@ from oncelog.runtime.clock import Clock, SystemClock
 from oncelog.telemetry.history import History
 from oncelog.telemetry.stream_reader import StreamReader, build_reader
 from oncelog_gateway.settings import GatewaySettings
+from oncelog_gateway.ways_in import NO_WAYS_IN, ways_in
 
 if TYPE_CHECKING:
     import uvicorn
 
+    from oncelog.security.tls import ReloadingContext
     from oncelog_gateway.metrics import ReadMetrics
 
 logger = logging.getLogger(__name__)
@@ -72,6 +74,8 @@ class GatewayRole:
         self._directory = directory
         self._clock = clock
         self._read_metrics = read_metrics
+        self._ways_in = NO_WAYS_IN
+        self._tls: ReloadingContext | None = None
         self._port: int | None = None
         self._listening: socket.socket | None = None
         self._server: uvicorn.Server | None = None
@@ -84,7 +88,12 @@ class GatewayRole:
         return self._port
 
     async def start(self) -> None:
-        """Raises OncelogError, with the way out, when the address cannot be bound."""
+        """Raises OncelogError, with the way out, when the address cannot be bound or would let everybody in."""
+        self._ways_in = ways_in(self._settings, self._settings.host)
+        if self._settings.tls_certificate_file is not None:
+            from oncelog_gateway.tls import build_tls
+
+            self._tls = build_tls(self._settings)
         self._listening = _bound(self._settings.host, self._settings.port)
         self._port = self._listening.getsockname()[1]
         self._serving = asyncio.create_task(self._serve(self._listening), name="gateway")
@@ -134,6 +143,7 @@ class GatewayRole:
             self._clock,
             self._read_metrics,
             self._history,
+            self._ways_in,
         )
         config = uvicorn.Config(
             app,
@@ -149,6 +159,8 @@ class GatewayRole:
             timeout_graceful_shutdown=max(settings.shutdown_timeout_ms // 1000, 1),
         )
         config.load()
+        if self._tls is not None:
+            config.ssl = self._tls.fronting()
         return Server(config)
 
 

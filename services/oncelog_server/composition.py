@@ -128,7 +128,7 @@ async def embedded_roles(
         )
         yield Addresses(
             bootstrap=f"{settings.host}:{listener.port}",
-            gateway=f"http://{settings.host}:{gateway}",
+            gateway=gateway,
             data=data,
             pid=os.getpid(),
         )
@@ -312,7 +312,8 @@ async def _start_gateway(
     directory: LocalDirectory,
     counting: "Counting",
     events: History,
-) -> int:
+) -> str:
+    """Its address."""
     from oncelog_gateway.settings import GatewaySettings
     from oncelog_gateway.wiring import build_gateway
 
@@ -330,4 +331,5 @@ async def _start_gateway(
         gateway_settings, follower, directory, read_metrics=counting.metrics, history=events
     )
     await _start(stack, gateway)
-    return gateway.port
+    scheme = "http" if gateway_settings.tls_certificate_file is None else "https"
+    return f"{scheme}://{settings.host}:{gateway.port}"

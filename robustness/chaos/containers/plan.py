@@ -180,6 +180,7 @@ def _settings(
         LISTENER: {"ONCELOG_LISTENER_HOST": "0.0.0.0", "ONCELOG_LISTENER_PORT": str(KAFKA_PORT)},
         GATEWAY: {
             "ONCELOG_GATEWAY_HOST": "0.0.0.0",
+            "ONCELOG_GATEWAY_AUTHENTICATION": "none",
             "ONCELOG_GATEWAY_PORT": str(HTTP_PORT),
             "ONCELOG_GATEWAY_AUDIT_PATH": f"{DATA}/audit.jsonl",
             "ONCELOG_GATEWAY_REDIS_URL": redis_url,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import Acl, AclFilter
+from oncelog.security.api_tokens import ApiToken
 from oncelog.security.quotas import Entity
 from oncelog_controller.core.records import MetadataRecord, Replicas, ScramRow
 
@@ -224,6 +225,34 @@ class AlterClientQuotas:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateToken:
+    token: ApiToken = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeToken:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class UseToken:
+    """Somebody came with it."""
+
+    name: str
+    digest: str = field(repr=False)
+    time_ms: int
+
+
+TokenChange = CreateToken | RevokeToken | UseToken
+
+
+@dataclass(frozen=True, slots=True)
+class AlterApiTokens:
+    request_id: int
+    changes: tuple[TokenChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
     request_id: int
     node_id: int
@@ -250,6 +279,7 @@ MetadataEvent = (
     | DeleteAcls
     | AlterUserScramCredentials
     | AlterClientQuotas
+    | AlterApiTokens
     | AllocateProducerIds
 )
 

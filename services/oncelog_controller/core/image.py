@@ -11,6 +11,7 @@ from typing import Any, Final, assert_never
 from oncelog.ids import Offset
 from oncelog_controller.core.records import (
     AclsChanged,
+    ApiTokensChanged,
     ClientQuotasChanged,
     ClusterCreated,
     ConfigsChanged,
@@ -201,7 +202,12 @@ class ClusterImage:
                 return self._change_topic(record)
             case ConfigsChanged():
                 return self._set_configs(record)
-            case AclsChanged() | ScramCredentialsChanged() | ClientQuotasChanged():
+            case (
+                AclsChanged()
+                | ScramCredentialsChanged()
+                | ClientQuotasChanged()
+                | ApiTokensChanged()
+            ):
                 return Change(security=self.security.apply(record))
             case ShardsAssigned():
                 return self._assign(record)

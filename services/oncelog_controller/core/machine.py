@@ -18,6 +18,7 @@ from oncelog_controller.core.elections import elected_leaders
 from oncelog_controller.core.events import (
     WATCHERS,
     AllocateProducerIds,
+    AlterApiTokens,
     AlterClientQuotas,
     AlterConfigs,
     AlterPartition,
@@ -130,7 +131,13 @@ class MetadataMachine:
                 return self._alter_configs(event)
             case UpdateFeatures():
                 return self._update_features(event)
-            case CreateAcls() | DeleteAcls() | AlterUserScramCredentials() | AlterClientQuotas():
+            case (
+                CreateAcls()
+                | DeleteAcls()
+                | AlterUserScramCredentials()
+                | AlterClientQuotas()
+                | AlterApiTokens()
+            ):
                 answer, label, records = changed_security(self.image.security, event)
                 answer = replace(answer, metadata_offset=self.image.metadata_offset)
                 return self._answered(event, Outcome(answer, label, records))

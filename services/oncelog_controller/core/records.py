@@ -155,6 +155,8 @@ ScramRow = tuple[str, int, str, str, str, int]
 """(user, mechanism's number, salt, stored key, server key, iterations); bytes in base64, 0 iterations: deleted."""
 QuotaRow = tuple[tuple[tuple[str, str | None], ...], Mapping[str, float]]
 """(entity, all its quotas; none: it has none of its own)."""
+TokenRow = tuple[Any, ...]
+"""The fields of `oncelog.security.api_tokens.ApiToken` in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,17 @@ class ScramCredentialsChanged:
 @dataclass(frozen=True, slots=True)
 class ClientQuotasChanged:
     quotas: tuple[QuotaRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiTokensChanged:
+    """Each token whole; one with an empty digest is gone."""
+
+    tokens: tuple[TokenRow, ...]
+
+    def __repr__(self) -> str:
+        """Without what a token is known by."""
+        return f"ApiTokensChanged({[row[0] for row in self.tokens]})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +241,7 @@ MetadataRecord = (
     | AclsChanged
     | ScramCredentialsChanged
     | ClientQuotasChanged
+    | ApiTokensChanged
     | ShardsAssigned
     | ProducerIdsAllocated
     | MetadataRestored
@@ -254,6 +268,7 @@ RECORD_TYPES: Final[Mapping[str, type[Any]]] = {
         AclsChanged,
         ScramCredentialsChanged,
         ClientQuotasChanged,
+        ApiTokensChanged,
         ShardsAssigned,
         ProducerIdsAllocated,
         MetadataRestored,

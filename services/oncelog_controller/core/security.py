@@ -1,4 +1,4 @@
-"""Access control entries, SCRAM credentials and client quotas: what may be written down, and what stands.
+"""Access control entries, SCRAM credentials, client quotas and API tokens: what may be written down, and what stands.
 
 The rules are those of Kafka's controller (AclControlManager, ScramControlManager, ClientQuotaControlManager).
 """
@@ -17,8 +17,11 @@ from oncelog.security.acl import (
     ResourceType,
     entry_fault,
 )
+from oncelog.security.api_tokens import ApiToken
 from oncelog.security.quotas import Entity, QuotaKey, entity_fault, quota_fault
+from oncelog_controller.core.api_tokens import altered_tokens
 from oncelog_controller.core.events import (
+    AlterApiTokens,
     AlterClientQuotas,
     AlterUserScramCredentials,
     CreateAcls,
@@ -30,6 +33,7 @@ from oncelog_controller.core.events import (
 from oncelog_controller.core.records import (
     AclRow,
     AclsChanged,
+    ApiTokensChanged,
     ClientQuotasChanged,
     MetadataRecord,
     ScramCredentialsChanged,
@@ -61,6 +65,7 @@ class SecurityChange:
     acls: tuple[Acl, ...] = ()
     credentials: tuple[CredentialKey, ...] = ()
     quotas: tuple[Entity, ...] = ()
+    tokens: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -70,9 +75,12 @@ class SecurityState:
     acls: dict[Acl, None] = field(default_factory=dict)
     credentials: dict[CredentialKey, ScramRow] = field(default_factory=dict)
     quotas: dict[Entity, Mapping[str, float]] = field(default_factory=dict)
+    tokens: dict[str, ApiToken] = field(default_factory=dict)
+    """By name."""
 
     def apply(
-        self, record: AclsChanged | ScramCredentialsChanged | ClientQuotasChanged
+        self,
+        record: AclsChanged | ScramCredentialsChanged | ClientQuotasChanged | ApiTokensChanged,
     ) -> SecurityChange:
         match record:
             case AclsChanged():
@@ -100,6 +108,14 @@ class SecurityState:
                     else:
                         self.quotas.pop(entity, None)
                 return SecurityChange(quotas=tuple(entity for entity, _ in record.quotas))
+            case ApiTokensChanged():
+                tokens = [ApiToken(*row) for row in record.tokens]
+                for token in tokens:
+                    if token.digest:
+                        self.tokens[token.name] = token
+                    else:
+                        del self.tokens[token.name]
+                return SecurityChange(tokens=tuple(token.name for token in tokens))
 
     def to_state(self) -> dict[str, Any]:
         """As JSON can hold it; nothing at all where nothing was said, which an older version can read."""
@@ -107,6 +123,7 @@ class SecurityState:
             "acls": tuple(_row(acl) for acl in self.acls),
             "credentials": tuple(self.credentials.values()),
             "quotas": tuple((entity, dict(values)) for entity, values in self.quotas.items()),
+            "tokens": tuple(tuple(token) for token in self.tokens.values()),
         }
         return {name: part for name, part in parts.items() if part}
 
@@ -117,10 +134,13 @@ class SecurityState:
             dict.fromkeys(_acl(row) for row in state.get("acls", ())),
             {CredentialKey(row[0], row[1]): row for row in rows},
             {entity: dict(values) for entity, values in state.get("quotas", ())},
+            {row[0]: ApiToken(*row) for row in state.get("tokens", ())},
         )
 
     def copy(self) -> "SecurityState":
-        return SecurityState(dict(self.acls), dict(self.credentials), dict(self.quotas))
+        return SecurityState(
+            dict(self.acls), dict(self.credentials), dict(self.quotas), dict(self.tokens)
+        )
 
 
 def created_acls(state: SecurityState, event: CreateAcls) -> tuple[SecurityAnswer, AclsChanged]:
@@ -260,7 +280,9 @@ def _quota_fault(entity: Entity, operations: Sequence[tuple[str, float | None]])
     return reason
 
 
-SecurityEvent = CreateAcls | DeleteAcls | AlterUserScramCredentials | AlterClientQuotas
+SecurityEvent = (
+    CreateAcls | DeleteAcls | AlterUserScramCredentials | AlterClientQuotas | AlterApiTokens
+)
 
 
 def changed_security(
@@ -286,6 +308,9 @@ def changed_security(
             answer, quotas = altered_quotas(state, event)
             is_change = bool(quotas.quotas) and not event.validate_only
             return answer, "quotas_altered", (quotas,) if is_change else ()
+        case AlterApiTokens():
+            answer, tokens = altered_tokens(state.tokens, event)
+            return answer, "api_tokens_altered", (tokens,) if tokens.tokens else ()
         case _:
             assert_never(event)
 
@@ -298,7 +323,7 @@ def _count(event: SecurityEvent) -> int:
             return len(event.filters)
         case AlterUserScramCredentials():
             return len(event.credentials)
-        case AlterClientQuotas():
+        case AlterClientQuotas() | AlterApiTokens():
             return len(event.changes)
         case _:
             assert_never(event)

@@ -27,6 +27,7 @@
     const began = performance.now();
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+      if (answer.redirected) { location.reload(); return; }
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const fresh = page.getElementById("live");
       if (!fresh) throw new Error("no page");
@@ -74,6 +75,17 @@
     document.querySelector(".told").replaceChildren(note);
   }
 
+  // What shows the gateway that an act comes from a page of its own.
+  function own() {
+    const told = document.querySelector('meta[name="csrf-token"]');
+    return told ? { "X-CSRF-Token": told.content } : {};
+  }
+
+  function reasonOf(actions) {
+    const given = actions.querySelector("[data-reason]").value.trim();
+    return given ? { "Oncelog-Reason": encodeURIComponent(given) } : {};
+  }
+
   let source = null;
 
   function follow() {
@@ -112,7 +124,7 @@
     try {
       const answer = await fetch(actions.dataset.terminate, {
         method: "POST",
-        headers: { "Content-Type": "application/json" },
+        headers: { "Content-Type": "application/json", ...own(), ...reasonOf(actions) },
         body: JSON.stringify(isDry ? { dry_run: true } : { start_time_ms: Number(actions.dataset.start) }),
       });
       const found = await answer.json();
@@ -135,6 +147,12 @@
       button.disabled = false;
     }
   });
+
+  // A link of another site brings no session along. This page, which is ours, does.
+  const login = document.querySelector("[data-login]");
+  if (login && document.referrer && new URL(document.referrer).origin !== location.origin) {
+    fetch("/v1/whoami").then((answer) => { if (answer.ok) location.replace(login.dataset.login); });
+  }
 
   const lanes = document.querySelector(".lanes");
   if (lanes) lanes.scrollLeft = lanes.scrollWidth;

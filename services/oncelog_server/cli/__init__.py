@@ -8,6 +8,7 @@ but typer until the command is known: no tables, no Kafka client. Exit codes: 0 
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +17,7 @@ from oncelog.errors import OncelogError
 from oncelog_server.cli.lazy import LazyGroup
 from oncelog_server.cli.options import (
     BOOTSTRAP_DEFAULT,
+    CHOSEN,
     GATEWAY_DEFAULT,
     Globals,
     Output,
@@ -60,6 +62,17 @@ def oncelog(
             help="addresses by name, see `oncelog profiles` (or ONCELOG_PROFILE)", metavar="NAME"
         ),
     ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="file with the token for REST (or ONCELOG_TOKEN, ONCELOG_TOKEN_FILE)",
+            metavar="FILE",
+        ),
+    ] = None,
+    reason: Annotated[
+        str | None,
+        typer.Option(help="why something is changed, for the gateway's audit log", metavar="TEXT"),
+    ] = None,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="tables for people, json for scripts")
     ] = Output.TABLE,
@@ -74,7 +87,8 @@ def oncelog(
 
     `oncelog up` starts one. The other commands send requests to a running one.
     """
-    ctx.obj = Globals(bootstrap=bootstrap, gateway=gateway, profile=profile, output=output)
+    ctx.obj = chosen = Globals(bootstrap, gateway, profile, output, token_file, reason)
+    CHOSEN.set(chosen)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -87,6 +101,8 @@ def run(arguments: Sequence[str]) -> int:
         return EXIT_FAILED
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 0
+    finally:
+        CHOSEN.set(Globals())
     return 0
 
 

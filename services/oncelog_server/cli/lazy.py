@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "storage": Entry("oncelog_server.cli.storage", "app"),
     "acls": Entry("oncelog_server.cli.acls", "app"),
     "users": Entry("oncelog_server.cli.users", "app"),
+    "tokens": Entry("oncelog_server.cli.tokens", "app"),
     "pki": Entry("oncelog_server.cli.pki", "pki"),
     "backup": Entry("oncelog_server.cli.backup", "backup"),
     "restore": Entry("oncelog_server.cli.backup", "restore"),
@@ -48,7 +49,13 @@ COMMANDS: Final = {
 }
 
 
-ADDRESS_VARIABLES: Final = {"ONCELOG_BOOTSTRAP", "ONCELOG_GATEWAY", "ONCELOG_PROFILE"}
+ADDRESS_VARIABLES: Final = {
+    "ONCELOG_BOOTSTRAP",
+    "ONCELOG_GATEWAY",
+    "ONCELOG_PROFILE",
+    "ONCELOG_TOKEN",
+    "ONCELOG_TOKEN_FILE",
+}
 """Of most commands; whoever has no others waits for no import."""
 
 

@@ -3,11 +3,16 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Final, Self
+from urllib.parse import quote
 
 import typer
+
+from oncelog.errors import OncelogError
 
 BOOTSTRAP_DEFAULT: Final = "localhost:9092"
 GATEWAY_DEFAULT: Final = "http://localhost:8080"
@@ -28,6 +33,8 @@ class Globals:
     gateway: str | None = None
     profile: str | None = None
     output: Output = Output.TABLE
+    token_file: Path | None = None
+    reason: str | None = None
 
     def address(self, key: str, variable: str, default: str) -> str:
         """Of the first that gives one: an option, --profile, the variable, the current profile, the default."""
@@ -40,6 +47,22 @@ class Globals:
             return found
         return self._of_profile(os.environ.get("ONCELOG_PROFILE"), key) or default
 
+    def token(self, gateway: str) -> str:
+        """Of the first that gives one: --token-file, --profile, ONCELOG_TOKEN, ONCELOG_TOKEN_FILE, the current profile;
+        empty: none does. A profile's token goes to that profile's gateway alone.
+        """
+        if self.token_file is not None:
+            return token_in(self.token_file)
+        of_profile = ""
+        if isinstance(gateway, OfProfile):
+            of_profile = self._of_profile(gateway.profile, "token_file") or ""
+        if of_profile and self.profile is not None:
+            return token_in(Path(of_profile))
+        if found := os.environ.get("ONCELOG_TOKEN"):
+            return found.strip()
+        path = os.environ.get("ONCELOG_TOKEN_FILE") or of_profile
+        return token_in(Path(path)) if path else ""
+
     def _of_profile(self, name: str | None, key: str) -> str | None:
         # Imported late: most people have no profiles.
         from oncelog_server.cli.profiles import Profiles
@@ -48,6 +71,10 @@ class Globals:
         name = name or profiles.current
         address = None if name is None else profiles.named(name).get(key)
         return address and OfProfile(address, name or "")
+
+
+CHOSEN: Final[ContextVar[Globals]] = ContextVar("chosen", default=Globals())  # noqa: B039 (it is frozen)
+"""By the command that runs, for what no option of its own gives."""
 
 
 class OfProfile(str):
@@ -60,6 +87,29 @@ class OfProfile(str):
         found = super().__new__(cls, address)
         found.profile = profile
         return found
+
+
+def token_in(path: Path) -> str:
+    """Raises OncelogError for a file that holds no token."""
+    try:
+        token = path.expanduser().read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise OncelogError(f"cannot read the token in {path}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        token = ""
+    if len(token.split()) != 1:
+        raise OncelogError(f"{path} holds no token; write one line with it")
+    return token
+
+
+def credentials(gateway: str) -> dict[str, str]:
+    """Headers of a request of the command that runs: its token and its reason."""
+    found = CHOSEN.get()
+    token = found.token(gateway)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    if found.reason:
+        headers["Oncelog-Reason"] = quote(found.reason)
+    return headers
 
 
 def named(address: str) -> str:

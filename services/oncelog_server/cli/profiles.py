@@ -23,7 +23,7 @@ from oncelog_server.cli.lazy import HelpfulGroup
 from oncelog_server.cli.options import AsOutput, Output, not_empty
 
 FILE_VARIABLE: Final = "ONCELOG_PROFILES"
-KEYS: Final = ("bootstrap", "gateway")
+KEYS: Final = ("bootstrap", "gateway", "token_file")
 
 app = typer.Typer(
     add_completion=False,
@@ -117,9 +117,13 @@ def list_profiles(output: AsOutput = None) -> None:
         show_json(rows)
         return
     show_table(
-        ["profile", "current", "bootstrap", "gateway"],
+        ["profile", "current", "bootstrap", "gateway", "token file"],
         [
-            (row["name"], "*" if row["current"] else "", row.get("bootstrap"), row.get("gateway"))
+            (
+                row["name"],
+                "*" if row["current"] else "",
+                *(row.get(key) for key in KEYS),
+            )
             for row in rows
         ],
         empty=f"No profiles in {profiles_path()}; make one with: oncelog profiles set NAME --bootstrap HOST:PORT",
@@ -133,15 +137,19 @@ def set_profile(
         str | None, typer.Option(metavar="HOST:PORT", help="its Kafka address")
     ] = None,
     gateway: Annotated[str | None, typer.Option(metavar="URL", help="its REST address")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="file with the token for that address")
+    ] = None,
 ) -> None:
     """Create or change a profile. The first profile becomes the current one."""
     from oncelog_server.cli.tables import say
 
-    if bootstrap is None and gateway is None:
-        raise typer.BadParameter("give --bootstrap, --gateway or both")
+    if bootstrap is None and gateway is None and token_file is None:
+        raise typer.BadParameter("give --bootstrap, --gateway, --token-file or several")
     given = {
         "bootstrap": bootstrap and checked_bootstrap(bootstrap),
         "gateway": gateway and checked_gateway(gateway),
+        "token_file": token_file and str(token_file.expanduser().absolute()),
     }
     found = Profiles.read()
     values = found.by_name.setdefault(name, {})

@@ -14,7 +14,7 @@ import typer
 
 from oncelog.errors import OncelogError
 from oncelog_server.cli.addresses import checked_gateway
-from oncelog_server.cli.options import named
+from oncelog_server.cli.options import credentials, named
 
 TIMEOUT_S: Final = 30.0
 EVENT_STREAM: Final = "text/event-stream"
@@ -25,6 +25,7 @@ COMMAND_OF: Final = (
     ("/v1/transactions", "oncelog transactions list"),
     ("/v1/reassignments", "oncelog partitions reassignments"),
     ("/v1/nodes", "oncelog nodes list"),
+    ("/v1/tokens", "oncelog tokens list"),
 )
 """What the gateway tells readers of REST to ask for, as a reader of this command asks for it."""
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -42,7 +43,8 @@ class Rest:
         self._base = gateway.rstrip("/")
         # A proxy for the internet does not know this machine's loopback address.
         proxies = [urllib.request.ProxyHandler({})] if parts.hostname in _LOOPBACK else []
-        self._opener = urllib.request.build_opener(*proxies)
+        self._opener = urllib.request.build_opener(*proxies, _NoRedirects())
+        self._opener.addheaders.extend(credentials(gateway).items())
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         """`query` values may be lists; None and empty ones are left out."""
@@ -100,6 +102,13 @@ class Rest:
             ) from None
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The gateway sends none, and another address must not get the token."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
 def read_events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """The data of each event of a `text/event-stream`. Raises ValueError for what is none."""
     for line in lines:
@@ -137,6 +146,8 @@ def _refusal(status: int, content: bytes) -> str:
         detail = str(problem["detail"])
     except (ValueError, KeyError, TypeError):
         return f"the gateway answered {status}; is that address oncelog's?"
+    if status == http.HTTPStatus.UNAUTHORIZED:
+        detail += "; give it with --token-file, ONCELOG_TOKEN or a profile's token_file"
     for path, command in COMMAND_OF:
         detail = detail.replace(f"GET {path}", f"`{command}`")
     name = problem.get("kafka_error_name")

@@ -35,6 +35,7 @@ _TABLE: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
         "DeleteAcls": _L,
         "AlterUserScramCredentials": _L,
         "AlterClientQuotas": _L,
+        "AlterApiTokens": _G,
         "AllocateProducerIds": _C,
         "AlterPartition": _S,
         "ReassignPartitions": _LG,

@@ -1,4 +1,4 @@
-"""What the metadata say of ACLs, SCRAM credentials and client quotas."""
+"""What the metadata say of ACLs, SCRAM credentials, client quotas and API tokens."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.security.acl import Acl, Operation, PatternType, Permission, ResourceType, enum_of
+from oncelog.security.api_tokens import ApiToken
 from oncelog.security.quotas import Entity
 
 
@@ -21,10 +22,18 @@ class SecurityImage:
     quotas: Mapping[Entity, Mapping[str, float]] = field(
         default_factory=lambda: MappingProxyType({})
     )
+    tokens: Mapping[str, ApiToken] = field(default_factory=lambda: MappingProxyType({}))
+    """By digest: that is how they are looked for."""
 
     def updated(self, update: pb.MetadataDelta | pb.MetadataSnapshot) -> "SecurityImage":
         removed = update.removed_acls if isinstance(update, pb.MetadataDelta) else ()
-        if not (update.acls or removed or update.scram_credentials or update.client_quotas):
+        if not (
+            update.acls
+            or removed
+            or update.scram_credentials
+            or update.client_quotas
+            or update.api_tokens
+        ):
             return self
         image = self
         if update.acls or removed:
@@ -47,6 +56,13 @@ class SecurityImage:
                 else:
                     quotas.pop(entity, None)
             image = replace(image, quotas=quotas)
+        if update.api_tokens:
+            named = {token.name: token for token in image.tokens.values()}
+            for message in update.api_tokens:
+                named.pop(message.name, None)
+                if message.digest:
+                    named[message.name] = _token(message)
+            image = replace(image, tokens={token.digest: token for token in named.values()})
         return image
 
 
@@ -64,3 +80,15 @@ def _acl(message: pb.Acl) -> Acl:
 
 def _entity(quota: pb.ClientQuota) -> Entity:
     return tuple((part.type, part.name if part.HasField("name") else None) for part in quota.entity)
+
+
+def _token(message: pb.ApiToken) -> ApiToken:
+    return ApiToken(
+        message.name,
+        message.digest.hex(),
+        message.role,
+        message.created_ms,
+        message.expires_ms,
+        message.last_used_ms,
+        message.created_by,
+    )

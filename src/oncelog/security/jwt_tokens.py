@@ -166,7 +166,7 @@ class JwtValidator:
         name = claims.get(rules.principal_claim)
         if not isinstance(name, str) or not name.strip():
             raise TokenRefusedError(f"its claim {rules.principal_claim!r} is no text")
-        return AcceptedToken(name.strip(), int(expires * 1000), scopes)
+        return AcceptedToken(name.strip(), int(expires * 1000), scopes, claims)
 
 
 def parse_key_set(text: str | bytes) -> tuple[VerificationKey, ...]:

@@ -11,8 +11,9 @@ A `SaslServer` serves one exchange of one connection and is then thrown away. It
 refused client may learn is the text of `SaslAuthenticationError`. The `reason` beside it is for our own log.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from oncelog.security.principal import Principal
 
@@ -98,6 +99,7 @@ class AcceptedToken:
     name: str
     expires_at_ms: int
     scopes: frozenset[str] = frozenset()
+    claims: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
 class TokenRefusedError(Exception):

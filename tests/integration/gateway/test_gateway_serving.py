@@ -24,7 +24,9 @@ async def test_a_port_in_use_is_named_with_the_way_out():
 
 
 async def test_an_address_that_is_not_here_is_named():
-    gateway = build_gateway(GatewaySettings(host="nowhere.invalid", port=0), None, None)
+    gateway = build_gateway(
+        GatewaySettings(host="nowhere.invalid", port=0, authentication="none"), None, None
+    )
     with pytest.raises(OncelogError, match=r"nowhere\.invalid.*--host"):
         await gateway.start()
 

@@ -46,7 +46,7 @@ def test_profiles_are_listed_changed_and_deleted(file, capsys):
     capsys.readouterr()
     assert run(["profiles", "list"]) == 0
     line = next(one for one in capsys.readouterr().out.splitlines() if one.startswith("p "))
-    assert line.split() == ["p", "*", ADDRESSES["p"], "http://q:1"]
+    assert line.split() == ["p", "*", ADDRESSES["p"], "http://q:1", "–"]
     assert run(["profiles", "delete", "p"]) == 0
     assert run(["profiles", "use", "p"]) == 1
     assert "there is no profile 'p'" in capsys.readouterr().err

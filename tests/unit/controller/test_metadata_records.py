@@ -46,6 +46,7 @@ def test_unknown_or_damaged_records_are_refused_in_one_line(record_type, body):
 def test_type_names_on_disk_never_change():
     assert sorted(RECORD_TYPES) == [
         "AclsChanged",
+        "ApiTokensChanged",
         "ClientQuotasChanged",
         "ClusterCreated",
         "ConfigsChanged",

@@ -148,6 +148,24 @@ class ClientQuota(_message.Message):
     values: _containers.ScalarMap[str, float]
     def __init__(self, entity: _Optional[_Iterable[_Union[QuotaEntity, _Mapping]]] = ..., values: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
+class ApiToken(_message.Message):
+    __slots__ = ("name", "digest", "role", "created_ms", "expires_ms", "last_used_ms", "created_by")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_USED_MS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_BY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    digest: bytes
+    role: str
+    created_ms: int
+    expires_ms: int
+    last_used_ms: int
+    created_by: str
+    def __init__(self, name: _Optional[str] = ..., digest: _Optional[bytes] = ..., role: _Optional[str] = ..., created_ms: _Optional[int] = ..., expires_ms: _Optional[int] = ..., last_used_ms: _Optional[int] = ..., created_by: _Optional[str] = ...) -> None: ...
+
 class Partition(_message.Message):
     __slots__ = ("partition", "leader", "leader_epoch", "partition_epoch", "replicas", "isr", "adding_replicas", "removing_replicas")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -217,7 +235,7 @@ class Features(_message.Message):
     def __init__(self, features_epoch: _Optional[int] = ..., levels: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class MetadataSnapshot(_message.Message):
-    __slots__ = ("cluster_id", "controller", "controller_epoch", "nodes", "topics", "shards", "features", "configs", "controller_incarnation_id", "acls", "scram_credentials", "client_quotas")
+    __slots__ = ("cluster_id", "controller", "controller_epoch", "nodes", "topics", "shards", "features", "configs", "controller_incarnation_id", "acls", "scram_credentials", "client_quotas", "api_tokens")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -230,6 +248,7 @@ class MetadataSnapshot(_message.Message):
     ACLS_FIELD_NUMBER: _ClassVar[int]
     SCRAM_CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    API_TOKENS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     controller: int
     controller_epoch: int
@@ -242,10 +261,11 @@ class MetadataSnapshot(_message.Message):
     acls: _containers.RepeatedCompositeFieldContainer[Acl]
     scram_credentials: _containers.RepeatedCompositeFieldContainer[ScramCredential]
     client_quotas: _containers.RepeatedCompositeFieldContainer[ClientQuota]
-    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ..., controller_incarnation_id: _Optional[str] = ..., acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., scram_credentials: _Optional[_Iterable[_Union[ScramCredential, _Mapping]]] = ..., client_quotas: _Optional[_Iterable[_Union[ClientQuota, _Mapping]]] = ...) -> None: ...
+    api_tokens: _containers.RepeatedCompositeFieldContainer[ApiToken]
+    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ..., controller_incarnation_id: _Optional[str] = ..., acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., scram_credentials: _Optional[_Iterable[_Union[ScramCredential, _Mapping]]] = ..., client_quotas: _Optional[_Iterable[_Union[ClientQuota, _Mapping]]] = ..., api_tokens: _Optional[_Iterable[_Union[ApiToken, _Mapping]]] = ...) -> None: ...
 
 class MetadataDelta(_message.Message):
-    __slots__ = ("nodes", "removed_nodes", "topics", "removed_topics", "shards", "features", "controller", "controller_epoch", "configs", "controller_incarnation_id", "acls", "removed_acls", "scram_credentials", "client_quotas")
+    __slots__ = ("nodes", "removed_nodes", "topics", "removed_topics", "shards", "features", "controller", "controller_epoch", "configs", "controller_incarnation_id", "acls", "removed_acls", "scram_credentials", "client_quotas", "api_tokens")
     NODES_FIELD_NUMBER: _ClassVar[int]
     REMOVED_NODES_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -260,6 +280,7 @@ class MetadataDelta(_message.Message):
     REMOVED_ACLS_FIELD_NUMBER: _ClassVar[int]
     SCRAM_CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    API_TOKENS_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[Node]
     removed_nodes: _containers.RepeatedScalarFieldContainer[int]
     topics: _containers.RepeatedCompositeFieldContainer[Topic]
@@ -274,7 +295,8 @@ class MetadataDelta(_message.Message):
     removed_acls: _containers.RepeatedCompositeFieldContainer[Acl]
     scram_credentials: _containers.RepeatedCompositeFieldContainer[ScramCredential]
     client_quotas: _containers.RepeatedCompositeFieldContainer[ClientQuota]
-    def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., removed_nodes: _Optional[_Iterable[int]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., removed_topics: _Optional[_Iterable[str]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ..., controller_incarnation_id: _Optional[str] = ..., acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., removed_acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., scram_credentials: _Optional[_Iterable[_Union[ScramCredential, _Mapping]]] = ..., client_quotas: _Optional[_Iterable[_Union[ClientQuota, _Mapping]]] = ...) -> None: ...
+    api_tokens: _containers.RepeatedCompositeFieldContainer[ApiToken]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., removed_nodes: _Optional[_Iterable[int]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., removed_topics: _Optional[_Iterable[str]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ..., controller_incarnation_id: _Optional[str] = ..., acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., removed_acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., scram_credentials: _Optional[_Iterable[_Union[ScramCredential, _Mapping]]] = ..., client_quotas: _Optional[_Iterable[_Union[ClientQuota, _Mapping]]] = ..., api_tokens: _Optional[_Iterable[_Union[ApiToken, _Mapping]]] = ...) -> None: ...
 
 class MetadataUpdate(_message.Message):
     __slots__ = ("metadata_offset", "snapshot", "delta")
@@ -619,6 +641,29 @@ class AlterClientQuotasRequest(_message.Message):
     def __init__(self, changes: _Optional[_Iterable[_Union[AlterClientQuotasRequest.Change, _Mapping]]] = ..., validate_only: _Optional[bool] = ...) -> None: ...
 
 class AlterClientQuotasResponse(_message.Message):
+    __slots__ = ("results", "metadata_offset")
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[_types_pb2.Status]
+    metadata_offset: int
+    def __init__(self, results: _Optional[_Iterable[_Union[_types_pb2.Status, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
+
+class AlterApiTokensRequest(_message.Message):
+    __slots__ = ("changes",)
+    class Change(_message.Message):
+        __slots__ = ("create", "revoke", "use")
+        CREATE_FIELD_NUMBER: _ClassVar[int]
+        REVOKE_FIELD_NUMBER: _ClassVar[int]
+        USE_FIELD_NUMBER: _ClassVar[int]
+        create: ApiToken
+        revoke: str
+        use: ApiToken
+        def __init__(self, create: _Optional[_Union[ApiToken, _Mapping]] = ..., revoke: _Optional[str] = ..., use: _Optional[_Union[ApiToken, _Mapping]] = ...) -> None: ...
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    changes: _containers.RepeatedCompositeFieldContainer[AlterApiTokensRequest.Change]
+    def __init__(self, changes: _Optional[_Iterable[_Union[AlterApiTokensRequest.Change, _Mapping]]] = ...) -> None: ...
+
+class AlterApiTokensResponse(_message.Message):
     __slots__ = ("results", "metadata_offset")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]

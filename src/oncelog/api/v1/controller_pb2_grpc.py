@@ -104,6 +104,11 @@ class ControllerStub:
                 request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterClientQuotasRequest.SerializeToString,
                 response_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterClientQuotasResponse.FromString,
                 _registered_method=True)
+        self.AlterApiTokens = channel.unary_unary(
+                '/oncelog.api.v1.Controller/AlterApiTokens',
+                request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterApiTokensRequest.SerializeToString,
+                response_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterApiTokensResponse.FromString,
+                _registered_method=True)
         self.AllocateProducerIds = channel.unary_unary(
                 '/oncelog.api.v1.Controller/AllocateProducerIds',
                 request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
@@ -231,6 +236,12 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterApiTokens(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AllocateProducerIds(self, request, context):
         """A block of producer ids, durable before it is answered and never handed out twice.
         """
@@ -344,6 +355,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.AlterClientQuotas,
                     request_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterClientQuotasRequest.FromString,
                     response_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterClientQuotasResponse.SerializeToString,
+            ),
+            'AlterApiTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterApiTokens,
+                    request_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterApiTokensRequest.FromString,
+                    response_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterApiTokensResponse.SerializeToString,
             ),
             'AllocateProducerIds': grpc.unary_unary_rpc_method_handler(
                     servicer.AllocateProducerIds,
@@ -754,6 +770,33 @@ class Controller:
             '/oncelog.api.v1.Controller/AlterClientQuotas',
             oncelog_dot_api_dot_v1_dot_controller__pb2.AlterClientQuotasRequest.SerializeToString,
             oncelog_dot_api_dot_v1_dot_controller__pb2.AlterClientQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterApiTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.api.v1.Controller/AlterApiTokens',
+            oncelog_dot_api_dot_v1_dot_controller__pb2.AlterApiTokensRequest.SerializeToString,
+            oncelog_dot_api_dot_v1_dot_controller__pb2.AlterApiTokensResponse.FromString,
             options,
             channel_credentials,
             insecure,

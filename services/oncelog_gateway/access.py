@@ -1,0 +1,196 @@
+"""Who asks, by the token or the session that they show."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.errors import KafkaError
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog.runtime.clock import Clock
+from oncelog.security.api_tokens import PREFIX, ApiToken, Role, digest_of, role_of
+from oncelog.security.sasl import AcceptedToken, TokenRefusedError
+from oncelog_gateway.access_settings import AccessSettings
+from oncelog_gateway.core.failed_logins import FailedLogins
+from oncelog_gateway.roles import Roles
+from oncelog_gateway.sessions import Session, Sessions
+from oncelog_gateway.ways_in import WaysIn
+
+log = logging.getLogger("oncelog.gateway")
+
+USE_TOLD_EVERY_MS: Final = 3_600_000
+"""The journal learns of a token's use at most this often."""
+ADMIN_FILE: Final = "admin-token-file"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    name: str
+    """`token:NAME`, `oidc:SUBJECT`, `admin-token-file` or `anonymous`."""
+    role: Role | None
+    """None: known, and may do nothing."""
+    expires_ms: int = 0
+    """0: never."""
+    digest: str = field(default="", repr=False)
+    session: Session | None = None
+    csrf_token: str = field(default="", repr=False)
+
+
+ANONYMOUS: Final = Caller("anonymous", Role.ADMIN)
+CALLER: Final[ContextVar[Caller | None]] = ContextVar("caller", default=None)
+"""Of the request that is being answered."""
+
+
+class Refused(Exception):
+    """Why nobody comes in by this."""
+
+    def __init__(self, detail: str, wait_ms: int = 0) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.wait_ms = wait_ms
+        """Above 0: the address has shown too many wrong tokens."""
+
+
+class Access:
+    """What the settings let in. `start` of the gateway has read the files that they name."""
+
+    def __init__(
+        self,
+        settings: AccessSettings,
+        ways_in: WaysIn,
+        metadata: MetadataFollower,
+        clock: Clock,
+        roles: Roles,
+    ) -> None:
+        self._settings = settings
+        self._admin_file, self._provider = ways_in
+        self._metadata = metadata
+        self._clock = clock
+        self._roles = roles
+        self.sessions = Sessions(self._admin_file.session_key if self._admin_file else None)
+        self._failed = FailedLogins(settings.failed_logins_max)
+        self._used: dict[str, int] = {}
+        self._telling: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_login_required(self) -> bool:
+        return self._settings.is_login_required
+
+    async def by_token(self, token: str, address: str) -> Caller:
+        """Raises Refused. A token of ours is looked up before anything that an address has to pay for."""
+        digest = digest_of(token)
+        found = self._by_digest(digest)
+        if found is not None:
+            return found
+        now = self._clock.now()
+        if wait_ms := self._failed.wait_ms(address, now):
+            seconds = -(-wait_ms // 1000)
+            raise Refused(
+                f"too many wrong tokens from {address}; try again in {seconds} s", wait_ms
+            )
+        try:
+            return await self._by_provider(token)
+        except Refused as refused:
+            self._failed.failed(address, now)
+            log.warning("a token from %s is refused: %s", address, refused.detail)
+            raise
+
+    def by_session(self, cookie: str) -> Caller | None:
+        """None: there is no such session any more."""
+        session = self.sessions.read(cookie, self._clock.now())
+        if session is None:
+            return None
+        role, expires_ms = role_of(session.role), session.expires_ms
+        if session.digest:
+            found = self._by_digest(session.digest)
+            if found is None:
+                return None
+            role = found.role
+        csrf_token = self.sessions.csrf_token(session)
+        return Caller(session.name, role, expires_ms, session.digest, session, csrf_token)
+
+    def open_session(self, caller: Caller) -> Session:
+        ends_ms = self._clock.now() + self._settings.session_timeout_ms
+        if caller.expires_ms:
+            ends_ms = min(ends_ms, caller.expires_ms)
+        word = caller.role.word if caller.role is not None else ""
+        return self.sessions.open(caller.name, word, caller.digest, ends_ms)
+
+    def log_out(self, session: Session) -> None:
+        self.sessions.log_out(session, self._clock.now())
+
+    def is_still_in(self, caller: Caller) -> bool:
+        """Of an answer that lasts: whether its caller would come in now."""
+        if caller.expires_ms and self._clock.now() >= caller.expires_ms:
+            return False
+        return not caller.digest or self._by_digest(caller.digest) is not None
+
+    def seconds_left(self, session: Session) -> int:
+        return max(0, (session.expires_ms - self._clock.now()) // 1000)
+
+    # ------------------------------------------------------------------------------------------ what is shown
+
+    def _by_digest(self, digest: str) -> Caller | None:
+        if self._admin_file is not None and self._admin_file.matches(digest):
+            return Caller(ADMIN_FILE, Role.ADMIN, digest=digest)
+        token = self._metadata.image.security.tokens.get(digest)
+        now = self._clock.now()
+        if token is None or now >= token.expires_ms:
+            return None
+        self._note_use(token, now)
+        return Caller(f"token:{token.name}", role_of(token.role), token.expires_ms, digest)
+
+    async def _by_provider(self, token: str) -> Caller:
+        if self._provider is None or token.startswith(PREFIX):
+            raise Refused("the token is not known here, has expired, or was revoked")
+        try:
+            # Keys may have to be fetched.
+            accepted = await asyncio.to_thread(self._provider.validate, token)
+        except TokenRefusedError as error:
+            log.info("a provider's token is refused: %s", error)
+            raise Refused(
+                "the token is neither known here nor a valid one of the provider"
+            ) from None
+        return Caller(f"oidc:{accepted.name}", self._role_of(accepted), accepted.expires_at_ms)
+
+    def _role_of(self, accepted: AcceptedToken) -> Role | None:
+        """The highest of those that the claim names."""
+        names = claimed(accepted.claims, self._settings.oidc_role_claim)
+        known = self._settings.roles_of_claim
+        return max((known[name] for name in names if name in known), default=None)
+
+    # -------------------------------------------------------------------------------------------- the last use
+
+    def _note_use(self, token: ApiToken, now: int) -> None:
+        told = max(token.last_used_ms, self._used.get(token.digest, 0))
+        if now - told < USE_TOLD_EVERY_MS:
+            return
+        self._used[token.digest] = now
+        self._used = {one: at for one, at in self._used.items() if now - at < USE_TOLD_EVERY_MS}
+        telling = asyncio.create_task(self._tell_use(token, now), name="a token's use")
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
+
+    async def _tell_use(self, token: ApiToken, now: int) -> None:
+        """The next use tells it again, an hour later, if no controller hears this one."""
+        use = pb.ApiToken(name=token.name, digest=bytes.fromhex(token.digest), last_used_ms=now)
+        request = pb.AlterApiTokensRequest(changes=[pb.AlterApiTokensRequest.Change(use=use)])
+        try:
+            await self._roles.ask_controller("AlterApiTokens", request)
+        except KafkaError as error:
+            log.info("the use of token %s is not noted: %s", token.name, error)
+
+
+def claimed(claims: Mapping[str, Any], path: str) -> list[str]:
+    """The texts of a claim: a list, or words of one text. Its whole name first, then a dot goes into it."""
+    found: Any = claims.get(path)
+    if found is None:
+        found = claims
+        for part in path.split("."):
+            found = found.get(part) if isinstance(found, Mapping) else None
+    if isinstance(found, str):
+        return found.split()
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []

@@ -1,0 +1,111 @@
+"""Settings of who may come in, and by what."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import BaseSettings
+
+from oncelog.security.api_tokens import Role, role_of
+
+_LOOPBACK_NAMES: Final = ("localhost", "localhost.localdomain", "ip6-localhost")
+
+
+class AccessSettings(BaseSettings):
+    """Part of the gateway's settings."""
+
+    authentication: Literal["loopback", "required", "none"] = Field(
+        "loopback",
+        description="loopback: nobody logs in, and the gateway binds to a loopback address only; required: a token on "
+        "every request but /health and /ready; none: nobody logs in, on any address",
+    )
+    admin_token_file: Path | None = Field(
+        None,
+        description="file with a token of the role admin, for the first `oncelog tokens create`; read again when it "
+        "changes. Gateways with the same file know each other's console sessions",
+    )
+    oidc_jwks: str = Field(
+        "", description="file or https URL of the keys that sign the provider's tokens (JWKS)"
+    )
+    oidc_issuer: str = Field("", description="issuer that a token must have")
+    oidc_audience: str = Field("", description="audiences, separated by commas; a token has one")
+    oidc_principal_claim: str = Field("sub", description="claim of the token that names who asks")
+    oidc_role_claim: str = Field(
+        "roles", description="claim with the names of roles; a dot goes into it: realm_access.roles"
+    )
+    oidc_roles: str = Field(
+        "oncelog-viewer=viewer,oncelog-operator=operator,oncelog-admin=admin",
+        description="what a name in that claim is here: NAME=viewer|operator|admin, separated by commas",
+    )
+    session_timeout_ms: int = Field(
+        28_800_000,
+        ge=1_000,
+        le=2_592_000_000,
+        description="a login of the console ends after this time, or with its token",
+    )
+    failed_logins_max: int = Field(
+        10,
+        ge=1,
+        le=1_000,
+        description="wrong tokens of an address in a minute; one more is answered 429",
+    )
+    metrics_without_login: bool = Field(
+        False, description="/metrics needs no token; it names topics and groups"
+    )
+    tls_certificate_file: Path | None = Field(
+        None, description="PEM file with the gateway's certificate and its chain; unset: plain HTTP"
+    )
+    tls_key_file: Path | None = Field(
+        None, description="PEM file with the certificate's private key"
+    )
+
+    @field_validator("oidc_roles")
+    @classmethod
+    def _roles(cls, text: str) -> str:
+        roles_by_name(text)
+        return text
+
+    @model_validator(mode="after")
+    def _whole(self) -> "AccessSettings":
+        given = [
+            name for name in ("oidc_jwks", "oidc_issuer", "oidc_audience") if getattr(self, name)
+        ]
+        if 0 < len(given) < 3:
+            raise ValueError(
+                "a provider's tokens need oidc_jwks, oidc_issuer and oidc_audience; "
+                f"given is only {' and '.join(given)}"
+            )
+        if self.tls_key_file is not None and self.tls_certificate_file is None:
+            raise ValueError("tls_key_file needs tls_certificate_file")
+        return self
+
+    @property
+    def is_login_required(self) -> bool:
+        return self.authentication == "required"
+
+    @cached_property
+    def roles_of_claim(self) -> Mapping[str, Role]:
+        return roles_by_name(self.oidc_roles)
+
+
+def roles_by_name(text: str) -> Mapping[str, Role]:
+    """Raises ValueError that names the part that cannot be."""
+    found = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, _, word = part.rpartition("=")
+        role = role_of(word.strip())
+        if not name.strip() or role is None:
+            raise ValueError(f"{part!r} is not NAME=viewer, NAME=operator or NAME=admin")
+        found[name.strip()] = role
+    return found
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it. A name that is none of loopback's may be any address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() in _LOOPBACK_NAMES

@@ -1,0 +1,68 @@
+"""The token of the role admin that stands in a file: the way in before there is any other (ADR 0030)."""
+
+import hmac
+import logging
+import time
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from oncelog.errors import OncelogError
+from oncelog.security.api_tokens import digest_of
+
+log = logging.getLogger("oncelog.gateway")
+
+CHECK_INTERVAL_S: Final = 1.0
+LETTERS_MIN: Final = 32
+_WAY_OUT: Final = "write one with: openssl rand -hex 32 > FILE (ONCELOG_GATEWAY_ADMIN_TOKEN_FILE)"
+
+
+class AdminTokenFile:
+    """Read again when it changes. A file that can no longer be read leaves the token that was known."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OncelogError that names the file, never what is in it."""
+        self._path = path
+        self._checked_at = time.monotonic()
+        try:
+            self._token = _read(path)
+        except ValueError as error:
+            raise OncelogError(str(error)) from None
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self._current())
+
+    def matches(self, digest: str) -> bool:
+        return hmac.compare_digest(self.digest, digest)
+
+    def session_key(self) -> bytes:
+        """The same for every gateway that has the file, and told by nothing else that they share."""
+        return hmac.digest(self._current().encode(), b"oncelog console sessions", sha256)
+
+    def _current(self) -> str:
+        now = time.monotonic()
+        if now - self._checked_at >= CHECK_INTERVAL_S:
+            self._checked_at = now
+            try:
+                self._token = _read(self._path)
+            except ValueError as error:
+                log.warning("the admin token stays as it was: %s", error)
+        return self._token
+
+
+def _read(path: Path) -> str:
+    """Raises ValueError."""
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise ValueError(
+            f"the admin token file {path} cannot be read ({error.strerror}); {_WAY_OUT}"
+        ) from None
+    except UnicodeDecodeError:
+        raise ValueError(f"the admin token file {path} holds other signs than ASCII") from None
+    if len(token) < LETTERS_MIN or len(token.split()) != 1:
+        raise ValueError(
+            f"the admin token file {path} must hold one token of at least {LETTERS_MIN} letters; {_WAY_OUT}"
+        )
+    return token

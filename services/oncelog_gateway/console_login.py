@@ -1,0 +1,104 @@
+"""Login and logout of the console: a token once, then a cookie that scripts cannot read and other sites cannot send."""
+
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from oncelog_gateway.access import CALLER, Access, Caller, Refused
+from oncelog_gateway.access_guard import COOKIE, SECURE_COOKIE, is_secure
+from oncelog_gateway.console_pages import Pages
+from oncelog_gateway.operators import Operators
+from oncelog_gateway.problems import plain_problem, respond
+
+FORM_BYTES_MAX: Final = 70_000
+"""A provider's token may have 65,536 letters."""
+FORM: Final = "application/x-www-form-urlencoded"
+
+
+def add_login(router: APIRouter, pages: Pages, access: Access, operators: Operators) -> None:
+    def login_page(next_path: str, problem: str = "", status: int = 200) -> HTMLResponse:
+        page = pages.page("login.html", "/login", next=next_path, problem=problem)
+        page.status_code = status
+        return page
+
+    @router.get("/login")
+    async def login(next: str = "/") -> Response:
+        if not access.is_login_required:
+            return RedirectResponse(own_path(next), 303)
+        return login_page(own_path(next))
+
+    @router.post("/login")
+    async def log_in(request: Request) -> Response:
+        form = await _form(request)
+        if form is None:
+            return respond(plain_problem(415, f"the body must be {FORM}"))
+        if "origin" not in request.headers:
+            return respond(
+                plain_problem(
+                    403, "a browser sends Origin with this form; a script shows a token instead"
+                )
+            )
+        next_path = own_path(form.get("next", "/"))
+        try:
+            caller = await access.by_token(form.get("token", ""), operators.address_of(request))
+        except Refused as refused:
+            status = 429 if refused.wait_ms else 401
+            return login_page(
+                next_path, f"{refused.detail[:1].upper()}{refused.detail[1:]}.", status
+            )
+        if caller.role is None:
+            return login_page(next_path, f"{caller.name} has no role here.", 403)
+        answer = RedirectResponse(next_path, 303)
+        _give_cookie(answer, caller, access, is_tls=is_secure(request, operators))
+        return answer
+
+    @router.post("/logout")
+    async def log_out(request: Request) -> Response:
+        form = await _form(request)
+        caller = CALLER.get()
+        session = caller.session if caller is not None else None
+        if session is not None:
+            if form is None or not access.sessions.is_csrf_token(
+                session, form.get("csrf_token", "")
+            ):
+                return respond(
+                    plain_problem(403, "log out by the button of a page of this gateway")
+                )
+            access.log_out(session)
+        answer = RedirectResponse("/login", 303)
+        for name, secure in ((COOKIE, False), (SECURE_COOKIE, True)):
+            answer.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="strict")
+        return answer
+
+
+def _give_cookie(answer: Response, caller: Caller, access: Access, *, is_tls: bool) -> None:
+    session = access.open_session(caller)
+    answer.set_cookie(
+        SECURE_COOKIE if is_tls else COOKIE,
+        access.sessions.sealed(session),
+        max_age=access.seconds_left(session),
+        path="/",
+        secure=is_tls,
+        httponly=True,
+        samesite="strict",
+    )
+
+
+async def _form(request: Request) -> dict[str, str] | None:
+    """The first value of each field; None: it is no form."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != FORM:
+        return None
+    body = await request.body()
+    if len(body) > FORM_BYTES_MAX:
+        return None
+    fields = parse_qs(body.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=10)
+    return {name: values[0] for name, values in fields.items()}
+
+
+def own_path(text: str) -> str:
+    """A page of this gateway, whatever a link says; `/` for anything else."""
+    parts = urlsplit(text)
+    is_own = text.startswith("/") and not text.startswith(("//", "/\\")) and not parts.netloc
+    return text if is_own and text.isprintable() and "\\" not in text else "/"

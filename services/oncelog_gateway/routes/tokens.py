@@ -1,0 +1,63 @@
+"""`/v1/tokens` and `/v1/whoami`: who may ask this gateway for what."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import Field
+
+from oncelog_gateway.access import ANONYMOUS, Caller
+from oncelog_gateway.operators import CALLER_KEY, Operators
+from oncelog_gateway.problems import documented
+from oncelog_gateway.resources import Resource
+from oncelog_gateway.routes.paging import Paging
+from oncelog_gateway.tokens import CreatedToken, CreateTokenRequest, TokenPage, Tokens
+
+
+class WhoAmI(Resource):
+    caller: str = Field(examples=["token:ci"])
+    role: str | None = Field(description="null: none")
+    expires_time_ms: int | None = Field(description="of the token or session; null: never")
+
+
+def tokens_router(tokens: Tokens, operators: Operators) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["tokens"])
+
+    @router.get("/whoami", summary="Who is asking", responses=documented())
+    async def whoami(request: Request) -> WhoAmI:
+        """By the token or session of this request."""
+        caller: Caller = request.scope.get(CALLER_KEY, ANONYMOUS)
+        return WhoAmI(
+            caller=caller.name,
+            role=caller.role.word if caller.role is not None else None,
+            expires_time_ms=caller.expires_ms or None,
+        )
+
+    @router.get("/tokens", summary="List API tokens", responses=documented(404))
+    async def list_tokens(paging: Paging) -> TokenPage:
+        """In order of name. No answer but the first ever holds a token."""
+        return tokens.page(paging)
+
+    @router.post(
+        "/tokens",
+        status_code=201,
+        summary="Create an API token",
+        responses=documented(400, 403, 409, 413),
+    )
+    async def create_token(request: Request, body: CreateTokenRequest) -> CreatedToken:
+        """Only its SHA-256 is kept: the answer is the one place where it stands."""
+        return await tokens.create(operators.of(request), body)
+
+    @router.delete(
+        "/tokens/{name}",
+        status_code=204,
+        summary="Revoke an API token",
+        responses=documented(403, 404),
+    )
+    async def revoke_token(
+        request: Request, name: Annotated[str, Path(min_length=1, max_length=100, examples=["ci"])]
+    ) -> Response:
+        """Every gateway refuses it as soon as it hears of it; streams and sessions of it end."""
+        await tokens.revoke(operators.of(request), name)
+        return Response(status_code=204)
+
+    return router

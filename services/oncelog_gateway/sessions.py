@@ -1,0 +1,76 @@
+"""Sessions of the console: a cookie that the gateway signs, so that no gateway has to remember it.
+
+The cookie names who logged in and by what, and tells no token. Its key comes from the admin token file, which all
+gateways share, or from chance: then a session is known to one gateway until that ends. Whoever reads the journal cannot
+make one.
+"""
+
+import hmac
+import json
+import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import Final
+
+from oncelog.ids import Millis
+
+COOKIE_LENGTH_MAX: Final = 4_096
+LOGGED_OUT_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    session_id: str
+    name: str
+    """As the audit log has it."""
+    role: str
+    digest: str
+    """Of the API token, or of the admin token; empty: a provider's token, which ends the session with itself."""
+    expires_ms: int
+
+
+class Sessions:
+    def __init__(self, key: Callable[[], bytes] | None) -> None:
+        own = secrets.token_bytes(32)
+        self._key = key or (lambda: own)
+        self._logged_out: dict[str, int] = {}
+
+    def open(self, name: str, role: str, digest: str, expires_ms: int) -> Session:
+        return Session(secrets.token_hex(16), name, role, digest, expires_ms)
+
+    def sealed(self, session: Session) -> str:
+        content = urlsafe_b64encode(json.dumps(asdict(session)).encode())
+        return (content + b"." + self._signed(b"session", content)).decode()
+
+    def read(self, cookie: str, now: Millis) -> Session | None:
+        """None: it was not made here, has ended, or was logged out at this gateway."""
+        content, _, signature = cookie.encode("latin-1", "replace").partition(b".")
+        if len(cookie) > COOKIE_LENGTH_MAX:
+            return None
+        if not hmac.compare_digest(self._signed(b"session", content), signature):
+            return None
+        session = Session(**json.loads(urlsafe_b64decode(content)))
+        if now >= session.expires_ms or session.session_id in self._logged_out:
+            return None
+        return session
+
+    def csrf_token(self, session: Session) -> str:
+        """What an act of this session must show: a page of another site cannot read it."""
+        return self._signed(b"csrf", session.session_id.encode()).decode()
+
+    def is_csrf_token(self, session: Session, shown: str) -> bool:
+        expected = self._signed(b"csrf", session.session_id.encode())
+        return hmac.compare_digest(expected, shown.encode("latin-1", "replace"))
+
+    def log_out(self, session: Session, now: Millis) -> None:
+        """Elsewhere only the cookie is gone: the browser was told to forget it."""
+        for one in [one for one, ends in self._logged_out.items() if ends <= now]:
+            del self._logged_out[one]
+        self._logged_out[session.session_id] = session.expires_ms
+        if len(self._logged_out) > LOGGED_OUT_MAX:
+            del self._logged_out[next(iter(self._logged_out))]
+
+    def _signed(self, what: bytes, content: bytes) -> bytes:
+        return hmac.digest(self._key(), what + b" " + content, sha256).hex().encode()
