@@ -316,6 +316,7 @@ class TransactionCoordinatorServicer(SinkCalls):
             coordinator=self._node_id,
             coordinator_epoch=term.coordinator_epoch,
             client_transaction_version=txn.client_transaction_version,
+            trace_id="" if txn.trace is None else f"{txn.trace.trace_id:032x}",
         )
 
 

@@ -13,6 +13,7 @@ from oncelog.runtime.clock import Clock
 from oncelog.telemetry.history import History
 from oncelog_gateway.access import Access
 from oncelog_gateway.access_guard import AccessGuard, with_roles
+from oncelog_gateway.acts import Acts
 from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.console import console_router
 from oncelog_gateway.console_pages import Pages, Views
@@ -29,6 +30,7 @@ from oncelog_gateway.reassignments import Reassignments
 from oncelog_gateway.replica_moves import ReplicaMoves
 from oncelog_gateway.request_guard import RequestGuard
 from oncelog_gateway.roles import Roles
+from oncelog_gateway.routes.audit import audit_router
 from oncelog_gateway.routes.cluster import cluster_router, probes_router
 from oncelog_gateway.routes.ending import ending_router
 from oncelog_gateway.routes.explain import explain_router
@@ -81,7 +83,7 @@ def create_app(
     roles = Roles(metadata, directory, settings.call_timeout_ms)
     audit = AuditLog(settings.audit_path, clock)
     # An empty history is false, and the one that fills later is the one to show.
-    views = _views(roles, audit, History() if history is None else history, clock)
+    views = _views(roles, audit, History() if history is None else history, clock, settings)
     transactions, partitions, groups = views.transactions, views.partitions, views.groups
     changes = TopicChanges(roles, audit)
     operators = Operators(settings.trusted_proxies)
@@ -107,6 +109,7 @@ def create_app(
         sinks_router(views.sinks, operators),
         tokens_router(Tokens(roles, audit, clock), operators),
         features_router(Features(roles, audit), operators),
+        audit_router(views.acts),
         cluster_router(roles),
         probes_router(roles),
         scrape_router(roles, transactions, partitions, groups, metrics, settings),
@@ -143,8 +146,10 @@ def _bare_app() -> FastAPI:
     )
 
 
-def _views(roles: Roles, audit: AuditLog, history: History, clock: Clock) -> Views:
-    transactions = Transactions(roles, audit, clock)
+def _views(
+    roles: Roles, audit: AuditLog, history: History, clock: Clock, settings: GatewaySettings
+) -> Views:
+    transactions = Transactions(roles, audit, clock, settings.trace_url)
     partitions = Partitions(roles, transactions, clock)
     groups = Groups(roles, audit, transactions, clock)
     sinks = Sinks(roles, audit)
@@ -157,6 +162,7 @@ def _views(roles: Roles, audit: AuditLog, history: History, clock: Clock) -> Vie
         Explanations(roles, transactions, partitions, groups, sinks, history, clock),
         Producers(roles, transactions),
         Nodes(roles, audit),
+        Acts(settings.audit_path),
     )
 
 

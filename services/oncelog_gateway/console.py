@@ -1,7 +1,6 @@
 """Pages for people. The server renders them; a script of ours reads their content again as events come. Nothing comes
 from elsewhere, and nothing has to be built."""
 
-import asyncio
 from typing import Any, Final, cast, get_args
 from urllib.parse import urlencode
 
@@ -24,8 +23,9 @@ from oncelog_gateway.console_pages import (
     page_number,
     rows_of,
 )
-from oncelog_gateway.console_values import LagSamples, audit_rows, bar_of, event_rows
+from oncelog_gateway.console_values import LagSamples, audit_row, bar_of, event_rows
 from oncelog_gateway.core.hanging import OPEN_STATES
+from oncelog_gateway.core.overview import OverviewFacts, verdict_of
 from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.core.swim_lanes import NAMES_WIDTH, draw
 from oncelog_gateway.nodes import Duties, cluster_node
@@ -36,6 +36,7 @@ from oncelog_gateway.subjects import KINDS, Kind
 
 EVENTS_SHOWN_MAX: Final = 300
 GROUPS_MAX: Final = 10_000
+ACTS_SHOWN_MAX: Final = 200
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
 
 
@@ -83,20 +84,34 @@ def _add_overview(router: APIRouter, pages: Pages) -> None:
         lag_samples.add(pages.clock.now(), sum(row.lso_lag or 0 for row in rows))
         known_groups, group_failures = await pages.views.groups.known(OVERVIEW_ROWS_MAX)
         duties = Duties(image)
+        hanging = [row for row in rows if row.lso_holder and row.lso_holder.hanging]
+        under_replicated_count = sum(row.under_replicated for row in rows)
+        verdict = verdict_of(
+            OverviewFacts(
+                [f"{row.topic}-{row.partition}" for row in hanging],
+                [f"{row.topic}-{row.partition}" for row in rows if row.leader is None],
+                [one for one, node in sorted(image.nodes.items()) if node.fenced],
+                opened.late_count,
+                under_replicated_count,
+                len(opened.failures) + len(group_failures),
+                opened.total,
+            )
+        )
         return pages.page(
             "index.html",
             "/",
+            verdict=verdict,
             image=image,
             opened=opened.rows,
             opened_count=opened.total,
             failures=opened.failures,
             rows=rows[:OVERVIEW_ROWS_MAX],
             partition_count=len(visible),
-            hanging=[row for row in rows if row.lso_holder and row.lso_holder.hanging],
+            hanging=hanging,
             groups=known_groups,
             group_failures=group_failures,
             lagging_count=sum(bool(row.lso_lag) for row in rows),
-            under_replicated_count=sum(row.under_replicated for row in rows),
+            under_replicated_count=under_replicated_count,
             nodes=[cluster_node(image.nodes[one], duties) for one in sorted(image.nodes)],
             lags=lag_samples.line(),
             events="/v1/events?kind=transaction&limit=1",
@@ -252,8 +267,8 @@ def _add_explanation(router: APIRouter, pages: Pages) -> None:
 def _add_audit_and_docs(router: APIRouter, pages: Pages) -> None:
     @router.get("/audit")
     async def audit() -> HTMLResponse:
-        rows = await asyncio.to_thread(audit_rows, pages.settings.audit_path)
-        return pages.page("audit.html", "/audit", rows=rows)
+        acts = await pages.views.acts.newest(ACTS_SHOWN_MAX)
+        return pages.page("audit.html", "/audit", rows=[audit_row(one) for one in acts])
 
     @router.get("/docs")
     async def docs(request: Request) -> HTMLResponse:

@@ -17,6 +17,7 @@ from oncelog.errors import KafkaError
 from oncelog.runtime.clock import Clock
 from oncelog.wording import noun
 from oncelog_gateway.access import CALLER
+from oncelog_gateway.acts import Acts
 from oncelog_gateway.core.wording import duration, size
 from oncelog_gateway.explanations import Explanation, Explanations
 from oncelog_gateway.groups import Groups
@@ -52,6 +53,7 @@ class Views(NamedTuple):
     explanations: Explanations
     producers: Producers
     nodes: Nodes
+    acts: Acts
 
 
 class Pages:

@@ -1,22 +1,19 @@
-"""What pages show beside REST's resources: where things stand in a picture, and the audit file as rows."""
+"""What pages show beside REST's resources: where things stand in a picture, and acts as rows."""
 
 import json
 import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from oncelog.telemetry.events import Event
+from oncelog_gateway.acts import Act
 from oncelog_gateway.core.event_text import sentence
 from oncelog_gateway.core.swim_lanes import GAP_MS, look_of
 from oncelog_gateway.core.wording import duration
 from oncelog_gateway.resources import ActiveProducer, PartitionStatus
 
-AUDIT_BYTES_MAX: Final = 1 << 20
-"""Of the end of the file."""
-AUDIT_ROWS_MAX: Final = 200
 BAR_WIDTH: Final = 1000
 LAG_SAMPLES_MAX: Final = 720
 LAG_EVERY_MS: Final = 5_000
@@ -138,36 +135,15 @@ class AuditRow:
     detail: str
 
 
-def audit_rows(path: Path) -> list[AuditRow]:
-    """The newest first; empty where nothing was written. Blocks; a torn line is left out."""
-    try:
-        with path.open("rb") as file:
-            file.seek(0, 2)
-            file.seek(max(file.tell() - AUDIT_BYTES_MAX, 0))
-            lines = file.read().splitlines()
-    except FileNotFoundError:
-        return []
-    attempts: dict[str, dict[str, Any]] = {}
-    for line in lines:
-        try:
-            told = json.loads(line)
-            attempts.setdefault(told["audit_id"], {})[told["event"]] = told
-        except (ValueError, KeyError, TypeError):
-            continue
-    begun = [one for one in attempts.values() if "attempted" in one]
-    return [_audit_row(one) for one in reversed(begun[-AUDIT_ROWS_MAX:])]
-
-
-def _audit_row(found: dict[str, Any]) -> AuditRow:
-    attempted, ended = found["attempted"], found.get("ended", {})
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(attempted["time_ms"] / 1000))
-    known = {"audit_id", "event", "time_ms", "action", "target"}
-    who = ", ".join(str(value) for name, value in attempted.items() if name not in known and value)
+def audit_row(act: Act) -> AuditRow:
+    who = [act.user or act.caller, f"at {act.forwarded_for or act.remote_address}"]
+    if act.reason:
+        who.append(f"“{act.reason}”")
     return AuditRow(
-        f"{at} UTC",
-        who or "not known",
-        attempted["action"].replace("_", " "),
-        json.dumps(attempted["target"], ensure_ascii=False)[:300],
-        ended.get("outcome", "under way").replace("_", " "),
-        ended.get("detail", ""),
+        time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(act.time_ms / 1000)),
+        " ".join(who),
+        act.action.replace("_", " "),
+        json.dumps(act.target, ensure_ascii=False)[:300],
+        act.outcome.replace("_", " "),
+        act.detail,
     )

@@ -115,6 +115,12 @@ class TransactionPartition(Resource):
 
 class TransactionDetail(Transaction):
     partitions: list[TransactionPartition]
+    trace_id: str | None = Field(
+        description="of its newest transaction, kept or not; null: its coordinator records no traces"
+    )
+    trace_url: str | None = Field(
+        description="where the setting trace_url finds it; null: no setting, or no trace"
+    )
 
 
 class LsoHolder(Resource):

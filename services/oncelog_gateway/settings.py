@@ -94,6 +94,21 @@ class GatewaySettings(AccessSettings):
         description="clients that may follow live events at once; one more is answered 503",
     )
 
+    trace_url: str = Field(
+        "",
+        description="address of a trace in your viewer with {trace_id} in it, such as "
+        "https://jaeger.example.com/trace/{trace_id}; transactions link to it. Empty: the trace id alone is shown",
+    )
+
+    @field_validator("trace_url")
+    @classmethod
+    def _trace_url(cls, text: str) -> str:
+        if text and not (text.startswith(("http://", "https://")) and "{trace_id}" in text):
+            raise ValueError(
+                f"{text!r} must begin with http:// or https:// and have {{trace_id}} where the id belongs"
+            )
+        return text
+
     @field_validator("allowed_hosts")
     @classmethod
     def _hosts(cls, text: str) -> str:

@@ -53,6 +53,7 @@ class TransactionsFound(NamedTuple):
     rows: list[Transaction]
     total: int
     """Of all that match."""
+    late_count: int
     failures: tuple[KafkaError, ...]
     """Of coordinators that did not answer."""
 
@@ -60,10 +61,11 @@ class TransactionsFound(NamedTuple):
 class Transactions:
     """Reads and ends transactions through the roles; every attempt to end one is audited."""
 
-    def __init__(self, roles: Roles, audit: AuditLog, clock: Clock) -> None:
+    def __init__(self, roles: Roles, audit: AuditLog, clock: Clock, trace_url: str = "") -> None:
         self._roles = roles
         self._audit = audit
         self._clock = clock
+        self._trace_url = trace_url
 
     async def page(
         self,
@@ -127,6 +129,7 @@ class Transactions:
         return TransactionsFound(
             [Transaction(**_fields(one, now)) for one in shown],
             len(found),
+            sum(_is_late(one, now) for one in found),
             listing.failures,
         )
 
@@ -148,6 +151,10 @@ class Transactions:
                 )
                 for one in partitions
             ],
+            trace_id=described.trace_id or None,
+            trace_url=self._trace_url.replace("{trace_id}", described.trace_id)
+            if described.trace_id and self._trace_url
+            else None,
         )
 
     async def _described(self, transactional_id: str) -> coordinator_pb2.TransactionDescription:

@@ -84,6 +84,7 @@ _VIEWER: Final[tuple[RouteKey, ...]] = (
     ("GET", "/v1/features"),
     ("GET", "/v1/cluster"),
     ("GET", "/v1/whoami"),
+    ("GET", "/v1/audit"),
     ("GET", "/"),
     ("GET", "/transactions"),
     ("GET", "/transaction"),

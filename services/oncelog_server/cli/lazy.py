@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "acls": Entry("oncelog_server.cli.acls", "app"),
     "users": Entry("oncelog_server.cli.users", "app"),
     "tokens": Entry("oncelog_server.cli.tokens", "app"),
+    "audit": Entry("oncelog_server.cli.audit", "audit"),
     "pki": Entry("oncelog_server.cli.pki", "pki"),
     "backup": Entry("oncelog_server.cli.backup", "backup"),
     "restore": Entry("oncelog_server.cli.backup", "restore"),

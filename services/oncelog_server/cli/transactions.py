@@ -122,6 +122,7 @@ def describe_transaction(
             ("producer", f"{found['producer_id']}, epoch {found['producer_epoch']}"),
             ("coordinator", f"node {found['coordinator']}, shard {found['shard']}"),
             ("protocol", "TV2" if found["transaction_version"] == 2 else "TV1"),
+            ("trace", found.get("trace_url") or found.get("trace_id") or "–"),
         ]
     )
     show_table(

@@ -182,7 +182,14 @@ class DictCoordinator:
         self.is_silent = False
 
     def put(
-        self, transactional_id, *, producer_id, state="Ongoing", partitions=(), start_time_ms=1_000
+        self,
+        transactional_id,
+        *,
+        producer_id,
+        state="Ongoing",
+        partitions=(),
+        start_time_ms=1_000,
+        trace_id="",
     ):
         self.transactions[transactional_id] = coordinator_pb2.TransactionDescription(
             transactional_id=transactional_id,
@@ -198,6 +205,7 @@ class DictCoordinator:
             coordinator=1,
             shard=7,
             client_transaction_version=2,
+            trace_id=trace_id,
         )
 
     async def _answer(self):

@@ -1,0 +1,117 @@
+"""The audit file as acts, each of its two lines one act."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import Field
+
+from oncelog_gateway.core.paging import PageRequest, page_of
+from oncelog_gateway.resources import Page, Resource
+
+READ_BYTES_MAX: Final = 16 << 20
+"""Of the end of the file: some 40,000 acts."""
+
+Outcome = Literal["under_way", "done", "dry_run", "refused", "unknown"]
+
+
+class Act(Resource):
+    """An attempt to change something."""
+
+    audit_id: str
+    time_ms: int
+    action: str = Field(examples=["terminate_transaction"])
+    target: dict[str, Any]
+    outcome: Outcome = Field(
+        description="under_way: no outcome is written, and none will be if its gateway ended meanwhile; unknown: it "
+        "was asked for, and nobody answered"
+    )
+    detail: str
+    ended_time_ms: int | None
+    caller: str = Field(description="who showed which token, or anonymous")
+    role: str | None
+    remote_address: str = Field(description="of the connection")
+    route: str | None
+    reason: str | None = Field(description="what the caller gave as one")
+    user: str | None = Field(description="X-Forwarded-User of a trusted proxy")
+    forwarded_for: str | None = Field(description="X-Forwarded-For of a trusted proxy")
+    user_agent: str | None
+
+
+class ActPage(Page):
+    acts: list[Act]
+    since_time_ms: int | None = Field(
+        description="older acts are in the file alone, which is longer than what is read here; null: these are all"
+    )
+
+
+class Acts:
+    """Reads what this gateway's `AuditLog` writes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def newest(self, acts_max: int) -> list[Act]:
+        """The newest first."""
+        acts, _ = await asyncio.to_thread(_read, self._path)
+        return acts[: -acts_max - 1 : -1]
+
+    async def page(
+        self, asked: PageRequest, *, action: str, outcome: str, caller: str, since_ms: int
+    ) -> ActPage:
+        """The newest first. Raises KafkaError for a cursor that cannot be."""
+        acts, is_whole = await asyncio.to_thread(_read, self._path)
+        found = [
+            one
+            for one in acts
+            if action in ("", one.action)
+            and outcome in ("", one.outcome)
+            and caller in ("", one.caller)
+            and one.time_ms >= since_ms
+        ]
+        rows, cursor = page_of(found, lambda one: (-one.time_ms, one.audit_id), asked)
+        since = None if is_whole or not acts else acts[0].time_ms
+        return ActPage(total=len(found), next_cursor=cursor, acts=rows, since_time_ms=since)
+
+
+def _read(path: Path) -> tuple[list[Act], bool]:
+    """In the order in which they began, and whether it is the whole file. Blocks; a torn line is left out."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(size - READ_BYTES_MAX, 0))
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return [], True
+    attempted: dict[str, dict[str, Any]] = {}
+    ended: dict[str, dict[str, Any]] = {}
+    for line in lines:
+        try:
+            told = json.loads(line)
+            (attempted if told["event"] == "attempted" else ended)[told["audit_id"]] = told
+        except (ValueError, KeyError, TypeError):
+            continue
+    acts = [_act(one, ended.get(audit_id, {})) for audit_id, one in attempted.items()]
+    return acts, size <= READ_BYTES_MAX
+
+
+def _act(attempted: dict[str, Any], ended: dict[str, Any]) -> Act:
+    return Act(
+        audit_id=attempted["audit_id"],
+        time_ms=attempted["time_ms"],
+        action=attempted["action"],
+        target=attempted["target"],
+        outcome=ended.get("outcome", "under_way"),
+        detail=ended.get("detail", ""),
+        ended_time_ms=ended.get("time_ms"),
+        # Lines of versions without a login have no caller.
+        caller=attempted.get("caller", "anonymous"),
+        role=attempted.get("role"),
+        remote_address=attempted.get("remote_address", "unknown"),
+        route=attempted.get("route"),
+        reason=attempted.get("reason"),
+        user=attempted.get("user"),
+        forwarded_for=attempted.get("forwarded_for"),
+        user_agent=attempted.get("user_agent"),
+    )
