@@ -26,6 +26,7 @@ from tests.unit.listener.wire_client import WireClient
 
 from oncelog.process.sources import Flag, Sources
 from oncelog.protocol.versions import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from oncelog.security.plain import hash_password
 from oncelog.security.scram import ScramClient
 from oncelog_server.composition import embedded_roles
 from oncelog_server.settings import EmbeddedSettings
@@ -116,6 +117,32 @@ def test_a_user_logs_in_and_writes(tmp_path, mechanism):
         assert produced(config) is None
 
     against_secured(tmp_path, client)
+
+
+def test_clients_log_in_by_plain(tmp_path):
+    users, data = tmp_path / "users", tmp_path / "data"
+    data.mkdir()
+    users.write_text(f"alice:{hash_password(PASSWORD)}\n")
+    users.chmod(0o600)
+
+    def client(secured):
+        secured.allow("alice", ResourceType.TOPIC, "*", AclOperation.ALL)
+        assert produced(secured.login("alice", mechanism="PLAIN")) is None
+        refused = Producer(
+            {
+                **secured.login("alice", "wrong", mechanism="PLAIN"),
+                "error_cb": lambda error: errors.append(error.name()),
+            },
+            logger=None,
+        )
+        errors: list[str] = []
+        deadline = time.monotonic() + 10
+        while "_AUTHENTICATION" not in errors and time.monotonic() < deadline:
+            refused.poll(0.1)
+        assert "_AUTHENTICATION" in errors
+
+    plain = {"sasl_enabled_mechanisms": "PLAIN", "sasl_plain_users_file": str(users)}
+    against_secured(data, client, **plain)
 
 
 def test_kafka_python_logs_in(tmp_path):
