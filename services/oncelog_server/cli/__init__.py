@@ -62,6 +62,13 @@ def oncelog(
             help="addresses by name, see `oncelog profiles` (or ONCELOG_PROFILE)", metavar="NAME"
         ),
     ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            help="how to log in: a client.properties of Kafka (or ONCELOG_CLIENT_CONFIG)",
+            metavar="FILE",
+        ),
+    ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(
@@ -87,7 +94,15 @@ def oncelog(
 
     `oncelog up` starts one. The other commands send requests to a running one.
     """
-    ctx.obj = chosen = Globals(bootstrap, gateway, profile, output, token_file, reason)
+    ctx.obj = chosen = Globals(
+        bootstrap=bootstrap,
+        gateway=gateway,
+        profile=profile,
+        config=config,
+        output=output,
+        token_file=token_file,
+        reason=reason,
+    )
     CHOSEN.set(chosen)
 
 

@@ -13,12 +13,20 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, TopicMetadata
 
+from oncelog.client.core.addresses import Address
+from oncelog.client.core.login import ClientLogin, librdkafka_settings
+from oncelog.errors import KafkaError as RefusedByKafka
 from oncelog.errors import OncelogError
 from oncelog_server.cli.addresses import checked_bootstrap
+from oncelog_server.cli.client_config import login_of_address
 from oncelog_server.cli.options import named
 
+CLIENT_ID: Final = "oncelog-cli"
 CONNECT_TIMEOUT_S: Final = 3.0
 CALL_TIMEOUT_S: Final = 10.0
+
+_HELLO: Final = b"\0\0\0\x0a" + b"\0\x12" + b"\0\0" + b"\0\0\0\1" + b"\xff\xff"
+"""ApiVersions 0, which every Kafka listener answers before a login."""
 
 _silent = logging.getLogger("oncelog.librdkafka")
 _silent.addHandler(logging.NullHandler())
@@ -118,12 +126,14 @@ def words(error: KafkaError | str) -> str:
 
 
 def _configuration(bootstrap: str) -> dict[str, Any]:
-    _try_addresses(bootstrap)
+    login = login_of_address(bootstrap)
+    _try_addresses(bootstrap, login)
     return {
-        "bootstrap.servers": bootstrap,
-        "client.id": "oncelog-cli",
+        "bootstrap.servers": str(bootstrap),
+        "client.id": CLIENT_ID,
         "error_cb": _ignored,
         "socket.timeout.ms": int(CALL_TIMEOUT_S * 1000),
+        **({} if login is None else librdkafka_settings(login)),
     }
 
 
@@ -131,16 +141,47 @@ def _ignored(_error: KafkaError) -> None:
     """Global errors (a lost connection) are told by the call that they make fail."""
 
 
-def _try_addresses(bootstrap: str) -> None:
+def _try_addresses(bootstrap: str, login: ClientLogin | None) -> None:
+    """A login is tried as well: librdkafka would try a wrong password again and again, and say nothing."""
     reasons = []
     for address in checked_bootstrap(bootstrap).split(","):
         host, _, port = address.strip().rpartition(":")
+        server = Address(host.strip("[]"), int(port))
         try:
-            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+            if login is None or not login.has_tls:
+                _must_be_plain(server)
+            if login is not None:
+                _log_in(server, login)
         except OSError as error:
             reasons.append((error.strerror or str(error) or "no answer").lower())
+        except RefusedByKafka as error:
+            reasons.append(error.message)
         else:
             return
     raise OncelogError(
         f"cannot reach oncelog at {named(bootstrap)} ({reasons[0]}); is `oncelog up` running? give --bootstrap"
     )
+
+
+def _must_be_plain(server: Address) -> None:
+    """Raises OSError when nobody is there, and OncelogError when a TLS listener is: librdkafka would try for ever."""
+    with socket.create_connection(server, CONNECT_TIMEOUT_S) as stream:
+        stream.sendall(_HELLO)
+        try:
+            answer = stream.recv(1)
+        except TimeoutError:
+            return  # Perhaps it is frozen for a moment; the command has a deadline of its own.
+        except ConnectionResetError:
+            answer = b""
+    if answer != _HELLO[:1]:
+        raise OncelogError(
+            f"{server} hangs up on a client without TLS; --config client.properties says how to log in"
+        )
+
+
+def _log_in(server: Address, login: ClientLogin) -> None:
+    """Raises OncelogError when it is refused, or nobody is there."""
+    # Imported late: only a login needs Kafka's messages in Python.
+    from oncelog.client.connection import Connection, Deadline
+
+    Connection.connect(server, CLIENT_ID, Deadline(int(CONNECT_TIMEOUT_S * 1000)), login).close()

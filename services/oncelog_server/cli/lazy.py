@@ -52,6 +52,7 @@ COMMANDS: Final = {
 
 ADDRESS_VARIABLES: Final = {
     "ONCELOG_BOOTSTRAP",
+    "ONCELOG_CLIENT_CONFIG",
     "ONCELOG_GATEWAY",
     "ONCELOG_PROFILE",
     "ONCELOG_TOKEN",
@@ -96,18 +97,23 @@ class LazyGroup(HelpfulGroup):
             found = app
         command = typer.main.get_command(found)
         command.name = cmd_name
-        _check_variables(command, is_cluster=cmd_name == "cluster")
+        _prepare(command, is_cluster=cmd_name == "cluster")
         return command
 
 
-def _check_variables(command: Any, *, is_cluster: bool) -> None:
-    """Before it runs, and not before its help: with a misspelled ONCELOG_BOOTSTRAP a command would go to another log
-    than was meant."""
+def _prepare(command: Any, *, is_cluster: bool) -> None:
+    """Give it `--config` where it talks Kafka. Before it runs, and not before its help, look at the variables: with a
+    misspelled ONCELOG_BOOTSTRAP a command would go to another log than was meant."""
     for one in getattr(command, "commands", {}).values():
-        _check_variables(one, is_cluster=is_cluster)
+        _prepare(one, is_cluster=is_cluster)
     run = command.callback
     if run is None or isinstance(command, TyperGroup):
         return
+    if any(one.name == "bootstrap" for one in command.params):
+        # Imported late: `oncelog up` talks no Kafka.
+        from oncelog_server.cli.client_config import add_config_option
+
+        add_config_option(command)
 
     @functools.wraps(run)
     def checked(*arguments: Any, **options: Any) -> Any:

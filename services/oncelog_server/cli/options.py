@@ -32,6 +32,7 @@ class Globals:
     bootstrap: str | None = None
     gateway: str | None = None
     profile: str | None = None
+    config: str | None = None
     output: Output = Output.TABLE
     token_file: Path | None = None
     reason: str | None = None
@@ -46,6 +47,30 @@ class Globals:
         if found := os.environ.get(variable):
             return found
         return self._of_profile(os.environ.get("ONCELOG_PROFILE"), key) or default
+
+    def kafka(self, given: str, file: str | None) -> str:
+        """Kafka's address, with the login where there is one (`client_config.py`)."""
+        # Imported late: `oncelog up` needs none of it.
+        from oncelog_server.cli.client_config import (
+            KafkaAddress,
+            file_of_environment,
+            read_client_config,
+        )
+
+        address, file = given or self.bootstrap or "", file or self.config
+        config = read_client_config(file)
+        if file:
+            address = address or config.servers
+        elif self.profile is not None:
+            config = read_client_config(self._of_profile(self.profile, "config"))
+        elif file := file_of_environment():
+            config = read_client_config(file)
+        address = address or self.address("bootstrap", "ONCELOG_BOOTSTRAP", "")
+        profile = address.profile if isinstance(address, OfProfile) else ""
+        if not file and self.profile is None and (profile or not address):
+            current = os.environ.get("ONCELOG_PROFILE")
+            config = read_client_config(self._of_profile(current, "config"))
+        return KafkaAddress(address or config.servers or BOOTSTRAP_DEFAULT, config.login, profile)
 
     def token(self, gateway: str) -> str:
         """Of the first that gives one: --token-file, --profile, ONCELOG_TOKEN, ONCELOG_TOKEN_FILE, the current profile;
@@ -69,8 +94,8 @@ class Globals:
 
         profiles = Profiles.read()
         name = name or profiles.current
-        address = None if name is None else profiles.named(name).get(key)
-        return address and OfProfile(address, name or "")
+        found = None if name is None else profiles.named(name).get(key)
+        return found and OfProfile(found, name or "")
 
 
 CHOSEN: Final[ContextVar[Globals]] = ContextVar("chosen", default=Globals())  # noqa: B039 (it is frozen)
@@ -78,7 +103,7 @@ CHOSEN: Final[ContextVar[Globals]] = ContextVar("chosen", default=Globals())  # 
 
 
 class OfProfile(str):
-    """An address that knows which profile it is from, for the error when nobody answers there."""
+    """A value that knows which profile it is from, for the error when nobody answers there."""
 
     __slots__ = ("profile",)
     profile: str
@@ -114,7 +139,8 @@ def credentials(gateway: str) -> dict[str, str]:
 
 def named(address: str) -> str:
     """The address, with its profile where it has one."""
-    return f"{address} of profile {address.profile}" if isinstance(address, OfProfile) else address
+    profile = getattr(address, "profile", "")
+    return f"{address} of profile {profile}" if profile else address
 
 
 def _globals(ctx: typer.Context) -> Globals:
@@ -125,7 +151,9 @@ def _globals(ctx: typer.Context) -> Globals:
 def _bootstrap(ctx: typer.Context, value: str) -> str:
     if ctx.resilient_parsing:
         return value
-    return value or _globals(ctx).address("bootstrap", "ONCELOG_BOOTSTRAP", BOOTSTRAP_DEFAULT)
+    from oncelog_server.cli.client_config import given_file
+
+    return _globals(ctx).kafka(value, given_file(ctx))
 
 
 def _gateway(ctx: typer.Context, value: str) -> str:

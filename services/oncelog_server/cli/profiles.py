@@ -1,8 +1,8 @@
 """`oncelog profiles`: names for the logs that one works with, each with its addresses.
 
-They are in `~/.config/oncelog/config.toml` (or where ONCELOG_PROFILES says), for this user alone: credentials will
-stand there too. The first of these gives an address: the option, `--profile`, the address's variable, the profile of
-ONCELOG_PROFILE, the file's current profile, the default.
+They are in `~/.config/oncelog/config.toml` (or where ONCELOG_PROFILES says), for this user alone. A login stands in a
+file of its own, which a profile names (`config`). The first of these gives an address: the option, `--profile`, the
+address's variable, the profile of ONCELOG_PROFILE, the file's current profile, the default.
 """
 
 import json
@@ -23,7 +23,7 @@ from oncelog_server.cli.lazy import HelpfulGroup
 from oncelog_server.cli.options import AsOutput, Output, not_empty
 
 FILE_VARIABLE: Final = "ONCELOG_PROFILES"
-KEYS: Final = ("bootstrap", "gateway", "token_file")
+KEYS: Final = ("bootstrap", "gateway", "config", "token_file")
 
 app = typer.Typer(
     add_completion=False,
@@ -117,7 +117,7 @@ def list_profiles(output: AsOutput = None) -> None:
         show_json(rows)
         return
     show_table(
-        ["profile", "current", "bootstrap", "gateway", "token file"],
+        ["profile", "current", "bootstrap", "gateway", "config", "token file"],
         [
             (
                 row["name"],
@@ -137,6 +137,10 @@ def set_profile(
         str | None, typer.Option(metavar="HOST:PORT", help="its Kafka address")
     ] = None,
     gateway: Annotated[str | None, typer.Option(metavar="URL", help="its REST address")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="how to log in: a client.properties of Kafka"),
+    ] = None,
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="file with the token for that address")
     ] = None,
@@ -144,11 +148,16 @@ def set_profile(
     """Create or change a profile. The first profile becomes the current one."""
     from oncelog_server.cli.tables import say
 
-    if bootstrap is None and gateway is None and token_file is None:
-        raise typer.BadParameter("give --bootstrap, --gateway, --token-file or several")
+    if bootstrap is None and gateway is None and config is None and token_file is None:
+        raise typer.BadParameter("give --bootstrap, --gateway, --config, --token-file or several")
+    if config is not None:
+        from oncelog_server.cli.client_config import read_client_config
+
+        read_client_config(str(config))
     given = {
         "bootstrap": bootstrap and checked_bootstrap(bootstrap),
         "gateway": gateway and checked_gateway(gateway),
+        "config": config and str(config.expanduser().absolute()),
         "token_file": token_file and str(token_file.expanduser().absolute()),
     }
     found = Profiles.read()

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from oncelog.client.connection import Connection, Deadline
 from oncelog.client.core.addresses import Address
+from oncelog.client.core.login import ClientLogin
 from oncelog.errors import ErrorCode, KafkaError, OncelogError, error_code_of
 from oncelog.ids import NodeId, Partition
 from oncelog.protocol import versions
@@ -47,9 +48,11 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """How long a client waits. All in milliseconds."""
+    """Who a client is, and how long it waits. All times in milliseconds."""
 
     client_id: str = "oncelog"
+    login: ClientLogin | None = None
+    """None: plain, and nobody in particular."""
     bootstrap_timeout_ms: int = 10_000
     """Until the first metadata must have come; short, so that a wrong address is told soon."""
     request_timeout_ms: int = 30_000
@@ -224,7 +227,9 @@ class Cluster:
             else self.settings.bootstrap_timeout_ms
         )
         deadline = Deadline(timeout_ms)
-        connection = Connection.connect(address, self.settings.client_id, deadline)
+        connection = Connection.connect(
+            address, self.settings.client_id, deadline, self.settings.login
+        )
         if address not in self._served:
             self._served[address] = _negotiate(connection, deadline)
         return connection

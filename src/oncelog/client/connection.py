@@ -12,7 +12,9 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from oncelog.client.core.addresses import Address
-from oncelog.errors import ErrorCode, KafkaError
+from oncelog.client.core.login import ClientLogin
+from oncelog.client.login import log_in, with_tls
+from oncelog.errors import ErrorCode, KafkaError, OncelogError
 from oncelog.protocol.frames import (
     LENGTH_BYTES,
     FrameError,
@@ -28,6 +30,9 @@ RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
 """A longer answer is taken for garbage: no broker sends more than it was asked for and one batch."""
 
 CORRELATION_ID_MAX: Final = 2**31 - 1
+_NEVER: Final = float("inf")
+_LOGIN_AGAIN_AFTER: Final = 0.85
+"""Of a session's lifetime, as in Kafka's clients."""
 
 
 class Deadline:
@@ -57,22 +62,60 @@ class Connection:
 
     def __init__(self, address: Address, stream: socket.socket, client_id: str) -> None:
         self.address = address
+        self._login: ClientLogin | None = None
+        self._logs_in_again_at = _NEVER
         self._stream = stream
         self._client_id = client_id
         self._next_correlation_id = 0
         self._waiting: deque[_Waiting] = deque()
 
     @classmethod
-    def connect(cls, address: Address, client_id: str, deadline: Deadline) -> Self:
-        """Raises KafkaError(NETWORK_EXCEPTION) when nobody accepts within the deadline."""
+    def connect(
+        cls,
+        address: Address,
+        client_id: str,
+        deadline: Deadline,
+        login: ClientLogin | None = None,
+    ) -> Self:
+        """Raises KafkaError(NETWORK_EXCEPTION) when nobody accepts within the deadline, and OncelogError when the
+        login is refused, or the other side cannot be trusted."""
         try:
             stream = socket.create_connection(address, timeout=max(deadline.left_s, 0.001))
         except OSError as error:
-            raise KafkaError(
-                ErrorCode.NETWORK_EXCEPTION, f"cannot connect to {address}: {_reason(error)}"
-            ) from error
+            raise _not_connected(address, error) from error
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return cls(address, stream, client_id)
+        if login is not None and login.has_tls:
+            plain = stream
+            try:
+                stream = with_tls(plain, address.host, login)
+            except OSError as error:
+                plain.close()
+                raise _not_connected(address, error) from error
+            except OncelogError:
+                plain.close()
+                raise
+        connection = cls(address, stream, client_id)
+        if login is not None and login.has_sasl:
+            connection._login = login
+            connection._log_in(deadline)
+        return connection
+
+    def _log_in(self, deadline: Deadline) -> None:
+        """Also again, on the same connection, before the session ends (KIP-368)."""
+        assert self._login is not None
+        self._logs_in_again_at = _NEVER
+        try:
+            lifetime = log_in(
+                lambda schema, request: self.call(schema, request, deadline),
+                str(self.address),
+                self._login,
+            )
+        except OncelogError:
+            self.close()
+            raise
+        if lifetime is not None:
+            lasts_s = lifetime.total_seconds() * _LOGIN_AGAIN_AFTER
+            self._logs_in_again_at = time.monotonic() + lasts_s
 
     @property
     def waiting_count(self) -> int:
@@ -88,12 +131,14 @@ class Connection:
     def call_private(self, method: str, request: Any, deadline: Deadline) -> Any:
         """A call of `oncelog.protocol.private_api`; raises as `call` does."""
         assert not self._waiting, "answers are in order: receive what was sent before"
+        self._log_in_again(deadline)
         head = self._head(KEY_OF_METHOD[method], PRIVATE_VERSION, is_flexible=True)
         self._transmit(framed([head, request.SerializeToString()]), method, deadline)
         return self.receive(deadline)
 
     def send(self, schema: Schema, request: Any, deadline: Deadline) -> None:
         """Send without waiting; `receive` returns the answers in the order of sending. Raises as `call` does."""
+        self._log_in_again(deadline)
         head = self._head(schema.api_key, schema.version, is_flexible=schema.request.__flexible__)
         self._transmit(framed([head, *schema.write_request(request)]), schema, deadline)
 
@@ -126,6 +171,11 @@ class Connection:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _log_in_again(self, deadline: Deadline) -> None:
+        """Where it is due, and no answer is on its way: answers come in order."""
+        if not self._waiting and time.monotonic() >= self._logs_in_again_at:
+            self._log_in(deadline)
 
     def _head(self, api_key: int, api_version: int, is_flexible: bool) -> bytes:
         self._next_correlation_id = (self._next_correlation_id + 1) & CORRELATION_ID_MAX
@@ -184,6 +234,10 @@ def _decode(call: Schema | str, frame: memoryview) -> Any:
         return read_private_response(call, frame)
     has_tags = call.response.__flexible__ and call.api_key != API_VERSIONS
     return call.read_response(frame, LENGTH_BYTES + has_tags)
+
+
+def _not_connected(address: Address, error: OSError) -> KafkaError:
+    return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"cannot connect to {address}: {_reason(error)}")
 
 
 def _reason(error: OSError) -> str:

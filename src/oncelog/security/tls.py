@@ -89,8 +89,13 @@ def server_context(
     return context
 
 
-def client_context(files: TlsFiles, *, checks_host_name: bool = True) -> ssl.SSLContext:
-    """Without authorities it trusts those of the machine. Raises `TlsFileError`."""
+def client_context(
+    files: TlsFiles, *, checks_host_name: bool = True, key_password: str = ""
+) -> ssl.SSLContext:
+    """Without authorities it trusts those of the machine. `key_password` is for a key without a file of its password.
+
+    Raises `TlsFileError`.
+    """
     context = _context(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = checks_host_name
     if files.authorities is None:
@@ -98,7 +103,7 @@ def client_context(files: TlsFiles, *, checks_host_name: bool = True) -> ssl.SSL
     else:
         _load_authorities(context, files.authorities)
     if files.certificate_chain is not None:
-        _load_certificate(context, files)
+        _load_certificate(context, files, key_password)
     return context
 
 
@@ -183,7 +188,7 @@ def _load_authorities(context: ssl.SSLContext, path: Path) -> None:
         raise TlsFileError(f"{path}: a CA certificate in it is damaged ({_words(error)})") from None
 
 
-def _load_certificate(context: ssl.SSLContext, files: TlsFiles) -> None:
+def _load_certificate(context: ssl.SSLContext, files: TlsFiles, key_password: str = "") -> None:
     chain = files.certificate_chain
     assert chain is not None
     key = files.key or chain
@@ -191,9 +196,11 @@ def _load_certificate(context: ssl.SSLContext, files: TlsFiles) -> None:
     _pem(key, "PRIVATE KEY", "a private key")
 
     def password() -> str:
+        if key_password:
+            return key_password
         if files.key_password is None:
             raise TlsFileError(
-                f"{key}: the key is encrypted; name the file that holds its password"
+                f"{key}: the key is encrypted; name the file that holds its password, or give ssl.key.password"
             )
         return _read(files.key_password).decode("utf-8", "replace").split("\n")[0].rstrip("\r")
 
@@ -203,6 +210,8 @@ def _load_certificate(context: ssl.SSLContext, files: TlsFiles) -> None:
         said = _words(error)
         if "mismatch" in said:
             way_out = f"the key is not the one of the certificate {chain}; write both files anew"
+        elif key_password:
+            way_out = f"it cannot be read ({said}); is its password right?"
         elif files.key_password is not None:
             way_out = f"it cannot be read ({said}); is the password in {files.key_password} right?"
         else:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final
 
 from oncelog.client.core.addresses import Address, parse_addresses
+from oncelog.client.core.login import ClientLogin, login_of
 from oncelog.errors import OncelogError
 from oncelog.ids import RESERVED_PREFIX, Partition, is_reserved_name
 from oncelog.spark.offsets import (
@@ -76,12 +77,7 @@ _KAFKA_ONLY: Final = {
 """Options of Spark's Kafka source and sink that are not honoured."""
 _KAFKA_ONLY_NAMES: Final = {name.lower(): name for name in _KAFKA_ONLY}
 
-_PLAINTEXT: Final = (
-    "the connector speaks plaintext only, so a password or a certificate would protect nothing; connect over loopback, "
-    "a private network or an encrypted tunnel, and leave it out"
-)
 _KAFKA_VALUES: Final = {
-    "kafka.security.protocol": (("plaintext",), _PLAINTEXT),
     "kafka.isolation.level": (("read_committed",), "only committed records are read; leave it out"),
     "isolation.level": (("read_committed",), "only committed records are read; leave it out"),
     "kafka.acks": (("all", "-1"), "every write waits for all in-sync replicas; leave it out"),
@@ -89,6 +85,9 @@ _KAFKA_VALUES: Final = {
     "kafka.compression.type": (("none",), "set compression.type of the topic instead"),
 }
 """Settings of Kafka's clients that are accepted with the values that describe what the connector does."""
+
+_LOGIN: Final = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
+"""How Spark's Kafka source and sink log in; so do ours, with PEM files (`oncelog.client.core.login`)."""
 
 
 class OnNewQuery(Enum):
@@ -106,6 +105,7 @@ class SourceOptions:
     """What to read. Exactly one of `topics` and `assigned` is not empty."""
 
     bootstrap: tuple[Address, ...]
+    login: ClientLogin
     topics: tuple[str, ...]
     assigned: tuple[Partition, ...]
     starting: Offsets | Timestamps | None
@@ -122,6 +122,7 @@ class SinkOptions:
     """Where to write and under which name."""
 
     bootstrap: tuple[Address, ...]
+    login: ClientLogin
     topic: str | None
     transactional_id: str
     on_new_query: OnNewQuery
@@ -154,6 +155,7 @@ def parse_source_options(options: Mapping[str, str], is_stream: bool = False) ->
                 )
     return SourceOptions(
         bootstrap=given.bootstrap(),
+        login=given.login(),
         topics=topics,
         assigned=assigned,
         starting=_starting(given),
@@ -188,6 +190,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         )
     return SinkOptions(
         bootstrap=given.bootstrap(),
+        login=given.login(),
         topic=given.text("topic"),
         transactional_id=transactional_id,
         on_new_query=OnNewQuery(given.choice("onNewQuery", [kind.value for kind in OnNewQuery])),
@@ -206,7 +209,7 @@ class _Given:
         self._values = {name.lower(): value for name, value in options.items()}
         known = {name.lower(): name for name in _NAMES}
         for name in self._values:
-            if name in known:
+            if name in known or name.startswith(_LOGIN):
                 continue
             self._refuse_kafka_option(name)
             near = difflib.get_close_matches(name, known, n=1, cutoff=_SLIP)
@@ -228,8 +231,6 @@ class _Given:
         if accepted or not name.startswith("kafka."):
             return
         way_out = "the connector has a client of its own, which does not have it; leave it out"
-        if name.startswith(("kafka.sasl.", "kafka.ssl.")):
-            way_out = _PLAINTEXT
         raise OncelogError(f"option {name} is not supported: {way_out}")
 
     def text(self, name: str) -> str | None:
@@ -243,6 +244,14 @@ class _Given:
                 "option bootstrap.servers is required, for example localhost:9092, where `oncelog up` listens"
             )
         return parse_addresses(text)
+
+    def login(self) -> ClientLogin:
+        given = {
+            name.removeprefix("kafka."): value
+            for name, value in self._values.items()
+            if name.startswith(_LOGIN)
+        }
+        return login_of(given, "option kafka.")
 
     def flag(self, name: str, default: bool) -> bool:
         value = (self.text(name) or str(default)).lower()

@@ -41,6 +41,7 @@ from oncelog.spark.attempt import (
     open_attempt,
     seal_branch,
 )
+from oncelog.spark.connecting import cluster_of
 from oncelog.spark.message_first import message_first
 from oncelog.spark.options import OnNewQuery, SinkOptions
 from oncelog.spark.traces import ending_span, opened, opening_span, task_span
@@ -80,7 +81,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Opens the attempt. Spark pickles the writer twice in a row; the second time it is open already."""
         if not self._is_open:
             timeout_ms = self._options.attempt_timeout_ms
-            with opening_span(self._attempt) as span, Cluster(self._options.bootstrap) as cluster:
+            with opening_span(self._attempt) as span, cluster_of(self._options) as cluster:
                 self._attempt = open_attempt(cluster, self._attempt, timeout_ms)
                 opened(span, self._attempt)
             self._is_open = True
@@ -133,7 +134,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __getstate__(self) -> dict[str, Any]:
         if not self._is_open:
             timeout_ms = self._options.attempt_timeout_ms
-            with opening_span(self._attempt) as span, Cluster(self._options.bootstrap) as cluster:
+            with opening_span(self._attempt) as span, cluster_of(self._options) as cluster:
                 self._attempt = open_attempt(cluster, self._attempt, timeout_ms)
                 opened(span, self._attempt)
                 if not self._is_named:
@@ -184,7 +185,7 @@ def write_branch(
     # numpy and pyarrow load here, in the task: opening and committing an attempt does without.
     from oncelog.client.produce_pipeline import ProducePipeline
 
-    with task_span(attempt, task) as span, Cluster(options.bootstrap) as cluster:
+    with task_span(attempt, task) as span, cluster_of(options) as cluster:
         branch = join_attempt(cluster, attempt, task, adopt_query)
         if branch is None:
             outcome = _skipped(options, attempt, task, iterator)
@@ -280,7 +281,7 @@ def _commit(
     if not outcomes:
         return
     ending = ending_span("commit", outcomes[0].attempt, batch_id)
-    with ending, Cluster(options.bootstrap) as cluster:
+    with ending, cluster_of(options) as cluster:
         commit_batch(cluster, sink, batch_id, outcomes)
         skipped = sorted({outcome.attempt.nonce for outcome in outcomes if outcome.skipped})
         if skipped:
@@ -296,7 +297,7 @@ def _abort(options: SinkOptions, sink: str, messages: list[WriterCommitMessage |
     if attempts:
         nonces = sorted(attempts)
         ending = ending_span("abort", attempts[nonces[0]])
-        with ending, Cluster(options.bootstrap) as cluster:
+        with ending, cluster_of(options) as cluster:
             abort_attempts(cluster, sink, nonces)
 
 

@@ -31,6 +31,7 @@ from pyspark.sql.streaming.datasource import (
 from oncelog.client.cluster import Cluster
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
+from oncelog.spark.connecting import cluster_of
 from oncelog.spark.message_first import message_first, rows_message_first
 from oncelog.spark.offsets import (
     EARLIEST,
@@ -83,7 +84,7 @@ class BatchReader(DataSourceReader):
     @message_first
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
-        with Cluster(options.bootstrap) as cluster:
+        with cluster_of(options) as cluster:
             existing = existing_partitions(cluster, options)
             wanted = [partition for partition in existing if self._pruning.keeps(partition)]
             start = _resolve(cluster, "startingOffsets", options.starting or EARLIEST, existing)
@@ -199,7 +200,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _connected(self) -> Cluster:
         if self._cluster is None:
-            self._cluster = Cluster(self._options.bootstrap)
+            self._cluster = cluster_of(self._options)
         return self._cluster
 
     def _stable_offsets(self, begin: Mapping[Partition, int]) -> OffsetVector:
@@ -255,7 +256,7 @@ def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[An
         with_headers=options.include_headers,
         fail_on_data_loss=options.fail_on_data_loss,
     )
-    with Cluster(options.bootstrap) as cluster:
+    with cluster_of(options) as cluster:
         for columns in read_partition(cluster, plan, warn):
             yield record_batch(plan.partition, columns, options.include_headers)
 

@@ -13,8 +13,8 @@ ADDRESSES = {
 def file(tmp_path, monkeypatch):
     path = tmp_path / "oncelog" / "config.toml"
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    for name in ("ONCELOG_BOOTSTRAP", "ONCELOG_GATEWAY", "ONCELOG_PROFILE", "ONCELOG_PROFILES"):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("BOOTSTRAP", "CLIENT_CONFIG", "GATEWAY", "PROFILE", "PROFILES"):
+        monkeypatch.delenv(f"ONCELOG_{name}", raising=False)
     for name in ("p", "q"):
         assert run(["profiles", "set", name, "--bootstrap", ADDRESSES[name]]) == 0
     return path
@@ -46,7 +46,7 @@ def test_profiles_are_listed_changed_and_deleted(file, capsys):
     capsys.readouterr()
     assert run(["profiles", "list"]) == 0
     line = next(one for one in capsys.readouterr().out.splitlines() if one.startswith("p "))
-    assert line.split() == ["p", "*", ADDRESSES["p"], "http://q:1", "–"]
+    assert line.split() == ["p", "*", ADDRESSES["p"], "http://q:1", "–", "–"]
     assert run(["profiles", "delete", "p"]) == 0
     assert run(["profiles", "use", "p"]) == 1
     assert "there is no profile 'p'" in capsys.readouterr().err

@@ -1,7 +1,10 @@
 """Options of the connector: every refusal names the option, its value and the way out."""
 
+import pickle
+
 import pytest
 
+from oncelog.client.core.login import ClientLogin
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
 from oncelog.spark.columns import check_sink_columns, check_source_columns
@@ -78,9 +81,10 @@ def test_sparks_own_options_are_ignored():
             "minOffsetsPerTrigger is not supported: it waits for more .*processingTime",
         ),
         ({"maxRecordsPerPartition": "5"}, "maxRecordsPerPartition is not supported.*repartition"),
-        ({"kafka.security.protocol": "SASL_SSL"}, "is 'SASL_SSL', which is not.*plaintext only"),
-        ({"kafka.sasl.mechanism": "PLAIN"}, "kafka.sasl.mechanism is not.*plaintext only.*tunnel"),
-        ({"kafka.ssl.truststore.location": "/x"}, "kafka.ssl.truststore.location is not supported"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "option kafka.sasl.mechanism is missing"),
+        ({"kafka.sasl.mechanism": "PLAIN"}, "option kafka.sasl.mechanism.*protocol=SASL_SSL"),
+        ({"kafka.ssl.truststore.type": "JKS"}, "option kafka.ssl.truststore.type is 'JKS'.*PEM"),
+        ({"kafka.ssl.protocol": "TLS"}, "option kafka.ssl.protocol is not supported"),
         ({"kafka.max.poll.records": "5"}, "kafka.max.poll.records is not supported.*leave it out"),
         ({"kafka.group.id": "g"}, "kafka.group.id is not supported: .*needs no group"),
         ({"isolation.level": "read_uncommitted"}, "isolation.level is 'read_uncommitted'"),
@@ -108,6 +112,26 @@ def test_settings_that_say_what_happens_anyway_are_accepted():
     }
     assert parse_source_options({**SOURCE, **same}) == parse_source_options(SOURCE)
     assert parse_sink_options({**SINK, **same}) == parse_sink_options(SINK)
+
+
+def test_a_query_logs_in_with_the_options_of_sparks_kafka_source():
+    given = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        'username="alice" password="hidden";',
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": "/ca.pem",
+    }
+    expected = ClientLogin("SASL_SSL", "SCRAM-SHA-512", "alice", "hidden", ca="/ca.pem")
+    for options in (
+        parse_source_options({**SOURCE, **given}),
+        parse_sink_options({**SINK, **given}),
+        pickle.loads(pickle.dumps(parse_sink_options({**SINK, **given}))),
+    ):
+        assert options.login == expected
+        assert "hidden" not in repr(options)
+    assert parse_source_options(SOURCE).login == ClientLogin()
 
 
 def test_times_take_the_place_of_offsets():
@@ -163,10 +187,7 @@ def test_assignment_names_partitions():
         ({"verifyReplay": "no"}, "option verifyReplay is 'no': give true or false"),
         ({"batchId": "-1"}, "option batchId is '-1': give a whole number"),
         ({"batchId": "1", "jobId": "a"}, "jobId='a' and batchId=1 exclude each other"),
-        (
-            {"kafka.sasl.jaas.config": "x"},
-            "kafka.sasl.jaas.config is not supported.*plaintext only",
-        ),
+        ({"kafka.sasl.jaas.config": "x"}, "option kafka.sasl.jaas.config cannot be read"),
         ({"kafka.acks": "1"}, "option kafka.acks is '1'.*all in-sync replicas"),
         ({"kafka.linger.ms": "5"}, "option kafka.linger.ms is not supported"),
     ],

@@ -1,0 +1,108 @@
+"""`--config client.properties`: how a command logs in where the log asks who comes, in the words of Kafka's tools.
+
+The first of these counts: the option, `--profile`, ONCELOG_CLIENT_CONFIG, and the current profile if the address is
+from there too. A file may name the address as well (`bootstrap.servers`).
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple, Self
+
+import typer
+
+from oncelog.client.core.login import ClientLogin
+from oncelog.errors import OncelogError
+
+VARIABLE: Final = "ONCELOG_CLIENT_CONFIG"
+_META: Final = "oncelog.client_config"
+_SERVERS: Final = "bootstrap.servers"
+
+
+class KafkaAddress(str):
+    """An address that knows how to log in there, and which profile it is from."""
+
+    __slots__ = ("login", "profile")
+    login: ClientLogin | None
+    profile: str
+
+    def __new__(cls, address: str, login: ClientLogin | None, profile: str = "") -> Self:
+        found = super().__new__(cls, address)
+        found.login, found.profile = login, profile
+        return found
+
+
+class ClientConfig(NamedTuple):
+    """What a file says."""
+
+    login: ClientLogin | None = None
+    servers: str = ""
+
+
+def read_client_config(file: str | None) -> ClientConfig:
+    """Raises OncelogError that names the file, and never shows a value that may be secret."""
+    if not file:
+        return ClientConfig()
+    from oncelog.client.core.login import login_of
+    from oncelog.client.core.properties import parse_properties
+    from oncelog_server.cli.addresses import checked_bootstrap
+
+    path = Path(file)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise OncelogError(f"cannot read {path} of --config: {why}") from error
+    given = parse_properties(text, str(path))
+    servers = given.pop(_SERVERS, "")
+    login = login_of(given, f"{path}: ")
+    return ClientConfig(login, checked_bootstrap(servers) if servers else "")
+
+
+def login_of_address(bootstrap: str) -> ClientLogin | None:
+    return bootstrap.login if isinstance(bootstrap, KafkaAddress) else None
+
+
+def given_file(ctx: Any) -> str | None:
+    """What stands behind the command."""
+    found: str | None = ctx.meta.get(_META)
+    return found
+
+
+def file_of_environment() -> str | None:
+    return os.environ.get(VARIABLE) or None
+
+
+def add_config_option(command: Any) -> None:
+    """To a command that talks Kafka; it is read before the address."""
+    names = [one.name for one in command.params]
+    if "bootstrap" in names and "config" not in names:
+        command.params.insert(names.index("bootstrap") + 1, _config_option())
+
+
+def _config_option() -> Any:
+    app = typer.Typer(add_completion=False)
+
+    @app.command()
+    def only(config: Config = None) -> None:
+        """Typer makes options of signatures alone, and this one belongs to many commands."""
+
+    (option,) = typer.main.get_command(app).params
+    return option
+
+
+def _keep(ctx: typer.Context, value: str | None) -> None:
+    if value:
+        ctx.meta[_META] = value
+
+
+Config = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        is_eager=True,
+        expose_value=False,
+        callback=_keep,
+        help=f"how to log in: a client.properties of Kafka (or {VARIABLE})",
+    ),
+]

@@ -1,0 +1,206 @@
+"""How a client logs in, said with Kafka's names: of `client.properties`, librdkafka, and Spark's `kafka.…`.
+
+Certificates and keys are PEM files. A value that holds a secret is never part of an error.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from oncelog.errors import OncelogError
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PLAIN: Final = "PLAIN"
+MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+_PROTOCOL: Final = "security.protocol"
+_JAAS: Final = "sasl.jaas.config"
+_HOST_NAME: Final = "ssl.endpoint.identification.algorithm"
+_SAME: Final = {
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.truststore.location": "ssl.ca.location",
+    "ssl.keystore.location": "ssl.certificate.location",
+}
+"""A further name for a setting: librdkafka's, or Kafka's for what is one file here."""
+NAMES: Final = (
+    _PROTOCOL,
+    "sasl.mechanism",
+    _JAAS,
+    "sasl.username",
+    "sasl.password",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+    "ssl.truststore.type",
+    "ssl.keystore.type",
+    _HOST_NAME,
+    *_SAME,
+)
+_IN_A_FILE: Final = "write the PEM into a file and give "
+_REFUSED: Final = {
+    "ssl.truststore.certificates": f"{_IN_A_FILE}ssl.truststore.location",
+    "ssl.keystore.certificate.chain": f"{_IN_A_FILE}ssl.certificate.location",
+    "ssl.keystore.key": f"{_IN_A_FILE}ssl.key.location",
+    "ssl.truststore.password": "a PEM file of CAs has none; leave it out",
+    "ssl.keystore.password": "a PEM file has none; ssl.key.password is that of the key",
+}
+_LOGIN_MODULE: Final = re.compile(
+    r"\s*(?P<module>[\w.]+)\s+(?:required|requisite|sufficient|optional)\s+(?P<options>.*);\s*",
+    re.DOTALL | re.IGNORECASE,
+)
+_JAAS_OPTION: Final = re.compile(
+    r"""\s*([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"';]+)\s*""", re.DOTALL
+)
+_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLogin:
+    """Files are named by their paths; empty: there is none."""
+
+    protocol: str = "PLAINTEXT"
+    mechanism: str = ""
+    user: str = ""
+    password: str = field(default="", repr=False)
+    ca: str = ""
+    """Empty: the CAs of the machine."""
+    certificate: str = ""
+    key: str = ""
+    """Empty: it stands in the certificate's file."""
+    key_password: str = field(default="", repr=False)
+    checks_host_name: bool = True
+
+    @property
+    def has_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        return self.protocol.startswith("SASL_")
+
+
+def login_of(properties: Mapping[str, str], prefix: str = "") -> ClientLogin:
+    """Of Kafka's names; `prefix` stands before each in an error. Raises OncelogError that names what cannot be."""
+    given = {name: value.strip() for name, value in properties.items() if value.strip()}
+    for name in given:
+        _check_name(name, prefix)
+    for name, same in _SAME.items():
+        if name in given:
+            value = given.pop(name)
+            if given.setdefault(same, value) != value:
+                raise OncelogError(f"{prefix}{name} and {prefix}{same} differ; give one of them")
+    for name in ("ssl.truststore.type", "ssl.keystore.type"):
+        if (kind := given.get(name, "PEM")).upper() != "PEM":
+            raise OncelogError(
+                f"{prefix}{name} is {kind!r}, and only PEM is read: convert the store with keytool and openssl"
+            )
+    protocol = given.get(_PROTOCOL, "PLAINTEXT").upper()
+    if protocol not in PROTOCOLS:
+        raise OncelogError(
+            f"{prefix}{_PROTOCOL} is {given[_PROTOCOL]!r}: give {', '.join(PROTOCOLS)}"
+        )
+    user, password = _user_of(given, prefix)
+    login = ClientLogin(
+        protocol=protocol,
+        mechanism=given.get("sasl.mechanism", "").upper(),
+        user=user,
+        password=password,
+        ca=given.get("ssl.ca.location", ""),
+        certificate=given.get("ssl.certificate.location", ""),
+        key=given.get("ssl.key.location", ""),
+        key_password=given.get("ssl.key.password", ""),
+        checks_host_name=_checks_host_name(properties, prefix),
+    )
+    _check_whole(login, given, prefix)
+    return login
+
+
+def librdkafka_settings(login: ClientLogin) -> dict[str, str]:
+    """The same for confluent-kafka."""
+    settings = {"security.protocol": login.protocol}
+    if login.has_sasl:
+        settings |= {
+            "sasl.mechanism": login.mechanism,
+            "sasl.username": login.user,
+            "sasl.password": login.password,
+        }
+    if login.has_tls:
+        files = {
+            "ssl.ca.location": login.ca,
+            "ssl.certificate.location": login.certificate,
+            "ssl.key.location": login.key or login.certificate,
+            "ssl.key.password": login.key_password,
+        }
+        settings |= {name: value for name, value in files.items() if value}
+        settings[_HOST_NAME] = "https" if login.checks_host_name else "none"
+    return settings
+
+
+def _check_name(name: str, prefix: str) -> None:
+    if name in NAMES:
+        return
+    if name in _REFUSED:
+        raise OncelogError(f"{prefix}{name} is not supported: {_REFUSED[name]}")
+    near = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.85)
+    way_out = f"did you mean {near[0]}?" if near else f"leave it out; there are {', '.join(NAMES)}"
+    raise OncelogError(f"{prefix}{name} is not supported: {way_out}")
+
+
+def _user_of(given: Mapping[str, str], prefix: str) -> tuple[str, str]:
+    if _JAAS not in given:
+        return given.get("sasl.username", ""), given.get("sasl.password", "")
+    if "sasl.username" in given or "sasl.password" in given:
+        raise OncelogError(
+            f"{prefix}{_JAAS} and {prefix}sasl.username both name a user; give one of them"
+        )
+    found = _LOGIN_MODULE.fullmatch(given[_JAAS])
+    module = "" if found is None else found["module"].rpartition(".")[2]
+    if found is None or module not in _MODULES:
+        raise OncelogError(
+            f"{prefix}{_JAAS} {f'names {module}, which' if module else 'cannot be read, or'} is not supported; write "
+            "org.apache.kafka.common.security.scram.ScramLoginModule (or plain.PlainLoginModule) required "
+            'username="…" password="…";'
+        )
+    options = {
+        name: re.sub(r"\\(.)", r"\1", value[1:-1]) if value[0] in "\"'" else value
+        for name, value in _JAAS_OPTION.findall(found["options"])
+    }
+    return options.get("username", ""), options.get("password", "")
+
+
+def _checks_host_name(properties: Mapping[str, str], prefix: str) -> bool:
+    """Kafka's way to switch the check off is an empty value, librdkafka's is `none`."""
+    value = properties.get(_HOST_NAME, "https").strip().lower()
+    if value not in ("https", "none", ""):
+        raise OncelogError(f"{prefix}{_HOST_NAME} is {value!r}: give https or none")
+    return value == "https"
+
+
+def _check_whole(login: ClientLogin, given: Mapping[str, str], prefix: str) -> None:
+    for name in given:
+        is_needless = (name.startswith("sasl.") and not login.has_sasl) or (
+            name.startswith("ssl.") and not login.has_tls
+        )
+        if is_needless:
+            wanted = "SASL_SSL" if name.startswith("sasl.") or login.has_sasl else "SSL"
+            raise OncelogError(
+                f"{prefix}{name} is given, and {prefix}{_PROTOCOL} is {login.protocol}: write {_PROTOCOL}={wanted}, "
+                "or leave it out"
+            )
+    if login.key and not login.certificate:
+        raise OncelogError(
+            f"{prefix}ssl.key.location needs {prefix}ssl.certificate.location, the file with its certificate"
+        )
+    if not login.has_sasl:
+        return
+    if login.mechanism not in MECHANISMS:
+        said = f"is {login.mechanism!r}" if login.mechanism else "is missing"
+        raise OncelogError(f"{prefix}sasl.mechanism {said}: give {', '.join(MECHANISMS)}")
+    if not login.user or not login.password:
+        missing = "password" if login.user else "user"
+        raise OncelogError(
+            f"the {missing} is missing: give {prefix}sasl.username and {prefix}sasl.password, or {prefix}{_JAAS}"
+        )

@@ -1,0 +1,101 @@
+"""A connection that is open, made one of a user: the TLS handshake, and SASL in Kafka's own requests.
+
+```
+ SaslHandshake(mechanism) ─▶ SaslAuthenticate … ─▶ the user's, until the session ends ─▶ the same again
+```
+
+A refusal that no repetition changes is an OncelogError. What breaks on the way is an OSError or a KafkaError, and
+worth another try.
+"""
+
+import socket
+import ssl
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from oncelog.client.core.login import PLAIN, ClientLogin
+from oncelog.errors import ErrorCode, OncelogError, error_code_of
+from oncelog.protocol import versions
+from oncelog.protocol.messages import Schema, schema_of
+from oncelog.security.plain import PlainClient
+from oncelog.security.sasl import SaslAuthenticationError, SaslClient
+from oncelog.security.scram import ScramClient
+from oncelog.security.tls import TlsFileError, TlsFiles, client_context
+
+_HANDSHAKE_VERSION: Final = 1
+_AUTHENTICATE_VERSION: Final = 1
+"""The first that tells how long the session lasts (KIP-368)."""
+
+Call = Callable[[Schema, Any], Any]
+
+
+def with_tls(stream: socket.socket, host: str, login: ClientLogin) -> ssl.SSLSocket:
+    """Within the timeout of the socket. Raises OSError, or OncelogError for files and certificates."""
+    files = TlsFiles(
+        certificate_chain=_path(login.certificate),
+        key=_path(login.key),
+        authorities=_path(login.ca),
+    )
+    try:
+        context = client_context(
+            files, checks_host_name=login.checks_host_name, key_password=login.key_password
+        )
+        return context.wrap_socket(stream, server_hostname=host)
+    except TlsFileError as error:
+        raise OncelogError(str(error)) from error
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError):
+        raise  # It went away in the middle, as when it stops.
+    except ssl.SSLCertVerificationError as error:
+        raise OncelogError(
+            f"{host} shows a certificate that is not trusted: {error.verify_message}; its CA belongs into the file of "
+            "ssl.ca.location"
+        ) from error
+    except ssl.SSLError as error:
+        said = str(error.reason or error).replace("_", " ").lower()
+        raise OncelogError(f"{host} and this client find no common TLS: {said}") from error
+
+
+def log_in(call: Call, where: str, login: ClientLogin) -> timedelta | None:
+    """How long the session lasts; None: it does not end. Raises OncelogError for a login that is refused."""
+    handshake = schema_of(versions.SASL_HANDSHAKE, _HANDSHAKE_VERSION)
+    answer = call(
+        handshake, handshake.request_types.SaslHandshakeRequest(mechanism=login.mechanism)
+    )
+    if error_code_of(answer.error_code.value) is not ErrorCode.NONE:
+        enabled = ", ".join(answer.mechanisms)
+        raise OncelogError(
+            f"{where} does not take SASL mechanism {login.mechanism}; it takes {enabled or 'none'}"
+        )
+    authenticate = schema_of(versions.SASL_AUTHENTICATE, _AUTHENTICATE_VERSION)
+    client = _client(login)
+    challenge, lifetime = b"", timedelta(0)
+    try:
+        while not client.is_complete:
+            message = client.evaluate(challenge)
+            if client.is_complete:
+                break
+            answer = call(
+                authenticate,
+                authenticate.request_types.SaslAuthenticateRequest(auth_bytes=message),
+            )
+            if error_code_of(answer.error_code.value) is not ErrorCode.NONE:
+                raise SaslAuthenticationError(answer.error_message or "no reason was given")
+            challenge, lifetime = answer.auth_bytes, answer.session_lifetime
+    except SaslAuthenticationError as error:
+        raise OncelogError(f"{where} refused the login of user {login.user!r}: {error}") from error
+    return lifetime or None
+
+
+def _client(login: ClientLogin) -> SaslClient:
+    try:
+        if login.mechanism == PLAIN:
+            return PlainClient(login.user, login.password)
+        return ScramClient(login.mechanism, login.user, login.password)
+    except ValueError as error:
+        raise OncelogError(f"this login cannot be: {error}") from error
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None

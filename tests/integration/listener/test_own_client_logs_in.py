@@ -1,0 +1,132 @@
+"""oncelog's own client, which Spark and the command line use, logs in as every other does."""
+
+import dataclasses
+import time
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
+from tests.certificates import Authority
+from tests.integration.listener.test_listener_logins import PASSWORD, against_secured
+from tests.integration.listener.test_listener_tls import tls
+
+from oncelog.client.cluster import ClientSettings, Cluster
+from oncelog.client.connection import Connection, Deadline
+from oncelog.client.core.addresses import parse_addresses
+from oncelog.client.core.login import MECHANISMS, PLAIN, ClientLogin
+from oncelog.errors import KafkaError, OncelogError
+from oncelog.security.plain import hash_password
+
+TIMEOUT_MS = 10_000
+USER = ClientLogin("SASL_SSL", "SCRAM-SHA-512", "alice", PASSWORD)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def connected(secured, login):
+    (address,) = parse_addresses(secured.outside)
+    return Connection.connect(address, "test", Deadline(TIMEOUT_MS), login)
+
+
+def topics_seen(secured, login):
+    settings = ClientSettings(login=login, call_timeout_ms=TIMEOUT_MS)
+    with Cluster(parse_addresses(secured.outside), settings) as cluster:
+        return cluster.partition_counts(["orders"])
+
+
+def test_a_user_logs_in_by_each_mechanism_and_acls_count(tmp_path, authority):
+    users = tmp_path / "users"
+    users.write_text(f"alice:{hash_password(PASSWORD)}\n")
+    data = tmp_path / "data"
+    data.mkdir()
+
+    def client(secured):
+        secured.add_user("alice")
+        secured.allow("alice", ResourceType.TOPIC, "orders", AclOperation.DESCRIBE)
+        with Cluster(parse_addresses(secured.inside)) as inside:
+            inside.create_topic("orders", 1)
+        for mechanism in MECHANISMS:
+            login = dataclasses.replace(USER, mechanism=mechanism, ca=str(authority.pem))
+            assert topics_seen(secured, login) == {"orders": 1}, mechanism
+        for wrong, said in (
+            ({"password": "guessed"}, "invalid credentials"),
+            ({"user": "nobody"}, "invalid credentials"),
+            ({"mechanism": PLAIN, "password": "guessed"}, "refused the login of user 'alice'"),
+            ({"ca": ""}, "certificate that is not trusted"),
+            ({"ca": str(tmp_path / "none")}, "none"),
+        ):
+            login = dataclasses.replace(USER, **{"ca": str(authority.pem)} | wrong)
+            with pytest.raises(OncelogError, match=said) as refused:
+                connected(secured, login)
+            assert not isinstance(refused.value, KafkaError), "a repetition changes nothing"
+            assert PASSWORD not in str(refused.value)
+            assert "guessed" not in str(refused.value)
+
+    mechanisms = ",".join(MECHANISMS)
+    against_secured(
+        data,
+        client,
+        **tls(authority, "SASL_SSL"),
+        sasl_enabled_mechanisms=mechanisms,
+        sasl_plain_users_file=str(users),
+    )
+
+
+def test_a_mechanism_that_is_not_enabled_is_named(tmp_path, authority):
+    def client(secured):
+        login = dataclasses.replace(USER, mechanism=PLAIN, ca=str(authority.pem))
+        with pytest.raises(
+            OncelogError, match="does not take SASL mechanism PLAIN; it takes SCRAM"
+        ):
+            connected(secured, login)
+
+    against_secured(tmp_path, client, **tls(authority, "SASL_SSL"))
+
+
+def test_a_client_certificate_is_shown_with_its_password(tmp_path, authority):
+    files = authority.issue("carol", password="of the key")
+
+    def client(secured):
+        secured.allow(
+            "carol", ResourceType.TOPIC, "o", AclOperation.ALL, ResourcePatternType.PREFIXED
+        )
+        with Cluster(parse_addresses(secured.inside)) as inside:
+            inside.create_topic("orders", 1)
+        login = ClientLogin(
+            "SSL",
+            ca=str(authority.pem),
+            certificate=str(files.certificate_chain),
+            key=str(files.key),
+            key_password="of the key",
+        )
+        assert topics_seen(secured, login) == {"orders": 1}
+        with pytest.raises(OncelogError, match="is its password right"):
+            connected(secured, dataclasses.replace(login, key_password="another"))
+
+    rules = {"ssl_principal_mapping_rules": "RULE:^CN=([^,]+).*$/$1/L,DEFAULT"}
+    against_secured(tmp_path, client, **tls(authority, ssl_client_auth="required", **rules))
+
+
+def test_a_session_is_prolonged_on_the_same_connection(tmp_path, authority):
+    def client(secured):
+        secured.add_user("alice")
+        login = dataclasses.replace(USER, ca=str(authority.pem))
+        settings = ClientSettings(login=login)
+        with Cluster(parse_addresses(secured.outside), settings) as cluster:
+            (address,) = parse_addresses(secured.outside)
+            with cluster.open_connection(address) as connection:
+                schema = cluster.schema(address, 3)
+                request = schema.request_types.MetadataRequest(
+                    topics=(),
+                    allow_auto_topic_creation=False,
+                    include_cluster_authorized_operations=False,
+                    include_topic_authorized_operations=False,
+                )
+                ends_at = time.monotonic() + 1.5
+                while time.monotonic() < ends_at:
+                    connection.call(schema, request, Deadline(TIMEOUT_MS))
+                    time.sleep(0.02)
+
+    against_secured(tmp_path, client, **tls(authority, "SASL_SSL"), connections_max_reauth_ms="500")

@@ -1,0 +1,129 @@
+"""How a client logs in, said in Kafka's names: what is understood, and what is refused with which words."""
+
+import pytest
+
+from oncelog.client.core.login import NAMES, ClientLogin, librdkafka_settings, login_of
+from oncelog.client.core.properties import parse_properties
+from oncelog.errors import OncelogError
+
+SECRET = 'pa ss"word;=\\'
+SCRAM = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"}
+USER = {"sasl.username": "alice", "sasl.password": SECRET}
+
+
+def jaas(module, user="alice", password=SECRET):
+    escaped = password.replace("\\", "\\\\").replace('"', '\\"')
+    return f'org.apache.kafka.common.security.{module} required username="{user}" password="{escaped}";'
+
+
+def test_nothing_given_is_plain_text_and_nobody():
+    assert login_of({}) == ClientLogin()
+    assert librdkafka_settings(ClientLogin()) == {"security.protocol": "PLAINTEXT"}
+
+
+def test_kafkas_and_librdkafkas_names_say_the_same():
+    kafkas = SCRAM | {
+        "sasl.jaas.config": jaas("scram.ScramLoginModule"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "/ca.pem",
+    }
+    librdkafkas = {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanisms": "scram-sha-512",
+        "ssl.ca.location": "/ca.pem",
+    } | USER
+    expected = ClientLogin("SASL_SSL", "SCRAM-SHA-512", "alice", SECRET, ca="/ca.pem")
+    assert login_of(kafkas) == login_of(librdkafkas) == expected
+    assert librdkafka_settings(expected) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "alice",
+        "sasl.password": SECRET,
+        "ssl.ca.location": "/ca.pem",
+        "ssl.endpoint.identification.algorithm": "https",
+    }
+
+
+def test_a_keystore_in_pem_holds_key_and_certificate():
+    login = login_of({"security.protocol": "SSL", "ssl.keystore.location": "/me.pem"})
+    assert (login.certificate, login.key) == ("/me.pem", "")
+    settings = librdkafka_settings(login)
+    assert settings["ssl.certificate.location"] == settings["ssl.key.location"] == "/me.pem"
+
+
+@pytest.mark.parametrize(("value", "checked"), [("https", True), ("", False), ("none", False)])
+def test_the_check_of_the_host_name_can_be_switched_off(value, checked):
+    name = "ssl.endpoint.identification.algorithm"
+    assert login_of({"security.protocol": "SSL", name: value}).checks_host_name is checked
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "way_out"),
+    [
+        ({"security.protocl": "SSL"}, "security.protocl", "did you mean security.protocol?"),
+        ({"client.id": "x"}, "client.id", "leave it out"),
+        ({"security.protocol": "TLS"}, "security.protocol is 'TLS'", "SASL_SSL"),
+        ({"ssl.truststore.type": "JKS"}, "ssl.truststore.type is 'JKS'", "PEM"),
+        ({"ssl.truststore.certificates": "-----"}, "ssl.truststore.certificates", "file"),
+        ({"ssl.truststore.password": SECRET}, "ssl.truststore.password", "leave it out"),
+        ({"ssl.ca.location": "/ca.pem"}, "ssl.ca.location", "security.protocol=SSL"),
+        (USER, "sasl.username", "security.protocol=SASL_SSL"),
+        (USER | {"security.protocol": "SSL"}, "sasl.username", "security.protocol=SASL_SSL"),
+        (USER | {"security.protocol": "SASL_SSL"}, "sasl.mechanism is missing", "SCRAM-SHA-256"),
+        (SCRAM | USER | {"sasl.mechanism": "GSSAPI"}, "'GSSAPI'", "PLAIN"),
+        (SCRAM, "the user is missing", "sasl.jaas.config"),
+        (SCRAM | {"sasl.username": "alice"}, "the password is missing", "sasl.password"),
+        (SCRAM | USER | {"sasl.jaas.config": jaas("x.ScramLoginModule")}, "sasl.username", "one"),
+        (SCRAM | {"sasl.jaas.config": jaas("x.Krb5LoginModule")}, "Krb5LoginModule", "Scram"),
+        (SCRAM | {"sasl.jaas.config": f"{SECRET}"}, "sasl.jaas.config", "ScramLoginModule"),
+        ({"security.protocol": "SSL", "ssl.key.location": "k"}, "ssl.key.location", "certificate"),
+        (
+            {"security.protocol": "SSL", "ssl.ca.location": "a", "ssl.truststore.location": "b"},
+            "ssl.truststore.location",
+            "give one of them",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name_and_shows_no_secret(given, named, way_out):
+    with pytest.raises(OncelogError) as refused:
+        login_of(given, "kafka.")
+    said = str(refused.value)
+    assert named in said
+    assert way_out in said
+    assert "kafka." in said
+    assert SECRET not in said
+
+
+def test_a_login_does_not_show_its_secrets():
+    login = ClientLogin("SASL_SSL", "PLAIN", "alice", SECRET, key_password="hidden key")
+    assert SECRET not in repr(login)
+    assert "hidden key" not in repr(login)
+    assert all(name in NAMES or name == "log_level" for name in librdkafka_settings(login))
+
+
+def test_a_properties_file_is_read_as_java_reads_it():
+    text = (
+        "# a comment\n! another\n\n"
+        "  security.protocol = SASL_SSL  \n"
+        "sasl.username:al\\u0069ce\n"
+        "sasl.password one=two # no comment\n"
+        "sasl.jaas.config=first \\\n    second\\\\\n"
+        "with\\=sign=\\tx\n"
+        "empty\n"
+        "security.protocol=SSL\n"
+    )
+    assert parse_properties(text, "f") == {
+        "security.protocol": "SSL",
+        "sasl.username": "alice",
+        "sasl.password": "one=two # no comment",
+        "sasl.jaas.config": "first second\\",
+        "with=sign": "\tx",
+        "empty": "",
+    }
+
+
+@pytest.mark.parametrize("text", ["a=1\n=secret\n", "a=1\nb=secret\\"])
+def test_a_line_that_cannot_be_read_is_named_by_its_number(text):
+    with pytest.raises(OncelogError, match="line 2") as refused:
+        parse_properties(text, "client.properties")
+    assert "secret" not in str(refused.value)
