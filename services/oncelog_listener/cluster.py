@@ -20,10 +20,11 @@ from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.memory_budget import UnsentAnswers
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
 from oncelog_listener.settings import ListenerSettings
+from oncelog_listener.throttling import Throttling
 from oncelog_listener.turns import Turns
 
 NO_THROTTLE: Final = timedelta(0)
-"""oncelog has no quotas, so no client is ever told to wait."""
+"""What handlers say; `throttling.py` says another time for a client above its quota."""
 
 PEER_FAILURES: Final = (OSError, TimeoutError, OncelogError)
 """What asking another role raises when that role cannot be reached: the world failing, told to clients as a retriable
@@ -68,12 +69,14 @@ class Cluster:
     """Listeners that were there a moment ago, by node id: id, host, port, rack. Kept by `PeerWatch`, for a minute."""
     access: Access = field(init=False)
     """What clients may do."""
+    throttling: Throttling = field(init=False)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the listener stops: what waits for a new leader is answered with what there is."""
 
     def __post_init__(self) -> None:
         access = Access(self.metadata, self.settings.authorizer_rules)
         object.__setattr__(self, "access", access)
+        object.__setattr__(self, "throttling", Throttling(self.metadata))
 
     @property
     def image(self) -> MetadataImage:

@@ -87,6 +87,8 @@ class Connection(asyncio.Protocol):
         self._may_be_cut = True
         self._is_answering = False
         self._is_doubtful = False
+        self.turned_away_ms = 0
+        """Not admitted, and kept for this time before it is closed."""
         self.task: asyncio.Task[None] | None = None
         self.last_progress = time.monotonic()
 
@@ -97,7 +99,12 @@ class Connection(asyncio.Protocol):
         if self._admitted is None and not self.admitted(
             stream.get_extra_info("peername"), stream.get_extra_info("sockname")
         ):
-            stream.abort()
+            if not self.turned_away_ms:
+                stream.abort()
+                return
+            # Who is closed at once comes again at once.
+            stream.pause_reading()
+            asyncio.get_running_loop().call_later(self.turned_away_ms / 1000, stream.abort)
             return
         session, protection = self._session, self._home.protection
         if self._endpoint.protocol.has_tls:
@@ -299,6 +306,11 @@ class Connection(asyncio.Protocol):
         self._is_answering = False
         if self._session.is_refused:
             self._is_closing = True
+        if self._session.throttle_ms and not self._is_closing:
+            throttle_s, self._session.throttle_ms = self._session.throttle_ms / 1000, 0
+            counters.throttles += 1
+            await asyncio.sleep(throttle_s)
+            self.last_progress = time.monotonic()
 
     async def _raw_login(self, frame: memoryview) -> bytes:
         """One SASL message without Kafka's header. Raises CloseConnection: such a client reads no error."""

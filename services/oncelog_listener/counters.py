@@ -25,6 +25,8 @@ class ListenerCounters:
     connections_refused: int = 0
     """Closed at once because `connections_max` were open or memory ran out."""
     connections_idle_closed: int = 0
+    throttles: int = 0
+    """Answers after which a client was held, for it had exceeded a quota."""
     bytes_received: int = 0
     bytes_sent: int = 0
     latencies: dict[str, Histogram] = field(default_factory=dict)

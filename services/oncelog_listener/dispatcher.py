@@ -40,6 +40,7 @@ class Dispatch(NamedTuple):
 class Dispatcher:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._throttling = cluster.throttling
 
     def dispatch(self, prefix: RequestPrefix, frame: Frame, session: Session) -> Dispatch:
         """What the frame asks, as an answer to await.
@@ -87,10 +88,10 @@ class Dispatcher:
         call = Call(api_key, version, client_id, request, schema, session, self._cluster)
         with request_span(call) as span:
             levels = levels_of(api_key, version) if elements > PIECE_ELEMENTS else ()
-            if levels:
-                response = await answered_in_pieces(call, levels, route.handle)
-            else:
-                response = await route.handle(call)
+            work = answered_in_pieces(call, levels, route.handle) if levels else route.handle(call)
+            if self._throttling.is_on:
+                work = self._throttling.held(call, len(frame), work)
+            response = await work
             answered(call, span, response)
         if response is None:
             return None

@@ -26,6 +26,8 @@ log = logging.getLogger("oncelog.listener")
 
 _BACKLOG: Final = 1024
 _SWEEP_MAX_S: Final = 30.0
+TURNED_AWAY_MAX: Final = 500
+"""Connections above a quota that are kept for a moment; more are closed at once."""
 _NO_SUCH_ADDRESS: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -48,6 +50,7 @@ class ListenerRole:
         self._open: dict[Connection, None] = {}
         self._serving: dict[Connection, None] = {}
         self._all_ended = asyncio.Event()
+        self._turned_away_count = 0
         self._sweeper: asyncio.TimerHandle | None = None
         self._pause_detector = PauseDetector(
             self.settings.stood_still_max_ms / 1000, self._stood_still
@@ -132,6 +135,12 @@ class ListenerRole:
         if max(len(self._open), left_behind) >= self._connections_max():
             # Requests whose clients have left are finished, a JoinGroup after minutes; so they are counted, too.
             refusal = "too many connections are open"
+        if not refusal and (wait_ms := self._cluster.throttling.connection_wait_ms(host)):
+            refusal = "its address opens connections faster than its quota allows"
+            if self._turned_away_count < TURNED_AWAY_MAX:
+                self._turned_away_count += 1
+                connection.turned_away_ms = wait_ms
+                asyncio.get_running_loop().call_later(wait_ms / 1000, self._was_turned_away)
         if refusal:
             log.warning("%s refused: %s", connection.peer, refusal)
             self.counters.connections_refused += 1
@@ -144,6 +153,9 @@ class ListenerRole:
         self.counters.connections_accepted += 1
         self.counters.connections_open = len(self._open)
         return self._admission.opened(host)
+
+    def _was_turned_away(self) -> None:
+        self._turned_away_count -= 1
 
     def _connections_max(self) -> int:
         changed = self._cluster.image.changed_setting(self._cluster.node_id, MAX_CONNECTIONS)

@@ -15,6 +15,7 @@ def listener_metrics(counters: ListenerCounters) -> Iterator[RoleMetric]:
     for name, text, value in (
         ("connections_accepted", "Connections accepted", counters.connections_accepted),
         ("connections_refused", "Connections closed at once: full", counters.connections_refused),
+        ("throttles", "Answers after which a client above its quota was held", counters.throttles),
         ("bytes_received", "Bytes received", counters.bytes_received),
         ("bytes_sent", "Bytes sent", counters.bytes_sent),
     ):

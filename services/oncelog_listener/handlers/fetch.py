@@ -94,6 +94,9 @@ def _bytes_max(call: Call, leader_count: int) -> int:
     settings = call.cluster.settings
     room = call.cluster.unsent.fetch_bytes_max(settings.unsent_bytes_max)
     wanted: int = call.request.max_bytes
+    quota_max = call.cluster.throttling.fetch_bytes_max(call)
+    if quota_max is not None:
+        wanted = min(wanted, quota_max)
     return max(1, min(wanted, settings.fetch_bytes_max, room) // leader_count)
 
 

@@ -1,0 +1,93 @@
+"""Which quota holds for a client, who shares it, and how long the client is held (KIP-13, KIP-124, KIP-612)."""
+
+from typing import Final
+
+from oncelog.ids import Millis
+from oncelog.security.quotas import (
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    IP,
+    REQUEST_PERCENTAGE,
+    Entity,
+    QuotaKey,
+    Quotas,
+    ip_quota,
+    quota_of,
+)
+from oncelog_listener.core.quota_rates import FULL_WINDOWS, WINDOW_MS, Rate
+
+RATES_MAX: Final = 10_000
+"""Client ids are the client's to choose. Above it, those that are silent are forgotten, then the oldest."""
+FOUND_MAX: Final = 10_000
+_BOUNDED: Final = frozenset({REQUEST_PERCENTAGE, CONNECTION_CREATION_RATE})
+"""Kafka holds a client at most one window for these."""
+
+
+class ClientRates:
+    """What clients did in the last seconds, by the entity that shares a quota. A changed quota holds at once: what was
+    counted stays."""
+
+    def __init__(self) -> None:
+        self._rates: dict[tuple[Entity, QuotaKey], Rate] = {}
+        self._quotas: Quotas = {}
+        self._found: dict[tuple[str, str, QuotaKey], tuple[Entity, float] | None] = {}
+
+    def wait_ms(
+        self, quotas: Quotas, client: tuple[str, str], key: QuotaKey, value: float, now: Millis
+    ) -> int:
+        """Counts the value for this user and client id; 0: no quota holds, or it is not exceeded."""
+        found = self._quota(quotas, client, key)
+        if found is None:
+            return 0
+        entity, quota = found
+        rate = self._rate(entity, key, now)
+        rate.record(value, now)
+        return _bounded(key, rate.wait_ms(quota, now))
+
+    def connection_wait_ms(self, quotas: Quotas, address: str, now: Millis) -> int:
+        """Counts a new connection, unless it is one too many; 0: it may be."""
+        quota = ip_quota(quotas, address)
+        if quota is None:
+            return 0
+        rate = self._rate(((IP, address),), CONNECTION_CREATION_RATE, now)
+        rate.record(1, now)
+        wait_ms = rate.wait_ms(quota, now)
+        if wait_ms:
+            rate.record(-1, now)
+        return _bounded(CONNECTION_CREATION_RATE, wait_ms)
+
+    def fetch_bytes_max(self, quotas: Quotas, client: tuple[str, str]) -> int | None:
+        """What a Fetch may take without exceeding its quota by itself; None: anything."""
+        found = self._quota(quotas, client, CONSUMER_BYTE_RATE)
+        return None if found is None else int(found[1] * FULL_WINDOWS * WINDOW_MS / 1000)
+
+    def _quota(
+        self, quotas: Quotas, client: tuple[str, str], key: QuotaKey
+    ) -> tuple[Entity, float] | None:
+        if quotas is not self._quotas:
+            self._quotas = quotas
+            self._found.clear()
+        asked = (*client, key)
+        if asked not in self._found:
+            if len(self._found) >= FOUND_MAX:
+                self._found.clear()
+            self._found[asked] = quota_of(quotas, *asked)
+        return self._found[asked]
+
+    def _rate(self, entity: Entity, key: QuotaKey, now: Millis) -> Rate:
+        rate = self._rates.get((entity, key))
+        if rate is None:
+            if len(self._rates) >= RATES_MAX:
+                self._make_room(now)
+            rate = self._rates[entity, key] = Rate()
+        return rate
+
+    def _make_room(self, now: Millis) -> None:
+        kept = {one: rate for one, rate in self._rates.items() if not rate.is_silent(now)}
+        for one in list(kept)[: max(0, len(kept) - RATES_MAX * 9 // 10)]:
+            del kept[one]
+        self._rates = kept
+
+
+def _bounded(key: QuotaKey, wait_ms: int) -> int:
+    return min(wait_ms, WINDOW_MS) if key in _BOUNDED else wait_ms

@@ -1,0 +1,63 @@
+"""Rates as Kafka's brokers measure them for quotas, and for how long a client above one is held.
+
+Values are summed in windows of a second. The rate is the sum of the last eleven windows over the time that they cover,
+of which at least ten seconds are assumed: so a client that was silent may burst ten seconds' worth.
+(`quota.window.num` is 11 and `quota.window.size.seconds` 1 by default, and here always.)
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.ids import Millis
+
+WINDOW_MS: Final = 1_000
+WINDOWS: Final = 11
+FULL_WINDOWS: Final = WINDOWS - 1
+
+
+@dataclass(slots=True)
+class _Window:
+    began: Millis
+    last: Millis
+    total: float = 0.0
+
+
+class Rate:
+    """What one entity did. `now` never goes back."""
+
+    def __init__(self) -> None:
+        # One more than is counted: a window that is partly too old still counts while its last value does not.
+        self._windows: deque[_Window] = deque(maxlen=WINDOWS + 1)
+
+    def record(self, value: float, now: Millis) -> None:
+        if not self._windows or now - self._windows[-1].began >= WINDOW_MS:
+            self._windows.append(_Window(now, now))
+        window = self._windows[-1]
+        window.total += value
+        window.last = now
+
+    def is_silent(self, now: Millis) -> bool:
+        """Nothing of it counts any more."""
+        self._forget(now)
+        return not self._windows
+
+    def per_second(self, now: Millis) -> float:
+        self._forget(now)
+        return sum(one.total for one in self._windows) * 1000 / self._span_ms(now)
+
+    def wait_ms(self, quota: float, now: Millis) -> int:
+        """Without a further value the rate is down to the quota after this time; 0: it is not above."""
+        rate = self.per_second(now)
+        if rate <= quota:
+            return 0
+        return round((rate - quota) / quota * self._span_ms(now))
+
+    def _span_ms(self, now: Millis) -> int:
+        elapsed_ms = now - self._windows[0].began if self._windows else 0
+        missing = max(0, FULL_WINDOWS - elapsed_ms // WINDOW_MS)
+        return elapsed_ms + missing * WINDOW_MS
+
+    def _forget(self, now: Millis) -> None:
+        while self._windows and now - self._windows[0].last >= WINDOWS * WINDOW_MS:
+            self._windows.popleft()

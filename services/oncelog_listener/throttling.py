@@ -1,0 +1,115 @@
+"""Holds clients to their quotas: they are answered at once, told for how long they should be silent, and not read
+meanwhile (KIP-219). Each listener counts for itself, as each broker does in Kafka."""
+
+import time
+from collections.abc import Awaitable, Generator
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from oncelog.ids import Millis
+from oncelog.protocol.versions import FETCH, PRODUCE
+from oncelog.rpc.metadata import MetadataFollower
+from oncelog.security.quotas import (
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    Quotas,
+)
+from oncelog_listener.core.client_rates import ClientRates
+
+if TYPE_CHECKING:
+    from oncelog_listener.call import Call
+
+T = TypeVar("T")
+
+
+class Throttling:
+    def __init__(self, metadata: MetadataFollower) -> None:
+        self._metadata = metadata
+        self._rates = ClientRates()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anybody has a quota. Otherwise nothing is counted and nothing measured."""
+        return bool(self._metadata.image.security.quotas)
+
+    async def held(self, call: "Call", request_bytes: int, work: Awaitable[Any]) -> Any:
+        """The answer of `work`, with the time for which its client is held: in it, and in the session."""
+        timed = _Timed(work)
+        response = await timed
+        quotas, client, now = self._quotas, _client(call), _now()
+        percent = timed.seconds * 100
+        wait_ms = self._rates.wait_ms(quotas, client, REQUEST_PERCENTAGE, percent, now)
+        if call.api_key == PRODUCE:
+            wanted = self._rates.wait_ms(quotas, client, PRODUCER_BYTE_RATE, request_bytes, now)
+            wait_ms = max(wait_ms, wanted)
+        elif call.api_key == FETCH:
+            size = _fetched_bytes(response)
+            wanted = self._rates.wait_ms(quotas, client, CONSUMER_BYTE_RATE, size, now)
+            wait_ms = max(wait_ms, wanted)
+        if not wait_ms:
+            return response
+        call.session.throttle_ms = wait_ms
+        if not hasattr(response, "throttle_time"):
+            return response
+        return replace(response, throttle_time=timedelta(milliseconds=min(wait_ms, 2**31 - 1)))
+
+    def fetch_bytes_max(self, call: "Call") -> int | None:
+        """None: no quota bounds it."""
+        return self._rates.fetch_bytes_max(self._quotas, _client(call)) if self.is_on else None
+
+    def connection_wait_ms(self, host: str) -> int:
+        """For how long this address has opened enough connections; 0: one more is taken."""
+        return self._rates.connection_wait_ms(self._quotas, host, _now()) if self.is_on else 0
+
+    @property
+    def _quotas(self) -> Quotas:
+        return self._metadata.image.security.quotas
+
+
+class _Timed(Generic[T]):
+    """Awaits what it is given, and knows how long the loop worked on it: waits for other roles do not count."""
+
+    def __init__(self, work: Awaitable[T]) -> None:
+        self._work = work
+        self.seconds = 0.0
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps = self._work.__await__()
+        step = steps.__next__
+        while True:
+            began = time.perf_counter()
+            try:
+                awaited = step()
+            except StopIteration as end:
+                found: T = end.value
+                return found
+            finally:
+                self.seconds += time.perf_counter() - began
+            step = steps.__next__
+            try:
+                yield awaited
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:
+                step = partial(steps.throw, error)
+
+
+def _client(call: "Call") -> tuple[str, str]:
+    """User and client id."""
+    return call.session.principal.partition(":")[2], call.client_id or ""
+
+
+def _fetched_bytes(response: Any) -> int:
+    return sum(
+        len(partition.records or b"")
+        for topic in response.responses
+        for partition in topic.partitions
+    )
+
+
+def _now() -> Millis:
+    return Millis(int(time.monotonic() * 1000))
