@@ -27,6 +27,9 @@ SET_BY_THE_CHART: Final = frozenset(
         "ONCELOG_NODE_ADVERTISED_ADDRESS",
         "ONCELOG_NODE_CONTROLLERS",
         "ONCELOG_NODE_RACK",
+        "ONCELOG_NODE_TLS_CERTIFICATE_FILE",
+        "ONCELOG_NODE_TLS_KEY_FILE",
+        "ONCELOG_NODE_TLS_CA_FILE",
         "ONCELOG_CONTROLLER_DATABASE_URL",
         "ONCELOG_CONTROLLER_CONTROLLER_ID",
         "ONCELOG_CONTROLLER_RPC_ADDRESS",
@@ -173,6 +176,23 @@ def _spark() -> Schema:
     )
 
 
+def _security() -> Schema:
+    return _closed(
+        enabled=_FLAG,
+        certificates=_closed(
+            source={"enum": ["development", "certManager", "given"]},
+            days={"type": "integer", "minimum": 1, "maximum": 3650},
+            issuer=_closed(name=_TEXT, kind=_NAME, group=_NAME),
+            secretPrefix=_TEXT,
+        ),
+        clients=_closed(
+            protocol={"enum": ["SASL_SSL", "SSL"]},
+            superUsers={"type": "array", "items": {"type": "string", "pattern": "^[^;:]+$"}},
+            usersSecret=_TEXT,
+        ),
+    )
+
+
 def _service() -> Schema:
     return _closed(type=_SERVICE_TYPE, port=_PORT, annotations=_LABELS)
 
@@ -264,6 +284,7 @@ def values_schema() -> Schema:
         "postgres": _database(persistence=_closed(**_PERSISTENCE)),
         "redis": _database(enabled=_FLAG, maxMemory=_NAME),
         "networkPolicy": _closed(enabled=_FLAG, clients=_OBJECTS),
+        "security": _security(),
         "jobs": _closed(
             migration=_FLAG,
             scaling=_FLAG,

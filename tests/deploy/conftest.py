@@ -86,6 +86,23 @@ PROFILES = {
         "--set", "tracing.endpoint=http://tempo.observability:4317",
         "--set", "tracing.collector.headers.X-Scope-OrgID=payments",
     ],
+    "secured": ["-f", str(CHART / "values-secured.yaml")],
+    "secured-ssl": [
+        "--set", "security.enabled=true",
+        "--set", "security.certificates.source=certManager",
+        "--set", "security.certificates.issuer.name=ca",
+        "--set", "security.clients.protocol=SSL",
+        "--set", "redis.enabled=false",
+    ],
+    "secured-given": [
+        "--set", "security.enabled=true",
+        "--set", "security.certificates.source=given",
+        "--set", "security.certificates.secretPrefix=mine",
+        "--set", "postgres.bundled=false",
+        "--set", "postgres.external.url=postgresql+psycopg://u:p@db.example.org/oncelog?sslmode=verify-full",
+        "--set", "redis.bundled=false",
+        "--set", "redis.external.url=rediss://:p@feed.example.org:6379/0",
+    ],
     "chaos-machines": [
         "--set", "chaos.enabled=true",
         "--set", "chaos.machines=true",

@@ -75,15 +75,30 @@ def test_every_process_can_read_what_it_is_told(profile, role, tmp_path, monkeyp
 
 
 def test_what_the_chart_sets_is_what_the_schema_keeps_out():
-    names = {
-        one["name"]
-        for profile in PROFILES
-        for role in ROLES
-        for one in pod_of(role_of(rendered(profile), role))[1]["containers"][0]["env"]
-        if one["name"].startswith("ONCELOG_") and one["name"] != "ONCELOG_CONFIG"
-    }
+    def set_in(profiles):
+        return {
+            one["name"]
+            for profile in profiles
+            for role in ROLES
+            for one in pod_of(role_of(rendered(profile), role))[1]["containers"][0]["env"]
+            if one["name"].startswith("ONCELOG_") and one["name"] != "ONCELOG_CONFIG"
+        }
+
     # The chart has an own default for this one, until config.gateway says another.
-    assert names - {"ONCELOG_GATEWAY_AUTHENTICATION"} <= SET_BY_THE_CHART
+    names = set_in(PROFILES) - {"ONCELOG_GATEWAY_AUTHENTICATION"}
+    plain = set_in(one for one in PROFILES if not one.startswith("secured"))
+    assert names & plain <= SET_BY_THE_CHART
+    # What it sets of a listener in a secured release is refused there.
+    for name in names - SET_BY_THE_CHART:
+        setting = name.removeprefix("ONCELOG_LISTENER_").lower()
+        ended = helm(
+            4, "template", "log", str(CHART),
+            "--set", "security.enabled=true",
+            "--set", f"config.listener.{setting}=x",
+        )  # fmt: skip
+        assert f"config.listener.{setting}" in ended.stderr or setting in ended.stderr
+        assert ended.returncode != 0
+    names &= SET_BY_THE_CHART
     # These would contradict what it sets.
     assert SET_BY_THE_CHART - names == {
         "ONCELOG_NODE_ADVERTISED_ADDRESS",

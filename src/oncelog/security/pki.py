@@ -73,6 +73,35 @@ def make_client_certificate(
     return _Authority(folder).issue(user, (), days)
 
 
+def make_authority(folder: Path) -> None:
+    """The CA of a folder, if there is none yet. Raises OncelogError."""
+    _prepare(folder)
+    _Authority(folder)
+
+
+def make_certificate(folder: Path, name: str, hosts: Sequence[str], *, days: int) -> Identity:
+    """A new certificate with these names, signed by the CA in `folder`. Raises OncelogError."""
+    _prepare(folder)
+    return _Authority(folder).issue(name, hosts, days)
+
+
+def is_lasting(
+    certificate: bytes, ca: bytes, hosts: Sequence[str], left: datetime.timedelta
+) -> bool:
+    """Whether this PEM is of the CA, has these names, and is valid for longer than `left`."""
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        found = x509.load_pem_x509_certificate(certificate)
+        found.verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        return False
+    ends = datetime.datetime.now(datetime.UTC) + left
+    return all(_general_name(one) in names for one in hosts) and found.not_valid_after_utc > ends
+
+
 def _prepare(folder: Path) -> None:
     try:
         import cryptography  # noqa: F401

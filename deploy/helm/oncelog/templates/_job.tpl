@@ -1,6 +1,6 @@
 {{/*
 A hook Job. Arguments: root, name, hook (for example pre-upgrade), weight, container (text of its own fields: args, env),
-image (default: tools).
+image (default: tools), identity (whose certificate a secured release gives it).
 The jobs of one release may run again at any time: each does nothing where nothing is to be done.
 */}}
 {{- define "oncelog.hookJob" -}}
@@ -29,12 +29,18 @@ spec:
       containers:
         - name: {{ .name }}
           {{- include "oncelog.jobContainer" (dict "root" $root "image" (.image | default "tools")) | nindent 10 }}
+            {{- if and .identity (include "oncelog.isSecured" $root) }}
+            {{- include "oncelog.tlsMount" . | nindent 12 }}
+            {{- end }}
           {{- .container | nindent 10 }}
           resources:
             {{- toYaml $root.Values.jobs.resources | nindent 12 }}
       volumes:
         - name: tmp
           emptyDir: {}
+        {{- if and .identity (include "oncelog.isSecured" $root) }}
+        {{- include "oncelog.tlsVolume" (dict "root" $root "name" .identity) | nindent 8 }}
+        {{- end }}
 {{- end -}}
 
 {{- define "oncelog.toolsPod" -}}

@@ -55,23 +55,8 @@ spec:
         {{- with .ports }}
         {{- . | nindent 8 }}
         {{- end }}
-      # `liveness`: its event loop answers. Ready: it has registered, and its role has started. A start may wait for
-      # the database, or read a log that a crash left; neither is cured by another start.
-      startupProbe:
-        grpc: {port: 9090, service: liveness}
-        periodSeconds: 1
-        timeoutSeconds: 2
-        failureThreshold: 120
-      livenessProbe:
-        grpc: {port: 9090, service: liveness}
-        periodSeconds: 10
-        timeoutSeconds: 5
-        failureThreshold: 3
-      readinessProbe:
-        grpc: {port: 9090}
-        periodSeconds: 2
-        timeoutSeconds: 2
-        failureThreshold: 2
+      # A start may wait for the database, or read a log that a crash left; neither is cured by another start.
+      {{- include "oncelog.probes" $root | nindent 6 }}
       {{- with .sleepSeconds }}
       lifecycle:
         # It leaves the Services meanwhile, so no new client comes to a process that stops.
@@ -85,6 +70,9 @@ spec:
       volumeMounts:
         - {name: settings, mountPath: /etc/oncelog, readOnly: true}
         - {name: tmp, mountPath: /tmp}
+        {{- if include "oncelog.isSecured" $root }}
+        {{- include "oncelog.tlsMount" . | nindent 8 }}
+        {{- end }}
         {{- with .volumeMounts }}
         {{- . | nindent 8 }}
         {{- end }}
@@ -93,6 +81,9 @@ spec:
       configMap: {name: {{ include "oncelog.fullname" $root }}-settings}
     - name: tmp
       emptyDir: {}
+    {{- if include "oncelog.isSecured" $root }}
+    {{- include "oncelog.tlsVolume" (dict "root" $root "name" .role) | nindent 4 }}
+    {{- end }}
     {{- with .volumes }}
     {{- . | nindent 4 }}
     {{- end }}

@@ -59,6 +59,9 @@
   value: $(POD_IP)
 - name: ONCELOG_PROCESS_METRICS_PORT
   value: "9091"
+{{- if include "oncelog.isSecured" .root }}
+{{ include "oncelog.tlsEnv" .root }}
+{{- end }}
 {{- with include "oncelog.spansTo" .root }}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
@@ -80,7 +83,7 @@
 - name: POSTGRES_PASSWORD
   valueFrom: {secretKeyRef: {name: {{ include "oncelog.postgresSecret" . | quote }}, key: password}}
 - name: ONCELOG_CONTROLLER_DATABASE_URL
-  value: postgresql+psycopg://oncelog:$(POSTGRES_PASSWORD)@{{ include "oncelog.host" (dict "root" . "service" "postgres") }}:5432/oncelog
+  value: postgresql+psycopg://oncelog:$(POSTGRES_PASSWORD)@{{ include "oncelog.host" (dict "root" . "service" "postgres") }}:5432/oncelog{{ if include "oncelog.isSecured" . }}?sslmode=verify-full&sslrootcert=/etc/oncelog-tls/ca.crt{{ end }}
 {{- else if $postgres.external.existingSecret -}}
 - name: ONCELOG_CONTROLLER_DATABASE_URL
   valueFrom: {secretKeyRef: {name: {{ $postgres.external.existingSecret | quote }}, key: {{ $postgres.external.existingSecretKey | quote }}}}
@@ -98,7 +101,12 @@
 - name: REDIS_PASSWORD
   valueFrom: {secretKeyRef: {name: {{ include "oncelog.redisSecret" .root | quote }}, key: password}}
 - name: {{ .variable }}
-  value: redis://:$(REDIS_PASSWORD)@{{ include "oncelog.host" (dict "root" .root "service" "redis") }}:6379/0
+  {{- $host := include "oncelog.host" (dict "root" .root "service" "redis") }}
+  {{- if include "oncelog.isSecured" .root }}
+  value: rediss://:$(REDIS_PASSWORD)@{{ $host }}:6379/0?ssl_ca_certs=/etc/oncelog-tls/ca.crt
+  {{- else }}
+  value: redis://:$(REDIS_PASSWORD)@{{ $host }}:6379/0
+  {{- end }}
 {{- else if $redis.external.existingSecret -}}
 - name: {{ .variable }}
   valueFrom: {secretKeyRef: {name: {{ $redis.external.existingSecret | quote }}, key: {{ $redis.external.existingSecretKey | quote }}}}

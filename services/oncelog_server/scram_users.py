@@ -1,0 +1,109 @@
+"""The first users of a secured cluster: a Job of the chart tells the controllers what they log in with.
+
+    python -m oncelog_server.scram_users FOLDER
+
+Each file of the folder is a user, and its text the password. Nobody can log in before the first user is there, so this
+goes by the listeners' own way: with the certificate of a listener (ONCELOG_NODE_TLS_*), to ONCELOG_NODE_CONTROLLERS.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+
+from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.errors import OncelogError
+from oncelog.rpc.channel import CLUSTER_NAME
+from oncelog.rpc.contract import CONTROLLER, SERVICES
+from oncelog.rpc.mutual_tls import MutualTls
+from oncelog.security.sasl import SCRAM_SHA_256, SCRAM_SHA_512
+from oncelog.security.scram import ITERATIONS_MIN, make_credential
+
+PATIENCE_S: Final = 60.0
+_PAUSE_S: Final = 0.5
+_CALL_TIMEOUT_S: Final = 10.0
+_KAFKA_NUMBERS: Final = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
+_METHOD: Final = SERVICES[CONTROLLER].methods["AlterUserScramCredentials"]
+
+
+def passwords(folder: Path) -> dict[str, str]:
+    """By user. Raises OncelogError for a file that holds none."""
+    found = {}
+    # Kubernetes keeps what it mounts in folders of its own, `..data` and their like.
+    for path in sorted(one for one in folder.iterdir() if not one.name.startswith("..")):
+        found[path.name] = path.read_text().rstrip("\n")
+        if not found[path.name]:
+            raise OncelogError(f"{path} is empty; write the password of user {path.name} into it")
+    return found
+
+
+def request_of(users: Iterable[tuple[str, str]]) -> Any:
+    request = pb.AlterUserScramCredentialsRequest()
+    for user, password in users:
+        for mechanism, number in _KAFKA_NUMBERS.items():
+            made = make_credential(mechanism, password, ITERATIONS_MIN)
+            request.credentials.add(
+                user=user,
+                mechanism=number,
+                salt=made.salt,
+                stored_key=made.stored_key,
+                server_key=made.server_key,
+                iterations=made.iterations,
+            )
+    return request
+
+
+def admit(request: Any, controllers: list[str], tls: MutualTls) -> None:
+    """Tells the active one. Raises OncelogError when none has taken them for a minute; a repetition changes nothing."""
+    reason = "no address of a controller is given"
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        for address in controllers:
+            reason = _ask(address, request, tls)
+            if not reason:
+                return
+        time.sleep(_PAUSE_S)
+    raise OncelogError(f"no controller took the users: {reason}")
+
+
+def _ask(address: str, request: Any, tls: MutualTls) -> str:
+    """Empty when it is done, else why not."""
+    options = [("grpc.ssl_target_name_override", CLUSTER_NAME), ("grpc.enable_http_proxy", 0)]
+    with grpc.secure_channel(address, tls.channel_credentials(), options=options) as channel:
+        call = channel.unary_unary(
+            _METHOD.path,
+            pb.AlterUserScramCredentialsRequest.SerializeToString,
+            _METHOD.response_from_string,
+        )
+        try:
+            answer = call(request, timeout=_CALL_TIMEOUT_S)
+        except grpc.RpcError as error:
+            return f"{address}: {' '.join(str(error.details()).split())}"
+    refused = [one.status.error_message for one in answer.results if one.status.error_code]
+    return f"{address}: {refused[0]}" if refused else ""
+
+
+def main() -> int:
+    try:
+        (folder,) = sys.argv[1:]
+    except ValueError:
+        print("usage: python -m oncelog_server.scram_users FOLDER", file=sys.stderr)
+        return 2
+    files = [os.environ[f"ONCELOG_NODE_TLS_{one}_FILE"] for one in ("CERTIFICATE", "KEY", "CA")]
+    controllers = [one for one in os.environ.get("ONCELOG_NODE_CONTROLLERS", "").split(",") if one]
+    try:
+        users = passwords(Path(folder))
+        admit(request_of(users.items()), controllers, MutualTls(*map(Path, files)))
+    except OncelogError as error:
+        print(f"the users were not set: {error}", file=sys.stderr)
+        return 1
+    print(f"these log in with SCRAM: {', '.join(users)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,277 @@
+"""A secured release: who proves what to whom, where certificates come from, and what cannot be."""
+
+import re
+
+import pytest
+import yaml
+from tests.deploy.conftest import (
+    CHART,
+    ROLES,
+    component,
+    helm,
+    of_kind,
+    pod_of,
+    rendered,
+    role_of,
+    with_pods,
+)
+
+from oncelog.security.pki import CLUSTER_NAME
+from oncelog_listener.core.endpoints import SecurityProtocol
+from oncelog_listener.settings import ListenerSettings
+from oncelog_server import pki_secrets
+
+SECURED = ("secured", "secured-ssl", "secured-given")
+
+
+def container_of(objects, role):
+    (container,) = pod_of(role_of(objects, role))[1]["containers"]
+    return container
+
+
+def variables(container):
+    return {one["name"]: one.get("value", "") for one in container["env"]}
+
+
+def secret_of(thing, volume="tls"):
+    """The Secret of a pod's volume."""
+    (found,) = [one for one in pod_of(thing)[1]["volumes"] if one["name"] == volume]
+    return found["secret"]
+
+
+def secured_with(*values):
+    sets = [part for value in values for part in ("--set", value)]
+    on = ("--set", "security.enabled=true")
+    return helm(4, "template", "log", str(CHART), "--namespace", "prod", *on, *sets)
+
+
+def listener_settings(profile, monkeypatch):
+    for name, value in variables(container_of(rendered(profile), "listener")).items():
+        monkeypatch.setenv(name, value.replace("$(POD)", "log-oncelog-listener-301"))
+    return ListenerSettings()
+
+
+def certificates_job(objects):
+    (job,) = [
+        one
+        for one in of_kind(objects, "Job")
+        if one["metadata"]["name"] == "log-oncelog-certificates"
+    ]
+    return job
+
+
+@pytest.mark.parametrize("profile", SECURED)
+@pytest.mark.parametrize("role", ROLES)
+def test_every_process_has_a_certificate_of_its_role(profile, role):
+    thing = role_of(rendered(profile), role)
+    prefix = "mine" if profile == "secured-given" else "log-oncelog"
+    secret = secret_of(thing)
+    assert secret["secretName"] == f"{prefix}-{role}-tls"
+    # Its group alone reads the key.
+    assert secret["defaultMode"] == 0o440
+    container = container_of(rendered(profile), role)
+    (mount,) = [one for one in container["volumeMounts"] if one["name"] == "tls"]
+    given = variables(container)
+    for name, file in (("CERTIFICATE", "tls.crt"), ("KEY", "tls.key"), ("CA", "ca.crt")):
+        assert given[f"ONCELOG_NODE_TLS_{name}_FILE"] == f"{mount['mountPath']}/{file}"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_probes_of_a_secured_process_need_no_tls(role):
+    container = container_of(rendered("secured"), role)
+    (port,) = [one for one in container["ports"] if one["name"] == "metrics"]
+    assert variables(container)["ONCELOG_PROCESS_METRICS_PORT"] == str(port["containerPort"])
+    for probe, path in (
+        ("startupProbe", "/health"),
+        ("livenessProbe", "/health"),
+        ("readinessProbe", "/ready"),
+    ):
+        assert container[probe]["httpGet"] == {"port": "metrics", "path": path}
+        assert "grpc" not in container[probe]
+
+
+def test_an_open_release_has_no_certificate_and_no_user():
+    objects = rendered("default")
+    assert not [one for one in objects if one["metadata"]["name"].endswith(("-admin", "-tls"))]
+    assert not [one for one in with_pods(objects) if "tls" in str(pod_of(one)[1]["volumes"])]
+
+
+@pytest.mark.parametrize(("profile", "protocol"), [("secured", "SASL_SSL"), ("secured-ssl", "SSL")])
+def test_clients_must_prove_who_they_are(profile, protocol, monkeypatch):
+    settings = listener_settings(profile, monkeypatch)
+    assert {one.protocol for one in settings.endpoints} == {SecurityProtocol[protocol]}
+    assert settings.ssl_client_auth == ("required" if protocol == "SSL" else "none")
+    rules = settings.authorizer_rules
+    assert rules is not None
+    assert rules.super_users == {"User:admin"}
+    assert not rules.allow_everyone_if_no_acl_found
+
+
+def test_clients_are_told_names_that_the_certificate_has(monkeypatch):
+    settings = listener_settings("secured", monkeypatch)
+    host, port = settings.advertised[settings.endpoints[0].name]
+    service = "log-oncelog-listener-nodes.prod.svc.cluster.local"
+    assert (host, port) == (f"log-oncelog-listener-301.{service}", settings.endpoints[0].port)
+    (listener,) = [one for one in wanted_of("secured") if one.name == "listener"]
+    assert f"*.{service}" in listener.hosts
+    assert "log-oncelog-listener.prod.svc.cluster.local" in listener.hosts
+
+
+def wanted_of(profile):
+    (container,) = pod_of(certificates_job(rendered(profile)))[1]["containers"]
+    assert container["command"] == ["python", "-m", "oncelog_server.pki_secrets"]
+    asked = pki_secrets.parser().parse_args(container["args"])
+    assert (asked.namespace, asked.prefix, asked.days) == ("prod", "log-oncelog", 365)
+    return asked.identity
+
+
+def test_the_job_makes_the_certificates_that_pods_mount():
+    objects = rendered("secured")
+    made = {f"log-oncelog-{one.name}-tls" for one in wanted_of("secured")}
+    mounted = {
+        one["secret"]["secretName"]
+        for thing in with_pods(objects)
+        for one in pod_of(thing)[1].get("volumes", [])
+        if "secret" in one
+    }
+    assert mounted == made
+    for one in wanted_of("secured"):
+        if one.name in ROLES:
+            assert {f"{one.name}.{CLUSTER_NAME}", CLUSTER_NAME} <= set(one.hosts)
+
+
+def test_the_job_may_write_its_secrets_and_no_others():
+    objects = rendered("secured")
+    (role,) = of_kind(objects, "Role")
+    create, named = role["rules"]
+    assert create["verbs"] == ["create"]
+    assert named["verbs"] == ["get", "update"]
+    expected = {"log-oncelog-ca", *(f"log-oncelog-{one.name}-tls" for one in wanted_of("secured"))}
+    assert set(named["resourceNames"]) == expected
+    job = certificates_job(objects)
+    (binding,) = of_kind(objects, "RoleBinding")
+    account = pod_of(job)[1]["serviceAccountName"]
+    assert [one["name"] for one in binding["subjects"]] == [account]
+    others = [one for one in with_pods(objects) if one is not job]
+    assert account not in {pod_of(one)[1].get("serviceAccountName") for one in others}
+    # It is there before the Job, and the certificates before whatever else runs at an installation.
+    weights = {
+        one["kind"]: int(one["metadata"]["annotations"]["helm.sh/hook-weight"])
+        for one in (role, binding, job)
+    }
+    assert max(weights["Role"], weights["RoleBinding"]) < weights["Job"] < -10
+
+
+def test_cert_manager_is_asked_for_the_same():
+    objects = rendered("secured-ssl")
+    found = {one["spec"]["secretName"]: one["spec"] for one in of_kind(objects, "Certificate")}
+    assert set(found) == {f"log-oncelog-{name}-tls" for name in (*ROLES, "postgres", "admin")}
+    for spec in found.values():
+        assert spec["issuerRef"] == {"name": "ca", "kind": "Issuer", "group": "cert-manager.io"}
+        assert {"server auth", "client auth"} <= set(spec["usages"])
+        assert spec["duration"] == "8760h"
+    names = found["log-oncelog-storage-tls"]["dnsNames"]
+    assert names == [f"storage.{CLUSTER_NAME}", CLUSTER_NAME]
+    assert not [one for one in with_pods(objects) if "certificates" in one["metadata"]["name"]]
+
+
+def test_given_secrets_are_taken_as_they_are():
+    objects = rendered("secured-given")
+    assert of_kind(objects, "Certificate", "Role") == []
+    assert {one["metadata"]["name"] for one in of_kind(objects, "Secret")} == {"log-oncelog-admin"}
+
+
+def test_the_bundled_databases_are_reached_by_tls_alone():
+    objects = rendered("secured")
+    url = variables(container_of(objects, "controller"))["ONCELOG_CONTROLLER_DATABASE_URL"]
+    assert url.endswith("/oncelog?sslmode=verify-full&sslrootcert=/etc/oncelog-tls/ca.crt")
+    postgres = container_of(objects, "postgres")
+    assert "--ssl=on" in postgres["args"]
+    (access,) = [one for one in of_kind(objects, "ConfigMap") if "pg_hba.conf" in one["data"]]
+    rules = access["data"]["pg_hba.conf"].split("\n")
+    assert [one.split()[0] for one in rules if one] == ["local", "hostssl"]
+    feed = variables(container_of(objects, "storage"))["ONCELOG_STORAGE_REDIS_URL"]
+    assert feed.startswith("rediss://")
+    assert feed.endswith("?ssl_ca_certs=/etc/oncelog-tls/ca.crt")
+    (script,) = container_of(objects, "redis")["args"]
+    assert {"port 0", "tls-port 6379"} <= set(map(str.strip, script.split("\n")))
+
+
+def test_the_migration_reaches_the_database_as_a_controller_does():
+    made = helm(
+        4, "template", "log", str(CHART), "--is-upgrade", "-f", str(CHART / "values-secured.yaml")
+    )
+    assert made.returncode == 0, made.stderr
+    objects = [one for one in yaml.safe_load_all(made.stdout) if one]
+    (job,) = [
+        one for one in of_kind(objects, "Job") if one["metadata"]["name"].endswith("-migrate")
+    ]
+    assert secret_of(job)["secretName"] == "log-oncelog-controller-tls"
+    (container,) = pod_of(job)[1]["containers"]
+    assert {"tls", "tmp"} == {one["name"] for one in container["volumeMounts"]}
+
+
+def test_the_administrator_logs_in_with_the_password_that_controllers_are_told():
+    objects = rendered("secured")
+    (admin,) = [
+        one for one in of_kind(objects, "Secret") if one["metadata"]["name"] == "log-oncelog-admin"
+    ]
+    said = admin["stringData"]["client.properties"]
+    assert f'username="admin" password="{admin["stringData"]["password"]}";' in said
+    assert "security.protocol=SASL_SSL" in said
+    (job,) = [one for one in of_kind(objects, "Job") if one["metadata"]["name"].endswith("-users")]
+    (users,) = [one for one in pod_of(job)[1]["volumes"] if one["name"] == "users"]
+    assert users["projected"]["sources"] == [
+        {"secret": {"name": "log-oncelog-admin", "items": [{"key": "password", "path": "admin"}]}}
+    ]
+    # Only a listener may change users, and the controllers let it in.
+    assert secret_of(job)["secretName"] == "log-oncelog-listener-tls"
+    (policy,) = [one for one in of_kind(objects, "NetworkPolicy") if component(one) == "controller"]
+    assert "jobs" in str(policy["spec"]["ingress"][0])
+
+
+@pytest.mark.parametrize("profile", SECURED)
+def test_the_test_pod_logs_in_with_files_that_it_has(profile):
+    (pod,) = of_kind(rendered(profile), "Pod")
+    (container,) = pod["spec"]["containers"]
+    (mount,) = [one for one in container["volumeMounts"] if one["name"] == "client"]
+    (volume,) = [one for one in pod["spec"]["volumes"] if one["name"] == "client"]
+    there = {
+        f"{mount['mountPath']}/{item['path']}"
+        for source in volume["projected"]["sources"]
+        for item in source["secret"]["items"]
+    }
+    assert variables(container)["ONCELOG_CLIENT_CONFIG"] in there
+    (admin,) = [
+        one
+        for one in of_kind(rendered(profile), "Secret")
+        if one["metadata"]["name"] == "log-oncelog-admin"
+    ]
+    asked = re.findall(r"location=(\S+)", admin["stringData"]["client.properties"])
+    assert asked
+    assert set(asked) <= there
+
+
+def test_users_of_ones_own_are_told_too():
+    made = secured_with("security.clients.usersSecret=people")
+    assert '- secret: {name: "people"}' in made.stdout
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (["security.certificates.source=certManager"], "security.certificates.issuer.name"),
+        (["security.certificates.source=magic"], "source"),
+        (["security.certificates.secretPrefix=mine"], "security.certificates.source=given"),
+        (["security.clients.protocol=PLAINTEXT"], "protocol"),
+        (["security.clients.superUsers={User:ann}"], "superUsers"),
+        (["listener.external.enabled=true"], "listener.external.hosts"),
+        (["spark.enabled=true"], "cannot log in yet"),
+        (["chaos.job.enabled=true"], "cannot log in yet"),
+        (["config.node.tls_ca_file=/x"], "tls_ca_file"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(values, told):
+    made = secured_with(*values)
+    assert made.returncode != 0
+    assert told in made.stderr

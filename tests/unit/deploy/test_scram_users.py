@@ -1,0 +1,36 @@
+"""The users of a secured release come from mounted files, and log in with what the controllers are told."""
+
+import pytest
+
+from oncelog.errors import OncelogError
+from oncelog.security.scram import ITERATIONS_MIN
+from oncelog_server.scram_users import passwords, request_of
+
+
+def test_each_file_is_a_user_and_the_mounts_own_folders_are_none(tmp_path):
+    # As Kubernetes mounts a Secret: links through `..data`.
+    real = tmp_path / "..2026_11_26"
+    real.mkdir()
+    (real / "alice").write_text("s3cret\n")
+    (tmp_path / "..data").symlink_to(real.name)
+    (tmp_path / "alice").symlink_to("..data/alice")
+    assert passwords(tmp_path) == {"alice": "s3cret"}
+
+
+def test_an_empty_password_is_refused_by_name(tmp_path):
+    (tmp_path / "bob").write_text("")
+    with pytest.raises(OncelogError, match="password of user bob"):
+        passwords(tmp_path)
+
+
+def test_controllers_are_told_no_password_and_both_mechanisms():
+    request = request_of([("alice", "s3cret")])
+    assert {(one.user, one.mechanism) for one in request.credentials} == {
+        ("alice", 1),
+        ("alice", 2),
+    }
+    assert b"s3cret" not in request.SerializeToString()
+    assert all(one.iterations == ITERATIONS_MIN for one in request.credentials)
+    first, second = request.credentials
+    assert first.salt != second.salt
+    assert (len(first.stored_key), len(second.stored_key)) == (32, 64)
