@@ -285,7 +285,7 @@ def test_default_ports_are_those_of_the_settings():
 
 
 @pytest.mark.parametrize("major", MAJORS)
-def test_a_release_of_an_older_chart_is_upgraded_with_its_old_values(major):
+def test_an_older_charts_release_upgrades_with_its_values(major):
     """`helm upgrade --reuse-values` brings no value that the older chart did not have."""
     missing = [
         part for one in ("security", "tracing.collector") for part in ("--set", f"{one}=null")

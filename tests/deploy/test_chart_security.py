@@ -211,7 +211,7 @@ def test_the_migration_reaches_the_database_as_a_controller_does():
     assert {"tls", "tmp"} == {one["name"] for one in container["volumeMounts"]}
 
 
-def test_the_administrator_logs_in_with_the_password_that_controllers_are_told():
+def test_admin_logs_in_with_the_password_that_controllers_know():
     objects = rendered("secured")
     (admin,) = [
         one for one in of_kind(objects, "Secret") if one["metadata"]["name"] == "log-oncelog-admin"

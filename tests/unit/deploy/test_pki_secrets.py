@@ -67,7 +67,7 @@ def test_what_lasts_stays(made):
     assert made == before
 
 
-def test_a_certificate_in_its_last_third_is_renewed_and_the_ca_stays(made):
+def test_a_certificate_in_its_last_third_is_renewed(made):
     # Of 365 days, 365 are left; of 2000 that is less than a third.
     ca, serial = dict(made["log-ca"]), certificate(made, "redis").serial_number
     assert keep_certificates(made, "log", PARTS, 2000) == ["log-storage-tls", "log-redis-tls"]
