@@ -38,6 +38,7 @@ from robustness.chaos.options import (
     PACE_MOST,
     RECOVERY_BAR_MOST,
     Bootstrap,
+    ClientConfig,
     Context,
     Folder,
     InContainers,
@@ -52,6 +53,7 @@ from robustness.chaos.options import (
     RecoveryBar,
     Release,
     ScenarioName,
+    Secure,
     Seed,
     ToolsImage,
     kinds_of,
@@ -86,6 +88,8 @@ def main(
     minutes: Minutes = "10",
     seed: Seed = "0",
     bootstrap: Bootstrap = "",
+    config: ClientConfig = "",
+    secure: Secure = False,
     scenario: ScenarioName = str(DEFAULT_SCENARIO),
     folder: Folder = None,
     library: Library = None,
@@ -121,6 +125,7 @@ def main(
             chosen = _scenario(scenario)
             kinds = kinds_of(only)
             _refuse_both(containers, kubernetes, bootstrap, kinds)
+            _refuse_login(config, secure, bootstrap, is_other=containers or kubernetes)
             made = stack.enter_context(_made(folder, chosen_seed)).absolute()
             if containers:
                 target, arguments = _of_containers(kinds, chosen)
@@ -128,8 +133,7 @@ def main(
                 place = Place(namespace, release, context, bootstrap, tools_image, machines)
                 target, arguments = place.target(), place.arguments
             else:
-                target = _target(made, bootstrap, chosen)
-                arguments = f" --bootstrap {bootstrap}" if bootstrap else ""
+                target, arguments = _target(made, bootstrap, config, chosen, is_secure=secure)
         except OncelogError as error:
             _say(console, "cannot begin", error)
             raise typer.Exit(2) from error
@@ -282,10 +286,22 @@ def _of_containers(kinds: Sequence[FaultKind], scenario: Scenario) -> tuple[Targ
     return target, " --containers" + "".join(f" --only {kind}" for kind in kinds)
 
 
-def _target(folder: Path, bootstrap: str, scenario: Scenario) -> Target:
-    """Raises OncelogError when what a cluster of processes needs is not installed."""
+def _refuse_login(config: str, secure: bool, bootstrap: str, *, is_other: bool) -> None:
+    """Raises OncelogError."""
+    if config and (not bootstrap or is_other):
+        raise OncelogError("--config says how to log in at --bootstrap; give both, or neither")
+    if secure and (bootstrap or is_other):
+        raise OncelogError("--secure is for a cluster of processes that chaos starts itself")
+
+
+def _target(
+    folder: Path, bootstrap: str, config: str, scenario: Scenario, *, is_secure: bool
+) -> tuple[Target, str]:
+    """And the arguments that choose it again. Raises OncelogError when what a cluster of processes needs is not
+    installed."""
     if bootstrap:
-        return AddressTarget(bootstrap)
+        with_config = f" --config {config}" if config else ""
+        return AddressTarget(bootstrap, config), f" --bootstrap {bootstrap}{with_config}"
     try:
         from robustness.chaos.target import ClusterTarget
     except ModuleNotFoundError as error:
@@ -301,7 +317,8 @@ def _target(folder: Path, bootstrap: str, scenario: Scenario) -> Target:
         marker_senders=shape.marker_senders,
         listeners=shape.listeners,
     )
-    return ClusterTarget(folder, counts, scenario.settings)
+    target = ClusterTarget(folder, counts, scenario.settings, is_secure=is_secure)
+    return target, " --secure" if is_secure else ""
 
 
 def _replay(minutes: float, seed: int, where: str, scenario: str, pace: str) -> str:

@@ -7,7 +7,9 @@ from typing import Final, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from oncelog.client.core.login import librdkafka_settings
 from oncelog.errors import OncelogError
+from oncelog_server.cli.client_config import read_client_config
 from robustness.chaos.contract import OnProgress
 from robustness.chaos.links import CLIENTS
 from robustness.chaos.plan import DECKS, REPLICAS, name_of
@@ -59,7 +61,8 @@ class AddressTarget:
     decks = DECKS
     limits: Sequence[str] = ()
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, client_config: str = "") -> None:
+        self.client_config = client_config
         self.name = f"Kafka at {bootstrap}"
         self.roles = (CLIENTS,)
         self._bootstrap = bootstrap
@@ -70,7 +73,9 @@ class AddressTarget:
         on_progress(self._bootstrap, "starting")
         for address in self._bootstrap.split(","):
             self._refuse_bad(address.strip())
-        admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
+        login = read_client_config(self.client_config).login
+        settings = {} if login is None else librdkafka_settings(login)
+        admin = AdminClient({**settings, "bootstrap.servers": self._bootstrap, "log_level": 0})
         try:
             self._brokers = len(admin.list_topics(timeout=ANSWER_TIMEOUT_S).brokers)
         except KafkaException as error:

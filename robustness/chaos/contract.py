@@ -50,6 +50,11 @@ class Target(Protocol):
     def bootstrap(self) -> str: ...
 
     @property
+    def client_config(self) -> str:
+        """Path of the `client.properties` with which clients log in; empty: they are plain."""
+        ...
+
+    @property
     def replicas(self) -> int: ...
 
     @property

@@ -24,9 +24,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from oncelog_server.cli.client_config import read_client_config
 from robustness.chaos.client_process import ClientChild, ClientParent, Work, operation_line
 from robustness.clients.contract import Clients
 from robustness.clients.libraries import LIBRARIES
+from robustness.clients.login import choose_login
 from robustness.history import AnyOperation
 from robustness.workloads.contract import Workload
 
@@ -39,6 +41,8 @@ _OVER: Final = 0
 @dataclass(frozen=True, slots=True)
 class LabOrder:
     bootstrap: str
+    client_config: str
+    """Path of a `client.properties`, or empty."""
     folder: str
     seed: int
     replicas: int
@@ -171,6 +175,7 @@ def say(event: str, **facts: object) -> None:
 
 async def run_lab(order: LabOrder, workloads: Sequence[Workload], wishes: "Wishes") -> None:
     # The first one is asked for whatever is done once; it should start no threads before clients are forked.
+    choose_login(read_client_config(order.client_config).login)
     clients = [LIBRARIES[one](order.bootstrap.split(",")) for one in order.libraries]
     lab = ForkLab(order, clients)
     wishes.kill = lab.kill_one

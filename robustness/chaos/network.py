@@ -23,6 +23,7 @@ from oncelog_server.cluster.plan import (
     Member,
     ports_of,
 )
+from oncelog_server.cluster.security import CLIENT_LISTENER
 from oncelog_server.cluster.state_file import ClusterState
 from robustness.chaos.links import CLIENTS, Rule
 from robustness.chaos.part import end_part, start_part
@@ -115,6 +116,10 @@ class ClusterNetwork:
                 host, _, port = door.listen.rpartition(":")
                 environment["ONCELOG_LISTENER_ADVERTISED_HOST"] = host
                 environment["ONCELOG_LISTENER_ADVERTISED_PORT"] = port
+                if state.is_secure:
+                    environment["ONCELOG_LISTENER_ADVERTISED_LISTENERS"] = (
+                        f"{CLIENT_LISTENER}://{door.listen}"
+                    )
             if member.role == GATEWAY.role:
                 doors.append(Door(CLIENTS, self._address(), member.name, member.address))
         names = {member.rpc_address: member.name for member in state.members}

@@ -30,6 +30,18 @@ Bootstrap = Annotated[
         "With --kubernetes: where its listeners are"
     ),
 ]
+ClientConfig = Annotated[
+    str,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="how our clients log in at --bootstrap: a client.properties of Kafka",
+    ),
+]
+Secure = Annotated[
+    bool,
+    typer.Option("--secure", help="a cluster with certificates between processes, logins and ACLs"),
+]
 ScenarioName = Annotated[
     str,
     typer.Option(

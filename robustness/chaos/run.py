@@ -246,6 +246,7 @@ class ChaosRun:
         workloads = tuple({**one, "name": one["name"] + options.suffix} for one in named)
         return LabOrder(
             bootstrap=self._target.bootstrap,
+            client_config=self._target.client_config,
             folder=str(options.folder),
             seed=options.seed,
             replicas=self._target.replicas,
@@ -273,6 +274,7 @@ class ChaosRun:
             process = start_part(
                 "robustness.chaos.sampler",
                 self._target.bootstrap,
+                self._target.client_config,
                 log=folder / "sampler.log",
                 output=lags,
             )

@@ -1,4 +1,4 @@
-"""How far the last stable offset is behind, second by second: `python -m robustness.chaos.sampler BOOTSTRAP`.
+"""How far the last stable offset is behind, second by second: `python -m robustness.chaos.sampler BOOTSTRAP CONFIG`.
 
 A client of its own, so that no hanging workload stops the measuring. Each line of its output is one sample; a second
 in which nobody answered has none.
@@ -11,6 +11,9 @@ from typing import Any, Final
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from oncelog_server.cli.client_config import read_client_config
+from robustness.clients.login import choose_login, confluent_login
 
 PAUSE_S: Final = 1.0
 TIMEOUT_S: Final = 2.0
@@ -47,8 +50,13 @@ def _ends(
     return {f"{one.topic}-{one.partition}": future.result().offset for one, future in asked.items()}
 
 
-def main(bootstrap: str) -> None:
-    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0}
+def main(bootstrap: str, client_config: str) -> None:
+    choose_login(read_client_config(client_config).login)
+    settings: dict[str, Any] = {
+        **confluent_login(),
+        "bootstrap.servers": bootstrap,
+        "log_level": 0,
+    }
     admin = AdminClient(settings)
     while True:
         asked_s = time.monotonic()
@@ -63,4 +71,4 @@ def main(bootstrap: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -26,8 +26,16 @@ class ClusterTarget:
     decks = DECKS
     limits: Sequence[str] = ()
 
-    def __init__(self, folder: Path, shape: ClusterShape, environment: Mapping[str, str]) -> None:
-        self.name = "oncelog, a cluster of processes"
+    def __init__(
+        self,
+        folder: Path,
+        shape: ClusterShape,
+        environment: Mapping[str, str],
+        *,
+        is_secure: bool = False,
+    ) -> None:
+        self.name = f"oncelog, a {'secured ' if is_secure else ''}cluster of processes"
+        self._is_secure = is_secure
         self.roles = (*(role.role for role in ROLES), POSTGRES, REDIS, CLIENTS)
         self._folder = folder / "cluster"
         self._shape = shape
@@ -44,6 +52,7 @@ class ClusterTarget:
         self.cluster = Cluster(
             self._folder,
             self._shape,
+            is_secure=self._is_secure,
             environment=self._environment,
             on_progress=on_progress,
             on_plan=self._take_in,
@@ -60,6 +69,11 @@ class ClusterTarget:
     @property
     def bootstrap(self) -> str:
         return self.network.bootstrap
+
+    @property
+    def client_config(self) -> str:
+        security = self.cluster.security
+        return "" if security is None else str(security.client_properties)
 
     @property
     def replicas(self) -> int:

@@ -24,6 +24,7 @@ from aiokafka.producer.transaction_manager import TransactionState
 
 from robustness.clients.admin import WireAdmin
 from robustness.clients.contract import Consumer, Fenced, Refused, Unanswered
+from robustness.clients.login import aiokafka_login
 from robustness.clients.membership import Member, Membership
 from robustness.history import Isolation, Partition, Read
 
@@ -87,6 +88,7 @@ class AiokafkaClients:
             "request_timeout_ms": REQUEST_TIMEOUT_MS,
             "retry_backoff_ms": RETRY_BACKOFF_MS,
             "metadata_max_age_ms": METADATA_MAX_AGE_MS,
+            **aiokafka_login(),
         }
 
 

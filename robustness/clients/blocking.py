@@ -17,6 +17,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar
 
 from oncelog.client import cluster, connection, produce_pipeline
+from oncelog.client.core.login import ClientLogin
+from oncelog.client.login import tls_context, with_tls
 from oncelog.errors import OncelogError
 
 try:
@@ -82,6 +84,9 @@ class _Stream:
     def setsockopt(self, *_: Any) -> None:
         """asyncio has set TCP_NODELAY already."""
 
+    def begin_tls(self, host: str, login: ClientLogin) -> None:
+        _wait(self._writer.start_tls(tls_context(login), server_hostname=host))
+
     def sendall(self, data: bytes) -> None:
         self._writer.write(data)
         _wait(asyncio.wait_for(self._writer.drain(), self._timeout_s))
@@ -107,6 +112,14 @@ class _Sockets:
         return _Stream(*_wait(asyncio.wait_for(asyncio.open_connection(*address), timeout)))
 
 
+def _with_tls(stream: Any, host: str, login: ClientLogin) -> Any:
+    """Stands for `with_tls` in `oncelog.client.connection`."""
+    if not isinstance(stream, _Stream):
+        return with_tls(stream, host, login)
+    stream.begin_tls(host, login)
+    return stream
+
+
 class _Time:
     """Stands for the module `time` where the client sleeps."""
 
@@ -121,6 +134,7 @@ class _Time:
 
 
 def _install() -> None:
+    connection.with_tls = _with_tls  # type: ignore[attr-defined]
     for module, name, replacement in (
         (connection, "socket", _Sockets),
         (cluster, "time", _Time),

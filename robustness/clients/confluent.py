@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from robustness.clients.admin import WireAdmin
 from robustness.clients.contract import Consumer, Fenced, Refused, Unanswered
+from robustness.clients.login import confluent_login
 from robustness.clients.thread import CallThread
 from robustness.history import Isolation, Partition, Read
 
@@ -66,7 +67,12 @@ class ConfluentClients:
         return WireAdmin(self.bootstrap, client)
 
     def _settings(self, client: str) -> dict[str, Any]:
-        return {**_SETTINGS, "bootstrap.servers": ",".join(self.bootstrap), "client.id": client}
+        return {
+            **_SETTINGS,
+            **confluent_login(),
+            "bootstrap.servers": ",".join(self.bootstrap),
+            "client.id": client,
+        }
 
 
 class _Requests:

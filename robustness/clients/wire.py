@@ -15,6 +15,7 @@ from importlib.metadata import version as installed_version
 from typing import Any, Final, TypeVar
 
 from oncelog.client.core.addresses import Address, parse_addresses
+from oncelog.client.login import Exchange, login_exchange, tls_context
 from oncelog.errors import ErrorCode, KafkaError, error_code_of
 from oncelog.protocol import versions
 from oncelog.protocol.frames import (
@@ -25,6 +26,7 @@ from oncelog.protocol.frames import (
     write_request_head,
 )
 from oncelog.protocol.messages import schema_of
+from robustness.clients.login import chosen_login
 from robustness.history import Partition
 
 SPOKEN: Final[Mapping[int, int]] = {
@@ -96,12 +98,32 @@ class Connection:
 
     @classmethod
     async def connect(cls, address: Address, client_id: str) -> "Connection":
+        login = chosen_login()
+        context = tls_context(login) if login is not None and login.has_tls else None
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                reader, writer = await asyncio.open_connection(address.host, address.port)
+                reader, writer = await asyncio.open_connection(
+                    address.host, address.port, ssl=context
+                )
         except (OSError, TimeoutError) as error:
             raise Unreachable(f"{address}: {error!r}") from error
-        return cls(reader, writer, client_id)
+        connection = cls(reader, writer, client_id)
+        if login is not None and login.has_sasl:
+            try:
+                await connection._log_in(login_exchange(str(address), login))
+            except Lost as error:
+                raise Unreachable(f"{address}: it went away during the login") from error
+        return connection
+
+    async def _log_in(self, exchange: Exchange) -> None:
+        """Raises Lost, and OncelogError for a login that is refused."""
+        answer = None
+        while True:
+            try:
+                schema, request = exchange.send(answer)
+            except StopIteration:
+                return
+            answer = await self.call(schema.api_key, request, schema.version)
 
     async def call(self, api_key: int, request: Any, version: int | None = None) -> Any:
         async with self._is_in_use:

@@ -39,6 +39,7 @@ from oncelog.spark.attempt import (
     seal_branch,
 )
 from robustness.clients.blocking import blocking
+from robustness.clients.login import chosen_login
 from robustness.history import Noted, Outcome
 from robustness.workload_facts import SparkBatchEnded, SparkTask, note
 from robustness.workloads.contract import ClientProcess, Lab, until_over
@@ -159,7 +160,10 @@ class _Driver:
         self._given = given
         self._bootstrap = parse_addresses(",".join(bootstrap))
         self._settings = ClientSettings(
-            client_id=process.name, request_timeout_ms=5_000, call_timeout_ms=15_000
+            login=chosen_login(),
+            client_id=process.name,
+            request_timeout_ms=5_000,
+            call_timeout_ms=15_000,
         )
         self._zombies: list[asyncio.Task[_Try | None]] = []
         self._tries = 0

@@ -11,6 +11,7 @@ from oncelog.client.core.addresses import parse_addresses
 from oncelog.errors import OncelogError
 from oncelog.spark.attempt import NONCE_BYTES
 from robustness.clients.blocking import blocking
+from robustness.clients.login import chosen_login
 from robustness.workloads.contract import Lab
 
 QUERY: Final = "query"
@@ -36,7 +37,7 @@ class SinkMeddler:
         """A transactional id that is no sink's."""
         self._bootstrap = parse_addresses(",".join(lab.clients[0].bootstrap))
         self._settings = ClientSettings(
-            client_id=client, request_timeout_ms=5_000, call_timeout_ms=10_000
+            login=chosen_login(), client_id=client, request_timeout_ms=5_000, call_timeout_ms=10_000
         )
         self._nonces: list[bytes] = []
         self._branches: list[_Branch] = []

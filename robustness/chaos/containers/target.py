@@ -24,6 +24,7 @@ _NODES: Final = sum(COUNTS.values()) - COUNTS[CONTROLLER]
 
 
 class ContainerTarget:
+    client_config = ""
     decks = CONTAINER_DECKS
 
     def __init__(

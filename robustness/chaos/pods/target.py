@@ -40,6 +40,7 @@ STRUCK: Final = (*(role.role for role in ROLES), POSTGRES, REDIS)
 class PodTarget:
     """Use it as every `Target`; `bootstrap` is where clients of this run find the listeners, empty: looked for."""
 
+    client_config = ""
     decks = POD_DECKS
 
     def __init__(

@@ -28,6 +28,8 @@ from oncelog_server.data_folder import open_privately
 
 CLIENT_PROPERTIES: Final = "client.properties"
 ADMIN: Final = "admin"
+CLIENT_LISTENER: Final = "SASL_SSL"
+"""Name of the one door for clients, and its protocol."""
 _FOLDER: Final = "security"
 _ADMIT_TIMEOUT_S: Final = 10.0
 _KAFKA_NUMBER: Final = 2
@@ -51,7 +53,7 @@ class ClusterSecurity:
         lines = (
             "# Kafka's names: for `oncelog --config`, and for Kafka's tools with --command-config",
             f"bootstrap.servers={bootstrap}",
-            "security.protocol=SASL_SSL",
+            f"security.protocol={CLIENT_LISTENER}",
             "ssl.truststore.type=PEM",
             f"ssl.truststore.location={self._folder / 'ca.pem'}",
             f"sasl.mechanism={SCRAM_SHA_512}",
@@ -79,7 +81,7 @@ class ClusterSecurity:
         if role != LISTENER:
             return of_node
         return of_node | {
-            "ONCELOG_LISTENER_LISTENERS": f"SASL_SSL://{address}",
+            "ONCELOG_LISTENER_LISTENERS": f"{CLIENT_LISTENER}://{address}",
             "ONCELOG_LISTENER_SSL_CERTIFICATE_FILE": str(tls.certificate),
             "ONCELOG_LISTENER_SSL_KEY_FILE": str(tls.key),
             "ONCELOG_LISTENER_SASL_ENABLED_MECHANISMS": SCRAM_SHA_512,

@@ -8,12 +8,13 @@ is closed for good, because what stands in its stream is no longer known. Not fo
 import socket
 import time
 from collections import deque
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from oncelog.client.core.addresses import Address
 from oncelog.client.core.login import ClientLogin
-from oncelog.client.login import log_in, with_tls
+from oncelog.client.login import login_exchange, with_tls
 from oncelog.errors import ErrorCode, KafkaError, OncelogError
 from oncelog.protocol.frames import (
     LENGTH_BYTES,
@@ -104,12 +105,12 @@ class Connection:
         """Also again, on the same connection, before the session ends (KIP-368)."""
         assert self._login is not None
         self._logs_in_again_at = _NEVER
+        exchange, answer = login_exchange(str(self.address), self._login), None
         try:
-            lifetime = log_in(
-                lambda schema, request: self.call(schema, request, deadline),
-                str(self.address),
-                self._login,
-            )
+            while True:
+                answer = self.call(*exchange.send(answer), deadline)
+        except StopIteration as ended:
+            lifetime: timedelta | None = ended.value
         except OncelogError:
             self.close()
             raise

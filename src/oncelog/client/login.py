@@ -10,7 +10,7 @@ worth another try.
 
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Generator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -28,23 +28,29 @@ _HANDSHAKE_VERSION: Final = 1
 _AUTHENTICATE_VERSION: Final = 1
 """The first that tells how long the session lasts (KIP-368)."""
 
-Call = Callable[[Schema, Any], Any]
+Exchange = Generator[tuple[Schema, Any], Any, timedelta | None]
 
 
-def with_tls(stream: socket.socket, host: str, login: ClientLogin) -> ssl.SSLSocket:
-    """Within the timeout of the socket. Raises OSError, or OncelogError for files and certificates."""
+def tls_context(login: ClientLogin) -> ssl.SSLContext:
+    """Raises OncelogError for files that cannot be used."""
     files = TlsFiles(
         certificate_chain=_path(login.certificate),
         key=_path(login.key),
         authorities=_path(login.ca),
     )
     try:
-        context = client_context(
+        return client_context(
             files, checks_host_name=login.checks_host_name, key_password=login.key_password
         )
-        return context.wrap_socket(stream, server_hostname=host)
     except TlsFileError as error:
         raise OncelogError(str(error)) from error
+
+
+def with_tls(stream: socket.socket, host: str, login: ClientLogin) -> socket.socket:
+    """Within the timeout of the socket. Raises OSError, or OncelogError for files and certificates."""
+    context = tls_context(login)
+    try:
+        return context.wrap_socket(stream, server_hostname=host)
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError):
         raise  # It went away in the middle, as when it stops.
     except ssl.SSLCertVerificationError as error:
@@ -57,11 +63,13 @@ def with_tls(stream: socket.socket, host: str, login: ClientLogin) -> ssl.SSLSoc
         raise OncelogError(f"{host} and this client find no common TLS: {said}") from error
 
 
-def log_in(call: Call, where: str, login: ClientLogin) -> timedelta | None:
-    """How long the session lasts; None: it does not end. Raises OncelogError for a login that is refused."""
+def login_exchange(where: str, login: ClientLogin) -> Exchange:
+    """Yields each request with its schema, and is sent the answer. Returns how long the session lasts; None: it does
+    not end. Raises OncelogError for a login that is refused."""
     handshake = schema_of(versions.SASL_HANDSHAKE, _HANDSHAKE_VERSION)
-    answer = call(
-        handshake, handshake.request_types.SaslHandshakeRequest(mechanism=login.mechanism)
+    answer = yield (
+        handshake,
+        handshake.request_types.SaslHandshakeRequest(mechanism=login.mechanism),
     )
     if error_code_of(answer.error_code.value) is not ErrorCode.NONE:
         enabled = ", ".join(answer.mechanisms)
@@ -76,7 +84,7 @@ def log_in(call: Call, where: str, login: ClientLogin) -> timedelta | None:
             message = client.evaluate(challenge)
             if client.is_complete:
                 break
-            answer = call(
+            answer = yield (
                 authenticate,
                 authenticate.request_types.SaslAuthenticateRequest(auth_bytes=message),
             )

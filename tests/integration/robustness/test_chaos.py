@@ -50,8 +50,9 @@ def chaos(*arguments):
 
 @pytest.mark.robustness
 @pytest.mark.timeout(TIMEOUT_S + 120)
-def test_a_short_chaos(folder):
-    code, told = chaos("--minutes", "0.42", "--seed", "7", "--folder", str(folder))
+@pytest.mark.parametrize("kind", [[], ["--secure"]], ids=["plain", "secured"])
+def test_a_short_chaos(folder, kind):
+    code, told = chaos("--minutes", "0.42", "--seed", "7", "--folder", str(folder), *kind)
     assert code == 0, told
     report = json.loads((folder / "report.json").read_text())
     assert report["is_sound"]
@@ -148,6 +149,8 @@ def test_a_run_interrupted_at_its_start_leaves_no_cluster(folder):
         (["--bootstrap", "nonsense"], "is no host:port"),
         (["--bootstrap", "a:b,c"], "is no host:port"),
         (["--scenario", "no-such"], "there is no scenario 'no-such'"),
+        (["--config", "client.properties"], "--config says how to log in at --bootstrap"),
+        (["--secure", "--bootstrap", "127.0.0.1:1"], "--secure is for a cluster of processes"),
         (["--library", "java"], "no client library 'java'; there are aiokafka"),
     ],
 )

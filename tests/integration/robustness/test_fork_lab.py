@@ -17,6 +17,7 @@ DEADLINE_S = 20.0
 def order(tmp_path):
     return LabOrder(
         bootstrap="",
+        client_config="",
         folder=str(tmp_path),
         seed=7,
         replicas=1,
