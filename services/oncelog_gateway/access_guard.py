@@ -156,6 +156,12 @@ class AccessGuard:
         return sent
 
 
+async def only_as_guarded(request: Request) -> None:
+    """The application must answer by the route whose role was asked for."""
+    route = f"{request.method} {request.scope['route'].path}"
+    assert request.scope.get(ROUTE_KEY) == route, (request.scope.get(ROUTE_KEY), route)
+
+
 def with_roles(routes: Sequence[Route]) -> Sequence[Route]:
     """The same, once each has its role."""
     keys = [(method, route.path) for route in routes for method in sorted(route.methods or ())]

@@ -12,7 +12,7 @@ from oncelog.rpc.metadata import MetadataFollower
 from oncelog.runtime.clock import Clock
 from oncelog.telemetry.history import History
 from oncelog_gateway.access import Access
-from oncelog_gateway.access_guard import AccessGuard, with_roles
+from oncelog_gateway.access_guard import AccessGuard, only_as_guarded, with_roles
 from oncelog_gateway.acts import Acts
 from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.console import console_router
@@ -116,7 +116,9 @@ def create_app(
         console_router(Pages(app, roles, views, settings, clock), access, operators),
     )
     for router in routers:
-        app.include_router(router, dependencies=[Depends(only_known_parameters)])
+        app.include_router(
+            router, dependencies=[Depends(only_as_guarded), Depends(only_known_parameters)]
+        )
     routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
     install(app, routes)
     app.add_middleware(TracedRequests)

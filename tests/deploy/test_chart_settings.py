@@ -194,3 +194,15 @@ def test_policies_let_in_whom_the_table_of_callers_names():
                 assert one in rule["values"], (one, target)
                 judged += 1
     assert judged > 15
+
+
+def test_the_gateway_asks_for_a_login_where_values_say_so():
+    def told(*values):
+        ended = helm(4, "template", "log", str(CHART), *values)
+        objects = [one for one in yaml.safe_load_all(ended.stdout) if one]
+        environment = pod_of(role_of(objects, "gateway"))[1]["containers"][0]["env"]
+        return {one["name"]: one.get("value") for one in environment}
+
+    assert told()["ONCELOG_GATEWAY_AUTHENTICATION"] == "none"
+    required = told("--set", "config.gateway.authentication=required")
+    assert "ONCELOG_GATEWAY_AUTHENTICATION" not in required

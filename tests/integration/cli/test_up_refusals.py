@@ -94,3 +94,15 @@ def test_a_file_that_is_no_toml_is_named_with_its_line(tmp_path):
     assert f"{path}:2: not TOML: " in refused(tmp_path, "--config", path)
     path.write_bytes(b"[storage]\n# \xff\n")
     assert f"{path}:2: not TOML: " in refused(tmp_path, "--config", path)
+
+
+def test_a_gateway_for_others_needs_a_decision(tmp_path):
+    said = refused(tmp_path, "--host", "0.0.0.0")
+    assert "ONCELOG_GATEWAY_AUTHENTICATION=required" in said
+    assert "ONCELOG_GATEWAY_ADMIN_TOKEN_FILE" in said
+    missing = tmp_path / "none"
+    required = {
+        "ONCELOG_GATEWAY_AUTHENTICATION": "required",
+        "ONCELOG_GATEWAY_ADMIN_TOKEN_FILE": str(missing),
+    }
+    assert str(missing) in refused(tmp_path, "--host", "0.0.0.0", **required)
