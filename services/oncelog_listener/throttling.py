@@ -6,10 +6,16 @@ from collections.abc import Awaitable, Generator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from oncelog.ids import Millis
-from oncelog.protocol.versions import FETCH, PRODUCE
+from oncelog.protocol.versions import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    FETCH,
+    PRODUCE,
+)
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.security.quotas import (
     CONSUMER_BYTE_RATE,
@@ -23,6 +29,9 @@ if TYPE_CHECKING:
     from oncelog_listener.call import Call
 
 T = TypeVar("T")
+
+_STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
+"""From this version on an API may answer THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
 class Throttling:
@@ -49,6 +58,8 @@ class Throttling:
             size = _fetched_bytes(response)
             wanted = self._rates.wait_ms(quotas, client, CONSUMER_BYTE_RATE, size, now)
             wait_ms = max(wait_ms, wanted)
+        elif call.api_key in _STRICT_FROM:
+            wait_ms = max(wait_ms, self._rates.changes_wait_ms(quotas, client, now))
         if not wait_ms:
             return response
         call.session.throttle_ms = wait_ms
@@ -59,6 +70,16 @@ class Throttling:
     def fetch_bytes_max(self, call: "Call") -> int | None:
         """None: no quota bounds it."""
         return self._rates.fetch_bytes_max(self._quotas, _client(call)) if self.is_on else None
+
+    def takes_changes(self, call: "Call", count: int) -> bool:
+        """Whether its client may create or delete so many partitions now. Clients of older versions always may, and are
+        held afterwards."""
+        if not self.is_on:
+            return True
+        is_strict = call.version >= _STRICT_FROM[call.api_key]
+        return self._rates.takes_changes(
+            self._quotas, _client(call), count, _now(), is_strict=is_strict
+        )
 
     def connection_wait_ms(self, host: str) -> int:
         """For how long this address has opened enough connections; 0: one more is taken."""

@@ -1,4 +1,5 @@
-"""Which quota holds for a client, who shares it, and how long the client is held (KIP-13, KIP-124, KIP-612)."""
+"""Which quota holds for a client, who shares it, and how long the client is held (KIP-13, KIP-124, KIP-599,
+KIP-612)."""
 
 from typing import Final
 
@@ -6,6 +7,7 @@ from oncelog.ids import Millis
 from oncelog.security.quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
     IP,
     REQUEST_PERCENTAGE,
     Entity,
@@ -14,7 +16,7 @@ from oncelog.security.quotas import (
     ip_quota,
     quota_of,
 )
-from oncelog_listener.core.quota_rates import FULL_WINDOWS, WINDOW_MS, Rate
+from oncelog_listener.core.quota_rates import FULL_WINDOWS, WINDOW_MS, Rate, TokenBucket
 
 RATES_MAX: Final = 10_000
 """Client ids are the client's to choose. Above it, those that are silent are forgotten, then the oldest."""
@@ -29,6 +31,7 @@ class ClientRates:
 
     def __init__(self) -> None:
         self._rates: dict[tuple[Entity, QuotaKey], Rate] = {}
+        self._buckets: dict[Entity, TokenBucket] = {}
         self._quotas: Quotas = {}
         self._found: dict[tuple[str, str, QuotaKey], tuple[Entity, float] | None] = {}
 
@@ -55,6 +58,29 @@ class ClientRates:
         if wait_ms:
             rate.record(-1, now)
         return _bounded(CONNECTION_CREATION_RATE, wait_ms)
+
+    def takes_changes(
+        self, quotas: Quotas, client: tuple[str, str], count: int, now: Millis, *, is_strict: bool
+    ) -> bool:
+        """Counts so many partitions that are created or deleted. False: not now, an earlier change is on credit."""
+        found = self._quota(quotas, client, CONTROLLER_MUTATION_RATE)
+        if found is None:
+            return True
+        entity, quota = found
+        bucket = self._buckets.get(entity)
+        if bucket is None:
+            if len(self._buckets) >= RATES_MAX:
+                del self._buckets[next(iter(self._buckets))]
+            bucket = self._buckets[entity] = TokenBucket()
+        if is_strict and bucket.wait_ms(quota, now):
+            return False
+        bucket.take(count, quota, now)
+        return True
+
+    def changes_wait_ms(self, quotas: Quotas, client: tuple[str, str], now: Millis) -> int:
+        found = self._quota(quotas, client, CONTROLLER_MUTATION_RATE)
+        bucket = None if found is None else self._buckets.get(found[0])
+        return 0 if found is None or bucket is None else bucket.wait_ms(found[1], now)
 
     def fetch_bytes_max(self, quotas: Quotas, client: tuple[str, str]) -> int | None:
         """What a Fetch may take without exceeding its quota by itself; None: anything."""

@@ -61,3 +61,27 @@ class Rate:
     def _forget(self, now: Millis) -> None:
         while self._windows and now - self._windows[0].last >= WINDOWS * WINDOW_MS:
             self._windows.popleft()
+
+
+class TokenBucket:
+    """For changes that come in bursts (KIP-599): what a second gives is kept for eleven seconds, and a change that is
+    begun is done whole, if need be on credit."""
+
+    def __init__(self) -> None:
+        self._tokens: float | None = None
+        self._filled_at = Millis(0)
+
+    def take(self, count: int, quota: float, now: Millis) -> None:
+        self._tokens = self._filled(quota, now) - count
+
+    def wait_ms(self, quota: float, now: Millis) -> int:
+        """Until the credit is paid; 0: there is none."""
+        self._tokens = self._filled(quota, now)
+        return max(0, round(-self._tokens / quota * 1000))
+
+    def _filled(self, quota: float, now: Millis) -> float:
+        most = quota * WINDOWS * WINDOW_MS / 1000
+        tokens = most if self._tokens is None else self._tokens
+        grown = tokens + quota * (now - self._filled_at) / 1000
+        self._filled_at = now
+        return min(most, grown)

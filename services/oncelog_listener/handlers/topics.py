@@ -25,6 +25,9 @@ _CONFIGS_MAX: Final = 500
 
 _CREATION_REFUSED: Final = Unanswered(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
 """Kafka's words for this request."""
+_THROTTLED: Final = Unanswered(
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded."
+)
 
 _Named = tuple[str | None, UUID | None]
 
@@ -50,6 +53,8 @@ async def create_topics(call: Call) -> Any:
                 ErrorCode.INVALID_CONFIG,
                 f"{len(topic.configs)} configs: there are only {len(TOPIC_CONFIGS)}",
             )
+        elif not request.validate_only and not _takes_changes(call, _partition_count(call, topic)):
+            results[topic.name] = _THROTTLED
         else:
             asked.append(_new_topic(topic))
     configs_of = {new.name: new.configs for new in asked}
@@ -67,6 +72,18 @@ async def create_topics(call: Call) -> Any:
             _created(call, name, results.get(name), configs_of.get(name, {})) for name in times
         ),
     )
+
+
+def _partition_count(call: Call, topic: Any) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return (
+        topic.num_partitions if topic.num_partitions > 0 else call.cluster.settings.num_partitions
+    )
+
+
+def _takes_changes(call: Call, partition_count: int) -> bool:
+    return call.cluster.throttling.takes_changes(call, max(0, partition_count))
 
 
 def _twice(name: str | bytes | None) -> Unanswered:
@@ -156,6 +173,8 @@ async def delete_topics(call: Call) -> Any:
             failed = Unanswered(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, "an internal topic cannot be deleted"
             )
+        if failed is None and not _takes_changes(call, len(topic.partitions) if topic else 0):
+            failed = _THROTTLED
         if failed is not None:
             refused[named] = failed
         elif topic_id is not None:
@@ -261,6 +280,8 @@ async def create_partitions(call: Call) -> Any:
             results[topic.name] = Unanswered(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, "an internal topic keeps its partitions"
             )
+        elif not request.validate_only and not _takes_changes(call, _added_count(call, topic)):
+            results[topic.name] = _THROTTLED
         else:
             asked.append(_new_partitions(call, topic))
     if asked:
@@ -285,6 +306,11 @@ async def create_partitions(call: Call) -> Any:
             for result in (results.get(name, missing),)
         ),
     )
+
+
+def _added_count(call: Call, topic: Any) -> int:
+    existing = call.cluster.image.topics.get(topic.name)
+    return int(topic.count) - (len(existing.partitions) if existing is not None else 0)
 
 
 def _new_partitions(call: Call, topic: Any) -> Any:

@@ -5,17 +5,20 @@ import contextlib
 import selectors
 import socket
 import time
+from datetime import timedelta
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from tests.unit.listener.wire_client import WireClient
 
 from oncelog.protocol.messages import schema_of
-from oncelog.protocol.versions import ALTER_CLIENT_QUOTAS, METADATA
+from oncelog.protocol.versions import ALTER_CLIENT_QUOTAS, CREATE_TOPICS, METADATA
 from oncelog_server.demo.processes import OncelogServer
 
 VALUE = bytes(range(250)) * 40  # 10 kB
 PATIENCE_S = 30
+THROTTLING_QUOTA_EXCEEDED = 89
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +142,42 @@ async def test_request_time_is_held_for_a_second_at_most(server):
     assert time.monotonic() - began > told_s * 0.8, "it was not read meanwhile"
     wire.close()
     await alter(server, [("client-id", "test")], request_percentage=None)
+
+
+def test_an_older_client_waits_before_it_changes_topics(server):
+    set_quota(server, [("client-id", "maker")], controller_mutation_rate=1.0)
+    admin = AdminClient({"bootstrap.servers": server.bootstrap, "client.id": "maker"})
+    began = time.monotonic()
+    for name, partition_count in (("first", 12), ("second", 1)):
+        (created,) = admin.create_topics([NewTopic(name, partition_count, 1)]).values()
+        created.result(PATIENCE_S)
+    assert time.monotonic() - began > 0.8
+
+
+async def test_changes_of_topics_are_refused_while_one_is_on_credit(server):
+    await alter(server, [("client-id", "test")], controller_mutation_rate=1.0)
+    schema = schema_of(CREATE_TOPICS, 7)
+
+    async def create(**partitions):
+        wire = await WireClient.connect(port_of(server))
+        topics = tuple(
+            schema.request_types.CreatableTopic(
+                name=name, num_partitions=count, replication_factor=1, assignments=(), configs=()
+            )
+            for name, count in partitions.items()
+        )
+        answer = await wire.call(
+            CREATE_TOPICS, 7, topics=topics, timeout=timedelta(seconds=9), validate_only=False
+        )
+        wire.close()
+        return [one.error_code for one in answer.topics], answer.throttle_time.total_seconds()
+
+    codes, throttle_s = await create(third=12, fourth=1)
+    assert codes == [0, THROTTLING_QUOTA_EXCEEDED]
+    assert 0 < throttle_s <= 1
+    assert (await create(fourth=1))[0] == [THROTTLING_QUOTA_EXCEEDED]
+    await asyncio.sleep(throttle_s)
+    assert (await create(fourth=1))[0] == [0]
 
 
 def test_connections_of_an_address_are_held(server):

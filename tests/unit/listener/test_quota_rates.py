@@ -4,7 +4,7 @@ import pytest
 
 from oncelog.security.quotas import CLIENT_ID, IP, USER, entity_of
 from oncelog_listener.core.client_rates import RATES_MAX, ClientRates
-from oncelog_listener.core.quota_rates import Rate
+from oncelog_listener.core.quota_rates import Rate, TokenBucket
 
 PRODUCED = "producer_byte_rate"
 FETCHED = "consumer_byte_rate"
@@ -139,3 +139,28 @@ def test_rates_of_invented_client_ids_are_bounded():
         rates.wait_ms(quotas, ("a", str(number)), PRODUCED, 1_000, number)
     assert len(rates._rates) <= RATES_MAX
     assert rates.wait_ms(quotas, ("a", str(RATES_MAX + 4)), PRODUCED, 0, RATES_MAX + 5) > 0
+
+
+def test_changes_burst_for_eleven_seconds_and_one_goes_on_credit():
+    bucket = TokenBucket()
+    bucket.take(11, 1.0, 5_000)
+    assert bucket.wait_ms(1.0, 5_000) == 0
+    bucket.take(3, 1.0, 5_000)
+    assert bucket.wait_ms(1.0, 5_000) == 3_000
+    assert bucket.wait_ms(1.0, 8_000) == 0
+    bucket.take(11, 1.0, 60_000)  # silence gives no more than a full bucket
+    assert bucket.wait_ms(1.0, 60_000) == 0
+    bucket.take(1, 1.0, 60_000)
+    assert bucket.wait_ms(1.0, 60_000) == 1_000
+
+
+@pytest.mark.parametrize(("is_strict", "taken"), [(True, [True, True, False]), (False, [True] * 3)])
+def test_a_change_on_credit_lets_strict_clients_wait(is_strict, taken):
+    quotas = {entity_of({USER: "alice"}): {"controller_mutation_rate": 1.0}}
+    rates = ClientRates()
+    assert [
+        rates.takes_changes(quotas, ALICE, count, 0, is_strict=is_strict) for count in (11, 5, 1)
+    ] == taken
+    assert rates.changes_wait_ms(quotas, ALICE, 0) == (5_000 if is_strict else 6_000)
+    assert rates.changes_wait_ms(quotas, ("bob", "app"), 0) == 0
+    assert rates.takes_changes(quotas, ("bob", "app"), 99, 0, is_strict=True)
