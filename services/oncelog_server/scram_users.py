@@ -9,15 +9,15 @@ goes by the listeners' own way: with the certificate of a listener (ONCELOG_NODE
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 
 from oncelog.api.v1 import controller_pb2 as pb
-from oncelog.errors import OncelogError
-from oncelog.rpc.channel import CLUSTER_NAME
+from oncelog.errors import ErrorCode, OncelogError
+from oncelog.rpc.channel import open_blocking_channel
 from oncelog.rpc.contract import CONTROLLER, SERVICES
 from oncelog.rpc.mutual_tls import MutualTls
 from oncelog.security.sasl import SCRAM_SHA_256, SCRAM_SHA_512
@@ -41,10 +41,11 @@ def passwords(folder: Path) -> dict[str, str]:
     return found
 
 
-def request_of(users: Iterable[tuple[str, str]]) -> Any:
-    request = pb.AlterUserScramCredentialsRequest()
-    for user, password in users:
-        for mechanism, number in _KAFKA_NUMBERS.items():
+def requests_of(users: Mapping[str, str]) -> Iterator[Any]:
+    """One for each mechanism: a user may stand once in a request."""
+    for mechanism, number in _KAFKA_NUMBERS.items():
+        request = pb.AlterUserScramCredentialsRequest()
+        for user, password in users.items():
             made = make_credential(mechanism, password, ITERATIONS_MIN)
             request.credentials.add(
                 user=user,
@@ -54,11 +55,12 @@ def request_of(users: Iterable[tuple[str, str]]) -> Any:
                 server_key=made.server_key,
                 iterations=made.iterations,
             )
-    return request
+        yield request
 
 
 def admit(request: Any, controllers: list[str], tls: MutualTls) -> None:
-    """Tells the active one. Raises OncelogError when none has taken them for a minute; a repetition changes nothing."""
+    """Tells the active one. Raises OncelogError when it refuses, or none is active for a minute; a repetition changes
+    nothing."""
     reason = "no address of a controller is given"
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
@@ -71,9 +73,8 @@ def admit(request: Any, controllers: list[str], tls: MutualTls) -> None:
 
 
 def _ask(address: str, request: Any, tls: MutualTls) -> str:
-    """Empty when it is done, else why not."""
-    options = [("grpc.ssl_target_name_override", CLUSTER_NAME), ("grpc.enable_http_proxy", 0)]
-    with grpc.secure_channel(address, tls.channel_credentials(), options=options) as channel:
+    """Empty when it is done, else why another is to be asked. Raises OncelogError when it is refused."""
+    with open_blocking_channel(address, tls) as channel:
         call = channel.unary_unary(
             _METHOD.path,
             pb.AlterUserScramCredentialsRequest.SerializeToString,
@@ -83,8 +84,12 @@ def _ask(address: str, request: Any, tls: MutualTls) -> str:
             answer = call(request, timeout=_CALL_TIMEOUT_S)
         except grpc.RpcError as error:
             return f"{address}: {' '.join(str(error.details()).split())}"
-    refused = [one.status.error_message for one in answer.results if one.status.error_code]
-    return f"{address}: {refused[0]}" if refused else ""
+    for one in answer.results:
+        if one.status.error_code == ErrorCode.NOT_CONTROLLER:
+            return f"{address}: {one.status.error_message}"
+        if one.status.error_code:
+            raise OncelogError(f"{address} refuses them: {one.status.error_message}")
+    return ""
 
 
 def main() -> int:
@@ -97,7 +102,8 @@ def main() -> int:
     controllers = [one for one in os.environ.get("ONCELOG_NODE_CONTROLLERS", "").split(",") if one]
     try:
         users = passwords(Path(folder))
-        admit(request_of(users.items()), controllers, MutualTls(*map(Path, files)))
+        for request in requests_of(users):
+            admit(request, controllers, MutualTls(*map(Path, files)))
     except OncelogError as error:
         print(f"the users were not set: {error}", file=sys.stderr)
         return 1

@@ -4,7 +4,7 @@ import pytest
 
 from oncelog.errors import OncelogError
 from oncelog.security.scram import ITERATIONS_MIN
-from oncelog_server.scram_users import passwords, request_of
+from oncelog_server.scram_users import passwords, requests_of
 
 
 def test_each_file_is_a_user_and_the_mounts_own_folders_are_none(tmp_path):
@@ -23,14 +23,18 @@ def test_an_empty_password_is_refused_by_name(tmp_path):
         passwords(tmp_path)
 
 
-def test_controllers_are_told_no_password_and_both_mechanisms():
-    request = request_of([("alice", "s3cret")])
-    assert {(one.user, one.mechanism) for one in request.credentials} == {
-        ("alice", 1),
-        ("alice", 2),
-    }
-    assert b"s3cret" not in request.SerializeToString()
-    assert all(one.iterations == ITERATIONS_MIN for one in request.credentials)
-    first, second = request.credentials
-    assert first.salt != second.salt
-    assert (len(first.stored_key), len(second.stored_key)) == (32, 64)
+def test_a_user_stands_once_in_a_request_and_no_password_does():
+    users = {"alice": "s3cret", "bob": "other"}
+    requests = list(requests_of(users))
+    assert [[one.mechanism for one in request.credentials] for request in requests] == [
+        [1, 1],
+        [2, 2],
+    ]
+    for request, key_bytes in zip(requests, (32, 64), strict=True):
+        assert [one.user for one in request.credentials] == list(users)
+        assert b"s3cret" not in request.SerializeToString()
+        for one in request.credentials:
+            assert one.iterations == ITERATIONS_MIN
+            assert len(one.stored_key) == key_bytes
+        first, second = request.credentials
+        assert first.salt != second.salt
