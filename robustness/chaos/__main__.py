@@ -151,8 +151,7 @@ def main(
         result = _run(options, target, console)
     if result is None:
         raise typer.Exit(2)
-    page = write_report(result)
-    tell(Console(), result, page)
+    tell(Console(), result, write_report(result))
     _stay(keep_s, made)
     raise typer.Exit(0 if result.is_sound else 1)
 
