@@ -1,7 +1,7 @@
 """From a request frame to a response frame. Knows nothing of sockets."""
 
-from collections.abc import Awaitable
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Generator
+from typing import Any, Final, NamedTuple, TypeVar
 
 from oncelog.protocol.frames import (
     Frame,
@@ -9,7 +9,7 @@ from oncelog.protocol.frames import (
     framed_response,
     read_client_id,
 )
-from oncelog.protocol.messages import Schema, schema_of
+from oncelog.protocol.messages import schema_of
 from oncelog.protocol.private_api import PRIVATE_CALLS, PRIVATE_VERSION, PrivateCall
 from oncelog.protocol.versions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from oncelog_listener.call import Call, CloseConnection, Session
@@ -25,8 +25,10 @@ _FALLBACK_VERSION: Final = 0
 _BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 _LARGE_BYTES: Final = 8_192
 """A frame with less is checked in one step of a few milliseconds."""
-_CHECKED_ELEMENTS: Final = 1_000
-"""In one turn: about a millisecond."""
+_STEPS_IN_A_TURN: Final = 1_000
+"""Elements that are checked or read in one turn: about a millisecond."""
+
+_Found = TypeVar("_Found")
 
 
 class Dispatch(NamedTuple):
@@ -78,11 +80,14 @@ class Dispatcher:
         if len(frame) < _LARGE_BYTES:
             elements = schema.check_request(frame, position)
         else:
-            elements = await self._elements(schema, frame, position)
+            elements = await self._in_turns(schema.check_request.in_steps(frame, position))
         is_large = elements > TURN_ELEMENTS
         if is_large:
             await self._cluster.turns.next()
-        request = schema.read_checked(frame, position)
+        if elements <= _STEPS_IN_A_TURN:
+            request = schema.read_checked(frame, position)
+        else:
+            request = await self._in_turns(schema.reading_checked(frame, position))
         if is_large:
             await self._cluster.turns.next()
         call = Call(api_key, version, client_id, request, schema, session, self._cluster)
@@ -98,17 +103,16 @@ class Dispatcher:
         parts = await _written(call, response) if call.is_large else schema.write_response(response)
         return framed_response(correlation_id, route.api.response_has_tags(version), parts)
 
-    async def _elements(self, schema: Schema, frame: Frame, position: int) -> int:
-        """As the schema's check, in turns."""
-        check = schema.check_request.in_steps(frame, position)
+    async def _in_turns(self, steps: Generator[None, None, _Found]) -> _Found:
+        """What the steps, which check or read elements, come to."""
         try:
             while True:
-                for _ in range(_CHECKED_ELEMENTS):
-                    next(check)
+                for _ in range(_STEPS_IN_A_TURN):
+                    next(steps)
                 await self._cluster.turns.next()
         except StopIteration as end:
-            elements: int = end.value
-            return elements
+            found: _Found = end.value
+            return found
 
     async def _answer_private(
         self, call: PrivateCall, prefix: RequestPrefix, frame: Frame, session: Session

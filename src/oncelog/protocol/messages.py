@@ -5,7 +5,7 @@ each class of the response is a constructor that takes the fields of every versi
 have, so a handler is written once. Loading a schema takes milliseconds, so it happens when a version is first spoken.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from types import SimpleNamespace
@@ -18,6 +18,7 @@ from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
 
 from oncelog.protocol.frames import Frame, FrameError
+from oncelog.protocol.reading import message_reading
 from oncelog.protocol.shape import RequestCheck
 from oncelog.protocol.writing import message_steps, message_writer
 
@@ -35,6 +36,7 @@ class Schema:
     """The classes, reader and writers of one API at one version."""
 
     __slots__ = (
+        "_read_in_steps",
         "_read_request",
         "_read_response",
         "_write_in_steps",
@@ -61,6 +63,7 @@ class Schema:
         """The elements in the arrays of the request that starts at a position. Raises FrameError."""
         self._read_request = entity_reader(self.request)
         self._write_response = message_writer(self.response)
+        self._read_in_steps: Any = None
         self._write_in_steps: Any = None
         self._read_response: Any = None
         self._write_request: Any = None
@@ -77,6 +80,16 @@ class Schema:
         """The request that `check_request` found to be whole. Raises FrameError."""
         return self._read(self._read_request, frame, position)
 
+    def reading_checked(self, frame: Frame, position: int) -> Generator[None, None, Any]:
+        """As `read_checked`; stops behind each element of an array."""
+        if self._read_in_steps is None:
+            self._read_in_steps = message_reading(self.request)
+        try:
+            request, _ = yield from self._read_in_steps(frame, position)
+        except _UNREADABLE as error:
+            raise self._unreadable(error) from error
+        return request
+
     def read_response(self, frame: Frame, position: int) -> Any:
         """The response that starts at `position`, from a server that is trusted. Raises FrameError."""
         if self._read_response is None:
@@ -87,10 +100,13 @@ class Schema:
         try:
             return reader(frame, position)[0]
         except _UNREADABLE as error:
-            raise FrameError(
-                f"no message of api key {self.api_key} version {self.version}: "
-                f"{type(error).__name__} {error}"
-            ) from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> FrameError:
+        return FrameError(
+            f"no message of api key {self.api_key} version {self.version}: "
+            f"{type(error).__name__} {error}"
+        )
 
     def write_response(self, response: Any) -> list[bytes]:
         """The pieces of the encoded response: a megabyte of records is copied once, when they are joined."""

@@ -17,7 +17,7 @@ from oncelog.protocol.frames import Frame, FrameError, read_uvarint
 ELEMENTS_MAX: Final = 40_000
 """Elements of all arrays of one request together. A Fetch of 10,000 partitions in as many topics has 20,000.
 
-kio decodes all of them in one step, which takes about a microsecond and some two hundred bytes each."""
+Each costs about a microsecond and some two hundred bytes; `reading.py` reads so many in steps."""
 
 Walk = Callable[[Frame, int, list[int]], int]
 """(frame, position, [elements that may still come]) → the position behind what was walked over.

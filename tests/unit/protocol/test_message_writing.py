@@ -1,18 +1,19 @@
-"""Our compiled writer and kio's own write the same bytes, for every message that oncelog answers with."""
+"""Our writer and kio's own write the same bytes, and reading in steps gives what kio reads, in every version."""
 
 import random
 import string
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from typing import get_args, get_origin
 from uuid import UUID
 
 import pytest
-from kio.index import load_response_schema
+from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
+from oncelog.protocol.frames import FrameError
 from oncelog.protocol.messages import schema_of
 from oncelog.protocol.shape import without_none
 from oncelog.protocol.versions import APIS
@@ -90,6 +91,52 @@ def test_every_response_is_written_as_kio_writes_it(api_key, version):
         for _ in schema.writing_response(pieces, message):
             pass
         assert b"".join(pieces) == expected.getvalue()
+
+
+@pytest.mark.parametrize(("api_key", "version"), SERVED)
+def test_every_request_is_read_in_steps_as_kio_reads_it(api_key, version):
+    request = load_request_schema(api_key, version)
+    chance = random.Random(api_key * 100 + version)
+    schema = schema_of(api_key, version)
+    for _ in range(25):
+        written = BytesIO()
+        entity_writer(request)(written, message_of(request, chance))
+        frame = b"head" + written.getvalue() + b"bytes behind the message"
+        steps = schema.reading_checked(frame, 4)
+        assert finished(steps) == schema.read_checked(frame, 4)
+
+
+def finished(steps):
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def test_reading_in_steps_passes_over_unknown_tags():
+    """A Fetch v12 with its cluster id in tag 0 and a tag of a later version behind it."""
+    request = load_request_schema(1, 12)
+    written = BytesIO()
+    entity_writer(request)(written, message_of(request, random.Random(1)))
+    whole = written.getvalue()
+    read = schema_of(1, 12).read_checked(whole, 0)
+    without_tags = BytesIO()
+    entity_writer(request)(without_tags, replace(read, cluster_id=None))
+    frame = without_tags.getvalue()[:-1] + b"\x02" + b"\x00\x03\x03me" + b"\x7f\x04late"
+    assert finished(schema_of(1, 12).reading_checked(frame, 0)) == replace(read, cluster_id="me")
+
+
+def test_reading_in_steps_stops_behind_each_element():
+    frame = b"\x00\x29" + b"\x02k" * 40 + b"\x00"
+    steps = schema_of(10, 4).reading_checked(frame, 0)
+    assert sum(1 for _ in steps) == 40
+
+
+def test_bytes_that_are_no_text_are_refused_in_steps_too():
+    frame = b"\x00\x02" + b"\x02\xff" + b"\x00"
+    with pytest.raises(FrameError, match="no message of api key 10 version 4"):
+        finished(schema_of(10, 4).reading_checked(frame, 0))
 
 
 def test_a_value_that_does_not_fit_its_field_is_refused():
