@@ -16,6 +16,7 @@ from bench.coordinator_workloads import coordinator_memory, coordinator_recovery
 from bench.hanging_workload import find_hanging
 from bench.process_workloads import recovery, start
 from bench.results import Measurement
+from bench.secure_workloads import secure
 from bench.spark_workloads import spark
 
 WORKLOADS: dict[str, Callable[[bool, Tell], list[Measurement]]] = {
@@ -27,6 +28,7 @@ WORKLOADS: dict[str, Callable[[bool, Tell], list[Measurement]]] = {
     "coordinator-recovery": coordinator_recovery,
     "coordinator-memory": coordinator_memory,
     "cluster": cluster,
+    "secure": secure,
     "find-hanging": find_hanging,
     "console": console,
     "spark": spark,

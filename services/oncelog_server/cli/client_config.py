@@ -46,20 +46,38 @@ def read_client_config(file: str | None) -> ClientConfig:
     from oncelog.client.core.properties import parse_properties
     from oncelog_server.cli.addresses import checked_bootstrap
 
-    path = Path(file)
+    given = parse_properties(_text_of(file), file)
+    servers = given.pop(_SERVERS, "")
+    login = login_of(given, f"{file}: ")
+    return ClientConfig(login, checked_bootstrap(servers) if servers else "")
+
+
+def _text_of(file: str) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise OncelogError(f"cannot read {path} of --config: {why}") from error
-    given = parse_properties(text, str(path))
-    servers = given.pop(_SERVERS, "")
-    login = login_of(given, f"{path}: ")
-    return ClientConfig(login, checked_bootstrap(servers) if servers else "")
+        raise OncelogError(f"cannot read {file} of --config: {why}") from error
 
 
 def login_of_address(bootstrap: str) -> ClientLogin | None:
     return bootstrap.login if isinstance(bootstrap, KafkaAddress) else None
+
+
+def login_settings(bootstrap: str) -> dict[str, str]:
+    """For confluent-kafka; nothing where the address has no login."""
+    from oncelog.client.core.login import librdkafka_settings
+
+    login = login_of_address(bootstrap)
+    return {} if login is None else librdkafka_settings(login)
+
+
+def spark_options(file: str) -> dict[str, str]:
+    """What the file says, as options of the Spark source and sink. Raises OncelogError."""
+    from oncelog.client.core.properties import parse_properties
+
+    given = parse_properties(_text_of(file), file) if file else {}
+    return {f"kafka.{name}": value for name, value in given.items() if name != _SERVERS}
 
 
 def given_file(ctx: Any) -> str | None:

@@ -24,6 +24,7 @@ from oncelog.rpc.channel import open_blocking_channel
 from oncelog.rpc.contract import CONTROLLER, SERVICES
 from oncelog.rpc.mutual_tls import MutualTls
 from oncelog.security.sasl import SCRAM_SHA_512
+from oncelog_server.cluster.state_file import ClusterState
 from oncelog_server.data_folder import open_privately
 
 CLIENT_PROPERTIES: Final = "client.properties"
@@ -34,6 +35,16 @@ _FOLDER: Final = "security"
 _ADMIT_TIMEOUT_S: Final = 10.0
 _KAFKA_NUMBER: Final = 2
 """Of SCRAM-SHA-512."""
+
+
+def keep_doors_plain(state: ClusterState) -> None:
+    """For `Cluster(on_plan=…)`: processes prove their roles to each other, and clients come as to any cluster."""
+    for member in state.members:
+        if member.role == LISTENER:
+            state.environments.setdefault(member.name, {}).update(
+                ONCELOG_LISTENER_LISTENERS=f"PLAINTEXT://{member.address}",
+                ONCELOG_LISTENER_AUTHORIZER="none",
+            )
 
 
 class ClusterSecurity:

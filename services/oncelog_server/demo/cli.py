@@ -12,6 +12,7 @@ import typer
 from rich.markup import escape
 
 from oncelog.errors import OncelogError
+from oncelog_server.demo.given_log import GivenLog
 from oncelog_server.demo.input_rows import read_table
 from oncelog_server.demo.prerequisites import missing_prerequisites
 from oncelog_server.demo.processes import OncelogServer
@@ -37,6 +38,14 @@ def demo(
         ),
     ] = None,
     key: Annotated[str | None, typer.Option(help="column of --input that becomes the key")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="a log that runs already, by a client.properties with bootstrap.servers; it is not killed",
+        ),
+    ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="keep the data folder and the logs at the end")
     ] = False,
@@ -45,6 +54,8 @@ def demo(
     ] = False,
 ) -> None:
     """Send payments through Spark exactly once, with three kills on the way and a proof at the end.
+
+    With --config oncelog itself is not killed, only Spark and the producer.
 
     Exit code 0: the proof holds. 1: it fails, or the run ends before it. 2: the demo cannot start.
     """
@@ -60,7 +71,12 @@ def demo(
     try:
         scenario = _scenario(rows, seed, input_file, key)
         exit_code = EXIT_FAILED
-        if run_demo(scenario, keep=keep, stay=stay):
+        if config is not None and stay:
+            raise OncelogError(
+                "--stay leaves a log running that the demo started; leave out --config"
+            )
+        given = None if config is None else GivenLog(config)
+        if run_demo(scenario, given, keep=keep, stay=stay):
             exit_code = 0
     except OncelogError as error:
         typer.echo(f"oncelog demo: {error}", err=True)
@@ -77,13 +93,13 @@ def _scenario(rows: int, seed: int, input_file: Path | None, key: str | None) ->
     return TableScenario(read_table(input_file, key), input_file.name)
 
 
-def run_demo(scenario: Scenario, *, keep: bool, stay: bool) -> bool:
-    """Run it in a folder of its own. True when every check of the proof holds."""
+def run_demo(scenario: Scenario, given: GivenLog | None = None, *, keep: bool, stay: bool) -> bool:
+    """Run it in a folder of its own, on a log of its own or a given one. True when every check of the proof holds."""
     folder = Path(tempfile.mkdtemp(prefix="oncelog-demo-"))
     started_at = time.monotonic()
     is_proven = False
     try:
-        server = OncelogServer(folder / "data")
+        server = given or OncelogServer(folder / "data")
         with server, Screen(scenario.row_count) as screen:
             screen.event(f"{scenario.title}, in {folder}")
             screen.event(f"oncelog is up on {server.bootstrap}")
@@ -92,9 +108,10 @@ def run_demo(scenario: Scenario, *, keep: bool, stay: bool) -> bool:
             elapsed_s = time.monotonic() - started_at
             screen.proof(checks)
             _verdict(screen, is_proven=is_proven, elapsed_s=elapsed_s)
-            _look_next(screen, server, folder, keep=keep, stay=stay)
-            if stay:
-                _wait_for_ctrl_c(server)
+            if isinstance(server, OncelogServer):
+                _look_next(screen, server, folder, keep=keep, stay=stay)
+                if stay:
+                    _wait_for_ctrl_c(server)
     finally:
         if keep or not is_proven:
             typer.echo(f"kept: {folder} (data, spark.log, data.log, checkpoint)")

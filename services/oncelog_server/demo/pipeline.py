@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from oncelog_server.cli.client_config import spark_options
 from oncelog_server.demo.netting import Output, net_payments, net_rows
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class PipelineSettings:
     offsets_per_trigger: int
     numeric_columns: tuple[str, ...] | None
     scratch: str
+    client_config: str = ""
+    """Path of the `client.properties` to log in with; empty: plain."""
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)))
@@ -101,8 +104,10 @@ def start_session(scratch: str, jvm_options: str = QUICK_START_JVM) -> "SparkSes
 
 def start_query(spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery":
     """Start the streaming query from its checkpoint, or from the beginning when there is none."""
+    login = spark_options(settings.client_config)
     source = (
         spark.readStream.format("oncelog")
+        .options(**login)
         .option("bootstrap.servers", settings.bootstrap)
         .option("subscribe", settings.input_topic)
         .option("startingOffsets", "earliest")
@@ -113,6 +118,7 @@ def start_query(spark: "SparkSession", settings: PipelineSettings) -> "Streaming
     return (
         source.mapInArrow(transformation(settings.numeric_columns), OUTPUT_SCHEMA)
         .writeStream.format("oncelog")
+        .options(**login)
         .option("bootstrap.servers", settings.bootstrap)
         .option("transactionalId", settings.transactional_id)
         .option("checkpointLocation", settings.checkpoint)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from oncelog.errors import OncelogError
+from oncelog_server.cli.client_config import KafkaAddress, login_settings, read_client_config
 from oncelog_server.demo.pipeline import PipelineSettings, run_until_stopped
 from oncelog_server.demo.proof import Check
 from oncelog_server.demo.scenario import PaymentsScenario, transaction_rows
@@ -35,6 +36,8 @@ def main(arguments: Sequence[str]) -> int:
     """0, or 1 with one line that says what failed."""
     options = _parser().parse_args(arguments)
     try:
+        login = read_client_config(options.config).login
+        options.bootstrap = KafkaAddress(options.bootstrap, login)
         options.run(options)
     except OncelogError as error:
         print(f"{options.part}: {error}", file=sys.stderr)
@@ -50,6 +53,11 @@ def _parser() -> argparse.ArgumentParser:
         "--bootstrap",
         default=os.environ.get("ONCELOG_BOOTSTRAP", "localhost:9092"),
         help="host:port of oncelog; default: ONCELOG_BOOTSTRAP",
+    )
+    common.add_argument(
+        "--config",
+        default=os.environ.get("ONCELOG_CLIENT_CONFIG", ""),
+        help="how to log in: a client.properties of Kafka; default: ONCELOG_CLIENT_CONFIG",
     )
     payments = argparse.ArgumentParser(add_help=False)
     payments.add_argument("--rows", type=_positive, required=True, help="how many payments")
@@ -78,7 +86,10 @@ def _make_topics(options: argparse.Namespace) -> None:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": options.bootstrap, "log_level": 0})
+    bootstrap = options.bootstrap
+    admin = AdminClient(
+        {**login_settings(bootstrap), "bootstrap.servers": str(bootstrap), "log_level": 0}
+    )
     names = (PaymentsScenario.input_topic, *PaymentsScenario.output_topics)
     wanted = [NewTopic(name, num_partitions=PARTITIONS) for name in names]
     for name, done in admin.create_topics(wanted, operation_timeout=ADMIN_TIMEOUT_S).items():
@@ -103,7 +114,8 @@ def _send(options: argparse.Namespace) -> None:
 
 def _run_pipeline(options: argparse.Namespace) -> None:
     settings = PipelineSettings(
-        bootstrap=options.bootstrap,
+        bootstrap=str(options.bootstrap),
+        client_config=options.config,
         input_topic=PaymentsScenario.input_topic,
         checkpoint=options.checkpoint,
         transactional_id=options.transactional_id,

@@ -106,6 +106,9 @@ class OncelogServer:
     Use it as a context manager: the process never outlives the block.
     """
 
+    client_config = ""
+    sink_name = "demo-ledger"
+
     def __init__(
         self,
         data: Path,

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaException, Producer
 
 from oncelog.errors import OncelogError
+from oncelog_server.cli.client_config import login_settings
 from oncelog_server.demo.reader import CommittedReader, ReadFailed
 from oncelog_server.demo.scenario import Scenario
 
@@ -83,7 +84,8 @@ class DemoProducer:
     def _new_producer(self) -> Producer:
         return Producer(
             {
-                "bootstrap.servers": self._bootstrap,
+                **login_settings(self._bootstrap),
+                "bootstrap.servers": str(self._bootstrap),
                 "transactional.id": self._transactional_id,
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
                 "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,

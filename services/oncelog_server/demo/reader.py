@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from oncelog.errors import OncelogError
+from oncelog_server.cli.client_config import login_settings
 
 CALL_TIMEOUT_S = 15.0
 READ_BATCH = 10_000
@@ -121,7 +122,8 @@ class CommittedReader:
     def _consumer(self, isolation: str) -> Consumer:
         return Consumer(
             {
-                "bootstrap.servers": self._bootstrap,
+                **login_settings(self._bootstrap),
+                "bootstrap.servers": str(self._bootstrap),
                 "group.id": "oncelog-demo-proof",
                 "isolation.level": isolation,
                 "auto.offset.reset": "earliest",

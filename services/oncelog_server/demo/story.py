@@ -17,7 +17,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from oncelog.errors import OncelogError
+from oncelog_server.cli.client_config import login_settings
 from oncelog_server.demo.checkpoint import PipelineProgress, read_progress
+from oncelog_server.demo.given_log import GivenLog
 from oncelog_server.demo.pipeline import PipelineSettings
 from oncelog_server.demo.processes import OncelogServer
 from oncelog_server.demo.producer import DemoProducer
@@ -73,7 +75,7 @@ class Story:
     """One run of the demo in `folder`."""
 
     def __init__(
-        self, scenario: Scenario, folder: Path, server: OncelogServer, screen: Screen
+        self, scenario: Scenario, folder: Path, server: OncelogServer | GivenLog, screen: Screen
     ) -> None:
         self._scenario = scenario
         self._folder = folder
@@ -109,7 +111,10 @@ class Story:
             self._spark.kill()
 
     def _create_topics(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self._server.bootstrap, "log_level": 0})
+        bootstrap = self._server.bootstrap
+        admin = AdminClient(
+            {**login_settings(bootstrap), "bootstrap.servers": str(bootstrap), "log_level": 0}
+        )
         names = (self._scenario.input_topic, *self._scenario.output_topics)
         created = admin.create_topics(
             [NewTopic(name, num_partitions=PARTITIONS) for name in names],
@@ -119,16 +124,21 @@ class Story:
             try:
                 future.result(ADMIN_TIMEOUT_S)
             except KafkaException as error:
-                raise DemoFailed(f"cannot create topic {name}: {error}") from error
+                reason = error.args[0]
+                raise DemoFailed(
+                    f"cannot create topic {name}: {reason.str()} [{reason.name()}]; the demo makes its topics, so "
+                    f"delete what is there: oncelog topics delete {name}"
+                ) from error
 
     def _pipeline_settings(self, bootstrap: str) -> PipelineSettings:
         scratch = self._folder / "spark-scratch"
         scratch.mkdir()
         return PipelineSettings(
-            bootstrap=bootstrap,
+            bootstrap=str(bootstrap),
+            client_config=self._server.client_config,
             input_topic=self._scenario.input_topic,
             checkpoint=str(self._checkpoint),
-            transactional_id="demo-ledger",
+            transactional_id=self._server.sink_name,
             offsets_per_trigger=offsets_per_trigger(self._scenario.row_count),
             numeric_columns=self._scenario.numeric_columns,
             scratch=str(scratch),
@@ -207,6 +217,10 @@ class Story:
         self._screen.event("Spark started again from its checkpoint")
 
     def _kill_oncelog(self, where: str) -> None:
+        if isinstance(self._server, GivenLog):
+            self._screen.event(f"the producer dies in its open transaction, {where}")
+            self._gate.is_open.set()
+            return
         self._server.kill()
         self._screen.event(
             f"[bold red]SIGKILL[/bold red] oncelog, {where}, and the producer in its open transaction"

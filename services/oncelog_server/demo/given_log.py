@@ -1,0 +1,28 @@
+"""A log that runs already, whose address and login a `client.properties` names. It is not the demo's to kill."""
+
+import secrets
+from pathlib import Path
+from typing import Self
+
+from oncelog.errors import OncelogError
+from oncelog_server.cli.client_config import KafkaAddress, read_client_config
+
+
+class GivenLog:
+    """Of `OncelogServer` what a run needs."""
+
+    def __init__(self, file: Path) -> None:
+        """Raises OncelogError for a file that cannot be read, or names no address."""
+        config = read_client_config(str(file))
+        if not config.servers:
+            raise OncelogError(f"{file} names no log; add a line bootstrap.servers=HOST:PORT")
+        self.client_config = str(file.absolute())
+        self.bootstrap = KafkaAddress(config.servers, config.login)
+        # Each run has a checkpoint of its own, so it is another query.
+        self.sink_name = f"demo-ledger-{secrets.token_hex(4)}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """It goes on."""
