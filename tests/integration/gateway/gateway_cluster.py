@@ -438,7 +438,7 @@ class GatewayCluster:
 
 
 @asynccontextmanager
-async def gateway_cluster(folder, **settings):
+async def gateway_cluster(folder, history=None, **settings):
     controller_role = build_controller(
         ControllerSettings(database_url=f"sqlite:///{folder / 'controller.db'}")
     )
@@ -476,7 +476,10 @@ async def gateway_cluster(folder, **settings):
     await marker_sender.start()
     audit_path = folder / "audit.jsonl"
     gateway = build_gateway(
-        GatewaySettings(port=0, audit_path=audit_path, **settings), metadata, directory
+        GatewaySettings(port=0, audit_path=audit_path, **settings),
+        metadata,
+        directory,
+        history=history,
     )
     await gateway.start()
     try:
