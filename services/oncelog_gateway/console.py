@@ -27,6 +27,7 @@ from oncelog_gateway.console_values import LagSamples, audit_row, bar_of, event_
 from oncelog_gateway.core.hanging import OPEN_STATES
 from oncelog_gateway.core.overview import OverviewFacts, verdict_of
 from oncelog_gateway.core.paging import PageRequest
+from oncelog_gateway.core.route_roles import ROLE_OF
 from oncelog_gateway.core.swim_lanes import NAMES_WIDTH, draw
 from oncelog_gateway.nodes import Duties, cluster_node
 from oncelog_gateway.operators import Operators
@@ -38,6 +39,10 @@ EVENTS_SHOWN_MAX: Final = 300
 GROUPS_MAX: Final = 10_000
 ACTS_SHOWN_MAX: Final = 200
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
+_ROLES: Final = {
+    (method, path.replace(":path}", "}")): role.word for (method, path), role in ROLE_OF.items()
+}
+"""By the path as OpenAPI spells it."""
 
 
 def console_router(pages: Pages, access: Access, operators: Operators) -> APIRouter:
@@ -296,6 +301,7 @@ def _by_tag(schema: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
             tags.setdefault(operation["tags"][-1], []).append(
                 {
                     "method": method.upper(),
+                    "role": _ROLES.get((method.upper(), path), ""),
                     "path": path,
                     "summary": operation.get("summary", ""),
                     "description": operation.get("description", ""),

@@ -1,5 +1,6 @@
 """`/v1/cluster`, `/health` and `/ready`."""
 
+import asyncio
 from collections.abc import Sequence
 
 from fastapi import APIRouter
@@ -47,6 +48,7 @@ def cluster_router(roles: Roles) -> APIRouter:
 
 def probes_router(roles: Roles) -> APIRouter:
     router = APIRouter(tags=["probes"])
+    checking = _Checking(roles)
 
     @router.get("/health", summary="Is the process alive")
     async def health() -> Health:
@@ -61,15 +63,31 @@ def probes_router(roles: Roles) -> APIRouter:
     )
     async def ready() -> Response:
         """The image is here, and of the partition leaders and of the coordinators at least one answers."""
-        checks = [
-            _metadata_check(roles),
-            await _storage_check(roles),
-            await _coordinator_check(roles),
-        ]
-        readiness = Readiness(ready=all(check.ok for check in checks), checks=checks)
+        readiness = await checking.result()
         return JSONResponse(readiness.model_dump(), 200 if readiness.ready else 503)
 
     return router
+
+
+class _Checking:
+    """One check at a time, for all who ask meanwhile: anybody may ask, and each check asks every role."""
+
+    def __init__(self, roles: Roles) -> None:
+        self._roles = roles
+        self._running: asyncio.Task[Readiness] | None = None
+
+    async def result(self) -> Readiness:
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._check(), name="readiness")
+        return await asyncio.shield(self._running)
+
+    async def _check(self) -> Readiness:
+        checks = [
+            _metadata_check(self._roles),
+            await _storage_check(self._roles),
+            await _coordinator_check(self._roles),
+        ]
+        return Readiness(ready=all(check.ok for check in checks), checks=checks)
 
 
 def _metadata_check(roles: Roles) -> ReadinessCheck:
