@@ -9,13 +9,15 @@ from itertools import pairwise
 from typing import Final
 
 from robustness.chaos.plan import role_of
-from robustness.fault_plan import FaultKind
+from robustness.fault_plan import FAMILIES, FaultKind
 from robustness.history import Ending, Fault, History, Outcome, Transaction
 
 NEMESIS: Final = "nemesis"
 """The client whose faults are the plan's; workloads kill their own clients beside it."""
 GAP_MS_MIN: Final = 1_000
 KILLS: Final = frozenset((FaultKind.KILL, FaultKind.KILL_ALL))
+_ENDED: Final = frozenset(FAMILIES["ended"])
+"""Of these a process is soon back. All other faults last as long as the plan says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ class RoleSummary:
     p99_ms: int | None
     max_ms: int | None
     kills: int
-    """How many of the recoveries were from a kill."""
+    """How many of the recoveries were from a kill alone: while another process was frozen, cut off or without its
+    database, the time to the next commit says nothing of the kill."""
     kills_p99_ms: int | None
 
 
@@ -125,7 +128,7 @@ def measure(
         commits=tuple(commits),
         gaps=_gaps(commits, from_ms, until_ms),
         recoveries=recoveries,
-        roles=tuple(_summary(role, recoveries) for role in roles),
+        roles=tuple(_summary(role, recoveries, planned_faults(history)) for role in roles),
         lags=tuple(lags),
         transactions=_transactions(history),
     )
@@ -143,10 +146,26 @@ def _gaps(commits: Sequence[Commit], from_ms: int, until_ms: int) -> tuple[tuple
     return tuple((since, until) for since, until in pairwise(ends) if until - since >= GAP_MS_MIN)
 
 
-def _summary(role: str, recoveries: Sequence[Recovery]) -> RoleSummary:
+def _is_alone(recovery: Recovery, faults: Sequence[Fault]) -> bool:
+    """No fault that lasts was under way between the kill and the next commit."""
+    began_ms = recovery.fault.invoked_ms
+    ended_ms = began_ms + (recovery.ms or 0)
+    return not any(
+        one.kind not in _ENDED
+        and one.invoked_ms < ended_ms
+        and (one.completed_ms is None or one.completed_ms > began_ms)
+        for one in faults
+    )
+
+
+def _summary(role: str, recoveries: Sequence[Recovery], faults: Sequence[Fault]) -> RoleSummary:
     own = [one for one in recoveries if one.role == role]
     known = [one.ms for one in own if one.ms is not None]
-    kills = [one.ms for one in own if one.ms is not None and one.fault.kind in KILLS]
+    kills = [
+        one.ms
+        for one in own
+        if one.ms is not None and one.fault.kind in KILLS and _is_alone(one, faults)
+    ]
     return RoleSummary(
         role=role,
         hits=len(own),

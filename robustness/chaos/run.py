@@ -346,7 +346,7 @@ def roles_hit(
 
 
 def recovers_in(measures: Measures, bar_ms: int) -> Verdict:
-    """Of kills alone: who is frozen or cut off stays away for as long as the plan says."""
+    """Of kills while no other fault lasted: who is frozen or cut off stays away for as long as the plan says."""
     judged = sum(one.kills for one in measures.roles)
     late = tuple(
         f"{one.role}: p99 of {one.kills} kills is {one.kills_p99_ms} ms, the bar is {bar_ms} ms"
@@ -356,5 +356,7 @@ def recovers_in(measures: Measures, bar_ms: int) -> Verdict:
     if late:
         return Verdict("slow-recovery", Answer.BROKEN, judged, late)
     if not judged:
-        return Verdict("slow-recovery", Answer.UNKNOWN, 0, ("nothing was killed",))
+        return Verdict(
+            "slow-recovery", Answer.UNKNOWN, 0, ("nothing was killed while no other fault lasted",)
+        )
     return Verdict("slow-recovery", Answer.OK, judged)

@@ -127,6 +127,24 @@ def test_recoveries_from_kills_are_held_against_a_bar(measures):
     assert recovers_in(nothing, 5_000).answer is Answer.UNKNOWN
 
 
+def with_kill_and(other):
+    """The kill of storage-1 from 9,990 to 12,000 ms, which the commits notice until 20,015."""
+    history = canned()
+    history.add(other)
+    storage, *_ = measure(history, "pulse", FROM_MS, UNTIL_MS, ROLES, []).roles
+    return storage.kills
+
+
+def test_a_kill_beside_a_fault_that_lasts_is_not_held_against_the_bar():
+    assert with_kill_and(fault("partition", "coordinator-1", 5_000, 11_000)) == 0
+    assert with_kill_and(fault("pause", "coordinator-1", 15_000, 16_000)) == 0
+    assert with_kill_and(fault("database-outage", "postgres", 5_000, None)) == 0
+    # Over before, begun after, or itself a process that is soon back.
+    assert with_kill_and(fault("partition", "coordinator-1", 5_000, 9_000)) == 1
+    assert with_kill_and(fault("partition", "coordinator-1", 20_100, 21_000)) == 1
+    assert with_kill_and(fault("kill", "listener-1", 9_995, 11_000)) == 1
+
+
 def test_what_could_not_be_done_is_told_in_all_three_reports(result):
     limits = ("no disk-full here: <b>the volume</b> is too large",)
     limited = RunResult(**{**fields(result), "limits": limits})
