@@ -10,6 +10,7 @@ from oncelog.topic_config import TOPIC_CONFIGS
 from oncelog_listener.brokers import brokers_for
 from oncelog_listener.call import Call
 from oncelog_listener.core.config_entries import BrokerValues
+from oncelog_listener.core.endpoints import printed
 
 _REPLICAS_OF_NEW_TOPICS_MAX: Final = 3
 
@@ -50,11 +51,18 @@ def _identity(call: Call, node: pb.Node) -> dict[str, str]:
         found["broker.rack"] = node.rack
     told = [one for one in brokers_for(call).all if one.node_id == node.node_id]
     if told:
-        found["advertised.listeners"] = f"PLAINTEXT://{told[0].host}:{told[0].port}"
+        found["advertised.listeners"] = printed(
+            {call.session.listener: (told[0].host, told[0].port)}
+        )
     if node.node_id == call.cluster.node_id:
-        settings = call.cluster.settings
-        port = settings.port or call.session.local.port
-        found["listeners"] = f"PLAINTEXT://{settings.host}:{port}"
+        endpoints = call.cluster.settings.endpoints
+        came_in = {call.session.listener: call.session.local.port}
+        found["listeners"] = printed(
+            {one.name: (one.host, one.port or came_in.get(one.name, 0)) for one in endpoints}
+        )
+        found["listener.security.protocol.map"] = ",".join(
+            f"{one.name}:{one.protocol.value}" for one in endpoints
+        )
     return found
 
 

@@ -125,6 +125,11 @@ class SecuritySettings(BaseSettings):
         return AuthorizerRules(users, self.allow_everyone_if_no_acl_found)
 
     @cached_property
+    def authorizer_class_name(self) -> str:
+        """As DescribeConfigs tells it: empty where there is none, as in Kafka."""
+        return "" if self.authorizer == "none" else self.authorizer
+
+    @cached_property
     def sasl_mechanisms(self) -> tuple[str, ...]:
         return tuple(
             filter(None, (one.strip().upper() for one in self.sasl_enabled_mechanisms.split(",")))

@@ -19,6 +19,7 @@ from typing import Final
 from oncelog.config_key import DAY_MS, ConfigKey, ConfigType, known_key
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.idle_broker_config import IDLE, IDLE_FOR_ONE, REFUSED, STATIC_NAMES
+from oncelog.security_broker_config import SECURITY
 from oncelog.topic_config import TOPIC_CONFIGS, broker_synonyms, check_together
 
 PRODUCER_ID_EXPIRATION: Final = "producer.id.expiration.ms"
@@ -76,7 +77,7 @@ _COMPUTED: Final = (
         "listener.security.protocol.map",
         "string",
         "PLAINTEXT:PLAINTEXT",
-        "oncelog speaks plaintext only",
+        "how connections of each listener are protected",
     ),
     _row("default.replication.factor", "int", "1", "replicas of a topic that asks for -1"),
     _row("transaction.state.log.num.partitions", "int", "50", "of __transaction_state; fixed"),
@@ -426,6 +427,7 @@ BROKER_CONFIGS: Final[Mapping[str, BrokerKey]] = {
         *_COORDINATOR,
         *_STORAGE,
         *(_topic_default(*names) for names in TOPIC_DEFAULTS.items()),
+        *(BrokerKey(key, setting) for key, setting in SECURITY),
         *(BrokerKey(key, is_dynamic=True) for key in (*IDLE, *REFUSED)),
         *(BrokerKey(key, is_dynamic=True, is_for_one_only=True) for key in IDLE_FOR_ONE),
     )

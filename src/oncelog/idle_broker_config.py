@@ -14,10 +14,10 @@ from typing import Final
 
 from oncelog.config_key import NEVER_MS, ConfigKey, ConfigType
 
-_NO_TLS: Final = "oncelog speaks plaintext only"
-_NO_SASL: Final = "oncelog does not authenticate clients"
+_NO_TLS: Final = "TLS is set where the listener starts, from PEM files: ONCELOG_LISTENER_SSL_*"
+_NO_SASL: Final = "logins are set where the listener starts: ONCELOG_LISTENER_SASL_*"
 _NO_QUOTA: Final = "oncelog does not throttle replication"
-_NO_LIMIT: Final = "oncelog bounds all connections of a listener together: max.connections"
+_NO_LIMIT: Final = "a listener bounds max.connections and max.connections.per.ip only"
 
 _LARGEST_DOUBLE: Final = "1.7976931348623157e+308"
 
@@ -108,7 +108,6 @@ IDLE: Final = (
 """Set for one broker or for all."""
 
 REFUSED: Final = (
-    _refused("max.connections.per.ip", _NO_LIMIT, "int", "2147483647"),
     _refused("max.connections.per.ip.overrides", _NO_LIMIT),
     _refused("max.connection.creation.rate", _NO_LIMIT, "int", "2147483647"),
     _refused("leader.replication.throttled.rate", _NO_QUOTA, "long", str(NEVER_MS)),
@@ -126,12 +125,10 @@ REFUSED: Final = (
     _refused("metric.reporters", "each process tells its metrics at /metrics", "list"),
     _refused("config.providers", "oncelog runs no code of others", "list"),
     _refused("principal.builder.class", _NO_SASL),
-    _refused("sasl.enabled.mechanisms", _NO_SASL, "list"),
     _refused("sasl.kerberos.principal.to.local.rules", _NO_SASL, "list"),
     _refused("sasl.kerberos.service.name", _NO_SASL),
     _refused("sasl.mechanism.inter.broker.protocol", _NO_SASL),
     _refused("ssl.cipher.suites", _NO_TLS, "list"),
-    _refused("ssl.client.auth", _NO_TLS, default="none"),
     _refused("ssl.enabled.protocols", _NO_TLS, "list"),
     _refused("ssl.endpoint.identification.algorithm", _NO_TLS),
     _refused("ssl.engine.factory.class", _NO_TLS),
@@ -156,17 +153,17 @@ REFUSED: Final = (
 
 _STATIC: Final = """
 alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
-alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name
-broker.heartbeat.interval.ms broker.session.timeout.ms client.quota.callback.class
-connection.failed.authentication.delay.ms connections.max.reauth.ms controlled.shutdown.enable
-controller.listener.names controller.quorum.append.linger.ms controller.quorum.auto.join.enable
-controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms
-controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
-controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
-controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
-controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms
-create.topic.policy.class.name delegation.token.expiry.check.interval.ms
-delegation.token.expiry.time.ms delegation.token.max.lifetime.ms delegation.token.secret.key
+alter.log.dirs.replication.quota.window.size.seconds broker.heartbeat.interval.ms
+broker.session.timeout.ms client.quota.callback.class connection.failed.authentication.delay.ms
+controlled.shutdown.enable controller.listener.names controller.quorum.append.linger.ms
+controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
+controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
+controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
+controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
+controller.quorum.retry.backoff.ms controller.quorum.voters controller.quota.window.num
+controller.quota.window.size.seconds controller.socket.timeout.ms create.topic.policy.class.name
+delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
+delegation.token.max.lifetime.ms delegation.token.secret.key
 delete.records.purgatory.purge.interval.requests early.start.listeners
 fetch.purgatory.purge.interval.requests group.consumer.max.assignment.interval.ms
 group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms
@@ -231,16 +228,15 @@ sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.u
 sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
 sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
 sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class
-sasl.server.max.receive.size security.inter.broker.protocol security.providers
-share.coordinator.append.linger.ms share.coordinator.load.buffer.size
-share.coordinator.snapshot.update.records.per.snapshot
+security.inter.broker.protocol security.providers share.coordinator.append.linger.ms
+share.coordinator.load.buffer.size share.coordinator.snapshot.update.records.per.snapshot
 share.coordinator.state.topic.compression.codec share.coordinator.state.topic.min.isr
 share.coordinator.state.topic.num.partitions share.coordinator.state.topic.replication.factor
 share.coordinator.state.topic.segment.bytes share.coordinator.threads
 share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
 socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
 socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes
-ssl.allow.dn.changes ssl.allow.san.changes ssl.principal.mapping.rules telemetry.max.bytes
+ssl.allow.dn.changes ssl.allow.san.changes telemetry.max.bytes
 """
 
 STATIC_NAMES: Final = frozenset(_STATIC.split())

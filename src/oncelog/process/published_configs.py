@@ -11,8 +11,9 @@ def published(role: str, settings: object) -> dict[str, str]:
     for name, row in BROKER_CONFIGS.items():
         owner, _, attribute = row.setting.partition(".")
         if owner == role:
-            value = _as_text(getattr(settings, attribute), row.divisor)
-            if value != row.key.default:
+            setting = getattr(settings, attribute)
+            value = _as_text(setting, row.divisor)
+            if setting is not None and value != row.key.default:
                 found[name] = value
     return found
 

@@ -224,7 +224,7 @@ def test_configs_without_effect_are_kept_and_told(tmp_path):
             future.result(10)
         entry = described(admin, BROKER, "1")[relogin]
         assert (entry.value, entry.source) == ("59000", ConfigSource.DYNAMIC_BROKER_CONFIG.value)
-        assert refusal(admin, BROKER, "1", "ssl.client.auth", "required") == "INVALID_CONFIG"
+        assert refusal(admin, BROKER, "1", "ssl.client.auth", "required") == "INVALID_REQUEST"
         change(admin, BROKER, "1", relogin, None, AlterConfigOpType.DELETE)
         assert described(admin, BROKER, "1")[relogin].value == "60000"
 

@@ -13,6 +13,7 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    ConfigResource,
     ResourcePatternType,
     ResourceType,
     ScramCredentialInfo,
@@ -143,6 +144,34 @@ def test_clients_log_in_by_plain(tmp_path):
 
     plain = {"sasl_enabled_mechanisms": "PLAIN", "sasl_plain_users_file": str(users)}
     against_secured(data, client, **plain)
+
+
+def test_describe_configs_tells_how_a_listener_is_secured(tmp_path):
+    """librdkafka's suite reads connections.max.reauth.ms there."""
+
+    def client(secured):
+        configs = described(secured.admin)
+        assert configs["listeners"] == f"PLAINTEXT://{secured.inside},OUTSIDE://{secured.outside}"
+        assert (
+            configs["listener.security.protocol.map"]
+            == "PLAINTEXT:PLAINTEXT,OUTSIDE:SASL_PLAINTEXT"
+        )
+        assert configs["connections.max.reauth.ms"] == "5000"
+        assert configs["sasl.enabled.mechanisms"] == "SCRAM-SHA-256"
+        assert configs["authorizer.class.name"] == "acl"
+        assert configs["max.connections.per.ip"] == "2147483647"
+        secured.add_user("alice")
+        secured.allow("alice", ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS)
+        outside = AdminClient(secured.login("alice", mechanism="SCRAM-SHA-256"))
+        assert described(outside)["advertised.listeners"] == f"OUTSIDE://{secured.outside}"
+
+    changed = {"connections_max_reauth_ms": "5000", "sasl_enabled_mechanisms": "SCRAM-SHA-256"}
+    against_secured(tmp_path, client, **changed)
+
+
+def described(admin):
+    (future,) = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")]).values()
+    return {name: entry.value for name, entry in future.result(10).items()}
 
 
 def test_kafka_python_logs_in(tmp_path):
