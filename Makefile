@@ -7,6 +7,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 LOCK   ?= dev
 STAMP  := $(VENV)/.installed-$(LOCK)
+SECURED := $(if $(SECURE),ONCELOG_TEST_SECURE=1)
 PYTEST := $(BIN)/python -m pytest --durations=12 --durations-min=5
 
 .PHONY: help
@@ -161,8 +162,8 @@ trace: setup ## the trace of one transaction, drawn in the terminal; ARGS="--abo
 	@$(BIN)/python -m oncelog_server.tracing $(ARGS)
 
 .PHONY: failover
-failover: setup ## twenty kills of each kind of process; prints how long an application waited
-	ONCELOG_FAILOVER_FULL=1 $(PYTEST) -q -s tests/integration/failover
+failover: setup ## twenty kills of each kind of process; prints how long an application waited; SECURE=1: with mTLS between processes
+	$(SECURED) ONCELOG_FAILOVER_FULL=1 $(PYTEST) -q -s tests/integration/failover
 
 .PHONY: damage
 damage: setup ## some hundred bits, cuts and removals in every kind of file; the integration tests have a part of them
@@ -177,8 +178,8 @@ conformance-java: setup jdk ## Kafka Streams and Kafka Connect through many kill
 	ONCELOG_TEST_JAVA_ROUNDS=$(or $(ROUNDS),10) $(PYTEST) -q tests/conformance/test_streams_exactly_once.py tests/conformance/test_connect_exactly_once.py
 
 .PHONY: conformance-cluster
-conformance-cluster: setup jdk ## the same tests against a cluster of processes
-	ONCELOG_TEST_TARGET=cluster $(PYTEST) -q -n 1 --dist loadfile tests/conformance
+conformance-cluster: setup jdk ## the same tests against a cluster of processes; SECURE=1: with mTLS between processes
+	$(SECURED) ONCELOG_TEST_TARGET=cluster $(PYTEST) -q -n 1 --dist loadfile tests/conformance
 
 .PHONY: spark
 spark: setup java ## PySpark source and sink, and the crash matrix

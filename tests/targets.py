@@ -1,6 +1,7 @@
 """What a suite runs against: `oncelog up`, or a cluster of processes, behind one face.
 
 `ONCELOG_TEST_TARGET=cluster` runs the same tests against a cluster; without it, or with `embedded`, nothing changes.
+`ONCELOG_TEST_SECURE=1` gives the processes of a cluster certificates; clients come as before.
 With `address` it is what `ONCELOG_TEST_BOOTSTRAP` names, and tests that kill it are skipped.
 The face: `bootstrap`, `gateway`, `address` (where it really listens), `start()`, `kill()`, `stop()`, context manager.
 `kill` is what a power cut looks like to clients: every oncelog process gets SIGKILL, and `start` brings all back on
@@ -20,9 +21,11 @@ import pytest
 from oncelog.client.core.addresses import Address, parse_addresses
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.plan import LISTENER, ClusterShape
+from oncelog_server.cluster.security import keep_doors_plain
 from oncelog_server.demo.processes import OncelogServer
 
 VARIABLE = "ONCELOG_TEST_TARGET"
+SECURE_VARIABLE = "ONCELOG_TEST_SECURE"
 BOOTSTRAP_VARIABLE = "ONCELOG_TEST_BOOTSTRAP"
 
 
@@ -48,6 +51,13 @@ def open_target(folder: Path, *, advertised_port: int | None = None):
         environment["ONCELOG_ADVERTISED_HOST"] = "127.0.0.1"
         environment["ONCELOG_ADVERTISED_PORT"] = str(advertised_port)
     return OncelogServer(folder / "data", environment=environment)
+
+
+def asked_security() -> dict:
+    """For `Cluster(...)`."""
+    if os.environ.get(SECURE_VARIABLE) != "1":
+        return {}
+    return {"is_secure": True, "on_plan": keep_doors_plain}
 
 
 @contextmanager
@@ -98,6 +108,9 @@ class ClusterTarget:
         if advertised_port is not None:
             environment["ONCELOG_LISTENER_ADVERTISED_HOST"] = "127.0.0.1"
             environment["ONCELOG_LISTENER_ADVERTISED_PORT"] = str(advertised_port)
+            if asked_security():
+                advertised = f"PLAINTEXT://127.0.0.1:{advertised_port}"
+                environment["ONCELOG_LISTENER_ADVERTISED_LISTENERS"] = advertised
             # One proxy stands before one listener: with a second, clients would be told one address for two brokers.
             shape = ClusterShape(listeners=1)
         self._shape = shape
@@ -131,7 +144,7 @@ class ClusterTarget:
             self._cluster.start_dead()
             return
         folder = self._stack.enter_context(cluster_folder())
-        cluster = Cluster(folder, self._shape, environment=self._environment)
+        cluster = Cluster(folder, self._shape, environment=self._environment, **asked_security())
         self._cluster = self._stack.enter_context(cluster)
 
     def kill(self) -> None:

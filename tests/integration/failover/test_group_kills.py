@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tests.targets import asked_security
 
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, shard_of
 from oncelog.rpc.metadata import GROUP
@@ -29,7 +30,7 @@ QUIET = {"log_level": 0}
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+    with Cluster(tmp_path_factory.mktemp("cluster"), **asked_security()) as running:
         yield running
 
 
@@ -187,7 +188,7 @@ class Pipeline:
 
 
 def image_of(cluster):
-    return read_image([one.rpc_address for one in cluster.of_role(CONTROLLER)])
+    return read_image([one.rpc_address for one in cluster.of_role(CONTROLLER)], cluster.tls)
 
 
 def group_coordinator(cluster, pipeline):

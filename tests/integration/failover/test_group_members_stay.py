@@ -6,6 +6,7 @@ import time
 
 import pytest
 from tests.integration.failover.squaring import Squaring
+from tests.targets import asked_security
 
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, shard_of
 from oncelog.rpc.metadata import GROUP
@@ -18,13 +19,13 @@ KILLS = int(os.environ.get("ONCELOG_FAILOVER_KILLS", "2"))
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+    with Cluster(tmp_path_factory.mktemp("cluster"), **asked_security()) as running:
         yield running
 
 
 def image_of(cluster):
     addresses = [one.rpc_address for one in cluster.of_role(CONTROLLER)]
-    return read_image([one for one in addresses if is_active(one)])
+    return read_image([one for one in addresses if is_active(one, cluster.tls)], cluster.tls)
 
 
 def name_of(cluster, node_id):

@@ -11,6 +11,7 @@ import time
 
 import pytest
 from tests.integration.failover.traffic import Traffic
+from tests.targets import asked_security
 
 from oncelog.ids import shard_of
 from oncelog.rpc.metadata import TRANSACTION
@@ -32,14 +33,14 @@ POSTGRES_AWAY_S = 30 if IS_FULL else 5
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+    with Cluster(tmp_path_factory.mktemp("cluster"), **asked_security()) as running:
         yield running
 
 
 def image_of(cluster):
     """As the active controller has it: a standby's may be of yesterday, and name a victim that does nothing."""
     addresses = [one.rpc_address for one in cluster.of_role(CONTROLLER)]
-    return read_image([one for one in addresses if is_active(one)])
+    return read_image([one for one in addresses if is_active(one, cluster.tls)], cluster.tls)
 
 
 def name_of(cluster, node_id):
@@ -58,7 +59,9 @@ def leader_of(cluster, traffic):
 
 
 def active_controller(cluster, traffic):
-    return next(one.name for one in cluster.of_role(CONTROLLER) if is_active(one.rpc_address))
+    return next(
+        one.name for one in cluster.of_role(CONTROLLER) if is_active(one.rpc_address, cluster.tls)
+    )
 
 
 def taking_turns(role):

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from tests.integration.failover.traffic import Traffic
 from tests.integration.processes.deadlines import PATIENCE_S, eventually
-from tests.targets import cluster_folder
+from tests.targets import asked_security, cluster_folder
 
 from oncelog_server.cli import run
 from oncelog_server.cli.rest import Rest
@@ -22,7 +22,7 @@ JOINING = [14, 15]
 
 @pytest.fixture
 def cluster():
-    with cluster_folder() as folder, Cluster(folder) as running:
+    with cluster_folder() as folder, Cluster(folder, **asked_security()) as running:
         yield running
 
 

@@ -8,6 +8,7 @@ import os
 import confluent_kafka
 import pytest
 from tests.integration.telemetry.trace_receiver import names, receiving
+from tests.targets import asked_security
 
 from oncelog.ids import shard_of
 from oncelog.rpc.metadata import TRANSACTION
@@ -28,7 +29,7 @@ def receiver(tmp_path_factory):
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory, receiver):
     folder = tmp_path_factory.mktemp("cluster")
-    with Cluster(folder, environment=receiver.environment()) as running:
+    with Cluster(folder, environment=receiver.environment(), **asked_security()) as running:
         yield running
 
 
@@ -43,7 +44,12 @@ def producer(cluster):
 
 def image_of(cluster):
     return read_image(
-        [one.rpc_address for one in cluster.of_role(CONTROLLER) if is_active(one.rpc_address)]
+        [
+            one.rpc_address
+            for one in cluster.of_role(CONTROLLER)
+            if is_active(one.rpc_address, cluster.tls)
+        ],
+        cluster.tls,
     )
 
 

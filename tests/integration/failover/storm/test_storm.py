@@ -28,6 +28,7 @@ from tests.integration.failover.storm.transformers import (
     output_of,
 )
 from tests.integration.failover.storm.writers import WRITERS
+from tests.targets import asked_security
 
 from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.plan import CONTROLLER, STORAGE
@@ -84,7 +85,7 @@ def unstable_groups(bootstrap: str) -> list[str]:
 
 def internal_places(cluster: Cluster) -> list[Place]:
     addresses = [one.rpc_address for one in cluster.of_role(CONTROLLER)]
-    image = read_image([one for one in addresses if is_active(one)])
+    image = read_image([one for one in addresses if is_active(one, cluster.tls)], cluster.tls)
     return [
         Place(name, number)
         for name in INTERNAL & set(image.topics)
@@ -126,7 +127,7 @@ def judged(reader: Reader, ledger: Ledger) -> list[str]:
 def test_a_storm(tmp_path_factory):
     folder = Path(os.environ.get("ONCELOG_STORM_FOLDER") or tmp_path_factory.mktemp("storm"))
     ledger = Ledger()
-    with Cluster(folder) as cluster:
+    with Cluster(folder, **asked_security()) as cluster:
         create_topics(cluster.bootstrap)
         storm = Storm(cluster, ledger, SEED, FROZEN_S_MAX)
         places = [
@@ -170,7 +171,7 @@ def replicas_behind(cluster: Cluster) -> list[str]:
     addresses = [one.rpc_address for one in cluster.of_role(CONTROLLER)]
     deadline = time.monotonic() + CATCH_UP_S
     while True:
-        image = read_image([one for one in addresses if is_active(one)])
+        image = read_image([one for one in addresses if is_active(one, cluster.tls)], cluster.tls)
         behind = [
             f"{name}-{one.partition}: replicas {list(one.replicas)}, in sync {list(one.isr)}"
             for name, topic in image.topics.items()
