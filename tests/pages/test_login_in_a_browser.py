@@ -47,7 +47,7 @@ def test_a_login_leads_to_an_act_and_out_again(tab, server):
     page.locator(".told .good").wait_for()
     page.goto("/audit")
     told = page.locator("main").inner_text()
-    assert "admin-token-file, admin" in told
+    assert "admin-token-file at 127.0.0.1" in told
     assert "ticket 7 ✓" in told
     page.get_by_role("button", name="Log out").click()
     page.wait_for_url("**/login")
