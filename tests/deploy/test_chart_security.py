@@ -132,7 +132,7 @@ def test_the_job_makes_the_certificates_that_pods_mount():
         one["secret"]["secretName"]
         for thing in with_pods(objects)
         for one in pod_of(thing)[1].get("volumes", [])
-        if "secret" in one
+        if one["name"] == "tls"
     }
     assert mounted == made
     for one in wanted_of("secured"):
@@ -250,6 +250,43 @@ def test_the_test_pod_logs_in_with_files_that_it_has(profile):
     asked = re.findall(r"location=(\S+)", admin["stringData"]["client.properties"])
     assert asked
     assert set(asked) <= there
+
+
+def test_rest_asks_for_a_token_and_the_releases_own_jobs_have_it():
+    objects = rendered("secured")
+    gateway = container_of(objects, "gateway")
+    given = variables(gateway)
+    assert given["ONCELOG_GATEWAY_AUTHENTICATION"] == "required"
+    secret = secret_of(role_of(objects, "gateway"), "token")
+    (mount,) = [one for one in gateway["volumeMounts"] if one["name"] == "token"]
+    (item,) = secret["items"]
+    assert secret["secretName"] == "log-oncelog-admin"
+    assert given["ONCELOG_GATEWAY_ADMIN_TOKEN_FILE"] == f"{mount['mountPath']}/{item['path']}"
+    (admin,) = [
+        one for one in of_kind(objects, "Secret") if one["metadata"]["name"] == "log-oncelog-admin"
+    ]
+    assert len(admin["stringData"]["token"]) == 32
+    assert admin["stringData"]["token"] != admin["stringData"]["password"]
+    asking = [
+        container
+        for thing in with_pods(objects)
+        for container in pod_of(thing)[1]["containers"]
+        if "ONCELOG_GATEWAY" in {one["name"] for one in container.get("env", [])}
+    ]
+    assert len(asking) > 2
+    for container in asking:
+        (token,) = [one for one in container["env"] if one["name"] == "ONCELOG_TOKEN"]
+        reference = token["valueFrom"]["secretKeyRef"]
+        assert reference == {"name": "log-oncelog-admin", "key": item["key"]}
+
+
+def test_prometheus_shows_the_gateway_a_token():
+    made = secured_with("metrics.serviceMonitor.enabled=true")
+    (monitor,) = of_kind(yaml.safe_load_all(made.stdout), "ServiceMonitor")
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["authorization"]["credentials"] == {
+        "name": "log-oncelog-admin", "key": "token"
+    }  # fmt: skip
 
 
 def test_users_of_ones_own_are_told_too():

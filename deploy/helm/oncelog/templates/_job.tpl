@@ -74,6 +74,10 @@ volumeMounts:
   value: http://{{ include "oncelog.host" (dict "root" . "service" "gateway") }}:{{ .Values.gateway.service.port }}
 - name: ONCELOG_BOOTSTRAP
   value: {{ include "oncelog.host" (dict "root" . "service" "listener") }}:{{ .Values.listener.service.port }}
+{{- if include "oncelog.isSecured" . }}
+- name: ONCELOG_TOKEN
+  valueFrom: {secretKeyRef: {name: {{ include "oncelog.adminSecret" . }}, key: token}}
+{{- end }}
 {{- end -}}
 
 {{/* How many pods of a role this release has now; -1 where it has none, or where nobody can be asked. */}}

@@ -177,6 +177,11 @@ grpc: {port: 9090}
 {{- fail (printf "config.listener.%s with security.enabled: the chart sets it then; see security.clients" .) -}}
 {{- end -}}
 {{- end -}}
+{{- range list "authentication" "admin_token_file" -}}
+{{- if hasKey ($.Values.config.gateway | default dict) . -}}
+{{- fail (printf "config.gateway.%s with security.enabled: the chart sets it then" .) -}}
+{{- end -}}
+{{- end -}}
 {{- range $name, $isOn := dict "spark.enabled" .Values.spark.enabled "chaos.job.enabled" .Values.chaos.job.enabled -}}
 {{- if $isOn -}}
 {{- fail (printf "%s with security.enabled: its clients cannot log in yet (docs/known-limits.md)" $name) -}}

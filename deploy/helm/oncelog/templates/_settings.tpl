@@ -124,11 +124,12 @@
 {{- default (printf "%s-redis" (include "oncelog.fullname" .)) .Values.redis.existingSecret -}}
 {{- end -}}
 
-{{/* A password that stays: the one in the Secret of that name, else a new one. */}}
+{{/* A password that stays: the one in the Secret of that name, under `key` (default: password), else a new one. */}}
 {{- define "oncelog.keptPassword" -}}
 {{- $known := lookup "v1" "Secret" .root.Release.Namespace .name -}}
-{{- if and $known $known.data (hasKey $known.data "password") -}}
-{{- index $known.data "password" | b64dec -}}
+{{- $key := default "password" .key -}}
+{{- if and $known $known.data (hasKey $known.data $key) -}}
+{{- index $known.data $key | b64dec -}}
 {{- else -}}
 {{- randAlphaNum 32 -}}
 {{- end -}}
