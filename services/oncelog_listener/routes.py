@@ -41,6 +41,7 @@ from oncelog_listener.handlers.offsets import (
 from oncelog_listener.handlers.produce import produce
 from oncelog_listener.handlers.replicas import (
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     describe_log_dirs,
     elect_leaders,
     list_partition_reassignments,
@@ -106,6 +107,7 @@ _HANDLERS: Final[Mapping[int, Handler]] = {
     versions.DELETE_ACLS: delete_acls,
     versions.DESCRIBE_CONFIGS: describe_configs,
     versions.ALTER_CONFIGS: alter_configs,
+    versions.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
     versions.DESCRIBE_LOG_DIRS: describe_log_dirs,
     versions.SASL_AUTHENTICATE: sasl_authenticate,
     versions.CREATE_PARTITIONS: create_partitions,

@@ -1,11 +1,12 @@
-"""Replicas as Kafka's tools see and move them: DescribeLogDirs, ElectLeaders, Alter- and ListPartitionReassignments.
+"""Replicas as Kafka's tools see and move them: folders, ElectLeaders, Alter- and ListPartitionReassignments.
 
 Clients see listeners as brokers, and each partition "led" by one of them (ADR 0017). Replicas are on storage nodes:
 
 - a reassignment names storage nodes, as `oncelog nodes list` shows them; a listener's id is refused;
 - an election elects among storage nodes, and changes no broker in Metadata;
 - each broker tells the folders and sizes of the partitions that Metadata says it leads, as their storage leaders have
-  them. So all brokers together tell each partition once.
+  them. So all brokers together tell each partition once;
+- a storage node has one folder, so no replica moves to another one.
 """
 
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from typing import Any, Final
 from oncelog.api.v1 import controller_pb2, storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import Operation
-from oncelog_listener.brokers import brokers_for
+from oncelog_listener.brokers import Brokers, brokers_for
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
     NO_THROTTLE,
@@ -79,6 +80,51 @@ async def describe_log_dirs(call: Call) -> Any:
     )
     extra = {"error_code": wire_error(0)} if call.version >= _ERROR_OF_ALL_FROM else {}
     return types.DescribeLogDirsResponse(throttle_time=NO_THROTTLE, results=results, **extra)
+
+
+async def alter_replica_log_dirs(call: Call) -> Any:
+    types, brokers = call.types, brokers_for(call)
+    is_allowed = call.may_cluster(Operation.ALTER)
+    folders = {_log_dir(call, node_id) for node_id in call.cluster.image.nodes}
+    found: dict[str, dict[int, int]] = {}
+    for one in call.request.dirs:
+        for topic in one.topics:
+            for partition in topic.partitions:
+                if not is_allowed:
+                    code: int = CLUSTER_REFUSED.error_code
+                elif one.path not in folders:
+                    code = ErrorCode.LOG_DIR_NOT_FOUND
+                else:
+                    code = _move_refused(call, brokers, one.path, (topic.name, partition))
+                found.setdefault(topic.name, {})[partition] = code
+                if call.is_turn_over():
+                    await call.next_turn()
+    return types.AlterReplicaLogDirsResponse(
+        throttle_time=NO_THROTTLE,
+        results=tuple(
+            types.AlterReplicaLogDirTopicResult(
+                topic_name=topic,
+                partitions=tuple(
+                    types.AlterReplicaLogDirPartitionResult(
+                        partition_index=partition, error_code=wire_error(code)
+                    )
+                    for partition, code in codes.items()
+                ),
+            )
+            for topic, codes in found.items()
+        ),
+    )
+
+
+def _move_refused(call: Call, brokers: Brokers, path: str, key: TopicPartition) -> int:
+    """Why the partition cannot move to this folder of a storage node; 0 when it is there."""
+    cluster = call.cluster
+    leader = cluster.leader_of(cluster.image, key)
+    if not isinstance(leader, int):
+        return leader.error_code
+    if brokers.leader_of(*key) != cluster.node_id:
+        return ErrorCode.REPLICA_NOT_AVAILABLE
+    return ErrorCode.NONE if path == _log_dir(call, leader) else ErrorCode.LOG_DIR_NOT_FOUND
 
 
 def _log_dir(call: Call, node_id: int) -> str:

@@ -38,6 +38,7 @@ CREATE_ACLS: Final = 30
 DELETE_ACLS: Final = 31
 DESCRIBE_CONFIGS: Final = 32
 ALTER_CONFIGS: Final = 33
+ALTER_REPLICA_LOG_DIRS: Final = 34
 DESCRIBE_LOG_DIRS: Final = 35
 SASL_AUTHENTICATE: Final = 36
 CREATE_PARTITIONS: Final = 37
@@ -143,6 +144,7 @@ APIS: Final[Mapping[int, Api]] = {
         _api(DELETE_ACLS, "DeleteAcls", 1, 3, 2),
         _api(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4),
         _api(ALTER_CONFIGS, "AlterConfigs", 0, 2, 2),
+        _api(ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", 1, 2, 2),
         # 5 tells of cordoned folders, which oncelog has not.
         _api(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 4, 2),
         _api(SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, 2),

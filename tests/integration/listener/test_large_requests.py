@@ -136,6 +136,7 @@ IN_TURNS = {
     versions.DESCRIBE_CONFIGS: ("results",),
     versions.INCREMENTAL_ALTER_CONFIGS: ("responses",),
     versions.DESCRIBE_TOPIC_PARTITIONS: ("topics",),
+    versions.ALTER_REPLICA_LOG_DIRS: ("results", "partitions"),
 }
 NOTHING_MOVES = "ListPartitionReassignments"
 WITH_AN_INNER_ARRAY = [

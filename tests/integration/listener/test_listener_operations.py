@@ -4,6 +4,7 @@ reassignments, the quorum, features."""
 from contextlib import contextmanager
 
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka.structs import TopicPartitionReplica
 from tests.integration.listener.test_listener_clients import against_oncelog
 
 UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED = 3, 84
@@ -64,6 +65,21 @@ def test_each_partition_stands_in_one_folder_of_all_brokers(tmp_path):
         assert ("__transaction_state", 49) in sizes
 
     with_orders(tmp_path, check)
+
+
+def test_a_replica_stays_in_the_one_folder_of_its_node(tmp_path):
+    def check(admin, _):
+        here = TopicPartitionReplica("orders", 0, 1)
+        absent = TopicPartitionReplica("no", 0, 1)
+        folder = f"storage-1:{tmp_path / 'logs'}"
+        assert codes_of(admin.alter_replica_log_dirs({here: folder, absent: folder})) == [0, 3]
+        assert codes_of(admin.alter_replica_log_dirs({here: "/elsewhere"})) == [57]
+
+    with_orders(tmp_path, check)
+
+
+def codes_of(answers):
+    return [error.errno for error in answers.values()]
 
 
 def test_elections_and_reassignments_are_about_storage_nodes(tmp_path):

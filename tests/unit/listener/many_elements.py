@@ -228,6 +228,18 @@ def incremental_alter_configs(types, count, shape):
     return types.IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
 
 
+def alter_replica_log_dirs(types, count, shape):
+    topics = in_topics(
+        count,
+        shape,
+        lambda name, found: types.AlterReplicaLogDirTopic(name=name, partitions=found),
+        int,
+    )
+    return types.AlterReplicaLogDirsRequest(
+        dirs=(types.AlterReplicaLogDir(path="/data", topics=topics),)
+    )
+
+
 def describe_log_dirs(types, count, shape):
     topics = in_topics(
         count,
@@ -343,6 +355,7 @@ LARGE = {
         1,
         incremental_alter_configs,
     ),
+    "AlterReplicaLogDirs": (versions.ALTER_REPLICA_LOG_DIRS, 2, alter_replica_log_dirs),
     "DescribeLogDirs": (versions.DESCRIBE_LOG_DIRS, 4, describe_log_dirs),
     "CreatePartitions": (versions.CREATE_PARTITIONS, 3, create_partitions),
     "DeleteGroups": (versions.DELETE_GROUPS, 2, delete_groups),

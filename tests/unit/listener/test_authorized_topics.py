@@ -158,6 +158,9 @@ CASES = {
     "FindCoordinator of a transaction": Case(
         versions.FIND_COORDINATOR, 4, ((TRANSACTIONAL_ID, Op.DESCRIBE),), {"key_type": 1}
     ),
+    "AlterReplicaLogDirs": on_cluster(
+        versions.ALTER_REPLICA_LOG_DIRS, 2, Op.ALTER, path="storage-1:"
+    ),
     "DescribeLogDirs": on_cluster(versions.DESCRIBE_LOG_DIRS, 4, Op.DESCRIBE),
     "ElectLeaders": on_cluster(versions.ELECT_LEADERS, 2, Op.ALTER),
     "AlterPartitionReassignments": on_cluster(
