@@ -4,6 +4,7 @@ Sessions and plain gRPC calls both go through here, so both see the same answers
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -38,6 +39,9 @@ NOT_BEGUN = frozenset(
 """Statuses that are only given before a servicer is called: the call surely had no effect."""
 
 
+_PATH_SHOWN = 200
+
+
 class CallRefused(Exception):
     """The call ends with this status instead of an answer."""
 
@@ -50,7 +54,15 @@ class CallRefused(Exception):
 def check_caller(role: str, path: str) -> None:
     """Raises CallRefused where a process of this role may not call this method: nothing was done."""
     if not may_call(role, path):
-        raise CallRefused(StatusCode.PERMISSION_DENIED, refusal(role, path))
+        refused = refusal(role, path[:_PATH_SHOWN])
+        _tell_once(refused)
+        raise CallRefused(StatusCode.PERMISSION_DENIED, refused)
+
+
+@functools.lru_cache(maxsize=256)
+def _tell_once(refused: str) -> None:
+    """A peer that repeats its call must not fill the log."""
+    logger.warning("refused: %s (told once)", refused)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from grpc_reflection.v1alpha import reflection
 
 from oncelog.api.v1.peer_pb2 import SessionFrame
 from oncelog.errors import OncelogError
-from oncelog.rpc.callers import may_call, refusal
 from oncelog.rpc.channel import server_options
 from oncelog.rpc.contract import PEER, SERVICES
 from oncelog.rpc.mutual_tls import role_of
@@ -147,8 +146,11 @@ def _handler(served: Served, is_checked: bool) -> Any:
         return grpc.unary_unary_rpc_method_handler(answer)
 
     async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
-        if is_checked and not may_call(role := role_of(context.auth_context()), method.path):
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal(role, method.path))
+        if is_checked:
+            try:
+                check_caller(role_of(context.auth_context()), method.path)
+            except CallRefused as refused:
+                await context.abort(refused.code, refused.message)
         answers = aiter(served.answer(request, context))
         try:
             while True:

@@ -17,6 +17,7 @@ from oncelog.rpc.contract import CONTROLLER, PEER, SERVICES
 from oncelog.rpc.controller_stub import ControllerStub
 from oncelog.rpc.mutual_tls import MutualTls
 from oncelog.rpc.probe import check
+from oncelog.rpc.served import _tell_once
 from oncelog.rpc.server import RpcServer
 from oncelog.rpc.session_client import PeerSession
 from oncelog.rpc.session_pool import SessionPool
@@ -139,6 +140,20 @@ async def test_a_role_calls_what_the_table_gives_it_and_no_more(pki, role):
                 expected += [method.name] * is_allowed
         await channel.close()
         assert called == expected
+
+
+async def test_a_wrong_role_is_told_to_the_log_once(pki, caplog):
+    _tell_once.cache_clear()
+    produce = SERVICES["Storage"].methods["Produce"]
+    async with (
+        everything(limits(pki, "storage")) as (address, _),
+        session_to(address, limits(pki, "marker-sender")) as session,
+    ):
+        for _ in range(3):
+            assert not await over_session(session, produce)
+    told = [one.getMessage() for one in caplog.records if produce.path in one.getMessage()]
+    assert len(told) == 1
+    assert "may not be called by marker-sender" in told[0]
 
 
 async def refused_at_the_handshake(pki, caller_limits):
