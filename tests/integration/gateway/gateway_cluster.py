@@ -181,16 +181,8 @@ class DictCoordinator:
         self.error_code = ErrorCode.NONE
         self.is_silent = False
 
-    def put(
-        self,
-        transactional_id,
-        *,
-        producer_id,
-        state="Ongoing",
-        partitions=(),
-        start_time_ms=1_000,
-        trace_id="",
-    ):
+    def put(self, transactional_id, *, producer_id, state="Ongoing", partitions=(), **more):
+        start_time_ms = more.pop("start_time_ms", 1_000)
         self.transactions[transactional_id] = coordinator_pb2.TransactionDescription(
             transactional_id=transactional_id,
             state=state,
@@ -205,7 +197,7 @@ class DictCoordinator:
             coordinator=1,
             shard=7,
             client_transaction_version=2,
-            trace_id=trace_id,
+            **more,
         )
 
     async def _answer(self):

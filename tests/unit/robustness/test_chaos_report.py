@@ -135,7 +135,7 @@ def with_kill_and(other):
     return storage.kills
 
 
-def test_a_kill_beside_a_fault_that_lasts_is_not_held_against_the_bar():
+def test_a_kill_beside_a_lasting_fault_is_not_held_to_the_bar():
     assert with_kill_and(fault("partition", "coordinator-1", 5_000, 11_000)) == 0
     assert with_kill_and(fault("pause", "coordinator-1", 15_000, 16_000)) == 0
     assert with_kill_and(fault("database-outage", "postgres", 5_000, None)) == 0
