@@ -14,6 +14,7 @@ from typing import Any
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.api.v1 import types_pb2 as types
 from oncelog.errors import ErrorCode
+from oncelog.rpc.callers import CALLER_ROLE
 from oncelog.runtime import DriverStopped
 from oncelog_controller.core.events import (
     AllocateProducerIds,
@@ -89,6 +90,8 @@ class ControllerServicer(SecurityServicer):
         self, request: pb.RegisterNodeRequest, context: Any
     ) -> pb.RegisterNodeResponse:
         node = request.node
+        if fault := self._role_fault(node.node_id, role_names(node.roles)):
+            return pb.RegisterNodeResponse(status=fault)
         cluster_id = _random_uuid_base64()
         topic_ids = uuid.uuid4().hex, uuid.uuid4().hex
         answer = await self._ask(
@@ -123,6 +126,8 @@ class ControllerServicer(SecurityServicer):
     async def NodeHeartbeat(
         self, request: pb.NodeHeartbeatRequest, context: Any
     ) -> pb.NodeHeartbeatResponse:
+        if fault := self._role_fault(request.node_id):
+            return pb.NodeHeartbeatResponse(status=fault)
         return await self._heartbeat(request)
 
     async def NodeSession(
@@ -132,6 +137,9 @@ class ControllerServicer(SecurityServicer):
         opened: tuple[int, int] | None = None
         try:
             async for request in requests:
+                if fault := self._role_fault(request.node_id):
+                    yield pb.NodeHeartbeatResponse(status=fault)
+                    return
                 node = request.node_id, request.node_epoch
                 # Before the answer: a process may end while its first heartbeat is being written down, and its
                 # successor would have to wait until that heartbeat's session is over.
@@ -145,6 +153,22 @@ class ControllerServicer(SecurityServicer):
         finally:
             if opened is not None:
                 self._sessions.closed(*opened)
+
+    def _role_fault(self, node_id: int, claimed: Iterable[str] = ()) -> types.Status | None:
+        """A process speaks for nodes of the role that its certificate names, and for no others. None: this one may."""
+        role = CALLER_ROLE.get()
+        if role is None:
+            return None
+        known = self._log.image.nodes.get(node_id)
+        roles = {*claimed, *(known.roles if known is not None else ())}
+        others = sorted(roles - {role.replace("-", "_")})
+        if not others:
+            return None
+        return _status(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            f"node {node_id} has the role {', '.join(others)}, and the certificate of this process names {role}; "
+            "give it the certificate of its role, or another ONCELOG_NODE_NODE_ID",
+        )
 
     async def _heartbeat(self, request: pb.NodeHeartbeatRequest) -> pb.NodeHeartbeatResponse:
         if not self._log.is_serving:

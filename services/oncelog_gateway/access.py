@@ -126,6 +126,8 @@ class Access:
         """Of an answer that lasts: whether its caller would come in now."""
         if caller.expires_ms and self._clock.now() >= caller.expires_ms:
             return False
+        if caller.session is not None and self.sessions.is_logged_out(caller.session):
+            return False
         return not caller.digest or self._by_digest(caller.digest) is not None
 
     def seconds_left(self, session: Session) -> int:

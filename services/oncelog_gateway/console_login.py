@@ -1,7 +1,7 @@
 """Login and logout of the console: a token once, then a cookie that scripts cannot read and other sites cannot send."""
 
 from typing import Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -14,6 +14,7 @@ from oncelog_gateway.problems import plain_problem, respond
 
 FORM_BYTES_MAX: Final = 70_000
 """A provider's token may have 65,536 letters."""
+FIELDS_MAX: Final = 10
 FORM: Final = "application/x-www-form-urlencoded"
 
 
@@ -34,7 +35,10 @@ def add_login(router: APIRouter, pages: Pages, access: Access, operators: Operat
         form = await _form(request)
         if form is None:
             return respond(
-                plain_problem(415, f"the body must be {FORM} of at most {FORM_BYTES_MAX} bytes")
+                plain_problem(
+                    415,
+                    f"the body must be {FORM} of at most {FORM_BYTES_MAX} bytes and {FIELDS_MAX} fields",
+                )
             )
         if "origin" not in request.headers:
             return respond(
@@ -89,19 +93,23 @@ def _give_cookie(answer: Response, caller: Caller, access: Access, *, is_tls: bo
 
 
 async def _form(request: Request) -> dict[str, str] | None:
-    """The first value of each field; None: it is no form, or too long to be this one."""
+    """The first value of each field; None: it is no form, or too large to be this one."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != FORM:
         return None
     # The guard has seen that a body tells its length.
     if int(request.headers.get("content-length", 0)) > FORM_BYTES_MAX:
         return None
     body = await request.body()
-    fields = parse_qs(body.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=10)
+    try:
+        fields = parse_qs(
+            body.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=FIELDS_MAX
+        )
+    except ValueError:
+        return None
     return {name: values[0] for name, values in fields.items()}
 
 
 def own_path(text: str) -> str:
     """A page of this gateway, whatever a link says; `/` for anything else."""
-    parts = urlsplit(text)
-    is_own = text.startswith("/") and not text.startswith(("//", "/\\")) and not parts.netloc
+    is_own = text.startswith("/") and not text.startswith("//")
     return text if is_own and text.isprintable() and "\\" not in text else "/"

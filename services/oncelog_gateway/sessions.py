@@ -52,7 +52,7 @@ class Sessions:
         if not hmac.compare_digest(self._signed(b"session", content), signature):
             return None
         session = Session(**json.loads(urlsafe_b64decode(content)))
-        if now >= session.expires_ms or session.session_id in self._logged_out:
+        if now >= session.expires_ms or self.is_logged_out(session):
             return None
         return session
 
@@ -71,6 +71,10 @@ class Sessions:
         self._logged_out[session.session_id] = session.expires_ms
         if len(self._logged_out) > LOGGED_OUT_MAX:
             del self._logged_out[next(iter(self._logged_out))]
+
+    def is_logged_out(self, session: Session) -> bool:
+        """At this gateway."""
+        return session.session_id in self._logged_out
 
     def _signed(self, what: bytes, content: bytes) -> bytes:
         return hmac.digest(self._key(), what + b" " + content, sha256).hex().encode()

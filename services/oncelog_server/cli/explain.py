@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from oncelog_server.cli.tables import say, show_paragraph
+from oncelog_server.cli.tables import printable, say, show_paragraph
 
 
 def show_explanation(found: dict[str, Any]) -> None:
@@ -31,6 +31,4 @@ def _printable(found: Any) -> Any:
         return {name: _printable(value) for name, value in found.items()}
     if isinstance(found, list):
         return [_printable(one) for one in found]
-    if not isinstance(found, str):
-        return found
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in found)
+    return printable(found) if isinstance(found, str) else found

@@ -17,6 +17,7 @@ from oncelog_gateway.core.wording import duration, size
 __all__ = [
     "duration",
     "number",
+    "printable",
     "say",
     "show_fields",
     "show_json",
@@ -33,6 +34,13 @@ GAP: Final = 3
 def show_json(value: Any) -> None:
     """One document, indented."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def printable(text: str) -> str:
+    """Without what moves a terminal's cursor or feigns another line: names and reasons are anybody's to choose."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
@@ -96,6 +104,7 @@ def _show_rows(names: Sequence[str], cells: Sequence[Sequence[Text]]) -> None:
 
 def show_paragraph(text: str, *, indent: int = 0, bullet: str = "", style: str = "") -> None:
     """Folded between words; lines after the first stand below the text, not below the bullet."""
+    text = printable(text)
     room = max(_out().width - indent - len(bullet), 20)
     lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
     for number, line in enumerate(lines):
@@ -115,12 +124,12 @@ def show_fields(fields: Iterable[tuple[str, object]]) -> None:
 
 def say(text: str) -> None:
     """A sentence on stdout."""
-    _out().print(Text(text), soft_wrap=True)
+    _out().print(_lines(text), soft_wrap=True)
 
 
 def warn(text: str) -> None:
     """A sentence on stderr: results stay clean."""
-    Console(stderr=True, highlight=False).print(Text(text, style="yellow"), soft_wrap=True)
+    Console(stderr=True, highlight=False).print(_lines(text, "yellow"), soft_wrap=True)
 
 
 def number(value: int | None) -> str:
@@ -128,7 +137,14 @@ def number(value: int | None) -> str:
 
 
 def _cell(value: object) -> Text:
-    return value if isinstance(value, Text) else Text("–" if value is None else str(value))
+    return (
+        value if isinstance(value, Text) else Text("–" if value is None else printable(str(value)))
+    )
+
+
+def _lines(text: str, style: str = "") -> Text:
+    """Our own sentences may have several."""
+    return Text("\n".join(printable(line) for line in text.split("\n")), style=style)
 
 
 def _out() -> Console:

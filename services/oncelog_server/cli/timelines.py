@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from oncelog.errors import OncelogError
 from oncelog_server.cli.rest import Rest, quoted
-from oncelog_server.cli.tables import duration, say
+from oncelog_server.cli.tables import duration, printable, say
 
 PAUSE_S: Final = 1.0
 """Before a stream that broke is asked for again."""
@@ -66,7 +66,7 @@ class _Lines:
         if self._last_ms is not None and at - self._last_ms >= GAP_MS:
             print(f"              … {duration(at - self._last_ms)} …")
         self._last_ms = at
-        print(f"{_clock(at)}  {_who(event):<16} {event['text']}", flush=True)
+        print(f"{_clock(at)}  {_who(event):<16} {printable(event['text'])}", flush=True)
 
 
 def _who(event: dict[str, Any]) -> str:

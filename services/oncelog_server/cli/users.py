@@ -86,6 +86,7 @@ def add_user(
     """Add a user of SCRAM, or change the password. Sessions that are open go on."""
     from confluent_kafka.admin import ScramCredentialInfo, UserScramCredentialUpsertion
 
+    from oncelog.security.scram import new_salt
     from oncelog_server.cli.kafka_clients import admin
     from oncelog_server.cli.tables import say
 
@@ -94,7 +95,7 @@ def add_user(
     client = admin(bootstrap)
     for one in chosen:
         info = ScramCredentialInfo(one.of_kafka(), iterations)
-        change = UserScramCredentialUpsertion(name, info, password.encode())
+        change = UserScramCredentialUpsertion(name, info, password.encode(), new_salt())
         _alter(client, change, f"the {one} of user {name!r} was not set")
     say(f"user {name} can log in with {' and '.join(chosen)}")
 

@@ -4,6 +4,7 @@ Without TLS between processes nobody can tell who calls, and everything is allow
 """
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Final
 
 from oncelog.rpc.contract import SERVICES
@@ -105,6 +106,9 @@ ALLOWED: Final[Mapping[str, frozenset[str]]] = {
     for name, roles in methods.items()
 }
 """Roles by the method's path."""
+
+CALLER_ROLE: Final[ContextVar[str | None]] = ContextVar("caller_role", default=None)
+"""What the certificate of the call that is being answered names. None: a direct call, or there is no TLS."""
 
 
 def may_call(role: str, path: str) -> bool:

@@ -18,6 +18,7 @@ from grpc_reflection.v1alpha import reflection
 
 from oncelog.api.v1.peer_pb2 import SessionFrame
 from oncelog.errors import OncelogError
+from oncelog.rpc.callers import CALLER_ROLE
 from oncelog.rpc.channel import server_options
 from oncelog.rpc.contract import PEER, SERVICES
 from oncelog.rpc.mutual_tls import role_of
@@ -137,7 +138,7 @@ def _handler(served: Served, is_checked: bool) -> Any:
         async def answer(request: bytes, context: Any) -> bytes:
             try:
                 if is_checked:
-                    check_caller(role_of(context.auth_context()), method.path)
+                    _admit(context, method.path)
                 return await served.call(served.read(request))
             except CallRefused as refused:
                 await context.abort(refused.code, refused.message)
@@ -148,7 +149,7 @@ def _handler(served: Served, is_checked: bool) -> Any:
     async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
         if is_checked:
             try:
-                check_caller(role_of(context.auth_context()), method.path)
+                _admit(context, method.path)
             except CallRefused as refused:
                 await context.abort(refused.code, refused.message)
         answers = aiter(served.answer(request, context))
@@ -176,6 +177,13 @@ def _handler(served: Served, is_checked: bool) -> Any:
         request_deserializer=method.request_from_string,
         response_serializer=_serialized,
     )
+
+
+def _admit(context: Any, path: str) -> None:
+    """The caller has the role, and the servicer knows it. Raises CallRefused."""
+    role = role_of(context.auth_context())
+    check_caller(role, path)
+    CALLER_ROLE.set(role)
 
 
 def _serialized(message: Any) -> Any:

@@ -15,6 +15,7 @@ from grpc import StatusCode
 
 from oncelog.api.v1.peer_pb2 import SessionCall, SessionFrame
 from oncelog.api.v1.types_pb2 import TraceContext
+from oncelog.rpc.callers import CALLER_ROLE
 from oncelog.rpc.deadline import DeadlineTimer
 from oncelog.rpc.mutual_tls import role_of
 from oncelog.rpc.served import CallRefused, Served, ServedMethods, check_caller
@@ -48,6 +49,7 @@ class PeerServicer:
         if self._is_draining:
             await context.abort(StatusCode.UNAVAILABLE, STOPPING[1])
         role = None if self._limits.tls is None else role_of(context.auth_context())
+        CALLER_ROLE.set(role)  # Of every call on it: their tasks begin in this context.
         session = ServerSession(self._served, self._limits, context, role)
         self._sessions[session] = None
         try:

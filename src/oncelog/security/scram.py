@@ -42,6 +42,7 @@ ITERATIONS_CLIENT_MAX = 1_000_000
 """A client computes at most this many, whatever a server wants: half a second."""
 
 _BASE_36 = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SALT_BITS = 130
 _SASL_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _NONCE = r"[\x21-\x2b\x2d-\x7e]+"
 _EXTENSIONS = r"(?:,[A-Za-z]+=[\x01-\x2b\x2d-\x7f]+)*"
@@ -69,10 +70,15 @@ def make_credential(
     mechanism: str, password: str, iterations: int = ITERATIONS_MIN, salt: bytes | None = None
 ) -> ScramCredential:
     """What a server stores of a password."""
-    salt = secrets.token_bytes(20) if salt is None else salt
+    salt = new_salt() if salt is None else salt
     _check_iterations(iterations)
     salted = _salted_password(mechanism, password, salt, iterations)
     return credential_of_salted_password(mechanism, salted, salt, iterations)
+
+
+def new_salt() -> bytes:
+    """It looks as the salt of a user who does not exist: a salt of another form shows that its user does."""
+    return _salt_of(secrets.randbits(_SALT_BITS))
 
 
 def credential_of_salted_password(
@@ -186,11 +192,10 @@ class ScramServer:
         return f"v={base64.b64encode(verifier).decode()}"
 
     def _of_unknown(self, user: str) -> ScramCredential:
-        """Kafka's tools choose a salt of 130 random bits, written in base 36; so is this one."""
         seed = hmac.new(
             self._unknown_user_key, f"{self._mechanism}\0{user}".encode(), "sha256"
         ).digest()
-        salt = _base_36(int.from_bytes(seed) >> (256 - 130)).encode()
+        salt = _salt_of(int.from_bytes(seed) >> (256 - _SALT_BITS))
         nobodys_key = secrets.token_bytes(hashlib.new(HASHES[self._mechanism]).digest_size)
         return ScramCredential(salt, nobodys_key, nobodys_key, ITERATIONS_MIN)
 
@@ -326,9 +331,10 @@ def _nonce() -> str:
     return secrets.token_hex(16)
 
 
-def _base_36(number: int) -> str:
+def _salt_of(bits: int) -> bytes:
+    """As Kafka's tools write a salt: in base 36."""
     digits = ""
-    while number:
-        number, digit = divmod(number, 36)
+    while bits:
+        bits, digit = divmod(bits, 36)
         digits = _BASE_36[digit] + digits
-    return digits
+    return digits.encode()

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import text
@@ -17,6 +18,7 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Partition
+from oncelog.rpc.callers import CALLER_ROLE
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
 from oncelog_controller.database import Database
@@ -44,6 +46,41 @@ async def test_a_new_cluster_is_ready_after_one_registration(database_url):
             assert image.topic_config(name).is_compacted
             assert image.topic_config(name).segment_bytes == 104857600
         assert image.partition(Partition(TRANSACTION_STATE_TOPIC, 49)).leader == 1
+
+
+@contextmanager
+def called_by(role):
+    """The role that the certificate of these calls names."""
+    token = CALLER_ROLE.set(role)
+    yield
+    CALLER_ROLE.reset(token)
+
+
+async def test_a_process_speaks_for_nodes_of_its_own_role_alone(database_url):
+    forbidden = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    async with controller_at(database_url) as stub:
+        with called_by("storage"):
+            storage = await register(stub, "s", 1, [pb.ROLE_STORAGE])
+            assert storage.status.error_code == ErrorCode.NONE
+            beat = pb.NodeHeartbeatRequest(node_id=1, node_epoch=storage.node_epoch)
+            assert (await stub.NodeHeartbeat(beat)).status.error_code == ErrorCode.NONE
+        with called_by("marker-sender"):
+            own = await register(stub, "m", 2, [pb.ROLE_MARKER_SENDER])
+            assert own.status.error_code == ErrorCode.NONE
+            for roles in ([pb.ROLE_LISTENER], [pb.ROLE_MARKER_SENDER, pb.ROLE_STORAGE]):
+                other = await register(stub, "x", 3, roles)
+                assert other.status.error_code == forbidden
+                assert "names marker-sender" in other.status.error_message
+            taken = await register(stub, "x", 1, [pb.ROLE_MARKER_SENDER])
+            assert taken.status.error_code == forbidden
+            assert (await stub.NodeHeartbeat(beat)).status.error_code == forbidden
+            answers = [one.status.error_code async for one in stub.NodeSession(beats(beat))]
+            assert answers == [forbidden]
+
+
+async def beats(*requests):
+    for one in requests:
+        yield one
 
 
 async def test_all_survives_a_restart_and_the_old_process_is_fenced(database_url):

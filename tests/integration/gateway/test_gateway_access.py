@@ -267,6 +267,34 @@ async def test_a_session_acts_only_from_its_own_page(tmp_path):
         assert (await client.ask("GET", "/groups", {**cookie, **HTML})).status == 303
 
 
+async def test_a_stream_ends_with_the_logout_of_its_session(tmp_path):
+    history = History()
+    events = LocalFeed(history, "coordinator", 1)
+    async with secured(tmp_path, history=history) as (_, client):
+        cookie = cookie_of(await client.log_in(ADMIN))
+        live = {**cookie, "Accept": "text/event-stream"}
+        stream = asyncio.create_task(client.ask("GET", "/v1/events", live))
+        async with asyncio.timeout(10):
+            while not history.subscriber_count:  # noqa: ASYNC110 (it sets no event)
+                await asyncio.sleep(0.01)
+        page = await client.ask("GET", "/groups", {**cookie, **HTML})
+        csrf = page.text.partition('name="csrf-token" content="')[2].partition('"')[0]
+        form = {**cookie, "Origin": client.origin, "Content-Type": FORM}
+        left = await client.ask("POST", "/logout", form, {"csrf_token": csrf})
+        assert left.status == 303
+        events.publish("transaction", transactional_id="secret")
+        told = await asyncio.wait_for(stream, 5)
+        assert told.text == ": live events of oncelog\n\n"
+
+
+@pytest.mark.parametrize("path", ["/login", "/logout"])
+async def test_a_form_of_too_many_fields_is_refused(tmp_path, path):
+    async with secured(tmp_path) as (_, client):
+        form = {"Content-Type": FORM, "Origin": client.origin}
+        fields = {str(number): "" for number in range(11)}
+        assert (await client.ask("POST", path, form, fields)).status in (303, 415)
+
+
 async def test_a_session_ends_with_its_token(tmp_path):
     async with secured(tmp_path) as (_, client):
         cookie = cookie_of(await client.log_in(await client.create("mira", "viewer")))

@@ -11,7 +11,7 @@ from tests.integration.rpc.scripted_controller import Cluster, ScriptedControlle
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import OncelogError
-from oncelog.rpc.callers import ALLOWED, ROLES
+from oncelog.rpc.callers import ALLOWED, CALLER_ROLE, ROLES
 from oncelog.rpc.channel import open_channel
 from oncelog.rpc.contract import CONTROLLER, PEER, SERVICES
 from oncelog.rpc.controller_stub import ControllerStub
@@ -154,6 +154,40 @@ async def test_a_wrong_role_is_told_to_the_log_once(pki, caplog):
     told = [one.getMessage() for one in caplog.records if produce.path in one.getMessage()]
     assert len(told) == 1
     assert "may not be called by marker-sender" in told[0]
+
+
+class WhoCalls:
+    """Keeps the role that it was told of each call."""
+
+    def __init__(self):
+        self.roles = []
+
+    async def DescribeController(self, request, context):  # noqa: N802
+        self.roles.append(CALLER_ROLE.get())
+        return pb.DescribeControllerResponse()
+
+    async def WatchMetadata(self, request, context):  # noqa: N802
+        self.roles.append(CALLER_ROLE.get())
+        yield pb.MetadataUpdate()
+
+
+async def test_a_servicer_knows_the_role_of_its_caller(pki):
+    servicer = WhoCalls()
+    methods = SERVICES[CONTROLLER].methods
+    server = RpcServer(HOST, 0, limits(pki, "controller"))
+    server.served.add(CONTROLLER, servicer)
+    await server.start()
+    address = f"{HOST}:{server.port}"
+    for role in ("gateway", "marker-sender"):
+        channel = open_channel(address, limits(pki, role))
+        await over_plain_grpc(channel, methods["DescribeController"])
+        await over_plain_grpc(channel, methods["WatchMetadata"])
+        await channel.close()
+        async with session_to(address, limits(pki, role)) as session:
+            await over_session(session, methods["DescribeController"])
+    await server.stop(0)
+    assert servicer.roles == ["gateway"] * 3 + ["marker-sender"] * 3
+    assert CALLER_ROLE.get() is None
 
 
 async def refused_at_the_handshake(pki, caller_limits):

@@ -56,7 +56,17 @@ def test_a_cookie_tells_no_csrf_token():
 
 
 @pytest.mark.parametrize(
-    "path", ["//evil.test", "/\\evil.test", "https://evil.test", "evil", "", "/a\nb", "\\\\evil"]
+    "path",
+    [
+        "//evil.test",
+        "/\\evil.test",
+        "https://evil.test",
+        "evil",
+        "",
+        "/a\nb",
+        "\\\\evil",
+        "http://[",
+    ],
 )
 def test_a_login_leads_to_no_other_site(path):
     assert own_path(path) == "/"

@@ -203,6 +203,15 @@ def test_an_unknown_user_looks_like_a_wrong_password():
     assert base64.b64decode(unknown.removesuffix(b",i=4096")).isalnum()
 
 
+def test_a_user_whom_oncelog_makes_looks_like_an_unknown_one():
+    users = {"user": make_credential(SCRAM_SHA_256, "pencil")}
+    for user in ("user", "mallory"):
+        first, _ = refusal(server(users), user, "wrong")
+        salt = base64.b64decode(first.removesuffix(b",i=4096"))
+        assert salt.isalnum(), user
+        assert 20 < len(salt) <= 26, user
+
+
 def test_an_unknown_user_gets_the_same_salt_each_time():
     salts = [refusal(server(), user)[0] for user in ("mallory", "mallory", "trudy")]
     assert salts[0] == salts[1] != salts[2]
