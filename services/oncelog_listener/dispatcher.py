@@ -39,6 +39,14 @@ class Dispatch(NamedTuple):
     may_be_cut: bool
 
 
+class _Private(NamedTuple):
+    """What a quota asks of a call that is not Kafka's."""
+
+    api_key: int
+    client_id: str | None
+    session: Session
+
+
 class Dispatcher:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -118,7 +126,10 @@ class Dispatcher:
         self, call: PrivateCall, prefix: RequestPrefix, frame: Frame, session: Session
     ) -> bytes:
         client_id, position = read_client_id(frame, is_flexible=True)
-        body = await private_call(self._cluster, call, frame, position, session, client_id)
+        work = private_call(self._cluster, call, frame, position, session, client_id)
+        asked = _Private(prefix.api_key, client_id, session)
+        is_held = self._throttling.is_on
+        body = await (self._throttling.held(asked, len(frame), work) if is_held else work)
         return framed_response(prefix.correlation_id, True, [body])
 
     async def _answer_unsupported(self, prefix: RequestPrefix) -> bytes:

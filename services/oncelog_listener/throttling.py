@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Generator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from oncelog.ids import Millis
 from oncelog.protocol.versions import (
@@ -26,12 +26,23 @@ from oncelog.security.quotas import (
 from oncelog_listener.core.client_rates import ClientRates
 
 if TYPE_CHECKING:
-    from oncelog_listener.call import Call
+    from oncelog_listener.call import Call, Session
 
 T = TypeVar("T")
 
 _STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
 """From this version on an API may answer THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
+
+class Asked(Protocol):
+    """A request of Kafka's, or one of oncelog's own."""
+
+    @property
+    def api_key(self) -> int: ...
+    @property
+    def client_id(self) -> str | None: ...
+    @property
+    def session(self) -> "Session": ...
 
 
 class Throttling:
@@ -44,8 +55,9 @@ class Throttling:
         """Whether anybody has a quota. Otherwise nothing is counted and nothing measured."""
         return bool(self._metadata.image.security.quotas)
 
-    async def held(self, call: "Call", request_bytes: int, work: Awaitable[Any]) -> Any:
-        """The answer of `work`, with the time for which its client is held: in it, and in the session."""
+    async def held(self, call: "Asked", request_bytes: int, work: Awaitable[Any]) -> Any:
+        """The answer of `work`, with the time for which its client is held: in it where it has a field for that, and
+        in the session."""
         timed = _Timed(work)
         response = await timed
         quotas, client, now = self._quotas, _client(call), _now()
@@ -119,7 +131,7 @@ class _Timed(Generic[T]):
                 step = partial(steps.throw, error)
 
 
-def _client(call: "Call") -> tuple[str, str]:
+def _client(call: "Asked") -> tuple[str, str]:
     """User and client id."""
     return call.session.principal.partition(":")[2], call.client_id or ""
 

@@ -12,6 +12,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.unit.listener.wire_client import WireClient
 
+from oncelog.api.v1.coordinator_pb2 import DescribeSinkRequest
+from oncelog.protocol.frames import framed, write_request_head
 from oncelog.protocol.messages import schema_of
 from oncelog.protocol.versions import ALTER_CLIENT_QUOTAS, CREATE_TOPICS, METADATA
 from oncelog_server.demo.processes import OncelogServer
@@ -145,6 +147,24 @@ async def test_request_time_is_held_for_a_second_at_most(server):
     assert time.monotonic() - began > told_s * 0.8, "it was not read meanwhile"
     wire.close()
     await alter(server, [("client-id", "test")], request_percentage=None)
+
+
+async def test_request_time_is_counted_of_private_calls(server):
+    await alter(server, [("client-id", "spark")], request_percentage=0.01)
+    wire = await WireClient.connect(port_of(server))
+    head = write_request_head(20_005, 0, 1, "spark", True)
+    asked = framed([head, DescribeSinkRequest(sink="none").SerializeToString()])
+    longest_s = 0.0
+    for _ in range(50):
+        began = time.monotonic()
+        wire.writer.write(asked)
+        await asyncio.wait_for(wire.frame(), PATIENCE_S)
+        longest_s = max(longest_s, time.monotonic() - began)
+        if longest_s > 0.5:
+            break
+    assert longest_s > 0.5, "it was not read meanwhile"
+    wire.close()
+    await alter(server, [("client-id", "spark")], request_percentage=None)
 
 
 def test_an_older_client_waits_before_it_changes_topics(server):
