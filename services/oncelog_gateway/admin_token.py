@@ -14,7 +14,9 @@ log = logging.getLogger("oncelog.gateway")
 
 CHECK_INTERVAL_S: Final = 1.0
 LETTERS_MIN: Final = 32
-_WAY_OUT: Final = "write one with: openssl rand -hex 32 > FILE (ONCELOG_GATEWAY_ADMIN_TOKEN_FILE)"
+_WAY_OUT: Final = (
+    "write one with: (umask 077; openssl rand -hex 32 > FILE) (ONCELOG_GATEWAY_ADMIN_TOKEN_FILE)"
+)
 
 
 class AdminTokenFile:
