@@ -146,11 +146,10 @@ class _Authority:
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
         made = _new_key()
+        # Java takes the common name for a host where there is no other: a user's certificate proves no server.
+        servers = [ExtendedKeyUsageOID.SERVER_AUTH] if hosts else []
         builder = _builder(_name(name), self.certificate.subject, made, days).add_extension(
-            x509.ExtendedKeyUsage(
-                [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-            ),
-            critical=False,
+            x509.ExtendedKeyUsage([*servers, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
         )
         if hosts:
             addresses = ["127.0.0.1", "::1"]

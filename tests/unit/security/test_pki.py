@@ -4,6 +4,7 @@ import stat
 
 import pytest
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from oncelog.errors import OncelogError
 from oncelog.security.pki import ROLES, make_client_certificate, make_development_pki
@@ -23,6 +24,16 @@ def test_each_role_has_its_names(tmp_path):
     for one in made:
         wanted = {f"{one.name}.oncelog.internal", "oncelog.internal", "localhost"}
         assert names_of(one.certificate) == wanted | {"log.example.org"}
+
+
+def test_a_users_certificate_proves_no_server(tmp_path):
+    gateway = make_development_pki(tmp_path)[-1]
+    user = make_client_certificate(tmp_path, "log.example.org")
+    for made, proves_a_server in ((gateway, True), (user, False)):
+        found = x509.load_pem_x509_certificate(made.certificate.read_bytes())
+        usages = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        assert (ExtendedKeyUsageOID.SERVER_AUTH in usages) is proves_a_server
+        assert ExtendedKeyUsageOID.CLIENT_AUTH in usages
 
 
 def test_files_are_their_owners_only(tmp_path):
