@@ -263,7 +263,7 @@ lock: ## pin dependencies again (names, versions and hashes; no addresses)
 	  [ $$name = tools ] && also="$$also $(ONLY_OF_SERVERS:%=--no-emit-package %)"; \
 	  $(COMPILE) $$also $$extras pyproject.toml -o requirements/$$name.lock || exit 1; \
 	done
-	@for group in audit images; do $(COMPILE) --group $$group -o requirements/$$group.lock || exit 1; done
+	@for group in audit images tls-scan; do $(COMPILE) --group $$group -o requirements/$$group.lock || exit 1; done
 	@for group in pages; do $(COMPILE) --constraint requirements/dev.lock --group $$group -o requirements/$$group.lock || exit 1; done
 
 .PHONY: clean
