@@ -169,6 +169,10 @@ audit: .cache/tools/audit ## known vulnerabilities of what requirements/ pins, b
 sbom: .cache/tools/audit ## list what `pip install oncelog` brings, as CycloneDX: artifacts/oncelog.cdx.json
 	@bash scripts/sbom.sh .cache/tools/audit $(BIN)/uv artifacts/oncelog.cdx.json
 
+.PHONY: tls-scan
+tls-scan: .cache/tools/tls-scan ## TLS of the listener and the gateway against Mozilla's profiles intermediate and, with TLS 1.3 alone, modern (sslyze)
+	@bash scripts/tls_scan.sh $(BIN) .cache/tools/tls-scan
+
 .PHONY: trace
 trace: setup ## the trace of one transaction, drawn in the terminal; ARGS="--abort", ARGS=--kill-coordinator
 	@$(BIN)/python -m oncelog_server.tracing $(ARGS)
