@@ -157,6 +157,22 @@ pages: setup ## the console in a real Chromium (apt-get install chromium, or ONC
 	$(BIN)/uv pip install -q --require-hashes -r requirements/pages.lock
 	$(PYTEST) -q tests/pages
 
+# Tools that share no version with oncelog have an environment each.
+.cache/tools/%: requirements/%.lock | setup
+	@$(BIN)/uv venv -q --clear --python $(BIN)/python $@ && $(BIN)/uv pip install -q --python $@/bin/python --require-hashes -r $< && touch $@
+
+.PHONY: audit
+audit: .cache/tools/audit ## known vulnerabilities of what requirements/ pins, by PyPI; ARGS="-s osv", ARGS="--ignore-vuln ID"
+	@bash scripts/audit.sh .cache/tools/audit $(ARGS)
+
+.PHONY: sbom
+sbom: .cache/tools/audit ## list what `pip install oncelog` brings, as CycloneDX: artifacts/oncelog.cdx.json
+	@bash scripts/sbom.sh .cache/tools/audit $(BIN)/uv artifacts/oncelog.cdx.json
+
+.PHONY: tls-scan
+tls-scan: .cache/tools/tls-scan ## TLS of the listener and the gateway against Mozilla's profiles intermediate and, with TLS 1.3 alone, modern (sslyze)
+	@bash scripts/tls_scan.sh $(BIN) .cache/tools/tls-scan
+
 .PHONY: trace
 trace: setup ## the trace of one transaction, drawn in the terminal; ARGS="--abort", ARGS=--kill-coordinator
 	@$(BIN)/python -m oncelog_server.tracing $(ARGS)
@@ -251,8 +267,8 @@ lock: ## pin dependencies again (names, versions and hashes; no addresses)
 	  [ $$name = tools ] && also="$$also $(ONLY_OF_SERVERS:%=--no-emit-package %)"; \
 	  $(COMPILE) $$also $$extras pyproject.toml -o requirements/$$name.lock || exit 1; \
 	done
-	@$(COMPILE) --group images -o requirements/images.lock
-	@$(COMPILE) --constraint requirements/dev.lock --group pages -o requirements/pages.lock
+	@for group in audit images tls-scan; do $(COMPILE) --group $$group -o requirements/$$group.lock || exit 1; done
+	@for group in pages; do $(COMPILE) --constraint requirements/dev.lock --group $$group -o requirements/$$group.lock || exit 1; done
 
 .PHONY: clean
 clean: ## remove what can be made again

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings
 
 from oncelog.security.api_tokens import Role, role_of
+from oncelog.security.tls import Protocols
 
 _LOOPBACK_NAMES: Final = ("localhost", "localhost.localdomain", "ip6-localhost")
 
@@ -61,6 +62,7 @@ class AccessSettings(BaseSettings):
     tls_key_file: Path | None = Field(
         None, description="PEM file with the certificate's private key"
     )
+    tls_enabled_protocols: Protocols = Field("TLSv1.2,TLSv1.3", description="versions of TLS")
 
     @field_validator("oidc_roles")
     @classmethod

@@ -1,6 +1,7 @@
 """HTTPS of the gateway: a certificate and a key that are read again when they change."""
 
 import logging
+from functools import partial
 
 from oncelog.errors import OncelogError
 from oncelog.security.tls import ReloadingContext, TlsFileError, TlsFiles, server_context
@@ -13,7 +14,9 @@ def build_tls(settings: AccessSettings) -> ReloadingContext:
     """Raises OncelogError that names the file."""
     files = TlsFiles(settings.tls_certificate_file, settings.tls_key_file)
     try:
-        return ReloadingContext(files, server_context, log.warning)
+        return ReloadingContext(
+            files, partial(server_context, protocols=settings.tls_enabled_protocols), log.warning
+        )
     except TlsFileError as error:
         raise OncelogError(
             f"{error} (ONCELOG_GATEWAY_TLS_CERTIFICATE_FILE, …_TLS_KEY_FILE)"

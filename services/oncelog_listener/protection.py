@@ -132,7 +132,11 @@ class Protection:
         client_certificates = ClientCertificates(settings.ssl_client_auth)
         try:
             return ReloadingContext(
-                files, lambda found: server_context(found, client_certificates), log.warning
+                files,
+                lambda found: server_context(
+                    found, client_certificates, protocols=settings.ssl_enabled_protocols
+                ),
+                log.warning,
             )
         except TlsFileError as error:
             raise OncelogError(

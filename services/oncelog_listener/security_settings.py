@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings
 from oncelog.security.authorizer import AuthorizerRules
 from oncelog.security.sasl import MECHANISMS
 from oncelog.security.ssl_principal import PrincipalRules
+from oncelog.security.tls import Protocols
 
 
 class SecuritySettings(BaseSettings):
@@ -29,6 +30,9 @@ class SecuritySettings(BaseSettings):
     )
     ssl_client_auth: Literal["none", "requested", "required"] = Field(
         "none", description="whether clients of a TLS listener show a certificate (ssl.client.auth)"
+    )
+    ssl_enabled_protocols: Protocols = Field(
+        "TLSv1.2,TLSv1.3", description="versions of TLS (ssl.enabled.protocols)"
     )
     ssl_principal_mapping_rules: str = Field(
         "DEFAULT",

@@ -58,6 +58,13 @@ SECURITY: Final = (
         "ssl_client_auth",
     ),
     _key(
+        "ssl.enabled.protocols",
+        "list",
+        "TLSv1.2,TLSv1.3",
+        "versions of TLS",
+        "ssl_enabled_protocols",
+    ),
+    _key(
         "ssl.principal.mapping.rules",
         "string",
         "DEFAULT",

@@ -50,7 +50,13 @@ def environment(container, toml):
     return found | {"ONCELOG_CONFIG": str(toml)}
 
 
-SAMPLES = {"authorizer": "acl", "ssl_client_auth": "required", "authentication": "required"}
+SAMPLES = {
+    "authorizer": "acl",
+    "authentication": "required",
+    "ssl_client_auth": "required",
+    "ssl_enabled_protocols": "TLSv1.3",
+    "tls_enabled_protocols": "TLSv1.3",
+}
 """Of settings that are words of their own."""
 
 

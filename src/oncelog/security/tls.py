@@ -23,12 +23,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Literal
 
 CIPHERS_OF_TLS_1_2 = ":".join(
     f"ECDHE-{key}-{cipher}"
     for cipher in ("AES128-GCM-SHA256", "AES256-GCM-SHA384", "CHACHA20-POLY1305")
     for key in ("ECDSA", "RSA")
 )
+Protocols = Literal["TLSv1.2,TLSv1.3", "TLSv1.3"]
+"""Kafka's `ssl.enabled.protocols`, as far as they are safe."""
 CHECK_INTERVAL_S = 1.0
 CONTEXT_AGE_MAX_S = 300.0
 
@@ -65,14 +68,14 @@ def server_context(
     files: TlsFiles,
     client_certificates: ClientCertificates = ClientCertificates.NONE,
     *,
-    minimum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
+    protocols: Protocols = "TLSv1.2,TLSv1.3",
 ) -> ssl.SSLContext:
     """Raises `TlsFileError`."""
     if files.certificate_chain is None:
         raise TlsFileError("a TLS listener needs a certificate: name the PEM file of its chain")
     context = _context(ssl.PROTOCOL_TLS_SERVER)
-    assert minimum_version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3), minimum_version
-    context.minimum_version = minimum_version
+    if protocols == "TLSv1.3":
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     context.num_tickets = 0
     # OpenSSL's own list has X448 and P-521 too, which are outside Mozilla's profiles. Every client has P-256.

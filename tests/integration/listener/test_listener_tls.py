@@ -68,6 +68,18 @@ def test_a_foreign_certificate_is_refused(tmp_path, authority, tmp_path_factory)
     against_secured(tmp_path, client, is_async=True, **settings)
 
 
+def test_tls_1_2_can_be_turned_off(tmp_path, authority):
+    async def client(secured):
+        context = ssl.create_default_context(cafile=authority.pem)
+        assert await asked(secured, context)
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        with pytest.raises(OSError):
+            await asked(secured, context)
+
+    settings = tls(authority, ssl_enabled_protocols="TLSv1.3")
+    against_secured(tmp_path, client, is_async=True, **settings)
+
+
 async def asked(secured, context):
     return await WireClient(*await opened(secured, context)).call(METADATA, 1, topics=())
 

@@ -2,6 +2,7 @@
 
 import pytest
 from pydantic import ValidationError
+from tests.certificates import Authority
 
 from oncelog.errors import OncelogError
 from oncelog.security.api_tokens import Role
@@ -9,6 +10,7 @@ from oncelog_gateway.access import claimed
 from oncelog_gateway.access_settings import is_loopback
 from oncelog_gateway.admin_token import AdminTokenFile
 from oncelog_gateway.settings import GatewaySettings
+from oncelog_gateway.tls import build_tls
 from oncelog_gateway.ways_in import ways_in
 
 
@@ -73,3 +75,11 @@ def test_a_name_of_the_provider_becomes_a_role():
 )
 def test_names_of_roles_are_found_in_the_claim(claims, path, names):
     assert claimed(claims, path) == names
+
+
+def test_tls_1_2_can_be_turned_off(tmp_path):
+    files = Authority(tmp_path).issue("gateway")
+    paths = {"tls_certificate_file": files.certificate_chain, "tls_key_file": files.key}
+    alone = GatewaySettings(**paths, tls_enabled_protocols="TLSv1.3")
+    for settings, least in ((GatewaySettings(**paths), "TLSv1_2"), (alone, "TLSv1_3")):
+        assert build_tls(settings).current().minimum_version.name == least

@@ -92,7 +92,7 @@ def test_older_versions_are_not_spoken(files, version):
 
 
 def test_a_listener_may_speak_tls_1_3_alone(files):
-    context = server_context(files, minimum_version=ssl.TLSVersion.TLSv1_3)
+    context = server_context(files, protocols="TLSv1.3")
     client = client_context(files)
     assert handshake(context, client)
     client.maximum_version = ssl.TLSVersion.TLSv1_2
