@@ -1,6 +1,9 @@
-"""Whether a task was cancelled, where an error has taken the place of its CancelledError."""
+"""Cancelling tasks that may lose a CancelledError, for what they wait in is a library's."""
 
 import asyncio
+from typing import Any, Final
+
+CANCEL_AGAIN_S: Final = 1.0
 
 
 def was_cancelled() -> bool:
@@ -14,3 +17,10 @@ def was_cancelled() -> bool:
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+async def end(task: "asyncio.Task[Any]") -> None:
+    """Cancel it until it is done, whatever it ends with."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait((task,), timeout=CANCEL_AGAIN_S)

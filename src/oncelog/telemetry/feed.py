@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol
 
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
-from oncelog.runtime.cancellation import was_cancelled
+from oncelog.runtime.cancellation import end, was_cancelled
 from oncelog.telemetry.events import HOLE, Value
 
 _log = logging.getLogger("oncelog.feed")
@@ -132,8 +132,7 @@ class EventFeed:
         deadline = asyncio.get_running_loop().time() + STOP_TIMEOUT_S
         while self._queue and not task.done() and asyncio.get_running_loop().time() < deadline:
             await asyncio.wait([task], timeout=0.01)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end(task)
 
     async def _run(self) -> None:
         # Imported late: a log without a feed does not pay for it.
@@ -151,7 +150,7 @@ class EventFeed:
         )
         backoff_s = BACKOFF_S
         try:
-            while True:
+            while not was_cancelled():
                 self._wake.clear()
                 if not self._queue:
                     await self._wake.wait()

@@ -4,13 +4,12 @@ It reads the newest events first, then waits for more. While Redis is away the h
 """
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import Mapping
 from typing import Any, Final
 
-from oncelog.runtime.cancellation import was_cancelled
+from oncelog.runtime.cancellation import end, was_cancelled
 from oncelog.telemetry.events import INTEGERS, Value, order_of
 from oncelog.telemetry.feed import BACKOFF_MAX_S, BACKOFF_S, STREAM, check_redis_url
 from oncelog.telemetry.history import History
@@ -40,9 +39,7 @@ class StreamReader:
     async def stop(self) -> None:
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await end(task)
 
     async def _run(self) -> None:
         # Imported late: a gateway without a feed does not pay for it.
@@ -60,7 +57,7 @@ class StreamReader:
         backoff_s = BACKOFF_S
         last: bytes | None = None
         try:
-            while True:
+            while not was_cancelled():
                 try:
                     if last is None:
                         last = await self._read_newest(redis)
