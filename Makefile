@@ -151,6 +151,7 @@ clusters: setup ## whole clusters of processes: start, kills, failover, restarts
 slow: setup java jdk ## what is too long for `make test`, and examples by chance for the property tests
 	ONCELOG_TEST_EXPLORE=1 $(PYTEST) -q -n 2 tests/property tests/unit/gateway tests/unit/robustness tests/unit/spark -m "not slow"
 	$(PYTEST) -q -m slow tests/property tests/integration tests/conformance tests/spark tests/simulation
+	$(MAKE) --no-print-directory fuzz
 
 .PHONY: pages
 pages: setup ## the console in a real Chromium (apt-get install chromium, or ONCELOG_TEST_CHROMIUM=…): pages, keyboard, accessibility
@@ -172,6 +173,11 @@ sbom: .cache/tools/audit ## list what `pip install oncelog` brings, as CycloneDX
 .PHONY: tls-scan
 tls-scan: .cache/tools/tls-scan ## TLS of the listener and the gateway against Mozilla's profiles intermediate and, with TLS 1.3 alone, modern (sslyze)
 	@bash scripts/tls_scan.sh $(BIN) .cache/tools/tls-scan
+
+.PHONY: fuzz
+fuzz: setup ## bytes of chance into requests, record batches, private calls, logins and tokens; SECONDS=60 each, TARGET=requests
+	@$(BIN)/uv pip install -q --require-hashes -r requirements/fuzz.lock
+	@nice $(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(TARGET)
 
 .PHONY: trace
 trace: setup ## the trace of one transaction, drawn in the terminal; ARGS="--abort", ARGS=--kill-coordinator
@@ -268,7 +274,7 @@ lock: ## pin dependencies again (names, versions and hashes; no addresses)
 	  $(COMPILE) $$also $$extras pyproject.toml -o requirements/$$name.lock || exit 1; \
 	done
 	@for group in audit images tls-scan; do $(COMPILE) --group $$group -o requirements/$$group.lock || exit 1; done
-	@for group in pages; do $(COMPILE) --constraint requirements/dev.lock --group $$group -o requirements/$$group.lock || exit 1; done
+	@for group in fuzz pages; do $(COMPILE) --constraint requirements/dev.lock --group $$group -o requirements/$$group.lock || exit 1; done
 
 .PHONY: clean
 clean: ## remove what can be made again

@@ -32,6 +32,10 @@ _UNREADABLE: Final = (SerialError, ValueError, OverflowError, TypeError)
 """What kio raises for bytes that are no such message: ours first, then what its conversions to Python values raise."""
 
 
+_UNKNOWN_TAG: Final = KeyError
+"""What kio raises for a tagged field that it does not know."""
+
+
 class Schema:
     """The classes, reader and writers of one API at one version."""
 
@@ -78,7 +82,7 @@ class Schema:
 
     def read_checked(self, frame: Frame, position: int) -> Any:
         """The request that `check_request` found to be whole. Raises FrameError."""
-        return self._read(self._read_request, frame, position)
+        return self._read(self._read_request, self.request, frame, position)
 
     def reading_checked(self, frame: Frame, position: int) -> Generator[None, None, Any]:
         """As `read_checked`; stops behind each element of an array."""
@@ -86,6 +90,8 @@ class Schema:
             self._read_in_steps = message_reading(self.request)
         try:
             request, _ = yield from self._read_in_steps(frame, position)
+        except _UNKNOWN_TAG:
+            request = yield from self._passing_over_tags(self.request, frame, position)
         except _UNREADABLE as error:
             raise self._unreadable(error) from error
         return request
@@ -94,13 +100,27 @@ class Schema:
         """The response that starts at `position`, from a server that is trusted. Raises FrameError."""
         if self._read_response is None:
             self._read_response = entity_reader(self.response)
-        return self._read(self._read_response, frame, position)
+        return self._read(self._read_response, self.response, frame, position)
 
-    def _read(self, reader: Callable[[Any, int], Any], frame: Frame, position: int) -> Any:
+    def _read(
+        self, reader: Callable[[Any, int], Any], entity: Any, frame: Frame, position: int
+    ) -> Any:
         try:
             return reader(frame, position)[0]
+        except _UNKNOWN_TAG:
+            return drained(self._passing_over_tags(entity, frame, position))
         except _UNREADABLE as error:
             raise self._unreadable(error) from error
+
+    def _passing_over_tags(
+        self, entity: Any, frame: Frame, position: int
+    ) -> Generator[None, None, Any]:
+        """The message of a newer peer, without the tagged fields that are not known here (KIP-482)."""
+        try:
+            message, _ = yield from message_reading(entity, passes_over_tags=True)(frame, position)
+        except (_UNKNOWN_TAG, *_UNREADABLE) as error:
+            raise self._unreadable(error) from error
+        return message
 
     def _unreadable(self, error: Exception) -> FrameError:
         return FrameError(
@@ -128,6 +148,15 @@ class Schema:
         parts: list[bytes] = []
         self._write_request(parts, request)
         return parts
+
+
+def drained(steps: Generator[None, None, Any]) -> Any:
+    """What the steps come to, taken at once."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        return end.value
 
 
 @lru_cache(maxsize=_SCHEMAS_MAX)

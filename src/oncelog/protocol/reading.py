@@ -2,11 +2,14 @@
 
 kio (0.6) reads a message at once, in native code. Here only what holds an array is put together in Python; each element
 is still read by kio. The frame has passed `shape.RequestCheck`, so every length fits.
+
+kio raises KeyError for a tag that it does not know, where Kafka passes over it (KIP-482). With `passes_over_tags` every
+structure is read here, and such a tag is left out.
 """
 
 import struct
 from collections.abc import Callable, Generator
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, Final, get_args, get_origin
 
@@ -22,14 +25,14 @@ _INT32: Final = struct.Struct(">i")
 
 
 @cache
-def message_reading(entity: Any) -> Steps:
-    """Reads instances of this kio class."""
+def message_reading(entity: Any, *, passes_over_tags: bool = False) -> Steps:
+    """Reads instances of this kio class. Raises KeyError for an unknown tag, unless that is passed over."""
     flexible = entity.__flexible__
     tagged: dict[int, tuple[str, Any]] = {}
     plain: list[tuple[str, Steps]] = []
     for field in fields(entity):
         if "tag" not in field.metadata:
-            plain.append((field.name, _field(entity, field, flexible)))
+            plain.append((field.name, _field(entity, field, flexible, passes_over_tags)))
             continue
         if field.default is MISSING:
             # What stands for such a field is kio's own knowledge. No API that is served has one.
@@ -63,8 +66,12 @@ def _read_tags(
     return position
 
 
-def _field(entity: Any, field: Any, flexible: bool) -> Steps:
-    kind, _ = without_none(field.type)
+def _field(entity: Any, field: Any, flexible: bool, passes_over_tags: bool) -> Steps:
+    kind, is_nullable = without_none(field.type)
+    if passes_over_tags and is_dataclass(kind):
+        structure: Any = kind
+        inner = message_reading(structure, passes_over_tags=True)
+        return _nullable(inner) if is_nullable else inner
     if get_origin(kind) is not tuple:
         return _in_one_step(get_field_reader(entity, field, False, False))
     element, is_element_nullable = without_none(get_args(kind)[0])
@@ -72,9 +79,22 @@ def _field(entity: Any, field: Any, flexible: bool) -> Steps:
     if kafka_type:
         read = get_reader(kafka_type, flexible, is_element_nullable)
         return _array(None, read, flexible)
-    if any(get_origin(without_none(one.type)[0]) is tuple for one in fields(element)):
-        return _array(message_reading(element), None, flexible)
+    has_array = any(get_origin(without_none(one.type)[0]) is tuple for one in fields(element))
+    if has_array or passes_over_tags:
+        inner = message_reading(element, passes_over_tags=passes_over_tags)
+        return _array(inner, None, flexible)
     return _array(None, entity_reader(element), flexible)
+
+
+def _nullable(inner: Steps) -> Steps:
+    """A structure behind a byte that is -1 where there is none."""
+
+    def steps(frame: Frame, position: int) -> Generator[None, None, tuple[Any, int]]:
+        if frame[position] == 0xFF:
+            return None, position + 1
+        return (yield from inner(frame, position + 1))
+
+    return steps
 
 
 def _in_one_step(read: Any) -> Steps:

@@ -182,8 +182,10 @@ def _primitive(kafka_type: str, flexible: bool) -> _Piece:
 
 
 def _nullable(piece: _Piece) -> _Piece:
+    """kio takes -1 alone for no structure, Kafka any negative byte; what kio will read is what must fit."""
+
     def walk(frame: Frame, position: int, left: list[int]) -> int:
-        is_null = frame[position] >= 0x80
+        is_null = frame[position] == 0xFF
         position += 1
         if is_null:
             return position

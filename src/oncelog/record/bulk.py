@@ -2,6 +2,9 @@
 
 That reader tests no bounds inside a varint, so it is only given data in which no varint can run over the end: either
 the last byte has its high bit clear, or zeros lie behind the part it may see.
+
+It also reads a record's attributes, one byte in Kafka, as a varint. It would take other bytes for the key and the value
+where that byte is 128 or more. `attributes_are_single_bytes` finds such a record.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,6 +21,7 @@ from oncelog.record.batch import (
     Codec,
 )
 from oncelog.record.codecs import DECOMPRESSED_BYTES_MAX, decompress
+from oncelog.record.records import read_varint
 
 _CODEC_AT: Final = 22
 """The lower byte of the attributes."""
@@ -45,6 +49,26 @@ def records_of(plain: Buffer) -> Iterable[Any]:
         plain = memoryview(bytes(plain) + _PADDING)[: len(plain)]
     records: Iterable[Any] = reader(plain)
     return records
+
+
+def attributes_are_single_bytes(plain: Buffer, start: int, count: int) -> tuple[bool, int]:
+    """Of `count` records from `start`; and where they end. Raises IndexError where they are cut."""
+    at = start
+    for _ in range(count):
+        length = plain[at]
+        at += 1
+        if length > 0x7F:
+            second = plain[at]
+            if second <= 0x7F:
+                at += 1
+                length = length & 0x7F | second << 7
+            else:
+                whole, at = read_varint(plain, at - 1)
+                length = whole << 1
+        if plain[at] > 0x7F:
+            return False, at
+        at += length >> 1
+    return True, at
 
 
 def corrupt_errors() -> tuple[type[Exception], ...]:

@@ -11,8 +11,13 @@ from typing import Any, Final, NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError, RecordsRefused
 from oncelog.ids import NO_TIMESTAMP
-from oncelog.record.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, Codec
-from oncelog.record.bulk import corrupt_errors, records_of, uncompressed
+from oncelog.record.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, Buffer, Codec
+from oncelog.record.bulk import (
+    attributes_are_single_bytes,
+    corrupt_errors,
+    records_of,
+    uncompressed,
+)
 from oncelog.record.codecs import DECOMPRESSED_BYTES_MAX
 
 _BYTES_PER_RECORD_MIN: Final = 7
@@ -54,6 +59,7 @@ def check_producer_batch(
     plain = uncompressed(records, rules.decompressed_bytes_max)
     if header.record_count * _BYTES_PER_RECORD_MIN > len(plain) - HEADER_BYTES:
         raise _invalid(f"{header.record_count} records do not fit into the batch's bytes")
+    _check_attributes(plain, header.record_count, pause)
     found = records_of(plain)
     _check_records(found if pause is None else _with_pauses(found, pause), header, rules)
 
@@ -80,6 +86,22 @@ def _check_header(header: BatchHeader) -> None:
             )
     elif header.is_transactional:
         raise _invalid("a transactional batch carries no producer id")
+
+
+def _check_attributes(plain: Buffer, record_count: int, pause: Callable[[], None] | None) -> None:
+    at = HEADER_BYTES
+    for first in range(0, record_count, _RECORDS_AT_ONCE):
+        if pause is not None:
+            pause()
+        try:
+            count = min(_RECORDS_AT_ONCE, record_count - first)
+            are_single_bytes, at = attributes_are_single_bytes(plain, at, count)
+        except (IndexError, ValueError):
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE, "record batch ends inside its records"
+            ) from None
+        if not are_single_bytes:
+            raise _invalid(f"a record has attributes of {plain[at]}; Kafka has none, and writes 0")
 
 
 def _with_pauses(records: Iterable[Any], pause: Callable[[], None]) -> Iterable[Any]:

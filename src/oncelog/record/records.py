@@ -93,6 +93,11 @@ def decode_batch(buffer: Buffer, position: int = 0) -> Iterator[Record]:
     Raises KafkaError(CORRUPT_MESSAGE) where the bytes are no records, and what `decompress` raises.
     """
     header = read_header(buffer, position)
+    if header.record_count < 0:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"batch at offset {header.base_offset} says {header.record_count} records",
+        )
     body = memoryview(buffer)[position + HEADER_BYTES : position + header.size_bytes]
     data: Buffer = decompress(header.codec, body) if header.codec else body
     at = 0

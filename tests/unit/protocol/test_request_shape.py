@@ -6,7 +6,7 @@ import pytest
 from tests.unit.listener.many_elements import ACROSS, LARGE, WITHIN, large_request
 
 from oncelog.protocol.frames import FrameError
-from oncelog.protocol.messages import schema_of
+from oncelog.protocol.messages import drained, schema_of
 from oncelog.protocol.shape import ELEMENTS_MAX
 
 
@@ -153,3 +153,60 @@ def test_a_check_in_steps_stops_behind_each_element():
     schema = schema_of(api_key, version)
     frame = b"".join(schema.write_request(request))
     assert checked_in_steps(schema.check_request, frame) == (400, 400)
+
+
+REST = {"allow_auto_topic_creation": True, "include_topic_authorized_operations": False}
+
+
+@pytest.mark.parametrize("place", ["request", "element", "large"])
+def test_a_tagged_field_of_a_newer_client_is_ignored(place):
+    """KIP-482. Found by the fuzzer: kio's reader raises KeyError for it."""
+    schema, tag = schema_of(3, 11), b"\x01\x63\x02no"
+    topic = schema.request_types.MetadataRequestTopic
+    topics = tuple(topic(topic_id=None, name=name) for name in ("a", "b"))
+    frame = b"".join(schema.write_request(schema.request(topics=topics, **REST)))
+    if place == "request":
+        assert frame.endswith(b"\0")
+        frame = frame[:-1] + tag
+    else:
+        assert frame.count(b"\x02b\0") == 1
+        frame = frame.replace(b"\x02b\0", b"\x02b" + tag)
+    schema.check_request(frame, 0)
+    read = schema.read_checked
+    if place == "large":
+        read = lambda *at: drained(schema.reading_checked(*at))  # noqa: E731
+    assert read(frame, 0).topics == topics
+
+
+def test_a_nullable_struct_has_unknown_tags_too():
+    schema = schema_of(75, 0)
+    types = schema.request_types
+    for cursor in (None, types.Cursor(topic_name="a", partition_index=7)):
+        request = schema.request(
+            topics=(types.TopicRequest(name="t"),), response_partition_limit=5, cursor=cursor
+        )
+        frame = b"".join(schema.write_request(request))[:-1] + b"\x01\x63\x02no"
+        assert schema.read_request(frame, 0) == request
+
+
+@pytest.mark.parametrize("there", [b"\x01", b"\x9b"])
+def test_a_struct_is_checked_where_kio_reads_it(there):
+    """Kafka takes any negative byte for no structure, kio -1 alone."""
+    schema = schema_of(75, 0)
+    types = schema.request_types
+    topics, cursor = (
+        (types.TopicRequest(name="t"),),
+        types.Cursor(topic_name="a", partition_index=7),
+    )
+    request = schema.request(topics=topics, response_partition_limit=5, cursor=cursor)
+    frame = b"".join(schema.write_request(request))
+    head, tail = frame[: -len(CURSOR)], frame[-len(CURSOR) :]
+    assert tail == CURSOR
+    frame = head + there + tail[1:]
+    assert schema.read_request(frame, 0) == request
+    assert drained(schema.reading_checked(frame, 0)) == request
+    with pytest.raises(FrameError, match="ends before"):
+        schema.check_request(frame[:-3], 0)
+
+
+CURSOR = b"\x01\x02a\0\0\0\x07\0\0"

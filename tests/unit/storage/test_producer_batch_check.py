@@ -72,7 +72,8 @@ HEADERS = [
     ("first record's length", HEADER_BYTES, ">B", 0x7E, ErrorCode.CORRUPT_MESSAGE),
     ("first record's offset delta", HEADER_BYTES + 3, ">B", 4, ErrorCode.INVALID_RECORD),
     ("key length beyond the end", HEADER_BYTES + 4, ">B", 0x7E, ErrorCode.CORRUPT_MESSAGE),
-    ("varint that never ends", HEADER_BYTES + 1, ">Q", 2**64 - 1, ErrorCode.CORRUPT_MESSAGE),
+    ("attributes of two bytes", HEADER_BYTES + 1, ">B", 0x80, ErrorCode.INVALID_RECORD),
+    ("varint that never ends", HEADER_BYTES + 2, ">Q", 2**64 - 1, ErrorCode.CORRUPT_MESSAGE),
 ]
 
 
