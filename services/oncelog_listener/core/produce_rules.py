@@ -32,7 +32,7 @@ def refused_request(
         return Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1")
     producer_id = None
     for records in batches:
-        if not _is_readable(records) or not records[_ATTRIBUTES_LOW_BYTE_AT] & TRANSACTIONAL:
+        if not _is_transactional(records):
             continue
         if not transactional_id:
             return Refusal(
@@ -47,6 +47,13 @@ def refused_request(
             )
         producer_id = found
     return None
+
+
+def transaction_of(transactional_id: str | None, batches: Iterable[bytes | None]) -> str | None:
+    """The transaction that some batch belongs to. The name alone does not matter to the others, as in Kafka."""
+    if transactional_id is None or not any(_is_transactional(records) for records in batches):
+        return None
+    return transactional_id
 
 
 def refused_records(version: int, records: bytes | None) -> Refusal | None:
@@ -69,6 +76,10 @@ def refused_records(version: int, records: bytes | None) -> Refusal | None:
 def has_producer_id(records: bytes | None) -> bool:
     """The batch has a sequence, by which its leader knows a repetition."""
     return _is_readable(records) and _PRODUCER_ID.unpack_from(records, _PRODUCER_ID_AT)[0] >= 0
+
+
+def _is_transactional(records: bytes | None) -> TypeGuard[bytes]:
+    return _is_readable(records) and records[_ATTRIBUTES_LOW_BYTE_AT] & TRANSACTIONAL != 0
 
 
 def _is_readable(records: bytes | None) -> TypeGuard[bytes]:

@@ -1,6 +1,7 @@
 """Looking at groups and removing them: DescribeGroups, ListGroups, DeleteGroups. One listener answers for all."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from oncelog.api.v1 import groups_pb2 as pb
@@ -53,7 +54,8 @@ def _described(call: Call, group_id: str, found: Any) -> Any:
         code = ErrorCode.GROUP_ID_NOT_FOUND
     is_unknown = code == ErrorCode.GROUP_ID_NOT_FOUND or (not code and found.state == _DEAD)
     if is_unknown and call.version < _UNKNOWN_IS_AN_ERROR_FROM:
-        return _nothing(call, group_id, ErrorCode.NONE, _DEAD)
+        dead = _nothing(call, group_id, ErrorCode.NONE, _DEAD)
+        return replace(dead, **_operations(call, group_id))
     if is_unknown:
         message = f"there is no group {group_id!r}"
         return _nothing(call, group_id, ErrorCode.GROUP_ID_NOT_FOUND, _DEAD, message)

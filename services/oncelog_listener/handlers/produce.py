@@ -23,6 +23,7 @@ from oncelog_listener.core.produce_rules import (
     has_producer_id,
     refused_records,
     refused_request,
+    transaction_of,
 )
 from oncelog_listener.core.repeating import Repeatable
 from oncelog_listener.group_access import transaction_refusal
@@ -44,19 +45,17 @@ def verification_mode(version: int) -> "pb.VerificationMode":
 
 async def produce(call: Call) -> Any:
     request = call.request
-    refused = refused_request(
-        request.acks,
-        request.transactional_id,
-        (data.records for topic in request.topic_data for data in topic.partition_data),
-    )
+    batches = [data.records for topic in request.topic_data for data in topic.partition_data]
+    refused = refused_request(request.acks, request.transactional_id, batches)
+    transactional_id = transaction_of(request.transactional_id, batches)
     answers: dict[TopicPartition, Any] = {}
-    if refused is None and request.transactional_id is not None:
-        code = transaction_refusal(call, Operation.WRITE, request.transactional_id)
+    if refused is None and transactional_id is not None:
+        code = transaction_refusal(call, Operation.WRITE, transactional_id)
         refused = Refusal(code, "Transactional Id authorization failed.") if code else None
     if refused is None:
         items = _accepted(call, answers)
         if items:
-            answers.update(await _append(call, items))
+            answers.update(await _append(call, items, transactional_id or ""))
     else:
         answers.update(
             ((topic.name, data.index), Unanswered(*refused))
@@ -99,9 +98,10 @@ def _accepted(call: Call, answers: dict[TopicPartition, Any]) -> dict[TopicParti
     return items
 
 
-async def _append(call: Call, items: dict[TopicPartition, Any]) -> dict[TopicPartition, Any]:
+async def _append(
+    call: Call, items: dict[TopicPartition, Any], transactional_id: str
+) -> dict[TopicPartition, Any]:
     request = call.request
-    transactional_id = request.transactional_id or ""
     timeout_ms = milliseconds(request.timeout)
     mode = verification_mode(call.version)
 

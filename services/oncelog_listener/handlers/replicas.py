@@ -172,24 +172,24 @@ async def elect_leaders(call: Call) -> Any:
     is_all = request.topic_partitions is None
     is_unclean = call.version >= _TYPES_FROM and request.election_type == _UNCLEAN
     is_allowed = call.may_cluster(Operation.ALTER)
+    failed: Unanswered | None
     # Who is refused reads no other names than its own.
     wanted = _wanted(call, request.topic_partitions) if is_allowed or not is_all else []
     asked = controller_pb2.ElectLeadersRequest(
         partitions=[_named(key) for key in wanted], unclean=is_unclean
     )
     if not is_allowed:
-        # Before version 1 there is no error for all of them.
-        lost = (CLUSTER_REFUSED.error_code, CLUSTER_REFUSED.error_message)
-        failed = CLUSTER_REFUSED if call.version >= _TYPES_FROM else None
-        answers: _Told = dict.fromkeys(wanted, lost)
+        # For each of them, too: before version 1 there is no error for all.
+        answers, failed = _refused_alike(wanted), CLUSTER_REFUSED
     else:
         answers, failed = await _asked(call, "ElectLeaders", asked)
     results: dict[str, list[Any]] = {}
-    for topic, partition in wanted if failed is None else ():
+    for topic, partition in wanted if answers else ():
+        results.setdefault(topic, [])
         code, message = answers[topic, partition]
         if is_all and code == ErrorCode.ELECTION_NOT_NEEDED:
             continue
-        results.setdefault(topic, []).append(
+        results[topic].append(
             types.PartitionResult(
                 partition_id=partition,
                 error_code=wire_error(code),
@@ -207,6 +207,11 @@ async def elect_leaders(call: Call) -> Any:
         ),
         **extra,
     )
+
+
+def _refused_alike(wanted: Iterable[TopicPartition]) -> _Told:
+    """To who may not: each partition that it named, and no other."""
+    return dict.fromkeys(wanted, (CLUSTER_REFUSED.error_code, CLUSTER_REFUSED.error_message))
 
 
 async def _asked(call: Call, method: str, request: Any) -> tuple[_Told, Unanswered | None]:
@@ -243,15 +248,14 @@ async def alter_partition_reassignments(call: Call) -> Any:
             if key not in refused
         ]
     )
-    answers: _Told
     failed: Unanswered | None
     if not call.may_cluster(Operation.ALTER):
-        answers, failed = {}, CLUSTER_REFUSED
+        answers, failed = _refused_alike(wanted), CLUSTER_REFUSED
     elif asked.assignments:
         answers, failed = await _asked(call, "ReassignPartitions", asked)
     else:
         answers, failed = {}, None
-    told: _Told = {} if failed else {**answers, **refused}
+    told = answers if failed else {**answers, **refused}
     extra: dict[str, Any] = {}
     if call.version >= _FACTOR_CHANGE_FROM:
         extra["allow_replication_factor_change"] = request.allow_replication_factor_change
@@ -303,7 +307,7 @@ async def list_partition_reassignments(call: Call) -> Any:
     asked = call.request.topics
     failed = None if call.may_cluster(Operation.DESCRIBE) else CLUSTER_REFUSED
     if failed is not None:
-        asked = ()
+        asked = asked or ()
     keys = (
         _wanted(call, None)
         if asked is None
@@ -311,6 +315,13 @@ async def list_partition_reassignments(call: Call) -> Any:
     )
     moving: dict[str, list[Any]] = {}
     for name, number in keys:
+        if failed is not None:
+            # Who is refused reads the names that it sent.
+            nothing = types.OngoingPartitionReassignment(
+                partition_index=number, replicas=(), adding_replicas=(), removing_replicas=()
+            )
+            moving.setdefault(name, []).append(nothing)
+            continue
         topic = image.topics.get(name)
         if topic is None or number not in range(len(topic.partitions)):
             continue

@@ -23,7 +23,16 @@ async def describe_user_scram_credentials(call: Call) -> Any:
             throttle_time=NO_THROTTLE,
             error_code=wire_error(code),
             error_message=message,
-            results=(),
+            # As in Kafka, one for each user that was asked for, without its name.
+            results=tuple(
+                types.DescribeUserScramCredentialsResult(
+                    user="",
+                    error_code=wire_error(code),
+                    error_message=message,
+                    credential_infos=(),
+                )
+                for _ in call.request.users or ()
+            ),
         )
     found: dict[str, list[Any]] = {}
     for (user, mechanism), one in sorted(call.cluster.image.security.credentials.items()):

@@ -270,6 +270,16 @@ def test_what_a_client_may_do_with_a_group_is_told():
         assert refused.authorized_operations == -(2**31)
 
 
+@pytest.mark.parametrize(("version", "told"), [(5, 1 << READ | 1 << DESCRIBE), (6, -(2**31))])
+def test_operations_are_told_of_a_dead_group(version, told):
+    world = guarded(entry(READ, GROUP, "billing"))
+    world.groups.canned["DescribeGroups"] = groups_pb2.DescribeGroupsResponse(
+        groups=[{"group_id": "billing", "error_code": 69}]
+    )
+    (group,) = call(world, "DescribeGroups", version, include_authorized_operations=True).groups
+    assert group.authorized_operations == told
+
+
 @pytest.mark.parametrize("kind", ["assigned", "target"])
 def test_a_member_with_a_hidden_topic_hides_the_group(kind):
     world = guarded(entry(DESCRIBE, GROUP, "billing"))

@@ -24,6 +24,7 @@ from tests.unit.listener.listener_world import World
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.protocol.versions import APIS
+from oncelog.record.batch import TRANSACTIONAL
 from oncelog.security.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 
 TOPIC, GROUP, TXN = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
@@ -172,10 +173,31 @@ def without_port(answer):
 
 def test_a_transactional_produce_needs_its_id():
     acls = [entry(WRITE, TOPIC, "orders")]
-    refused = call(guarded(*acls), "Produce", 9, transactional_id="pay")
+    words = {"transactional_id": "pay", "records": batch(TRANSACTIONAL, 4000)}
+    refused = call(guarded(*acls), "Produce", 9, **words)
     assert codes(refused) - {0} == {53}
-    allowed = call(guarded(*acls, entry(WRITE, TXN, "pay")), "Produce", 9, transactional_id="pay")
+    allowed = call(guarded(*acls, entry(WRITE, TXN, "pay")), "Produce", 9, **words)
     assert codes(allowed) <= {0}
+
+
+def test_the_name_of_a_transaction_alone_needs_nothing():
+    world = guarded(entry(WRITE, TOPIC, "orders"))
+    assert codes(call(world, "Produce", 9, transactional_id="pay")) <= {0}
+    assert "pay" not in heard(world)
+
+
+@pytest.mark.parametrize(
+    "api", ["ElectLeaders", "AlterPartitionReassignments", "ListPartitionReassignments"]
+)
+def test_a_refused_client_reads_the_names_that_it_sent(api):
+    answer = call(guarded(), api, versions(api).stop - 1)
+    assert int(answer.error_code) == 31
+    assert "'orders'" in str(answer)
+
+
+def test_each_user_that_is_asked_for_is_refused():
+    (refused,) = call(guarded(), "DescribeUserScramCredentials", 0).results
+    assert (refused.user, int(refused.error_code)) == ("", 31)
 
 
 def test_all_topics_are_those_that_may_be_described():
