@@ -199,6 +199,10 @@ conformance: setup jdk ## confluent-kafka, aiokafka, kafka-python, Kafka's Java 
 conformance-java: setup jdk ## Kafka Streams and Kafka Connect through many kills; ROUNDS=10 of each
 	ONCELOG_TEST_JAVA_ROUNDS=$(or $(ROUNDS),10) $(PYTEST) -q tests/conformance/test_streams_exactly_once.py tests/conformance/test_connect_exactly_once.py
 
+.PHONY: authorizer-conformance
+authorizer-conformance: setup jdk ## what ACLs allow, request by request, beside Apache Kafka's broker and its StandardAuthorizer
+	$(PYTEST) -q tests/conformance/test_authorizer_with_kafka.py
+
 .PHONY: conformance-cluster
 conformance-cluster: setup jdk ## the same tests against a cluster of processes; SECURE=1: with mTLS between processes
 	$(SECURED) ONCELOG_TEST_TARGET=cluster $(PYTEST) -q -n 1 --dist loadfile tests/conformance

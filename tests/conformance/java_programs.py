@@ -26,9 +26,11 @@ MAVEN_TIMEOUT_S = 300
 JAVAC_TIMEOUT_S = 100
 
 
-def fetched_jars(cache: Path) -> Path:
+CACHE = Path(os.environ.get("ONCELOG_TEST_CACHE", HERE.parents[1] / ".cache")) / "java-client"
+
+
+def fetched_jars(cache: Path, pom: Path = SOURCES / "pom.xml") -> Path:
     """The folder of the jars that the pom names, fetched once for each pom. Skips, with the reason, without Maven."""
-    pom = SOURCES / "pom.xml"
     jars = cache / f"jars-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
     if jars.exists():
         return jars
@@ -56,10 +58,9 @@ def compiled() -> Iterator[str]:
     for tool in ("mvn", "javac", "java"):
         if shutil.which(tool) is None:
             pytest.skip(f"Kafka's Java clients need {tool}, which is not installed: make jdk")
-    cache = Path(os.environ.get("ONCELOG_TEST_CACHE", HERE.parents[1] / ".cache")) / "java-client"
-    classes = cache / f"classes-{os.getpid()}"
+    classes = CACHE / f"classes-{os.getpid()}"
     classes.mkdir(parents=True, exist_ok=True)
-    jars = fetched_jars(cache)
+    jars = fetched_jars(CACHE)
     sources = [str(one) for one in sorted(SOURCES.glob("*.java"))]
     command = ["javac", "-nowarn", "-d", str(classes), "-cp", f"{jars}/*", *sources]
     subprocess.run(command, check=True, timeout=JAVAC_TIMEOUT_S)

@@ -1,0 +1,84 @@
+"""Apache Kafka itself on this machine, with its StandardAuthorizer: the judge of what our authorizer answers."""
+
+import shutil
+import time
+
+import pytest
+from tests.conformance.java_programs import CACHE, SOURCES, fetched_jars
+
+from oncelog_server.demo.processes import OwnProcess
+
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+JVM = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+START_TIMEOUT_S = 90
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+listeners=SASL_PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=SASL_PLAINTEXT://127.0.0.1:{broker}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+inter.broker.listener.name=SASL_PLAINTEXT
+sasl.enabled.mechanisms=PLAIN
+sasl.mechanism.inter.broker.protocol=PLAIN
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:admin;User:ANONYMOUS
+log.dirs={folder}/data
+num.partitions=1
+auto.create.topics.enable=false
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+"""
+
+
+class KafkaBroker:
+    """A broker and controller in one process, with users of SASL PLAIN. A context manager; skips without Java.
+
+    `broker` and `controller`: its ports.
+    """
+
+    def __init__(self, folder, users, password, *, broker, controller):
+        self.folder = folder
+        for tool in ("mvn", "java"):
+            if shutil.which(tool) is None:
+                pytest.skip(f"Apache Kafka's broker needs {tool}, which is not installed: make jdk")
+        CACHE.mkdir(parents=True, exist_ok=True)
+        self._jars = fetched_jars(CACHE, SOURCES / "broker" / "pom.xml")
+        self.bootstrap = f"127.0.0.1:{broker}"
+        folder.mkdir()
+        self._properties = folder / "server.properties"
+        self._properties.write_text(
+            PROPERTIES.format(controller=controller, broker=broker, folder=folder)
+        )
+        self._jaas = folder / "jaas"
+        words = " ".join(f'user_{one}="{password}"' for one in users)
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        login = f'username="admin" password="{password}"'
+        self._jaas.write_text(f"KafkaServer {{ {module} required {login} {words}; }};")
+
+    def _run(self, main_class, *words):
+        options = (f"-Djava.security.auth.login.config={self._jaas}", "-cp", f"{self._jars}/*")
+        return OwnProcess([*JVM, *options, main_class, *words], self.folder / "log")
+
+    def __enter__(self):
+        words = ("format", "--standalone", "-t", CLUSTER_ID, "-c", str(self._properties))
+        tool = self._run("kafka.tools.StorageTool", *words)
+        assert tool.wait(START_TIMEOUT_S) == 0, tool.log_tail()
+        self._process = self._run("kafka.Kafka", str(self._properties))
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while "Kafka Server started" not in self._process.log.read_text():
+            if self._process.exit_code is not None or time.monotonic() > deadline:
+                self._process.kill_group()
+                raise AssertionError(self._process.log_tail())
+            time.sleep(0.1)
+        return self
+
+    def __exit__(self, *_):
+        self._process.stop()
