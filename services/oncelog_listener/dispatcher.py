@@ -25,8 +25,8 @@ _FALLBACK_VERSION: Final = 0
 _BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 _LARGE_BYTES: Final = 8_192
 """A frame with less is checked in one step of a few milliseconds."""
-_STEPS_IN_A_TURN: Final = 1_000
-"""Elements that are checked or read in one turn: about a millisecond."""
+_STEPS_IN_A_TURN: Final = 400
+"""Elements that are checked or read in one turn: about half a millisecond."""
 
 _Found = TypeVar("_Found")
 

@@ -9,8 +9,8 @@ than one.
 import asyncio
 from typing import Final
 
-TURN_ELEMENTS: Final = 100
-"""Elements of a request or a response in one turn: about a millisecond."""
+TURN_ELEMENTS: Final = 50
+"""Elements of a request or a response in one turn: about half a millisecond."""
 
 
 class Turns:
