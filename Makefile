@@ -224,7 +224,7 @@ sim-nightly: setup ## 2,000 seeds, every planted bug, determinism over 50 seeds
 	ONCELOG_SIMULATION_FULL=1 $(PYTEST) -q -s tests/simulation
 
 .PHONY: simulation
-simulation: setup ## the simulator's own tests, a few planted bugs, determinism, 16 seeds
+simulation: setup ## the simulator's own tests, a few planted bugs, determinism, 10 seeds
 	$(PYTEST) -q -n 2 --dist worksteal tests/simulation -m "not slow"
 
 .PHONY: robustness

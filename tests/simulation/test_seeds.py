@@ -10,7 +10,7 @@ import pytest
 from robustness.planted.hunt import SCENARIOS as PLANTED
 
 IS_FULL = os.environ.get("ONCELOG_SIMULATION_FULL") == "1"
-SEEDS = 2000 if IS_FULL else 16
+SEEDS = 2000 if IS_FULL else 10
 DIGESTS = 50 if IS_FULL else 2
 TIMEOUT_S = 20_000 if IS_FULL else 900
 HUNTS = sorted(path.stem for path in PLANTED.glob("*.toml")) if IS_FULL else ["frozen"]
@@ -84,6 +84,7 @@ def test_a_seed_is_one_run_under_two_hash_seeds():
     assert runs[0] == runs[1]
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_run():
     lines = simulate("--seeds", "3", "--scenario", "storm", "--digests", "--jobs", "2").stdout
     digests = {line.split()[-1] for line in lines.strip().splitlines()}
@@ -109,6 +110,7 @@ def test_wrong_use_is_told_in_a_line(arguments, told):
 
 
 @pytest.mark.timeout(2 * TIMEOUT_S + 30)
+@pytest.mark.slow
 def test_a_seed_alone_runs_in_its_scenario_among_many():
     many = simulate("--seeds", "1", "--first-seed", "3", "--digests").stdout.split()
     alone = simulate("--seed", "3").stdout
