@@ -6,7 +6,6 @@ from typing import TypeVar
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.security.acl import Acl
-from oncelog.security.api_tokens import ApiToken
 from oncelog.security.quotas import Entity
 from oncelog_controller.core.events import Folder
 from oncelog_controller.core.image import (
@@ -125,19 +124,6 @@ def _token(image: ClusterImage, name: str) -> pb.ApiToken:
     if token is None:
         return pb.ApiToken(name=name)
     return pb.ApiToken(**{**token._asdict(), "digest": bytes.fromhex(token.digest)})
-
-
-def token_of(message: pb.ApiToken) -> ApiToken:
-    """As `core.security` keeps it."""
-    return ApiToken(
-        message.name,
-        message.digest.hex(),
-        message.role,
-        message.created_ms,
-        message.expires_ms,
-        message.last_used_ms,
-        message.created_by,
-    )
 
 
 def node_message(node: Node) -> pb.Node:

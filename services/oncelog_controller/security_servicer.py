@@ -7,6 +7,7 @@ from typing import Any
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.api.v1 import types_pb2 as types
 from oncelog.errors import ErrorCode
+from oncelog.rpc.security_image import api_token_of
 from oncelog.security.acl import (
     Acl,
     AclFilter,
@@ -30,7 +31,7 @@ from oncelog_controller.core.events import (
     TokenChange,
     UseToken,
 )
-from oncelog_controller.messages import acl_message, credential_row, token_of
+from oncelog_controller.messages import acl_message, credential_row
 
 
 class SecurityServicer:
@@ -148,9 +149,9 @@ def _filter(message: pb.DeleteAclsRequest.Filter) -> AclFilter:
 def _token_change(message: pb.AlterApiTokensRequest.Change) -> TokenChange:
     match message.WhichOneof("change"):
         case "create":
-            return CreateToken(token_of(message.create))
+            return CreateToken(api_token_of(message.create))
         case "use":
-            token = token_of(message.use)
+            token = api_token_of(message.use)
             return UseToken(token.name, token.digest, token.last_used_ms)
         case _:
             return RevokeToken(message.revoke)

@@ -1,6 +1,7 @@
 """The audit file as acts, each of its two lines one act."""
 
 import asyncio
+import contextlib
 import json
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -12,6 +13,8 @@ from oncelog_gateway.resources import Page, Resource
 
 READ_BYTES_MAX: Final = 16 << 20
 """Of the end of the file: some 40,000 acts."""
+NEWEST_BYTES_MAX: Final = 1 << 20
+"""For a page that shows the newest alone, and is read again every few seconds."""
 
 Outcome = Literal["under_way", "done", "dry_run", "refused", "unknown"]
 
@@ -54,14 +57,14 @@ class Acts:
 
     async def newest(self, acts_max: int) -> list[Act]:
         """The newest first."""
-        acts, _ = await asyncio.to_thread(_read, self._path)
+        acts, _ = await asyncio.to_thread(_read, self._path, NEWEST_BYTES_MAX)
         return acts[: -acts_max - 1 : -1]
 
     async def page(
         self, asked: PageRequest, *, action: str, outcome: str, caller: str, since_ms: int
     ) -> ActPage:
         """The newest first. Raises KafkaError for a cursor that cannot be."""
-        acts, is_whole = await asyncio.to_thread(_read, self._path)
+        acts, is_whole = await asyncio.to_thread(_read, self._path, READ_BYTES_MAX)
         found = [
             one
             for one in acts
@@ -75,12 +78,12 @@ class Acts:
         return ActPage(total=len(found), next_cursor=cursor, acts=rows, since_time_ms=since)
 
 
-def _read(path: Path) -> tuple[list[Act], bool]:
-    """In the order in which they began, and whether it is the whole file. Blocks; a torn line is left out."""
+def _read(path: Path, bytes_max: int) -> tuple[list[Act], bool]:
+    """In the order in which they began, and whether it is the whole file. Blocks; what is no act is left out."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
-            file.seek(max(size - READ_BYTES_MAX, 0))
+            file.seek(max(size - bytes_max, 0))
             lines = file.read().splitlines()
     except FileNotFoundError:
         return [], True
@@ -92,8 +95,12 @@ def _read(path: Path) -> tuple[list[Act], bool]:
             (attempted if told["event"] == "attempted" else ended)[told["audit_id"]] = told
         except (ValueError, KeyError, TypeError):
             continue
-    acts = [_act(one, ended.get(audit_id, {})) for audit_id, one in attempted.items()]
-    return acts, size <= READ_BYTES_MAX
+    acts: list[Act] = []
+    for audit_id, one in attempted.items():
+        # Pydantic's ValidationError is a ValueError: the file may be of a newer version.
+        with contextlib.suppress(KeyError, ValueError):
+            acts.append(_act(one, ended.get(audit_id, {})))
+    return acts, size <= bytes_max
 
 
 def _act(attempted: dict[str, Any], ended: dict[str, Any]) -> Act:

@@ -61,7 +61,7 @@ class SecurityImage:
             for message in update.api_tokens:
                 named.pop(message.name, None)
                 if message.digest:
-                    named[message.name] = _token(message)
+                    named[message.name] = api_token_of(message)
             image = replace(image, tokens={token.digest: token for token in named.values()})
         return image
 
@@ -82,7 +82,7 @@ def _entity(quota: pb.ClientQuota) -> Entity:
     return tuple((part.type, part.name if part.HasField("name") else None) for part in quota.entity)
 
 
-def _token(message: pb.ApiToken) -> ApiToken:
+def api_token_of(message: pb.ApiToken) -> ApiToken:
     return ApiToken(
         message.name,
         message.digest.hex(),

@@ -30,7 +30,22 @@ async def test_acts_are_listed_newest_first_with_their_outcome(tmp_path):
         assert (await cluster.get("/v1/audit?outcome=fine")).status == 422
 
 
-@pytest.mark.parametrize("torn", [b'{"audit_id": "x", "eve', b"\xff\xfe", b"[]", b"17"])
+LIKE_AN_ACT = (
+    b'{"audit_id": "x", "event": "attempted", "time_ms": "soon", "action": 7, "target": []}'
+)
+
+
+@pytest.mark.parametrize(
+    "torn",
+    [
+        b'{"audit_id": "x", "eve',
+        b"\xff\xfe",
+        b"[]",
+        b"17",
+        b'{"audit_id": "x", "event": "attempted"}',
+        LIKE_AN_ACT,
+    ],
+)
 async def test_a_torn_line_hides_no_other_act(torn, tmp_path):
     async with gateway_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders")
@@ -39,6 +54,7 @@ async def test_a_torn_line_hides_no_other_act(torn, tmp_path):
             file.write(json.dumps({"audit_id": "y", "event": "ended"}).encode() + b"\n")
         (made,) = (await cluster.get("/v1/audit")).json["acts"]
         assert made["action"] == "create_topic"
+        assert (await cluster.get("/audit")).status == 200
 
 
 async def test_a_transaction_links_to_its_trace(tmp_path):
