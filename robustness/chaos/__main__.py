@@ -125,12 +125,12 @@ def main(
             chosen = _scenario(scenario)
             kinds = kinds_of(only)
             _refuse_both(containers, kubernetes, bootstrap, kinds)
-            _refuse_login(config, secure, bootstrap, is_other=containers or kubernetes)
+            _refuse_login(config, secure, is_there=bool(bootstrap) or kubernetes, is_own=containers)
             made = stack.enter_context(_made(folder, chosen_seed)).absolute()
             if containers:
                 target, arguments = _of_containers(kinds, chosen)
             elif kubernetes:
-                place = Place(namespace, release, context, bootstrap, tools_image, machines)
+                place = Place(namespace, release, context, bootstrap, config, tools_image, machines)
                 target, arguments = place.target(), place.arguments
             else:
                 target, arguments = _target(made, bootstrap, config, chosen, is_secure=secure)
@@ -246,6 +246,7 @@ class Place:
     release: str
     context: str
     bootstrap: str
+    config: str
     tools_image: str
     on_machines: bool
 
@@ -260,7 +261,13 @@ class Place:
         from robustness.chaos.pods.target import PodTarget
 
         kubernetes = Kubernetes(self.namespace, self.release, self.context)
-        return PodTarget(kubernetes, self.bootstrap, self.tools_image, on_machines=self.on_machines)
+        return PodTarget(
+            kubernetes,
+            self.bootstrap,
+            self.tools_image,
+            on_machines=self.on_machines,
+            client_config=self.config,
+        )
 
     @property
     def arguments(self) -> str:
@@ -269,6 +276,7 @@ class Place:
             "--release": self.release,
             "--context": self.context,
             "--bootstrap": self.bootstrap,
+            "--config": self.config,
             "--tools-image": self.tools_image,
         }
         told = "".join(f" {option} {value}" for option, value in given.items() if value)
@@ -285,11 +293,14 @@ def _of_containers(kinds: Sequence[FaultKind], scenario: Scenario) -> tuple[Targ
     return target, " --containers" + "".join(f" --only {kind}" for kind in kinds)
 
 
-def _refuse_login(config: str, secure: bool, bootstrap: str, *, is_other: bool) -> None:
-    """Raises OncelogError."""
-    if config and (not bootstrap or is_other):
-        raise OncelogError("--config says how to log in at --bootstrap; give both, or neither")
-    if secure and (bootstrap or is_other):
+def _refuse_login(config: str, secure: bool, *, is_there: bool, is_own: bool) -> None:
+    """`is_there`: the cluster runs already. `is_own`: it is made of containers. Raises OncelogError."""
+    if config and not is_there:
+        raise OncelogError(
+            "--config says how to log in at --bootstrap or at a release (--kubernetes); "
+            "give one of these, or no --config"
+        )
+    if secure and (is_there or is_own):
         raise OncelogError("--secure is for a cluster of processes that chaos starts itself")
 
 

@@ -152,6 +152,7 @@ def _spark() -> Schema:
         mode={"enum": ["local", "executors"]},
         command=_TEXTS,
         configMap=_TEXT,
+        clientConfigSecret=_TEXT,
         conf={
             "type": "object",
             "additionalProperties": {"type": ["string", "number", "boolean"]},

@@ -294,6 +294,80 @@ def test_users_of_ones_own_are_told_too():
     assert '- secret: {name: "people"}' in made.stdout
 
 
+def logging_in(*values):
+    """The pods of Spark and of chaos: how each container finds its login, and the volume that it is in."""
+    made = secured_with(
+        "spark.enabled=true",
+        "spark.mode=executors",
+        "spark.payments.rows=9",
+        "chaos.job.enabled=true",
+        *values,
+    )
+    objects = list(yaml.safe_load_all(made.stdout))
+    (conf,) = [one for one in of_kind(objects, "ConfigMap") if "executor.yaml" in one["data"]]
+    executor = yaml.safe_load(conf["data"]["executor.yaml"])["spec"]
+    found = {"spark-executor": executor}
+    for one in with_pods(objects):
+        if (
+            component(one) in ("spark-driver", "payments", "chaos")
+            or "payments" in one["metadata"]["name"]
+        ):
+            found[one["metadata"]["name"].removeprefix("log-oncelog-")] = pod_of(one)[1]
+    return found
+
+
+def login_volume(pod):
+    (volume,) = [one for one in pod["volumes"] if one["name"] == "client"]
+    return volume
+
+
+PODS_THAT_LOG_IN = {"spark", "spark-executor", "payments-1", "test-payments", "chaos-1"}
+
+
+def test_spark_and_chaos_log_in_as_the_administrator():
+    pods = logging_in()
+    assert set(pods) == PODS_THAT_LOG_IN
+    for pod in pods.values():
+        secrets = [one["secret"]["name"] for one in login_volume(pod)["projected"]["sources"]]
+        assert secrets == ["log-oncelog-admin", "log-oncelog-listener-tls"]
+        for container in (*pod["containers"], *pod.get("initContainers", ())):
+            mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+            assert mounts["client"] == "/etc/oncelog-client"
+
+
+def test_each_program_of_spark_and_chaos_is_told_its_login():
+    pods = logging_in()
+    (chaos,) = pods.pop("chaos-1")["containers"]
+    assert (
+        chaos["args"][chaos["args"].index("--config") + 1]
+        == "/etc/oncelog-client/client.properties"
+    )
+    # Executors get theirs in the options of the query, from the driver.
+    del pods["spark-executor"]
+    for pod in pods.values():
+        for container in (*pod["containers"], *pod.get("initContainers", ())):
+            assert (
+                variables(container)["ONCELOG_CLIENT_CONFIG"]
+                == "/etc/oncelog-client/client.properties"
+            )
+
+
+def test_programs_of_spark_get_no_token_of_the_administrator():
+    for name, pod in logging_in().items():
+        if name not in ("chaos-1", "spark-executor"):
+            for container in (*pod["containers"], *pod.get("initContainers", ())):
+                assert "ONCELOG_TOKEN" not in variables(container)
+
+
+def test_spark_is_the_user_of_a_given_secret():
+    pods = logging_in("spark.clientConfigSecret=etl")
+    for name, pod in pods.items():
+        is_spark = name != "chaos-1"
+        assert login_volume(pod).get("secret", {}).get("secretName") == (
+            "etl" if is_spark else None
+        )
+
+
 @pytest.mark.parametrize(
     ("values", "told"),
     [
@@ -303,8 +377,6 @@ def test_users_of_ones_own_are_told_too():
         (["security.clients.protocol=PLAINTEXT"], "protocol"),
         (["security.clients.superUsers={User:ann}"], "superUsers"),
         (["listener.external.enabled=true"], "listener.external.hosts"),
-        (["spark.enabled=true"], "cannot log in yet"),
-        (["chaos.job.enabled=true"], "cannot log in yet"),
         (["config.node.tls_ca_file=/x"], "tls_ca_file"),
     ],
 )

@@ -38,9 +38,9 @@ STRUCK: Final = (*(role.role for role in ROLES), POSTGRES, REDIS)
 
 
 class PodTarget:
-    """Use it as every `Target`; `bootstrap` is where clients of this run find the listeners, empty: looked for."""
+    """Use it as every `Target`; `bootstrap` is where clients of this run find the listeners, empty: looked for.
+    `client_config` is how they log in, a client.properties of Kafka."""
 
-    client_config = ""
     decks = POD_DECKS
 
     def __init__(
@@ -50,8 +50,10 @@ class PodTarget:
         tools_image: str = "",
         *,
         on_machines: bool = False,
+        client_config: str = "",
     ) -> None:
         self.name = f"release {kubernetes.release} in namespace {kubernetes.namespace}"
+        self.client_config = client_config
         self.limits: Sequence[str] = ()
         self.roles: Sequence[str] = (*STRUCK, CLIENTS)
         self._kubernetes = kubernetes

@@ -68,12 +68,17 @@ volumeMounts:
   - {name: tmp, mountPath: /tmp}
 {{- end -}}
 
-{{/* Variables of the `oncelog` command. */}}
-{{- define "oncelog.clientEnv" -}}
+{{/* Where the release is. */}}
+{{- define "oncelog.addressEnv" -}}
 - name: ONCELOG_GATEWAY
   value: http://{{ include "oncelog.host" (dict "root" . "service" "gateway") }}:{{ .Values.gateway.service.port }}
 - name: ONCELOG_BOOTSTRAP
   value: {{ include "oncelog.host" (dict "root" . "service" "listener") }}:{{ .Values.listener.service.port }}
+{{- end -}}
+
+{{/* Variables of the `oncelog` command. */}}
+{{- define "oncelog.clientEnv" -}}
+{{ include "oncelog.addressEnv" . }}
 {{- if include "oncelog.isSecured" . }}
 - name: ONCELOG_TOKEN
   valueFrom: {secretKeyRef: {name: {{ include "oncelog.adminSecret" . }}, key: token}}

@@ -182,10 +182,5 @@ grpc: {port: 9090}
 {{- fail (printf "config.gateway.%s with security.enabled: the chart sets it then" .) -}}
 {{- end -}}
 {{- end -}}
-{{- range $name, $isOn := dict "spark.enabled" .Values.spark.enabled "chaos.job.enabled" .Values.chaos.job.enabled -}}
-{{- if $isOn -}}
-{{- fail (printf "%s with security.enabled: its clients cannot log in yet (docs/known-limits.md)" $name) -}}
-{{- end -}}
-{{- end -}}
 {{- end -}}
 {{- end -}}

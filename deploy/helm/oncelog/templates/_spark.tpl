@@ -1,3 +1,29 @@
+{{/* "true" where Spark's pods log in, or nothing. */}}
+{{- define "oncelog.sparkLogsIn" -}}
+{{- if or .Values.spark.clientConfigSecret (include "oncelog.isSecured" .) }}true{{ end -}}
+{{- end -}}
+
+{{/* Where the release is and how to log in. No token for REST: Spark needs none, and its programs are others'. */}}
+{{- define "oncelog.sparkEnv" -}}
+{{ include "oncelog.addressEnv" . }}
+{{- if include "oncelog.sparkLogsIn" . }}
+- {name: ONCELOG_CLIENT_CONFIG, value: /etc/oncelog-client/client.properties}
+{{- end }}
+{{- end -}}
+
+{{- define "oncelog.sparkClientMount" -}}
+{{- if include "oncelog.sparkLogsIn" . }}{{ include "oncelog.clientMount" . }}{{ end -}}
+{{- end -}}
+
+{{- define "oncelog.sparkClientVolume" -}}
+{{- with .Values.spark.clientConfigSecret -}}
+- name: client
+  secret: {secretName: {{ . | quote }}, defaultMode: 0440}
+{{- else -}}
+{{- if include "oncelog.isSecured" . }}{{ include "oncelog.clientVolume" . }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The files of SPARK_CONF_DIR. */}}
 {{- define "oncelog.sparkConf" -}}
 {{- $spark := .Values.spark -}}
@@ -65,8 +91,14 @@ executor.yaml: |
           {{- include "oncelog.containerSecurity" . | nindent 10 }}
         volumeMounts:
           - {name: tmp, mountPath: /tmp}
+          {{- with include "oncelog.sparkClientMount" . }}
+          {{- . | nindent 10 }}
+          {{- end }}
     volumes:
       - name: tmp
         emptyDir: {}
+      {{- with include "oncelog.sparkClientVolume" . }}
+      {{- . | nindent 6 }}
+      {{- end }}
 {{- end }}
 {{- end -}}
