@@ -230,6 +230,14 @@ def test_admin_logs_in_with_the_password_that_controllers_know():
     assert "jobs" in str(policy["spec"]["ingress"][0])
 
 
+def test_users_are_told_while_helm_waits_for_pods():
+    jobs = {one["metadata"]["name"]: one for one in of_kind(rendered("secured"), "Job")}
+    beside, behind = jobs["log-oncelog-users-1"], jobs["log-oncelog-users"]
+    assert "annotations" not in beside["metadata"]
+    assert behind["metadata"]["annotations"]["helm.sh/hook"] == "post-install,post-upgrade"
+    assert beside["spec"] == behind["spec"]
+
+
 @pytest.mark.parametrize("profile", SECURED)
 def test_the_test_pod_logs_in_with_files_that_it_has(profile):
     (pod,) = of_kind(rendered(profile), "Pod")
