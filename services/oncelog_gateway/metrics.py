@@ -5,7 +5,7 @@ idle gateway asks nobody anything. The registry is the gateway's own: several ga
 """
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -35,6 +35,8 @@ class Snapshot:
     group_lags: GroupLags = field(default_factory=GroupLags)
     coordinators_silent: int = 0
     metadata_offset: int = -1
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    """In service, by role."""
 
 
 class _ClusterCollector(Collector):
@@ -49,6 +51,10 @@ class _ClusterCollector(Collector):
         yield from _of_transactions(self.snapshot)
         yield from _of_partitions(self.snapshot.partitions)
         yield from _of_groups(self.snapshot.group_lags)
+        nodes = GaugeMetricFamily("oncelog_nodes", "Nodes in service", labels=["role"])
+        for role, count in sorted(self.snapshot.nodes.items()):
+            nodes.add_metric([role], count)
+        yield nodes
         yield from map(metric_of, self._read_metrics())
         yield GaugeMetricFamily(
             "oncelog_partitions_not_shown",

@@ -190,11 +190,16 @@ def _status(image: MetadataImage, node: pb.Node, duties: Duties) -> NodeStatus:
     return NodeStatus(**_fields(node, duties), drained=_is_drained(image, node))
 
 
+def role_names(node: pb.Node) -> list[str]:
+    """`marker_sender` for one: the words of REST and of metrics."""
+    return [pb.Role.Name(role).removeprefix("ROLE_").lower() for role in node.roles]
+
+
 def _fields(node: pb.Node, duties: Duties) -> dict[str, Any]:
     return {
         "node_id": node.node_id,
         "node_epoch": node.node_epoch,
-        "roles": [pb.Role.Name(role).removeprefix("ROLE_").lower() for role in node.roles],
+        "roles": role_names(node),
         "rpc_address": node.rpc_address or None,
         # Port 0 was taken by an embedded node that registered before it knew which port it would get.
         "kafka_address": f"{node.kafka_host}:{node.kafka_port}" if node.kafka_port else None,

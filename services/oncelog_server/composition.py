@@ -13,12 +13,14 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.process.published_configs import published
+from oncelog.process.role_metrics import PROCESS, PROCESS_LABELS, RoleMetric
 from oncelog.process.sources import Sources
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
@@ -29,7 +31,6 @@ from oncelog_server.data_folder import DataFolder
 from oncelog_server.settings import EmbeddedSettings
 
 if TYPE_CHECKING:
-    from oncelog.process.role_metrics import RoleMetric
     from oncelog_controller.wiring import ControllerRole
     from oncelog_coordinator.wiring import CoordinatorRole
     from oncelog_listener.role import ListenerRole
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from oncelog_storage.wiring import StorageRole
 
 NODE_ID = 1
+_ROLES: Final = [name for name, number in pb.Role.items() if number]
 STOP_TIMEOUT_S = 20.0
 
 
@@ -70,6 +72,11 @@ class Counting:
         from oncelog_marker_sender.role_metrics import marker_sender_metrics
         from oncelog_storage.role_metrics import storage_metrics
 
+        node = (str(NODE_ID), version("oncelog"))
+        processes: dict[tuple[str, ...], float] = {
+            ("oncelog_server", role.removeprefix("ROLE_").lower(), *node): 1.0 for role in _ROLES
+        }
+        yield RoleMetric(PROCESS, "1", processes, PROCESS_LABELS)
         yield from trace_metrics()
         yield from controller_metrics(self.controller)
         yield from storage_metrics(self.storage)
@@ -189,14 +196,7 @@ async def _register(
     history.begin(incarnation_id)
     node = pb.Node(
         node_id=NODE_ID,
-        roles=[
-            pb.ROLE_CONTROLLER,
-            pb.ROLE_COORDINATOR,
-            pb.ROLE_STORAGE,
-            pb.ROLE_MARKER_SENDER,
-            pb.ROLE_LISTENER,
-            pb.ROLE_GATEWAY,
-        ],
+        roles=_ROLES,
         kafka_host=settings.advertised_host or settings.host,
         kafka_port=settings.advertised_port or settings.port,
         configs=configs,

@@ -1,5 +1,6 @@
 """`/metrics`."""
 
+from collections import Counter
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
@@ -9,6 +10,7 @@ from oncelog.process.exposition import OPENMETRICS
 from oncelog.rpc.metadata import MetadataImage
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.metrics import Metrics, Snapshot
+from oncelog_gateway.nodes import role_names
 from oncelog_gateway.partitions import Partitions, all_partitions
 from oncelog_gateway.roles import Roles
 from oncelog_gateway.settings import GatewaySettings
@@ -64,6 +66,12 @@ def scrape_router(
             group_lags=await groups.lags(ends, settings.metrics_groups_max),
             coordinators_silent=len(failures),
             metadata_offset=image.metadata_offset,
+            nodes=Counter(
+                name
+                for node in image.nodes.values()
+                if not node.fenced
+                for name in role_names(node)
+            ),
         )
         content, content_type = metrics.page(snapshot, accept)
         return Response(content, headers={"Content-Type": content_type})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.errors import OncelogError
 from oncelog.process.host_header import AllowedHosts
 from oncelog.process.probe_server import Answer, ProbeServer, as_json
-from oncelog.process.role_metrics import RoleMetric
+from oncelog.process.role_metrics import PROCESS, PROCESS_LABELS, RoleMetric
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -104,11 +104,12 @@ def served_metrics(
         return
     from prometheus_client import REGISTRY, Gauge, Histogram
 
-    started = Gauge("oncelog_process", "1", ["module", "node_id", "version"])
+    started = Gauge(PROCESS, "1", PROCESS_LABELS)
 
     def say_node(node_id: int) -> None:
         started.clear()
-        started.labels(module, str(node_id), version("oncelog")).set(1)
+        role = module.removeprefix("oncelog_")
+        started.labels(module, role, str(node_id), version("oncelog")).set(1)
 
     say_node(node_id)
     metrics.say_node = say_node

@@ -13,6 +13,9 @@ LATENCY_BOUNDS_S: Final = (
     *(1.0, 2.0, 5.0, 10.0, 30.0, 60.0),
 )
 """Of every latency, so that those of different roles can be compared bucket by bucket."""
+PROCESS: Final = "oncelog_process"
+PROCESS_LABELS: Final = ("module", "role", "node_id", "version")
+"""Of the gauge that is 1 for each role of a process that is scraped."""
 
 
 class Exemplar(NamedTuple):
