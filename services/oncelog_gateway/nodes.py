@@ -104,13 +104,8 @@ class Nodes:
             attempt.detail = f"node {node_id} is forgotten"
 
     def _known(self, node_id: int) -> pb.Node:
-        nodes = self._roles.image.nodes
-        if node_id not in nodes:
-            raise KafkaError(
-                ErrorCode.BROKER_ID_NOT_REGISTERED,
-                f"there is no node {node_id}; the nodes are {', '.join(map(str, sorted(nodes)))}",
-            )
-        return nodes[node_id]
+        require_node(self._roles.image, node_id)
+        return self._roles.image.nodes[node_id]
 
     def _raise_if_last(self, node: pb.Node) -> None:
         for role in node.roles:
@@ -188,6 +183,15 @@ def _is_drained(image: MetadataImage, node: pb.Node) -> bool:
 
 def _status(image: MetadataImage, node: pb.Node, duties: Duties) -> NodeStatus:
     return NodeStatus(**_fields(node, duties), drained=_is_drained(image, node))
+
+
+def require_node(image: MetadataImage, node_id: int) -> None:
+    """Raises KafkaError(BROKER_ID_NOT_REGISTERED)."""
+    if node_id not in image.nodes:
+        known = ", ".join(map(str, sorted(image.nodes)))
+        raise KafkaError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {node_id}; the nodes are {known}"
+        )
 
 
 def role_names(node: pb.Node) -> list[str]:

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from oncelog.api.v1 import storage_pb2
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Millis, Partition
-from oncelog.rpc.metadata import MetadataImage
+from oncelog.rpc.metadata import TRANSACTION, MetadataImage
 from oncelog.runtime.clock import Clock
 from oncelog_gateway.core.hanging import (
     Coordinated,
     CoordinatedTransaction,
     OpenTransaction,
-    SilentFor,
+    Shown,
     named_by,
     owner_of,
     still_open,
 )
 from oncelog_gateway.core.paging import PageRequest, page_of
+from oncelog_gateway.nodes import require_node
 from oncelog_gateway.resources import (
     ActiveProducer,
     HangingPage,
@@ -99,7 +100,7 @@ class Partitions:
         ]
 
     async def hanging(
-        self, partitions: Sequence[Partition], silent_for: SilentFor, asked: PageRequest
+        self, partitions: Sequence[Partition], shown: Shown, asked: PageRequest
     ) -> HangingPage:
         """Transactions open in these partitions that no coordinator will end (`core.hanging`)."""
         described = await self._roles.describe_partitions(partitions)
@@ -120,8 +121,8 @@ class Partitions:
         # A coordinator that did not answer may own any of them: then none is accused.
         confirmed = [] if silent else await self._confirmed(suspects)
         now = self._clock.now()
-        found = [_hanging(one, named_by(one, known.of(one)), now) for one in confirmed]
-        rows = [row for row in found if silent_for.shows(row.idle_ms)]
+        found = [self._hanging(one, named_by(one, known.of(one)), now) for one in confirmed]
+        rows = [row for row in found if shown.shows(row.idle_ms, row.coordinator)]
         page, next_cursor = page_of(
             rows, lambda row: (row.topic, row.partition, row.start_offset), asked
         )
@@ -140,6 +141,26 @@ class Partitions:
             return ()
         again = await self._roles.describe_producers({one.partition for one in suspects})
         return still_open(suspects, opened_in(again))
+
+    def _hanging(
+        self, opened: OpenTransaction, named: CoordinatedTransaction | None, now: Millis
+    ) -> HangingTransaction:
+        return HangingTransaction(
+            topic=opened.partition.topic,
+            partition=opened.partition.partition,
+            producer_id=opened.producer_id,
+            producer_epoch=opened.producer_epoch,
+            start_offset=opened.start_offset,
+            coordinator_epoch=opened.coordinator_epoch,
+            last_timestamp_ms=known_or_none(opened.last_timestamp_ms),
+            idle_ms=_idle_ms(opened, now),
+            transactional_id=named.transactional_id if named else None,
+            coordinator_state=named.state if named else None,
+            coordinator=None
+            if named is None
+            else _coordinator(self._roles.image, named.transactional_id),
+            abort=abort_command(opened),
+        )
 
     def _holder(
         self,
@@ -179,6 +200,12 @@ def all_partitions(image: MetadataImage, topic_pattern: str = "") -> list[Partit
     ]
 
 
+def _coordinator(image: MetadataImage, transactional_id: str) -> int | None:
+    """Node id; None while the shard of this transactional.id has no coordinator."""
+    shard = image.shard_for(TRANSACTION, transactional_id)
+    return None if shard is None else known_or_none(shard.coordinator)
+
+
 def partitions_to_search(
     image: MetadataImage, topic: str | None, partition: int | None, broker: int | None
 ) -> list[Partition]:
@@ -192,11 +219,8 @@ def partitions_to_search(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"there is no topic {topic!r}; GET /v1/topics lists all",
         )
-    if broker is not None and broker not in image.nodes:
-        raise KafkaError(
-            ErrorCode.BROKER_ID_NOT_REGISTERED,
-            f"there is no node {broker}; the nodes are {', '.join(map(str, sorted(image.nodes)))}",
-        )
+    if broker is not None:
+        require_node(image, broker)
     topics = sorted(image.topics) if topic is None else [topic]
     if topic is not None and partition is not None:
         count = len(image.topics[topic].partitions)
@@ -255,24 +279,6 @@ def abort_command(opened: OpenTransaction) -> str:
 
 def _shell(word: str) -> str:
     return f"-- {shlex.quote(word)}" if word.startswith("-") else shlex.quote(word)
-
-
-def _hanging(
-    opened: OpenTransaction, named: CoordinatedTransaction | None, now: Millis
-) -> HangingTransaction:
-    return HangingTransaction(
-        topic=opened.partition.topic,
-        partition=opened.partition.partition,
-        producer_id=opened.producer_id,
-        producer_epoch=opened.producer_epoch,
-        start_offset=opened.start_offset,
-        coordinator_epoch=opened.coordinator_epoch,
-        last_timestamp_ms=known_or_none(opened.last_timestamp_ms),
-        idle_ms=_idle_ms(opened, now),
-        transactional_id=named.transactional_id if named else None,
-        coordinator_state=named.state if named else None,
-        abort=abort_command(opened),
-    )
 
 
 def _status(

@@ -209,13 +209,16 @@ class HangingTransaction(Resource):
     )
     transactional_id: str | None
     coordinator_state: str | None
+    coordinator: int | None = Field(
+        description="node that coordinates this transactional.id now; null: none, or the id is not known"
+    )
     abort: str = Field(description="the command that ends it")
 
 
 class HangingPage(Page):
     hanging: list[HangingTransaction]
     hidden_count: int = Field(
-        description="hanging too, and left out by `min_idle_ms` or `max_transaction_timeout_ms`"
+        description="hanging too, and left out by `min_idle_ms`, `max_transaction_timeout_ms` or `coordinator`"
     )
     checked_partitions: int
     open_transactions: int

@@ -57,15 +57,20 @@ class CoordinatedTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class SilentFor:
-    """Which hanging transactions are shown: those that had no record for so long. The others are counted."""
+class Shown:
+    """Which hanging transactions are shown. The others are counted."""
 
     min_idle_ms: int = 0
+    """With no record for so long."""
     max_transaction_timeout_ms: int | None = None
     """Longer than this, as Kafka's tool compares; no transaction of a live producer is silent for longer."""
+    coordinator: int | None = None
+    """Whose transactional.id is known, and is this node's to coordinate."""
 
-    def shows(self, idle_ms: int | None) -> bool:
+    def shows(self, idle_ms: int | None, coordinator: int | None) -> bool:
         """A transaction whose last record has no timestamp may be of any age: it is shown."""
+        if self.coordinator is not None and coordinator != self.coordinator:
+            return False
         if idle_ms is None:
             return True
         timeout_ms = self.max_transaction_timeout_ms

@@ -4,9 +4,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from oncelog_gateway.core.hanging import SilentFor
+from oncelog_gateway.core.hanging import Shown
 from oncelog_gateway.core.paging import page_of
 from oncelog_gateway.marker_queues import marker_queues
+from oncelog_gateway.nodes import require_node
 from oncelog_gateway.partitions import Partitions, partitions_to_search
 from oncelog_gateway.problems import documented
 from oncelog_gateway.resources import (
@@ -46,13 +47,23 @@ def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
             int | None,
             Query(ge=0, le=INT64_MAX, description="only with no record for longer than this"),
         ] = None,
+        coordinator: Annotated[
+            int | None,
+            Query(
+                ge=0,
+                le=INT32_MAX,
+                description="only with a known transactional.id that this node coordinates",
+            ),
+        ] = None,
         *,
         paging: Paging,
     ) -> HangingPage:
         """Open in a partition and not at a coordinator: nobody will end them, and read_committed waits for good."""
         asked = partitions_to_search(roles.image, topic, partition, broker)
-        silent_for = SilentFor(min_idle_ms, max_transaction_timeout_ms)
-        return await partitions.hanging(asked, silent_for, paging)
+        if coordinator is not None:
+            require_node(roles.image, coordinator)
+        shown = Shown(min_idle_ms, max_transaction_timeout_ms, coordinator)
+        return await partitions.hanging(asked, shown, paging)
 
     @router.get("/marker-queues", summary="Markers that wait for a node", responses=documented(404))
     async def list_marker_queues(paging: Paging) -> MarkerQueuePage:

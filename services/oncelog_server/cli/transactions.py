@@ -235,6 +235,14 @@ def find_hanging(
     min_idle_ms: Annotated[
         int, typer.Option(min=0, max=INT64_MAX, help="only with no record for this long")
     ] = 0,
+    coordinator: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=INT32_MAX,
+            help="only with a known transactional.id that this node coordinates",
+        ),
+    ] = None,
     gateway: Gateway = "",
     output: AsOutput = None,
 ) -> None:
@@ -251,6 +259,9 @@ def find_hanging(
     if max_transaction_timeout is not None:
         asked["max_transaction_timeout_ms"] = max_transaction_timeout * 60_000
         hides.append(f"--max-transaction-timeout {max_transaction_timeout}")
+    if coordinator is not None:
+        asked["coordinator"] = coordinator
+        hides.append(f"--coordinator {coordinator}")
     found = Rest(gateway).get("/v1/hanging-transactions", asked)
     if output == Output.JSON:
         show_json(found)

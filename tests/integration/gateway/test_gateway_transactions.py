@@ -265,6 +265,11 @@ async def test_hanging_is_told_from_open_and_from_just_ended(tmp_path):
         found = (await cluster.get("/v1/hanging-transactions?topic=orders")).json
         (row,) = found["hanging"]
         assert (row["topic"], row["partition"], row["transactional_id"]) == ("orders", 1, "lost")
+        assert row["coordinator"] == 1
+        of_its_coordinator = await cluster.get(
+            "/v1/hanging-transactions?topic=orders&coordinator=1"
+        )
+        assert [one["transactional_id"] for one in of_its_coordinator.json["hanging"]] == ["lost"]
         assert "--partition 1 --start-offset 20 --producer-epoch 6" in row["abort"]
         assert found["open_transactions"] == 3
         rows = (await cluster.get("/v1/topics/orders/partitions")).json["partitions"]
@@ -306,6 +311,8 @@ async def test_the_search_for_hanging_counts_what_a_filter_hides(tmp_path):
         # 40 has no timestamp: nobody can say that it is young.
         assert await found("max_transaction_timeout_ms=900000") == ([20, 40, 30], 1)
         assert await found("min_idle_ms=3600000&topic=orders") == ([40], 2)
+        # Nobody knows the transactional.id of these producers.
+        assert await found("coordinator=1") == ([], 4)
         row = (await cluster.get("/v1/hanging-transactions?topic=other")).json["hanging"][0]
         assert (row["coordinator_epoch"], row["last_timestamp_ms"]) == (4, now - 90 * 60_000)
         for query, status, told in (
@@ -313,6 +320,7 @@ async def test_the_search_for_hanging_counts_what_a_filter_hides(tmp_path):
             ("topic=orders&partition=3", 404, "no partition 3 of 'orders'; it has 3"),
             ("topic=none", 404, "no topic 'none'"),
             ("broker=99", 404, "no node 99; the nodes are 1"),
+            ("coordinator=99", 404, "no node 99; the nodes are 1"),
         ):
             refused = await cluster.get(f"/v1/hanging-transactions?{query}")
             assert (refused.status, told in refused.json["detail"]) == (status, True), refused.json

@@ -7,7 +7,7 @@ from oncelog_gateway.core.hanging import (
     Coordinated,
     CoordinatedTransaction,
     OpenTransaction,
-    SilentFor,
+    Shown,
     named_by,
     owner_of,
     still_open,
@@ -56,14 +56,20 @@ def test_what_is_known_of_a_producer_id_is_found_by_it():
 @pytest.mark.parametrize(
     ("filters", "shown"),
     [
-        (SilentFor(), [0, 900_000, 900_001, None]),
-        (SilentFor(min_idle_ms=900_000), [900_000, 900_001, None]),
-        (SilentFor(max_transaction_timeout_ms=900_000), [900_001, None]),
-        (SilentFor(max_transaction_timeout_ms=0), [900_000, 900_001, None]),
+        (Shown(), [0, 900_000, 900_001, None]),
+        (Shown(min_idle_ms=900_000), [900_000, 900_001, None]),
+        (Shown(max_transaction_timeout_ms=900_000), [900_001, None]),
+        (Shown(max_transaction_timeout_ms=0), [900_000, 900_001, None]),
     ],
 )
 def test_kafkas_timeout_is_strict_and_what_has_no_time_is_shown(filters, shown):
-    assert [one for one in (0, 900_000, 900_001, None) if filters.shows(one)] == shown
+    assert [one for one in (0, 900_000, 900_001, None) if filters.shows(one, None)] == shown
+
+
+def test_a_coordinators_ids_are_shown_and_unknown_ones_are_not():
+    of_201 = Shown(coordinator=201)
+    assert [one for one in (201, 202, None) if of_201.shows(5, one)] == [201]
+    assert not Shown(min_idle_ms=6, coordinator=201).shows(5, 201)
 
 
 def test_a_prepared_tv2_transaction_owns_the_epoch_below_its_own():
