@@ -1,6 +1,10 @@
 """What the tests of pages have in common: a transaction that stays open."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import confluent_kafka
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.incidents.scenes import raw, raw_produce
 
 PATIENCE_S = 30
 NAME = "slow/one"
@@ -20,3 +24,16 @@ def begin(server, name=NAME, client_id="app-1", topic="orders"):
     producer.produce(topic, b"x", partition=0)
     assert producer.flush(PATIENCE_S) == 0
     return producer
+
+
+def leave_hanging(server, topic):
+    """A topic with a record of a transaction that no coordinator knows. In a thread: Playwright's loop runs in this one."""
+
+    def write():
+        return raw(server.bootstrap, lambda one: raw_produce(one, topic, "nobody", 999_999, 3))
+
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    (created,) = admin.create_topics([NewTopic(topic, 1, 1)]).values()
+    created.result(PATIENCE_S)
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(write).result(PATIENCE_S) == 0

@@ -5,7 +5,7 @@
 
 import pytest
 from tests.incidents.scenes import consumer
-from tests.pages.clients import PATIENCE_S, begin
+from tests.pages.clients import PATIENCE_S, begin, leave_hanging
 
 from oncelog_server.cli.rest import Rest
 
@@ -87,6 +87,24 @@ def test_ending_a_transaction_shows_first_what_it_would_do(tab, server):
     page.get_by_text("CompleteAbort", exact=True).first.wait_for()
     page.goto("/audit")
     page.get_by_text("terminate").first.wait_for()
+
+
+def test_a_hanging_transaction_is_aborted_in_two_steps(tab, server):
+    leave_hanging(server, "stuck")
+    page = tab("/")
+    page.get_by_role("link", name="See what ending it would do").click()
+    act = page.get_by_role("button", name="Write the abort marker")
+    assert act.is_hidden()
+    page.get_by_label("reason").fill("ticket 7")
+    page.get_by_role("button", name="What would ending it do?").click()
+    act.wait_for()
+    assert "would be written to stuck-0" in page.locator("output").inner_text()
+    assert Rest(server.gateway).get("/v1/hanging-transactions", {})["total"] == 1
+    act.click()
+    act.wait_for(state="detached")
+    assert Rest(server.gateway).get("/v1/hanging-transactions", {})["total"] == 0
+    page.goto("/audit")
+    page.get_by_text("ticket 7").first.wait_for()
 
 
 def test_the_lanes_show_every_event_and_keep_their_names(tab, opened):

@@ -122,16 +122,19 @@
     const isDry = button.dataset.step === "dry";
     button.disabled = true;
     try {
-      const answer = await fetch(actions.dataset.terminate, {
+      const asked = JSON.parse(actions.dataset.asked);
+      // The dry run of a terminate names the transaction that it saw: a later one is left alone.
+      if (!isDry && actions.dataset.start) asked.start_time_ms = Number(actions.dataset.start);
+      const answer = await fetch(actions.dataset.path, {
         method: "POST",
         headers: { "Content-Type": "application/json", ...own(), ...reasonOf(actions) },
-        body: JSON.stringify(isDry ? { dry_run: true } : { start_time_ms: Number(actions.dataset.start) }),
+        body: JSON.stringify({ ...asked, dry_run: isDry }),
       });
       const found = await answer.json();
       told.textContent = found.detail || answer.statusText;
       if (answer.ok && isDry && found.start_time_ms !== null) {
         const act = actions.querySelector('[data-step="act"]');
-        actions.dataset.start = found.start_time_ms;
+        if (found.start_time_ms) actions.dataset.start = found.start_time_ms;
         act.hidden = false;
         act.focus();
       } else {
