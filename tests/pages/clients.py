@@ -27,7 +27,7 @@ def begin(server, name=NAME, client_id="app-1", topic="orders"):
 
 
 def leave_hanging(server, topic):
-    """A topic with a record of a transaction that no coordinator knows. In a thread: the caller's has Playwright's loop."""
+    """A topic with a record of a transaction that no coordinator knows. In a thread: here runs Playwright's loop."""
 
     def write():
         return raw(server.bootstrap, lambda one: raw_produce(one, topic, "nobody", 999_999, 3))
