@@ -7,7 +7,7 @@ from typing import Final, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from oncelog.client.core.login import librdkafka_settings
+from oncelog.client.login import confluent_settings
 from oncelog.errors import OncelogError
 from oncelog_server.cli.client_config import read_client_config
 from robustness.chaos.contract import OnProgress
@@ -74,7 +74,7 @@ class AddressTarget:
         for address in self._bootstrap.split(","):
             self._refuse_bad(address.strip())
         login = read_client_config(self.client_config).login
-        settings = {} if login is None else librdkafka_settings(login)
+        settings = confluent_settings(login)
         admin = AdminClient({**settings, "bootstrap.servers": self._bootstrap, "log_level": 0})
         try:
             self._brokers = len(admin.list_topics(timeout=ANSWER_TIMEOUT_S).brokers)

@@ -1,9 +1,13 @@
 """How every client of this process logs in. Chaos sets it before the first is made; elsewhere clients are plain."""
 
+import asyncio
 from typing import Any
 
-from oncelog.client.core.login import ClientLogin, librdkafka_settings
-from oncelog.client.login import tls_context
+from aiokafka.abc import AbstractTokenProvider
+
+from oncelog.client.access_token import fetch_token
+from oncelog.client.core.login import OAUTHBEARER, ClientLogin
+from oncelog.client.login import confluent_settings, tls_context
 
 _chosen: list[ClientLogin] = []
 
@@ -16,10 +20,19 @@ def chosen_login() -> ClientLogin | None:
     return _chosen[0] if _chosen else None
 
 
-def confluent_login() -> dict[str, str]:
+def confluent_login() -> dict[str, Any]:
     """Settings of confluent-kafka."""
-    login = chosen_login()
-    return {} if login is None else librdkafka_settings(login)
+    return confluent_settings(chosen_login())
+
+
+class _Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    """aiokafka's way to ask for a token."""
+
+    def __init__(self, login: ClientLogin) -> None:
+        self._login = login
+
+    async def token(self) -> str:
+        return (await asyncio.to_thread(fetch_token, self._login)).text
 
 
 def aiokafka_login() -> dict[str, Any]:
@@ -30,7 +43,9 @@ def aiokafka_login() -> dict[str, Any]:
     found: dict[str, Any] = {"security_protocol": login.protocol}
     if login.has_tls:
         found["ssl_context"] = tls_context(login)
-    if login.has_sasl:
+    if login.has_sasl and login.mechanism == OAUTHBEARER:
+        found |= {"sasl_mechanism": OAUTHBEARER, "sasl_oauth_token_provider": _Tokens(login)}
+    elif login.has_sasl:
         found |= {
             "sasl_mechanism": login.mechanism,
             "sasl_plain_username": login.user,

@@ -64,12 +64,11 @@ def login_of_address(bootstrap: str) -> ClientLogin | None:
     return bootstrap.login if isinstance(bootstrap, KafkaAddress) else None
 
 
-def login_settings(bootstrap: str) -> dict[str, str]:
+def login_settings(bootstrap: str) -> dict[str, Any]:
     """For confluent-kafka; nothing where the address has no login."""
-    from oncelog.client.core.login import librdkafka_settings
+    from oncelog.client.login import confluent_settings
 
-    login = login_of_address(bootstrap)
-    return {} if login is None else librdkafka_settings(login)
+    return confluent_settings(login_of_address(bootstrap))
 
 
 def spark_options(file: str) -> dict[str, str]:

@@ -14,7 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, TopicMetadata
 
 from oncelog.client.core.addresses import Address
-from oncelog.client.core.login import ClientLogin, librdkafka_settings
+from oncelog.client.core.login import ClientLogin
+from oncelog.client.login import confluent_settings
 from oncelog.errors import KafkaError as RefusedByKafka
 from oncelog.errors import OncelogError
 from oncelog_server.cli.addresses import checked_bootstrap
@@ -133,7 +134,7 @@ def _configuration(bootstrap: str) -> dict[str, Any]:
         "client.id": CLIENT_ID,
         "error_cb": _ignored,
         "socket.timeout.ms": int(CALL_TIMEOUT_S * 1000),
-        **({} if login is None else librdkafka_settings(login)),
+        **confluent_settings(login),
     }
 
 

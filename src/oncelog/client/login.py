@@ -15,10 +15,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from oncelog.client.core.login import PLAIN, ClientLogin
+from oncelog.client.access_token import fetch_token
+from oncelog.client.core.login import OAUTHBEARER, PLAIN, ClientLogin, librdkafka_settings
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.protocol import versions
 from oncelog.protocol.messages import Schema, schema_of
+from oncelog.security.oauth_bearer import OAuthBearerClient
 from oncelog.security.plain import PlainClient
 from oncelog.security.sasl import SaslAuthenticationError, SaslClient
 from oncelog.security.scram import ScramClient
@@ -63,6 +65,16 @@ def with_tls(stream: socket.socket, host: str, login: ClientLogin) -> socket.soc
         raise OncelogError(f"{host} and this client find no common TLS: {said}") from error
 
 
+def confluent_settings(login: ClientLogin | None) -> dict[str, Any]:
+    """For confluent-kafka, which asks for a token by a callback. Nothing where there is no login."""
+    if login is None:
+        return {}
+    settings: dict[str, Any] = dict(librdkafka_settings(login))
+    if login.has_sasl and login.mechanism == OAUTHBEARER:
+        settings["oauth_cb"] = lambda _: tuple(fetch_token(login))
+    return settings
+
+
 def login_exchange(where: str, login: ClientLogin) -> Exchange:
     """Yields each request with its schema, and is sent the answer. Returns how long the session lasts; None: it does
     not end. Raises OncelogError for a login that is refused."""
@@ -92,7 +104,8 @@ def login_exchange(where: str, login: ClientLogin) -> Exchange:
                 raise SaslAuthenticationError(answer.error_message or "no reason was given")
             challenge, lifetime = answer.auth_bytes, answer.session_lifetime
     except SaslAuthenticationError as error:
-        raise OncelogError(f"{where} refused the login of user {login.user!r}: {error}") from error
+        who = f"user {login.user!r}" if login.user else "this token"
+        raise OncelogError(f"{where} refused the login of {who}: {error}") from error
     return lifetime or None
 
 
@@ -100,6 +113,8 @@ def _client(login: ClientLogin) -> SaslClient:
     try:
         if login.mechanism == PLAIN:
             return PlainClient(login.user, login.password)
+        if login.mechanism == OAUTHBEARER:
+            return OAuthBearerClient(fetch_token(login).text)
         return ScramClient(login.mechanism, login.user, login.password)
     except ValueError as error:
         raise OncelogError(f"this login cannot be: {error}") from error

@@ -16,6 +16,12 @@ def jaas(module, user="alice", password=SECRET):
     return f'org.apache.kafka.common.security.{module} required username="{user}" password="{escaped}";'
 
 
+TOKEN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+HTTPS = {ENDPOINT: "https://id.example/token"}
+BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+
+
 def test_nothing_given_is_plain_text_and_nobody():
     assert login_of({}) == ClientLogin()
     assert librdkafka_settings(ClientLogin()) == {"security.protocol": "PLAINTEXT"}
@@ -42,6 +48,34 @@ def test_kafkas_and_librdkafkas_names_say_the_same():
         "ssl.ca.location": "/ca.pem",
         "ssl.endpoint.identification.algorithm": "https",
     }
+
+
+def test_three_spellings_of_a_token_provider_say_the_same():
+    client = "sasl.oauthbearer.client.credentials.client."
+    expected = ClientLogin(
+        "SASL_SSL",
+        "OAUTHBEARER",
+        token_endpoint="https://id.example/token",
+        client_id="etl",
+        client_secret=SECRET,
+        scope="kafka",
+    )
+    scope = {"sasl.oauthbearer.scope": "kafka"}
+    escaped = SECRET.replace("\\", "\\\\").replace('"', '\\"')
+    in_one = f'{BEARER} clientId="etl" clientSecret="{escaped}" scope="kafka";'
+    for told in (
+        {f"{client}id": "etl", f"{client}secret": SECRET} | scope,
+        {"sasl.oauthbearer.client.id": "etl", "sasl.oauthbearer.client.secret": SECRET} | scope,
+        {"sasl.jaas.config": in_one},
+    ):
+        assert login_of(TOKEN | HTTPS | told) == expected
+    assert SECRET not in repr(expected)
+    assert SECRET not in str(librdkafka_settings(expected))
+
+
+def test_a_token_in_a_file_needs_no_client():
+    login = login_of(TOKEN | {ENDPOINT: "file:///run/token"})
+    assert (login.token_endpoint, login.client_id) == ("file:///run/token", "")
 
 
 def test_a_keystore_in_pem_holds_key_and_certificate():
@@ -76,6 +110,16 @@ def test_the_check_of_the_host_name_can_be_switched_off(value, checked):
         (SCRAM | USER | {"sasl.jaas.config": jaas("x.ScramLoginModule")}, "sasl.username", "one"),
         (SCRAM | {"sasl.jaas.config": jaas("x.Krb5LoginModule")}, "Krb5LoginModule", "Scram"),
         (SCRAM | {"sasl.jaas.config": f"{SECRET}"}, "sasl.jaas.config", "ScramLoginModule"),
+        (TOKEN, f"{ENDPOINT} is missing", "https"),
+        (TOKEN | {ENDPOINT: "id.example"}, f"{ENDPOINT} is 'id.example'", "file:///"),
+        (TOKEN | {ENDPOINT: "http://id.example/token"}, "http://id.example", "give https"),
+        (TOKEN | HTTPS, "client.id is missing", "token provider"),
+        (
+            TOKEN | HTTPS | {"sasl.oauthbearer.client.id": "x"},
+            "client.secret is missing",
+            "provider",
+        ),
+        (TOKEN | HTTPS | {"sasl.oauthbearer.method": "oidc"}, "method", "leave it out"),
         ({"security.protocol": "SSL", "ssl.key.location": "k"}, "ssl.key.location", "certificate"),
         (
             {"security.protocol": "SSL", "ssl.ca.location": "a", "ssl.truststore.location": "b"},

@@ -8,18 +8,26 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import urlsplit
 
 from oncelog.errors import OncelogError
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PLAIN: Final = "PLAIN"
-MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 
 _PROTOCOL: Final = "security.protocol"
 _JAAS: Final = "sasl.jaas.config"
 _HOST_NAME: Final = "ssl.endpoint.identification.algorithm"
+_ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+_CLIENT_ID: Final = "sasl.oauthbearer.client.credentials.client.id"
+_CLIENT_SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"
+_SCOPE: Final = "sasl.oauthbearer.scope"
 _SAME: Final = {
     "sasl.mechanisms": "sasl.mechanism",
+    "sasl.oauthbearer.client.id": _CLIENT_ID,
+    "sasl.oauthbearer.client.secret": _CLIENT_SECRET,
     "ssl.truststore.location": "ssl.ca.location",
     "ssl.keystore.location": "ssl.certificate.location",
 }
@@ -30,6 +38,10 @@ NAMES: Final = (
     _JAAS,
     "sasl.username",
     "sasl.password",
+    _ENDPOINT,
+    _CLIENT_ID,
+    _CLIENT_SECRET,
+    _SCOPE,
     "ssl.ca.location",
     "ssl.certificate.location",
     "ssl.key.location",
@@ -45,6 +57,8 @@ _REFUSED: Final = {
     "ssl.keystore.certificate.chain": f"{_IN_A_FILE}ssl.certificate.location",
     "ssl.keystore.key": f"{_IN_A_FILE}ssl.key.location",
     "ssl.truststore.password": "a PEM file of CAs has none; leave it out",
+    "sasl.oauthbearer.method": "it is oidc here in any case; leave it out",
+    "sasl.login.callback.handler.class": f"with {_ENDPOINT} there is one here; leave it out",
     "ssl.keystore.password": "a PEM file has none; ssl.key.password is that of the key",
 }
 _LOGIN_MODULE: Final = re.compile(
@@ -54,7 +68,15 @@ _LOGIN_MODULE: Final = re.compile(
 _JAAS_OPTION: Final = re.compile(
     r"""\s*([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"';]+)\s*""", re.DOTALL
 )
-_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
+_MODULES: Final = ("PlainLoginModule", "ScramLoginModule", "OAuthBearerLoginModule")
+_JAAS_NAMES: Final = {
+    "username": "sasl.username",
+    "password": "sasl.password",
+    "clientId": _CLIENT_ID,
+    "clientSecret": _CLIENT_SECRET,
+    "scope": _SCOPE,
+}
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +94,11 @@ class ClientLogin:
     """Empty: it stands in the certificate's file."""
     key_password: str = field(default="", repr=False)
     checks_host_name: bool = True
+    token_endpoint: str = ""
+    """Of OAUTHBEARER: the address of a token provider, or `file:///…`, whose content is the token."""
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    scope: str = ""
 
     @property
     def has_tls(self) -> bool:
@@ -102,31 +129,33 @@ def login_of(properties: Mapping[str, str], prefix: str = "") -> ClientLogin:
         raise OncelogError(
             f"{prefix}{_PROTOCOL} is {given[_PROTOCOL]!r}: give {', '.join(PROTOCOLS)}"
         )
-    user, password = _user_of(given, prefix)
+    given |= _of_jaas(given, prefix)
     login = ClientLogin(
         protocol=protocol,
         mechanism=given.get("sasl.mechanism", "").upper(),
-        user=user,
-        password=password,
+        user=given.get("sasl.username", ""),
+        password=given.get("sasl.password", ""),
         ca=given.get("ssl.ca.location", ""),
         certificate=given.get("ssl.certificate.location", ""),
         key=given.get("ssl.key.location", ""),
         key_password=given.get("ssl.key.password", ""),
         checks_host_name=_checks_host_name(properties, prefix),
+        token_endpoint=given.get(_ENDPOINT, ""),
+        client_id=given.get(_CLIENT_ID, ""),
+        client_secret=given.get(_CLIENT_SECRET, ""),
+        scope=given.get(_SCOPE, ""),
     )
     _check_whole(login, given, prefix)
     return login
 
 
 def librdkafka_settings(login: ClientLogin) -> dict[str, str]:
-    """The same for confluent-kafka."""
+    """The same for confluent-kafka, but for tokens: `oncelog.client.login.confluent_settings`."""
     settings = {"security.protocol": login.protocol}
     if login.has_sasl:
-        settings |= {
-            "sasl.mechanism": login.mechanism,
-            "sasl.username": login.user,
-            "sasl.password": login.password,
-        }
+        settings["sasl.mechanism"] = login.mechanism
+        if login.mechanism != OAUTHBEARER:
+            settings |= {"sasl.username": login.user, "sasl.password": login.password}
     if login.has_tls:
         files = {
             "ssl.ca.location": login.ca,
@@ -149,13 +178,10 @@ def _check_name(name: str, prefix: str) -> None:
     raise OncelogError(f"{prefix}{name} is not supported: {way_out}")
 
 
-def _user_of(given: Mapping[str, str], prefix: str) -> tuple[str, str]:
+def _of_jaas(given: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """What stands in Kafka's older, combined setting, under the names of the single ones."""
     if _JAAS not in given:
-        return given.get("sasl.username", ""), given.get("sasl.password", "")
-    if "sasl.username" in given or "sasl.password" in given:
-        raise OncelogError(
-            f"{prefix}{_JAAS} and {prefix}sasl.username both name a user; give one of them"
-        )
+        return {}
     found = _LOGIN_MODULE.fullmatch(given[_JAAS])
     module = "" if found is None else found["module"].rpartition(".")[2]
     if found is None or module not in _MODULES:
@@ -168,7 +194,11 @@ def _user_of(given: Mapping[str, str], prefix: str) -> tuple[str, str]:
         name: re.sub(r"\\(.)", r"\1", value[1:-1]) if value[0] in "\"'" else value
         for name, value in _JAAS_OPTION.findall(found["options"])
     }
-    return options.get("username", ""), options.get("password", "")
+    told = {same: options[name] for name, same in _JAAS_NAMES.items() if options.get(name)}
+    for name in told:
+        if name in given:
+            raise OncelogError(f"{prefix}{_JAAS} and {prefix}{name} say the same; give one of them")
+    return told
 
 
 def _checks_host_name(properties: Mapping[str, str], prefix: str) -> bool:
@@ -199,8 +229,28 @@ def _check_whole(login: ClientLogin, given: Mapping[str, str], prefix: str) -> N
     if login.mechanism not in MECHANISMS:
         said = f"is {login.mechanism!r}" if login.mechanism else "is missing"
         raise OncelogError(f"{prefix}sasl.mechanism {said}: give {', '.join(MECHANISMS)}")
-    if not login.user or not login.password:
+    if login.mechanism == OAUTHBEARER:
+        _check_endpoint(login, prefix)
+    elif not login.user or not login.password:
         missing = "password" if login.user else "user"
         raise OncelogError(
             f"the {missing} is missing: give {prefix}sasl.username and {prefix}sasl.password, or {prefix}{_JAAS}"
         )
+
+
+def _check_endpoint(login: ClientLogin, prefix: str) -> None:
+    endpoint = urlsplit(login.token_endpoint)
+    if endpoint.scheme not in ("https", "http", "file"):
+        said = f"is {login.token_endpoint!r}" if login.token_endpoint else "is missing"
+        raise OncelogError(
+            f"{prefix}{_ENDPOINT} {said}: give the https address of the token provider, or file:///… with a token"
+        )
+    if endpoint.scheme == "file":
+        return
+    if endpoint.scheme == "http" and endpoint.hostname not in _LOOPBACK:
+        raise OncelogError(
+            f"{prefix}{_ENDPOINT} is {login.token_endpoint!r}, where the secret would be seen on the way: give https"
+        )
+    if not login.client_id or not login.client_secret:
+        missing = _CLIENT_SECRET if login.client_id else _CLIENT_ID
+        raise OncelogError(f"{prefix}{missing} is missing: the token provider asks for it")

@@ -1,0 +1,94 @@
+"""The token that a client shows with OAUTHBEARER: from a file, or from a provider by client credentials (KIP-768).
+
+As Kafka's own retrievers do it: a file is read anew for each login, and a provider is asked by POST, with id and secret
+in the Authorization header (RFC 6749, 4.4).
+"""
+
+import base64
+import json
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote_plus, unquote, urlencode, urlsplit
+
+from oncelog.client.core.login import ClientLogin
+from oncelog.errors import OncelogError
+
+TIMEOUT_S: Final = 10.0
+ANSWER_BYTES_MAX: Final = 1_048_576
+UNKNOWN_LIFETIME_S: Final = 300.0
+"""Of a token that does not say when it ends, and whose provider does not either."""
+
+
+class AccessToken(NamedTuple):
+    text: str
+    expires_at_s: float
+    """Seconds since 1970; a guess where nobody says."""
+
+
+def fetch_token(login: ClientLogin) -> AccessToken:
+    """Blocks for TIMEOUT_S at most. Raises OncelogError that names the place, and never the secret or the token."""
+    if urlsplit(login.token_endpoint).scheme == "file":
+        text, lifetime_s = _of_file(unquote(urlsplit(login.token_endpoint).path)), None
+    else:
+        text, lifetime_s = _of_provider(login)
+    ends_at_s = expiry_of(text)
+    if ends_at_s is None:
+        ends_at_s = time.time() + (UNKNOWN_LIFETIME_S if lifetime_s is None else lifetime_s)
+    return AccessToken(text, ends_at_s)
+
+
+def expiry_of(token: str) -> float | None:
+    """The claim `exp` of a JSON Web Token, unchecked: the log checks it. None: it is none, or has no such claim."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return float(claims["exp"])
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _of_file(path: str) -> str:
+    try:
+        text = Path(path).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no token"
+        raise OncelogError(f"cannot read the token in {path}: {why}") from error
+    if len(text.split()) != 1:
+        raise OncelogError(f"{path} holds no token; write one line with it")
+    return text
+
+
+def _of_provider(login: ClientLogin) -> tuple[str, float | None]:
+    """The token, and for how many seconds the provider says that it is good."""
+    place = login.token_endpoint
+    who = f"{quote_plus(login.client_id)}:{quote_plus(login.client_secret)}"
+    asked = {"grant_type": "client_credentials"} | ({"scope": login.scope} if login.scope else {})
+    request = urllib.request.Request(
+        place,
+        data=urlencode(asked).encode(),
+        headers={
+            "Accept": "application/json",
+            "Authorization": f"Basic {base64.b64encode(who.encode()).decode()}",
+        },
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            found: Any = json.loads(answer.read(ANSWER_BYTES_MAX))
+    except urllib.error.HTTPError as error:
+        with error:
+            raise OncelogError(
+                f"the token provider {place} answered {error.code} {error.reason}; are id, secret and scope right?"
+            ) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise OncelogError(f"no token from {place}: {reason}") from error
+    token = found.get("access_token") if isinstance(found, dict) else None
+    if not isinstance(token, str) or not token:
+        raise OncelogError(f"the answer of {place} has no access_token")
+    lifetime_s = found.get("expires_in")
+    return token, float(lifetime_s) if isinstance(lifetime_s, int | float) else None
