@@ -59,11 +59,7 @@ class TransactionTraces:
         # A request that waits for a completion is decided again after it.
         before = running.attributes.get("oncelog.decision")
         label = decision.label if before is None else f"{before}, {decision.label}"
-        running.set(
-            **self._attributes,
-            **identity(known),
-            **{"oncelog.decision": label, "oncelog.state": known.state.kafka_name},
-        )
+        running.attributes |= self._told(known, label)
         if known.trace is not None and _is_of(event, known):
             running.home.move(known.trace, is_kept=is_kept(recorder, known, now))
 
@@ -74,22 +70,17 @@ class TransactionTraces:
         if recorder is None:
             return seen_in
         now_ns = time.time_ns()
+        parent = spans.current()
+        name = f"{decision.label} ({_APPEND})" if parent is None else _APPEND
         for record in decision.records:
             if not isinstance(record, TxnMetadata) or record.trace is None:
                 continue
-            name = _APPEND if spans.current() is not None else f"{decision.label} ({_APPEND})"
-            parent = spans.current()
             append = spans.Span(
                 name,
                 spans.Home(record.trace) if parent is None else parent.home,
                 parent,
                 spans.Kind.INTERNAL,
-                {
-                    **self._attributes,
-                    **identity(record),
-                    "oncelog.decision": decision.label,
-                    "oncelog.state": record.state.kafka_name,
-                },
+                self._told(record, decision.label),
                 decided_ns,
             )
             append.end()
@@ -97,6 +88,14 @@ class TransactionTraces:
                 self._complete(recorder, record, decision.label, now_ns)
             seen_in = exemplar(record, Millis(now_ns // _NS_PER_MS))
         return seen_in
+
+    def _told(self, txn: TxnMetadata, label: str) -> dict[str, spans.Value]:
+        return {
+            **self._attributes,
+            **identity(txn),
+            "oncelog.decision": label,
+            "oncelog.state": txn.state.kafka_name,
+        }
 
     def _complete(
         self, recorder: TraceRecorder, record: TxnMetadata, label: str, now_ns: int

@@ -185,8 +185,8 @@ class ProduceHandler:
         else:
             found = linked_spans(item.records, left)
         running = spans.current()
-        if running is not None:
-            running.links += [one for one in found if one not in known.links]
+        if found and running is not None:
+            running.links = [*running.links, *(one for one in found if one not in known.links)]
             known.links.update(found)
 
     def _tell(self, request: pb.ProduceRequest, items: list[_Item], events: StorageEvents) -> None:

@@ -99,9 +99,10 @@ class TraceRecorder:
         if home.is_kept:
             self.verdict(trace_id, is_kept=True)
         root_id = 0 if trace is None else trace.root_id
-        if home.is_kept or self.is_kept(trace_id):
+        verdict = self._verdicts.get(trace_id)
+        if verdict or home.is_kept or self.is_in_head(trace_id):
             self._keep(trace_id, [(root_id, ended)])
-        elif trace is None or self._verdicts.get(trace_id) is False:
+        elif trace is None or verdict is False:
             # Without a transaction nobody will say what became of it.
             self.spans_dropped += len(ended)
         else:

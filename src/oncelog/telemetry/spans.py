@@ -15,7 +15,7 @@ returns at once.
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import Context, ContextVar, Token, copy_context
 from enum import IntEnum
 from types import TracebackType
@@ -100,6 +100,7 @@ class Span:
     """One that runs, or has ended. Use `span`."""
 
     __slots__ = (
+        "_span_id",
         "_token",
         "attributes",
         "end_ns",
@@ -109,7 +110,6 @@ class Span:
         "links",
         "name",
         "parent",
-        "span_id",
         "start_ns",
     )
 
@@ -128,12 +128,19 @@ class Span:
         """None for the outermost of its home."""
         self.kind = kind
         self.attributes = attributes
-        self.span_id = new_span_id()
         self.start_ns = start_ns or time.time_ns()
         self.end_ns = 0
         self.error = ""
-        self.links: list[Traceparent] = []
+        self.links: Sequence[Traceparent] = ()
+        self._span_id = 0
         self._token: Token[Span | None] | None = None
+
+    @property
+    def span_id(self) -> int:
+        """Drawn when it is first asked for: of most spans nobody asks."""
+        if not self._span_id:
+            self._span_id = new_span_id()
+        return self._span_id
 
     def __enter__(self) -> "Span":
         self._token = _current.set(self)
@@ -147,7 +154,10 @@ class Span:
     ) -> None:
         assert self._token is not None
         _current.reset(self._token)
-        self.end("" if error is None else f"{type(error).__name__}: {error}".removesuffix(": "))
+        if error is None:
+            self.end()
+        else:
+            self.end(f"{type(error).__name__}: {error}".removesuffix(": "))
 
     def set(self, **attributes: Value) -> None:
         self.attributes.update(attributes)
@@ -161,7 +171,8 @@ class Span:
             home.ended.append(self)
             return
         home.is_over = True
-        ended, home.ended = [*home.ended, self], []
+        ended, home.ended = home.ended, []
+        ended.append(self)
         if recorder is not None:
             recorder.take(home, ended)
 

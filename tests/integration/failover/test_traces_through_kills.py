@@ -18,6 +18,7 @@ from oncelog_server.cluster.view import is_active, read_image
 
 ROUNDS = 20 if "ONCELOG_FAILOVER_FULL" in os.environ else 1
 TOPIC = "traced"
+pytestmark = pytest.mark.timeout(90 + 30 * ROUNDS)
 
 
 @pytest.fixture(scope="module")
