@@ -22,6 +22,7 @@ _ENDED: Final = frozenset(FAMILIES["ended"])
 
 @dataclass(frozen=True, slots=True)
 class Commit:
+    client: str
     began_ms: int
     """Of its transaction."""
     asked_ms: int
@@ -40,6 +41,8 @@ class Recovery:
     role: str
     ms: int | None
     """None: nothing was committed any more."""
+    is_watched: bool = True
+    """The client that commits was not killed itself meanwhile. Else its own start is part of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class RoleSummary:
     max_ms: int | None
     kills: int
     """How many of the recoveries were from a kill alone: while another process was frozen, cut off or without its
-    database, the time to the next commit says nothing of the kill."""
+    database, or while the client that commits was killed itself, the time to the next commit says nothing of the kill."""
     kills_p99_ms: int | None
 
 
@@ -109,7 +112,7 @@ def measure(
     """`pulse` is the client that commits without a pause; its incarnations are `pulse#1` and so on."""
     commits = sorted(
         (
-            Commit(one.invoked_ms, one.asked_ms, one.completed_ms)
+            Commit(one.client, one.invoked_ms, one.asked_ms, one.completed_ms)
             for one in history.all(Transaction)
             if one.client.partition("#")[0] == pulse
             and one.asked_ms is not None
@@ -118,26 +121,54 @@ def measure(
         ),
         key=lambda commit: commit.ended_ms,
     )
-    recoveries = tuple(
-        Recovery(fault, role_of(fault.target), _recovery_ms(fault, commits))
-        for fault in planned_faults(history)
-    )
+    faults = planned_faults(history)
+    absences = _absences(commits, faults)
+    recoveries = tuple(_recovery(fault, commits, absences) for fault in faults)
     return Measures(
         from_ms=from_ms,
         until_ms=until_ms,
         commits=tuple(commits),
         gaps=_gaps(commits, from_ms, until_ms),
         recoveries=recoveries,
-        roles=tuple(_summary(role, recoveries, planned_faults(history)) for role in roles),
+        roles=tuple(_summary(role, recoveries, faults) for role in roles),
         lags=tuple(lags),
         transactions=_transactions(history),
     )
 
 
-def _recovery_ms(fault: Fault, commits: Sequence[Commit]) -> int | None:
-    """Commits of one client at a time: who began later ended later."""
-    at = bisect_left(commits, fault.invoked_ms, key=lambda commit: commit.began_ms)
-    return commits[at].ended_ms - fault.invoked_ms if at < len(commits) else None
+def _next(commits: Sequence[Commit], at_ms: int) -> Commit | None:
+    """The first commit of a transaction that was begun then or later. Of one client at a time: who began later ended
+    later."""
+    at = bisect_left(commits, at_ms, key=lambda commit: commit.began_ms)
+    return commits[at] if at < len(commits) else None
+
+
+def _absences(commits: Sequence[Commit], faults: Sequence[Fault]) -> list[tuple[int, int]]:
+    """When the client itself was killed by the plan, and until it committed again."""
+    started_ms: dict[str, int] = {}
+    for commit in commits:
+        started_ms.setdefault(commit.client, commit.began_ms)
+    found = []
+    for fault in faults:
+        after = _next(commits, fault.invoked_ms)
+        if fault.kind != FaultKind.CLIENT_KILL or after is None:
+            continue
+        if started_ms[after.client] >= fault.invoked_ms:
+            found.append((fault.invoked_ms, after.ended_ms))
+    return found
+
+
+def _recovery(
+    fault: Fault, commits: Sequence[Commit], absences: Sequence[tuple[int, int]]
+) -> Recovery:
+    after = _next(commits, fault.invoked_ms)
+    role = role_of(fault.target)
+    if after is None:
+        return Recovery(fault, role, None)
+    is_watched = not any(
+        since < after.ended_ms and until > fault.invoked_ms for since, until in absences
+    )
+    return Recovery(fault, role, after.ended_ms - fault.invoked_ms, is_watched)
 
 
 def _gaps(commits: Sequence[Commit], from_ms: int, until_ms: int) -> tuple[tuple[int, int], ...]:
@@ -164,7 +195,10 @@ def _summary(role: str, recoveries: Sequence[Recovery], faults: Sequence[Fault])
     kills = [
         one.ms
         for one in own
-        if one.ms is not None and one.fault.kind in KILLS and _is_alone(one, faults)
+        if one.ms is not None
+        and one.fault.kind in KILLS
+        and one.is_watched
+        and _is_alone(one, faults)
     ]
     return RoleSummary(
         role=role,

@@ -145,6 +145,27 @@ def test_a_kill_beside_a_lasting_fault_is_not_held_to_the_bar():
     assert with_kill_and(fault("kill", "listener-1", 9_995, 11_000)) == 1
 
 
+def test_a_kill_while_the_client_is_away_is_not_held_to_the_bar():
+    """The commits from 20 s on are of the client's next process."""
+    history = History()
+    for at in range(FROM_MS, UNTIL_MS - 2_000, 100):
+        if not 10_000 <= at < 20_000:
+            history.add(committed("pulse#1" if at < 10_000 else "pulse#2", at, at + 10, at + 15))
+    history.add(fault("kill", "storage-1", 12_000, 13_000))
+    history.add(fault("kill", "storage-1", 25_000, 26_000))
+
+    def storage():
+        return measure(history, "pulse", FROM_MS, UNTIL_MS, ROLES, []).roles[0]
+
+    # A client that ended by itself is the cluster's fault.
+    assert (storage().kills, storage().kills_p99_ms) == (2, 8_015)
+    history.add(fault("client-kill", "clients", 9_990, 9_995))
+    assert storage().kills == 1
+    # Another client was meant: this one goes on.
+    history.add(fault("client-kill", "clients", 24_000, 24_001))
+    assert storage().kills == 1
+
+
 def test_what_could_not_be_done_is_told_in_all_three_reports(result):
     limits = ("no disk-full here: <b>the volume</b> is too large",)
     limited = RunResult(**{**fields(result), "limits": limits})
