@@ -63,7 +63,7 @@ class RoleSummary:
     max_ms: int | None
     kills: int
     """How many of the recoveries were from a kill alone: while another process was frozen, cut off or without its
-    database, or while the client that commits was killed itself, the time to the next commit says nothing of the kill."""
+    database, or the client that commits killed itself, the time to the next commit says nothing of the kill."""
     kills_p99_ms: int | None
 
 
