@@ -24,7 +24,7 @@ from oncelog.record.control import decode_marker
 from oncelog.record.records import decode_batch
 from oncelog_coordinator.core.txn_records import TXN_RECORD_TYPE, decode_record, record_type
 from oncelog_coordinator.core.txn_state import TxnTombstone
-from oncelog_storage.log import PARTITION_METADATA
+from oncelog_storage.core.segment_files import PARTITION_METADATA
 from oncelog_storage.log_directory import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,

@@ -89,7 +89,7 @@ STORAGE_BUGS: Final = (
                 ),
             ),
             Edit(
-                module="oncelog_storage.segment",
+                module="oncelog_storage.core.segment_state",
                 old="""        if self.is_written:
             self._indexes = None
 """,

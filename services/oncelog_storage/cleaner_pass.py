@@ -20,10 +20,10 @@ from oncelog_storage.core.aborted_index import AbortedTransactionEntry
 from oncelog_storage.core.cleaning import BatchCleaner, LastWord, Transactions, learn_keys
 from oncelog_storage.core.offset_map import OffsetMap
 from oncelog_storage.core.replay import CUT, HeaderFields, whole_batch_at
+from oncelog_storage.core.segment_files import ABORTED_INDEX_SUFFIX, CLEANED_SUFFIX
 from oncelog_storage.files import FILE_MODE, OpenFiles, write_at, write_fully
 from oncelog_storage.segment import Segment
-from oncelog_storage.segment_indexes import ABORTED_INDEX_SUFFIX
-from oncelog_storage.segment_swap import CLEANED_SUFFIX, discard
+from oncelog_storage.segment_swap import discard
 
 _CHUNK_BYTES: Final = 1 << 20
 _SLICE_S: Final = 0.001

@@ -15,21 +15,25 @@ import base64
 import logging
 import os
 import struct
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
-
-from crc32c import crc32c
 
 from oncelog.ids import Partition
 from oncelog.record.batch import LENGTH_PREFIX_BYTES, BatchHeader
 from oncelog.record.control import MARKER_BYTES
 from oncelog.topic_config import TopicConfig
-from oncelog_storage.core.aborted_index import AbortedTransactionEntry, search
+from oncelog_storage.core.aborted_index import AbortedTransactionEntry
 from oncelog_storage.core.leader_epochs import encode_leader_epochs
 from oncelog_storage.core.log_state import LogState, client_batch
 from oncelog_storage.core.partition_values import MarkerToWrite
+from oncelog_storage.core.segment_files import (
+    DELETED_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    SUFFIXES,
+)
+from oncelog_storage.core.segment_state import Addition, aborted_between, must_roll, segment_index
 from oncelog_storage.files import (
     FOLDER_MODE,
     OpenFiles,
@@ -39,24 +43,14 @@ from oncelog_storage.files import (
     sync_file,
     write_atomically,
 )
-from oncelog_storage.segment import SUFFIXES, CorruptSegment, Segment
+from oncelog_storage.segment import CorruptSegment, Segment
 
 _log = logging.getLogger(__name__)
 
-LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
-PARTITION_METADATA: Final = "partition.metadata"
-GAPS_FILE: Final = "copied-with-gaps"
-DELETED_SUFFIX: Final = ".deleted"
-
-INDEX_BYTES_MAX: Final = 10 * 1024 * 1024
-"""A segment rolls when its index has grown to this; Kafka's segment.index.bytes."""
 LOADED_SEGMENTS_MAX: Final = 4
 """Sealed segments of one log whose indexes stay in memory; a consumer that reads old data needs one."""
 
 _STAMP: Final = struct.Struct(">qii")
-NOT_REPLICATED: Final = 2**63 - 1
-_RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-_SEGMENT_BYTES_MAX: Final = 2**31 - 1
 
 
 class LogSlice(NamedTuple):
@@ -81,26 +75,19 @@ class PartitionLog(LogState):
         self.directory = directory
         self.files = files
         self.segments: list[Segment] = []
-        self.recovery_point = 0
         self.exists_on_disk = False
         self.folder_made: Callable[[PartitionLog], None] = _ignore
         """Told when the folder is there."""
-        self.unflushed_records = 0
         self.flushed_offset = 0
-        self.bytes_since_checkpoint = 0
         self.names_made = 0
         """Files and folders made in this process; a name that was never synced can be lost with all that it holds."""
         self.names_synced = 0
-        self.committed_at_load = NOT_REPLICATED
-        """The high watermark as it was when the log is loaded: later markers are not yet known to be replicated."""
         self.truncation_count = 0
         """Grows with each truncation: what was taken from the log before may not be used after."""
         self.start_over_count = 0
         """How often all of it was dropped, to be copied again or from a later start on."""
         self.folder_lock = asyncio.Lock()
         """Held while a checkpoint is taken and written, and while cleaned segments change places with old ones."""
-        self.has_gaps = False
-        """A batch was copied that does not follow the one before it: its leader's log had been cleaned."""
         self.set_aside_bytes = 0
         self.set_aside_records = 0
         """What the start cut off (`damage`)."""
@@ -118,14 +105,9 @@ class PartitionLog(LogState):
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self.segments)
 
-    @property
-    def is_dirty(self) -> bool:
-        """Something was appended that no checkpoint has seen."""
-        return self.log_end_offset > self.recovery_point
-
     def segment_index(self, offset: int) -> int:
         """Index of the segment that holds `offset`, or of the one before a gap."""
-        return max(bisect_right(self.segments, offset, key=_base_offset) - 1, 0)
+        return segment_index(self.segments, offset)
 
     # Appending.
 
@@ -136,7 +118,7 @@ class PartitionLog(LogState):
         base_offset = self.log_end_offset
         size_bytes = len(records)
         last_offset = base_offset + header.last_offset_delta
-        segment = self.segment_for(size_bytes, last_offset, header.max_timestamp, now)
+        segment = self.segment_for(Addition(size_bytes, last_offset, header.max_timestamp), now)
         position = segment.size_bytes
         stamp = _STAMP.pack(base_offset, header.batch_length, leader_epoch)
         self.write(segment, (stamp, memoryview(records)[16:]), size_bytes)
@@ -161,7 +143,7 @@ class PartitionLog(LogState):
         """
         base_offset = self.log_end_offset
         size_bytes = MARKER_BYTES * len(markers)
-        segment = self.segment_for(size_bytes, base_offset + len(markers) - 1, now, now)
+        segment = self.segment_for(Addition(size_bytes, base_offset + len(markers) - 1, now), now)
         position = segment.size_bytes
         for index, marker in enumerate(markers):
             _STAMP.pack_into(
@@ -191,23 +173,9 @@ class PartitionLog(LogState):
                 marker_offset=offset,
                 timestamp=now,
             )
-            if completed is not None and not completed.is_commit:
-                segment.add_aborted(
-                    AbortedTransactionEntry(
-                        completed.producer_id,
-                        completed.first_offset,
-                        offset,
-                        completed.last_stable_offset,
-                    )
-                )
+            segment.ended(completed)
         self.appended(size_bytes, base_offset + len(markers), len(markers))
         return base_offset
-
-    def appended(self, size_bytes: int, log_end_offset: int, record_count: int) -> None:
-        """A write is taken into account: it ends at `log_end_offset`."""
-        self.log_end_offset = log_end_offset
-        self.unflushed_records += record_count
-        self.bytes_since_checkpoint += size_bytes
 
     def write(
         self, segment: Segment, buffers: tuple[bytes | memoryview, ...], size_bytes: int
@@ -242,13 +210,11 @@ class PartitionLog(LogState):
         self.failure = message
         return StorageFailed(message)
 
-    def segment_for(
-        self, size_bytes: int, last_offset: int, max_timestamp: int, now: int
-    ) -> Segment:
+    def segment_for(self, added: Addition, now: int) -> Segment:
         """The newest segment, or a new one if the append does not fit any more. Raises StorageFailed."""
         if self.segments:
             segment = self.segments[-1]
-            if not self.must_roll(segment, size_bytes, last_offset, max_timestamp, now):
+            if not must_roll(segment, added, self.config, self.partition, now):
                 return segment
             if segment.size_bytes:
                 return self.roll(now)
@@ -256,29 +222,6 @@ class PartitionLog(LogState):
         if not self.exists_on_disk:
             self._create_directory()
         return self._add_segment(now)
-
-    def must_roll(
-        self, segment: Segment, size_bytes: int, last_offset: int, max_timestamp: int, now: int
-    ) -> bool:
-        limit = min(self.config.segment_bytes, _SEGMENT_BYTES_MAX)
-        if segment.size_bytes + size_bytes > limit:
-            return True
-        if last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX or segment.index_bytes >= min(
-            self.config.segment_index_bytes, INDEX_BYTES_MAX
-        ):
-            return True
-        open_max_ms = self.config.segment_ms
-        if self.config.segment_jitter_ms:
-            open_max_ms -= self._jitter_ms(segment)
-        if segment.first_timestamp >= 0 and max_timestamp >= 0:
-            return max_timestamp - segment.first_timestamp > open_max_ms
-        return now - segment.created_ms > open_max_ms
-
-    def _jitter_ms(self, segment: Segment) -> int:
-        """How much earlier than segment.ms this one closes. It follows from the names, so a restart changes nothing."""
-        name = f"{self.partition}@{segment.base_offset}"
-        longest = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return crc32c(name.encode()) % longest
 
     def roll(self, now: int) -> Segment:
         """Begin a new segment at the log's end."""
@@ -371,20 +314,13 @@ class PartitionLog(LogState):
         self, fetch_offset: int, upper_offset: int
     ) -> list[AbortedTransactionEntry]:
         """Aborted transactions with data in [fetch_offset, upper_offset) (facts 5.3). Raises StorageFailed."""
-        found: list[AbortedTransactionEntry] = []
-        if not self.segments:
-            return found
-        for segment in self.segments[self.segment_index(fetch_offset) :]:
-            try:
-                entries = segment.aborted()
-            except OSError as error:
-                raise read_failed(self.directory, error) from error
-            first = bisect_right(entries, fetch_offset - 1, key=lambda entry: entry.last_offset)
-            part, is_complete = search(entries[first:], fetch_offset, upper_offset)
-            found += part
-            if is_complete:
-                break
-        return found
+        later = self.segments[self.segment_index(fetch_offset) :] if self.segments else ()
+        try:
+            return aborted_between(
+                (segment.aborted() for segment in later), fetch_offset, upper_offset
+            )
+        except OSError as error:
+            raise read_failed(self.directory, error) from error
 
     def _keep_loaded(self, segment: Segment) -> None:
         """Bound what the indexes of sealed segments take in memory."""
@@ -451,10 +387,6 @@ def encode_topic_id(topic_id: bytes) -> str:
 
 def _ignore(_log: PartitionLog) -> None:
     pass
-
-
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset
 
 
 __all__ = ["CorruptSegment", "LogSlice", "PartitionLog"]

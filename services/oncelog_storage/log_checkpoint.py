@@ -15,6 +15,11 @@ from oncelog.ids import Partition
 from oncelog_storage.core.aborted_index import CHECKS_FILE, encode_checks
 from oncelog_storage.core.leader_epochs import encode_leader_epochs
 from oncelog_storage.core.producer_snapshot import encode_snapshot
+from oncelog_storage.core.segment_files import (
+    LEADER_EPOCH_CHECKPOINT,
+    SNAPSHOT_SUFFIX,
+    file_stem,
+)
 from oncelog_storage.files import (
     StorageFailed,
     sync_directory,
@@ -23,9 +28,9 @@ from oncelog_storage.files import (
     write_at,
     write_atomically,
 )
-from oncelog_storage.log import LEADER_EPOCH_CHECKPOINT, PartitionLog
-from oncelog_storage.log_recovery import SNAPSHOT_SUFFIX, snapshot_offsets
-from oncelog_storage.segment import Segment, file_stem
+from oncelog_storage.log import PartitionLog
+from oncelog_storage.log_recovery import snapshot_offsets
+from oncelog_storage.segment import Segment
 
 SNAPSHOTS_KEPT: Final = 2
 """The newest serves; the one before it stands in when the newest turns out unreadable."""

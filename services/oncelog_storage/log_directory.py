@@ -35,6 +35,7 @@ from crc32c import crc32c
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
 from oncelog_storage import files
+from oncelog_storage.core.segment_files import PARTITION_METADATA
 from oncelog_storage.files import (
     FILE_MODE,
     StorageFailed,
@@ -43,7 +44,7 @@ from oncelog_storage.files import (
     way_out,
     write_atomically,
 )
-from oncelog_storage.log import PARTITION_METADATA, encode_topic_id
+from oncelog_storage.log import encode_topic_id
 
 _log = logging.getLogger(__name__)
 

@@ -13,56 +13,47 @@ import logging
 import os
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
 
-from oncelog.errors import KafkaError
-from oncelog.record.batch import CONTROL, LENGTH_PREFIX_BYTES
-from oncelog_storage.core.aborted_index import (
-    CHECKS_FILE,
-    AbortedCheck,
-    AbortedTransactionEntry,
-    decode_checks,
-)
+from oncelog_storage.core.aborted_index import CHECKS_FILE, AbortedCheck, decode_checks
+from oncelog_storage.core.batch_walk import BrokenBatch
+from oncelog_storage.core.damage import Behind
 from oncelog_storage.core.leader_epochs import (
     CorruptLeaderEpochs,
     LeaderEpochs,
     decode_leader_epochs,
 )
 from oncelog_storage.core.producer_snapshot import CorruptSnapshot, decode_snapshot
-from oncelog_storage.core.replay import CUT_BATCH, HeaderFields, replay_batch
+from oncelog_storage.core.recovery import (
+    Replay,
+    has_lost_what_was_safe,
+    knows_no_epochs,
+    learn_epochs,
+    missing_start,
+    replay_start,
+    starts_over,
+    usable_snapshots,
+)
+from oncelog_storage.core.segment_files import (
+    GAPS_FILE,
+    LEADER_EPOCH_CHECKPOINT,
+    SNAPSHOT_SUFFIX,
+    file_stem,
+    found_files,
+    offsets_of,
+)
 from oncelog_storage.damage import (
-    Behind,
     behind,
     damaged,
-    is_lost_in_power_cut,
-    is_unfinished_write,
+    judge,
     set_aside_segment,
     set_aside_tail,
 )
-from oncelog_storage.files import (
-    TEMPORARY_SUFFIX,
-    StorageFailed,
-    way_out,
-    way_out_of_damage,
-)
-from oncelog_storage.log import (
-    DELETED_SUFFIX,
-    GAPS_FILE,
-    LEADER_EPOCH_CHECKPOINT,
-    NOT_REPLICATED,
-    PartitionLog,
-)
-from oncelog_storage.segment import LOG_SUFFIX, CorruptSegment, Segment
-from oncelog_storage.segment_indexes import INDEX_SUFFIXES
+from oncelog_storage.files import StorageFailed, way_out, way_out_of_damage
+from oncelog_storage.log import PartitionLog
+from oncelog_storage.segment import CorruptSegment, Segment
 from oncelog_storage.segment_swap import finish_interrupted, forget_checks
 
 _log = logging.getLogger(__name__)
-
-SNAPSHOT_SUFFIX = ".snapshot"
-
-
-UNKNOWN_LOG_START: Final = -1
-"""Nothing was written down of it: the log begins where its first segment does."""
 
 
 def recover(
@@ -91,8 +82,7 @@ def recover(
         log.leader_epochs = _read_leader_epochs(log.directory)
         if log.segments:
             first_offset = log.segments[0].base_offset
-            if UNKNOWN_LOG_START < log_start_offset < first_offset:
-                # Retention moves the log start before it takes files away, so it was not retention.
+            if missing_start(log_start_offset, first_offset):
                 raise StorageFailed(
                     f"{log.directory}: records {log_start_offset} to {first_offset - 1} are gone, their segment files"
                     f" are missing; {_way_out(log)}"
@@ -115,38 +105,21 @@ def _find_segments(log: PartitionLog, *, misses_segments: bool) -> list[Segment]
 
     Raises StorageFailed where a segment is missing that has an index, if that counts (`misses_segments`).
     """
+    found = found_files(os.listdir(log.directory))
+    for name in found.leftovers:
+        os.unlink(log.directory / name)
+    missing = found.missing_segment()
+    if missing and misses_segments:
+        raise StorageFailed(f"{log.directory / missing} is missing; {_way_out(log)}")
+    for name in found.lone_indexes:
+        os.unlink(log.directory / name)
     segments = []
-    index_paths = []
-    with os.scandir(log.directory) as entries:
-        for entry in entries:
-            if entry.name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
-                os.unlink(entry.path)
-            elif entry.name.endswith(INDEX_SUFFIXES):
-                index_paths.append(entry.path)
-            elif entry.name.endswith(LOG_SUFFIX) and entry.name.removesuffix(LOG_SUFFIX).isdigit():
-                status = entry.stat()
-                segments.append(
-                    Segment(
-                        log.directory,
-                        int(entry.name.removesuffix(LOG_SUFFIX)),
-                        log.files,
-                        size_bytes=status.st_size,
-                        created_ms=status.st_mtime_ns // 1_000_000,
-                    )
-                )
-    segments.sort(key=lambda segment: segment.base_offset)
-    log_paths = {segment.log_path for segment in segments}
-    for path in sorted(index_paths):
-        stem = path.rpartition(".")[0]
-        if stem + LOG_SUFFIX in log_paths:
-            continue
-        base_offset = os.path.basename(stem)
-        is_before = bool(segments) and base_offset < os.path.basename(segments[0].log_path)
-        if not is_before and misses_segments:
-            # A segment that is removed in order loses its indexes first.
-            raise StorageFailed(f"{stem}{LOG_SUFFIX} is missing; {_way_out(log)}")
-        # A checkpoint may finish an index just after retention took its segment away.
-        os.unlink(path)
+    for base_offset in found.base_offsets:
+        segment = Segment(log.directory, base_offset, log.files)
+        status = os.stat(segment.log_path)
+        segment.size_bytes = status.st_size
+        segment.created_ms = status.st_mtime_ns // 1_000_000
+        segments.append(segment)
     for segment, following in pairwise(segments):
         segment.end_offset = following.base_offset
     return segments
@@ -172,11 +145,7 @@ def _read_leader_epochs(directory: Path) -> LeaderEpochs:
 
 def snapshot_offsets(directory: Path) -> list[int]:
     """Offsets of the producer snapshots here, ascending."""
-    return sorted(
-        int(name.removesuffix(SNAPSHOT_SUFFIX))
-        for name in os.listdir(directory)
-        if name.endswith(SNAPSHOT_SUFFIX) and name.removesuffix(SNAPSHOT_SUFFIX).isdigit()
-    )
+    return offsets_of(os.listdir(directory), SNAPSHOT_SUFFIX)
 
 
 class _Recovery:
@@ -184,8 +153,11 @@ class _Recovery:
         self._log = log
         self._now = now
         self._may_have_lost_power = may_have_lost_power
-        self._leader_epoch = -1
-        """Of the batch before."""
+
+    @property
+    def _first_base(self) -> int | None:
+        segments = self._log.segments
+        return segments[0].base_offset if segments else None
 
     def run(self) -> None:
         log = self._log
@@ -195,14 +167,15 @@ class _Recovery:
         log.leader_epochs.truncate_from(start)
         log.log_end_offset = log.log_start_offset
         first = log.segment_index(start)
+        replay = Replay(log, start)
         for index, segment in enumerate(log.segments[first:], first):
             if index > first and segment.base_offset != log.log_end_offset:
                 self._end_before_hole(index)
                 break
-            if not self._replay_segment(index, segment, start):
+            if not self._replay_segment(index, segment, start, replay):
                 break
         self._require_what_was_safe()
-        if log.log_start_offset > log.log_end_offset:
+        if starts_over(log):
             self._start_over_at(log.log_start_offset)
         log.leader_epochs.truncate_from(max(log.log_end_offset, 1))
         log.unflushed_records = 0
@@ -231,63 +204,28 @@ class _Recovery:
         return start
 
     def _find_leader_epochs(self, start: int) -> None:
-        """Read them from the batches before `start` where their file tells none.
-
-        An epoch that begins replaces that file unsynced, so a power cut can leave it empty. A follower that knows no
-        epochs would not notice that its log and its leader's have parted.
-        """
         log = self._log
-        if (
-            log.leader_epochs.latest >= 0
-            or not log.segments
-            or start <= log.segments[0].base_offset
-        ):
-            return
-        for segment in log.segments[: log.segment_index(start) + 1]:
-            for _, fields, _, _ in segment.scan(0, segment.base_offset, segment.end_offset):
-                if fields[0] >= start:
-                    return
-                if fields[2] > log.leader_epochs.latest:
-                    log.leader_epochs.assign(fields[2], fields[0])
+        if knows_no_epochs(log, start, self._first_base):
+            for segment in log.segments[: log.segment_index(start) + 1]:
+                batches = segment.scan(0, segment.base_offset, segment.end_offset)
+                learn_epochs(log.leader_epochs, batches, start)
 
     def _require_what_was_safe(self) -> None:
-        """Asked before anything is deleted: files behind a hole may be all that a backup does not have."""
         log = self._log
-        if log.log_end_offset < log.recovery_point:
+        if has_lost_what_was_safe(log):
             raise StorageFailed(
                 f"{log.directory} ends at offset {log.log_end_offset}, but {log.recovery_point} was safe on disk;"
                 f" {_way_out(log)}"
             )
 
-    def _usable_snapshots(self) -> list[int]:
-        """The best first. One taken above the high watermark has forgotten the transactions that end above it, and the
-        LSO would pass them; so it serves only where the high watermark is not known, and holds the LSO until that is
-        above it.
-
-        Or where segments behind the others were deleted. They were below the high watermark, so what is written down
-        of that is old. A transaction that is open in such a snapshot may have had its marker there, and nobody would
-        ever end it."""
-        log = self._log
-        committed, above = [], []
-        for offset in reversed(snapshot_offsets(log.directory)):
-            if offset > log.recovery_point:
-                # Written just before a crash: the log behind it may not be what it was taken from.
-                (log.directory / f"{offset:020d}{SNAPSHOT_SUFFIX}").unlink()
-            elif offset <= log.committed_at_load:
-                committed.append(offset)
-            else:
-                above.append(offset)
-        if log.committed_at_load <= 0:
-            return [*committed, *above]
-        if committed and log.segments and committed[0] < log.segments[0].base_offset:
-            return [*reversed(above), *committed]
-        return committed
-
     def _load_snapshot(self) -> int:
         """Restore producer state; returns the offset from which the log must be replayed."""
         log = self._log
-        for offset in self._usable_snapshots():
-            path = log.directory / f"{offset:020d}{SNAPSHOT_SUFFIX}"
+        found = usable_snapshots(log, snapshot_offsets(log.directory), self._first_base)
+        for offset in found.dropped:
+            self._snapshot_path(offset).unlink()
+        for offset in found.usable:
+            path = self._snapshot_path(offset)
             try:
                 log.producers.restore(decode_snapshot(path.read_bytes()))
             except CorruptSnapshot as error:
@@ -296,107 +234,37 @@ class _Recovery:
                 continue
             if offset > log.committed_at_load:
                 log.producers.hold(log.log_start_offset, offset)
-            return max(offset, log.segments[0].base_offset) if log.segments else offset
-        return log.segments[0].base_offset if log.segments else log.log_start_offset
+            return replay_start(log, offset, self._first_base)
+        return replay_start(log, None, self._first_base)
 
-    def _replay_segment(self, index: int, segment: Segment, start: int) -> bool:
+    def _snapshot_path(self, offset: int) -> Path:
+        return self._log.directory / (file_stem(offset) + SNAPSHOT_SUFFIX)
+
+    def _replay_segment(self, index: int, segment: Segment, start: int, replay: Replay) -> bool:
         """Scan from `start`, or from the segment's beginning. False: it was cut, it is the last one now."""
         log = self._log
+        is_newest = segment is log.segments[-1]
         position, log.log_end_offset = 0, segment.base_offset
         if segment.rewind_indexes(start) and start > segment.base_offset:
             position, log.log_end_offset = segment.position_of(start)
-            if position > segment.size_bytes:
-                # Everything before `start` was synced once; the header of its last batch stands, the rest is gone.
-                raise segment.corrupt(segment.size_bytes, CUT_BATCH)
-            self._check_boundary(segment, position, log.log_end_offset, start)
+            try:
+                replay.begin(segment, position, log.log_end_offset, is_newest=is_newest)
+            except BrokenBatch as error:
+                raise segment.corrupt(error.position, error.reason) from error
             segment.read_first_timestamp()
-        end_offset = segment.end_offset
         try:
-            for batch_position, fields, view, at in segment.scan(
-                position, log.log_end_offset, end_offset
-            ):
-                self._check_tail_gap(segment, batch_position, fields)
+            for found in segment.scan(position, log.log_end_offset, segment.end_offset):
                 try:
-                    self._replay_batch(segment, batch_position, fields, view, at, start)
-                except KafkaError as error:
-                    raise segment.corrupt(batch_position, str(error)) from error
+                    replay.take(segment, *found, is_newest=is_newest)
+                except BrokenBatch as error:
+                    raise segment.corrupt(error.position, error.reason) from error
         except CorruptSegment as error:
             self._cut(index, segment, error)
             return False
         segment.end_offset = log.log_end_offset
-        if segment is not log.segments[-1]:
+        if not is_newest:
             segment.index_largest_timestamp()
         return True
-
-    def _check_boundary(self, segment: Segment, position: int, offset: int, start: int) -> None:
-        """A batch ended where the snapshot was taken, so the next one begins there, if its offset is not damaged.
-
-        In the newest segment only: elsewhere compaction may have taken what was around. Raises CorruptSegment.
-        """
-        log = self._log
-        is_bound = start == log.recovery_point or not log.config.is_compacted
-        if (
-            segment is log.segments[-1]
-            and is_bound
-            and offset != start
-            and position < segment.size_bytes
-        ):
-            raise segment.corrupt(position, f"offset {offset} stands where {start} begins")
-
-    def _check_tail_gap(self, segment: Segment, position: int, fields: HeaderFields) -> None:
-        """Nothing follows the log's last batch that could tell a damaged base offset from a gap, so a gap there must
-        be one that compaction can have made: here, or at the leader, when this replica copied a compacted topic.
-        """
-        log = self._log
-        is_last = position + fields[1] + LENGTH_PREFIX_BYTES == segment.size_bytes
-        if (
-            fields[0] > log.log_end_offset
-            and is_last
-            and segment is log.segments[-1]
-            and not (log.config.is_compacted or log.has_gaps)
-        ):
-            raise segment.corrupt(position, f"offset {fields[0]} follows {log.log_end_offset - 1}")
-
-    def _replay_batch(
-        self,
-        segment: Segment,
-        position: int,
-        fields: HeaderFields,
-        view: memoryview,
-        at: int,
-        start: int,
-    ) -> None:
-        log = self._log
-        last_offset = fields[0] + fields[6]
-        if fields[0] >= start:
-            if fields[2] < self._leader_epoch and log.committed_at_load < NOT_REPLICATED:
-                # The CRC does not cover it. Followers would cut themselves back to where a false epoch begins.
-                raise segment.corrupt(
-                    position, f"leader epoch {fields[2]} follows {self._leader_epoch}"
-                )
-            self._leader_epoch = fields[2]
-            if fields[2] > log.leader_epochs.latest:
-                log.leader_epochs.assign(fields[2], fields[0])
-            completed = replay_batch(log.producers, fields, view, at)
-            if completed is not None and fields[5] & CONTROL:
-                log.producers.high_watermark_moved(min(last_offset + 1, log.committed_at_load))
-                if not completed.is_commit:
-                    segment.add_aborted(
-                        AbortedTransactionEntry(
-                            completed.producer_id,
-                            completed.first_offset,
-                            completed.marker_offset,
-                            completed.last_stable_offset,
-                        )
-                    )
-        segment.index_batch(
-            position,
-            fields[1] + LENGTH_PREFIX_BYTES,
-            last_offset,
-            fields[8],
-            log.config.index_interval_bytes,
-        )
-        log.log_end_offset = last_offset + 1
 
     def _end_before_hole(self, index: int) -> None:
         """The segment before `index` ends too early, or one is missing between."""
@@ -413,11 +281,15 @@ class _Recovery:
         """End the log before the damage, if nothing is behind it that was acknowledged. Raises CorruptSegment."""
         log = self._log
         offset, later = log.log_end_offset, log.segments[index + 1 :]
-        may_cut = is_torn = not later and is_unfinished_write(segment, error, offset)
-        if self._may_have_lost_power:
-            may_cut = is_torn or is_lost_in_power_cut(segment, error, offset)
-        found = Behind() if is_torn else behind(segment, error.position, offset, later)
-        if offset < log.recovery_point or not may_cut:
+        verdict = judge(
+            segment,
+            error,
+            offset,
+            is_newest=not later,
+            may_have_lost_power=self._may_have_lost_power,
+        )
+        found = Behind() if verdict.is_torn else behind(segment, error.position, offset, later)
+        if offset < log.recovery_point or not verdict.may_cut:
             raise damaged(segment, error.position, offset, error.reason, found) from error
         self._set_aside(index, error.position, error.reason, found)
 

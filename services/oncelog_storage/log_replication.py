@@ -10,19 +10,25 @@ a node that never had the cut records would know.
 
 import logging
 import os
-from typing import NamedTuple
 
-from oncelog.record.batch import CONTROL, LENGTH_PREFIX_BYTES
 from oncelog_storage import log_recovery
-from oncelog_storage.core.aborted_index import CHECKS_FILE, AbortedTransactionEntry
+from oncelog_storage.core.aborted_index import CHECKS_FILE
+from oncelog_storage.core.copied import CopiedBatch, NoCopy, begins_before, copied_batches, has_gap
 from oncelog_storage.core.leader_epochs import LeaderEpochs
-from oncelog_storage.core.replay import HeaderFields, replay_batch, whole_batch_at
+from oncelog_storage.core.replay import replay_batch
+from oncelog_storage.core.segment_files import (
+    GAPS_FILE,
+    INDEX_SUFFIXES,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    file_stem,
+)
+from oncelog_storage.core.segment_state import must_roll
 from oncelog_storage.damage import remove_segment
 from oncelog_storage.files import StorageFailed, touch, way_out
-from oncelog_storage.log import GAPS_FILE, LEADER_EPOCH_CHECKPOINT, PartitionLog
-from oncelog_storage.log_recovery import SNAPSHOT_SUFFIX, snapshot_offsets
-from oncelog_storage.segment import LOG_SUFFIX, Segment, file_stem
-from oncelog_storage.segment_indexes import INDEX_SUFFIXES
+from oncelog_storage.log import PartitionLog
+from oncelog_storage.log_recovery import snapshot_offsets
 from oncelog_storage.segment_swap import forget_checks
 
 _log = logging.getLogger(__name__)
@@ -36,35 +42,29 @@ class UnusableCopy(StorageFailed):
     """What the leader sent cannot stand at this log's end; nothing of it was written."""
 
 
-class _Batch(NamedTuple):
-    fields: HeaderFields
-    at: int
-    size_bytes: int
-
-    @property
-    def last_offset(self) -> int:
-        return self.fields[0] + self.fields[6]
-
-
 def append_copied(log: PartitionLog, records: bytes, now: int) -> None:
     """Append the leader's batches byte for byte. Raises UnusableCopy before, StorageFailed while writing."""
     view = memoryview(records)
     if not log.size_bytes:
         _begin_with(log, view)
-    batches = _checked(log, view)
+    try:
+        batches = copied_batches(log, view)
+    except NoCopy as error:
+        raise UnusableCopy(str(error)) from error
     latest_epoch = log.leader_epochs.latest
-    run: list[_Batch] = []
+    run: list[CopiedBatch] = []
     run_bytes = 0
     for batch in batches:
         if run:
             segment = log.segments[-1]
             size_bytes = run_bytes + batch.size_bytes
-            if not log.must_roll(segment, size_bytes, batch.last_offset, batch.fields[8], now):
+            added = batch.added._replace(size_bytes=size_bytes)
+            if not must_roll(segment, added, log.config, log.partition, now):
                 run.append(batch)
                 run_bytes += batch.size_bytes
                 continue
             _write_run(log, view, run, run_bytes)
-        log.segment_for(batch.size_bytes, batch.last_offset, batch.fields[8], now)
+        log.segment_for(batch.added, now)
         run, run_bytes = [batch], batch.size_bytes
     if run:
         _write_run(log, view, run, run_bytes)
@@ -74,36 +74,20 @@ def append_copied(log: PartitionLog, records: bytes, now: int) -> None:
 
 def _begin_with(log: PartitionLog, view: memoryview) -> None:
     """An empty log begins where its first batch does: the leader's log start may lie inside of that batch."""
-    fields, reason = whole_batch_at(view, 0, -1)
-    if reason or not fields[0] < log.log_end_offset <= fields[0] + fields[6]:
+    base_offset = begins_before(log, view)
+    if base_offset is None:
         return
     for segment in log.segments:
         remove_segment(segment)
     log.segments = []
     log.forget_reads()
-    log.log_end_offset = fields[0]
-    log.recovery_point = min(log.recovery_point, fields[0])
+    log.log_end_offset = base_offset
+    log.recovery_point = min(log.recovery_point, base_offset)
 
 
-def _checked(log: PartitionLog, view: memoryview) -> list[_Batch]:
-    batches = []
-    at, end, epoch = 0, log.log_end_offset, log.leader_epochs.latest
-    while at < len(view):
-        fields, reason = whole_batch_at(view, at, -1)
-        if not reason and fields[0] < end:
-            reason = f"offset {fields[0]} stands where {end} or more was expected"
-        if not reason and fields[2] < epoch:
-            reason = f"leader epoch {fields[2]} follows {epoch}"
-        if reason:
-            raise UnusableCopy(f"{log.partition}: the leader sent what is no copy: {reason}")
-        size_bytes = fields[1] + LENGTH_PREFIX_BYTES
-        batches.append(_Batch(fields, at, size_bytes))
-        end, epoch = fields[0] + fields[6] + 1, fields[2]
-        at += size_bytes
-    return batches
-
-
-def _write_run(log: PartitionLog, view: memoryview, run: list[_Batch], size_bytes: int) -> None:
+def _write_run(
+    log: PartitionLog, view: memoryview, run: list[CopiedBatch], size_bytes: int
+) -> None:
     """One write into the newest segment, then what the batches change in memory."""
     _note_gaps(log, run)
     segment = log.segments[-1]
@@ -121,19 +105,16 @@ def _write_run(log: PartitionLog, view: memoryview, run: list[_Batch], size_byte
             log.config.index_interval_bytes,
         )
         if fields[9] >= 0:
-            _replay(log, segment, fields, view, batch.at)
+            segment.ended(replay_batch(log.producers, fields, view, batch.at))
         log.appended(batch.size_bytes, batch.last_offset + 1, fields[12])
 
 
-def _note_gaps(log: PartitionLog, run: list[_Batch]) -> None:
+def _note_gaps(log: PartitionLog, run: list[CopiedBatch]) -> None:
     """The topic may keep everything by the time of the next start, which would take a gap for a damaged offset.
 
     Written before the batches are, so a kill never leaves the gap alone. Raises StorageFailed.
     """
-    if log.has_gaps:
-        return
-    ends = (log.log_end_offset, *(batch.last_offset + 1 for batch in run))
-    if all(batch.fields[0] == end for batch, end in zip(run, ends, strict=False)):
+    if log.has_gaps or not has_gap(log.log_end_offset, run):
         return
     path = log.directory / GAPS_FILE
     try:
@@ -142,21 +123,6 @@ def _note_gaps(log: PartitionLog, run: list[_Batch]) -> None:
         raise StorageFailed(f"cannot make {path}: {error.strerror}; {way_out(error)}") from error
     log.names_made += 1
     log.has_gaps = True
-
-
-def _replay(
-    log: PartitionLog, segment: Segment, fields: HeaderFields, view: memoryview, at: int
-) -> None:
-    completed = replay_batch(log.producers, fields, view, at)
-    if completed is not None and fields[5] & CONTROL and not completed.is_commit:
-        segment.add_aborted(
-            AbortedTransactionEntry(
-                completed.producer_id,
-                completed.first_offset,
-                completed.marker_offset,
-                completed.last_stable_offset,
-            )
-        )
 
 
 def truncate(log: PartitionLog, offset: int, now: int) -> None:

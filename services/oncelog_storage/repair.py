@@ -13,18 +13,20 @@ from oncelog.errors import OncelogError
 from oncelog.ids import Partition
 from oncelog.record.batch import LENGTH_PREFIX_BYTES
 from oncelog.wording import counted
-from oncelog_storage.damage import (
-    Behind,
-    behind,
-    is_unfinished_write,
-    set_aside_segment,
-    set_aside_tail,
+from oncelog_storage.core.damage import Behind
+from oncelog_storage.core.segment_files import (
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    file_stem,
+    index_bases,
+    is_index,
+    offsets_of,
 )
+from oncelog_storage.damage import behind, judge, set_aside_segment, set_aside_tail
 from oncelog_storage.files import OpenFiles, way_out
 from oncelog_storage.log_directory import LOG_STARTS, LogDirectory, write_checkpoints
-from oncelog_storage.log_recovery import SNAPSHOT_SUFFIX, snapshot_offsets
-from oncelog_storage.segment import LOG_SUFFIX, CorruptSegment, Segment, file_stem
-from oncelog_storage.segment_indexes import INDEX_SUFFIXES
+from oncelog_storage.log_recovery import snapshot_offsets
+from oncelog_storage.segment import CorruptSegment, Segment
 from oncelog_storage.segment_swap import finish_interrupted, forget_checks
 
 _OPEN_FILES: Final = 16
@@ -95,12 +97,11 @@ class Repair:
     def _segments(self, partition: Partition) -> list[Segment]:
         folder = self._directory.partition_path(partition)
         found = []
-        for name in os.listdir(folder):
-            stem, dot, ending = name.partition(".")
-            if stem.isdigit() and dot + ending == LOG_SUFFIX:
-                size_bytes = (folder / name).stat().st_size
-                found.append(Segment(folder, int(stem), self._files, size_bytes=size_bytes))
-        return sorted(found, key=lambda segment: segment.base_offset)
+        for base_offset in offsets_of(os.listdir(folder), LOG_SUFFIX):
+            segment = Segment(folder, base_offset, self._files)
+            segment.size_bytes = os.stat(segment.log_path).st_size
+            found.append(segment)
+        return found
 
     def _examine(self, partition: Partition, segments: Sequence[Segment]) -> Damage | None:
         known_start = self._directory.log_start_offsets.get(partition, 0)
@@ -116,7 +117,7 @@ class Repair:
                 reason = f"offsets {end} to {segment.base_offset - 1} are missing"
                 return Damage(partition, reason, start, end, index - 1, before.size_bytes, found)
             position, end, error = _walk(segment, end, later)
-            if error is None or (not later and is_unfinished_write(segment, error, end)):
+            if error is None or judge(segment, error, end, is_newest=not later).may_cut:
                 continue
             found = behind(segment, position, end, later)
             reason = f"{file_stem(segment.base_offset)}.log, byte {position}: {error.reason}"
@@ -138,8 +139,7 @@ class Repair:
         return f"offsets {end} to {safe - 1} are missing" if end < safe else ""
 
     def _index_bases(self, partition: Partition) -> list[int]:
-        names = os.listdir(self._directory.partition_path(partition))
-        return sorted({int(name.partition(".")[0]) for name in names if _is_index(name)})
+        return index_bases(os.listdir(self._directory.partition_path(partition)))
 
     def accept(self, damage: Damage) -> None:
         """Give up what is damaged or missing. Raises OncelogError."""
@@ -175,7 +175,7 @@ class Repair:
                 os.unlink(folder / f"{file_stem(offset)}{SNAPSHOT_SUFFIX}")
         kept = {segment.base_offset for segment in segments[: damage.segment_index + 1]}
         for name in os.listdir(folder):
-            if _is_index(name) and int(name.partition(".")[0]) not in kept:
+            if is_index(name) and int(name.partition(".")[0]) not in kept:
                 os.unlink(folder / name)
 
 
@@ -193,7 +193,3 @@ def _walk(
     finally:
         segment.close()
     return position, offset, None
-
-
-def _is_index(name: str) -> bool:
-    return name.endswith(INDEX_SUFFIXES) and name.partition(".")[0].isdigit()

@@ -19,6 +19,7 @@ from oncelog.runtime import Clock
 from oncelog.topic_config import FLUSH_NEVER
 from oncelog_storage import log_checkpoint, log_recovery
 from oncelog_storage.core.partition_values import Leadership
+from oncelog_storage.core.recovery import UNKNOWN_LOG_START
 from oncelog_storage.files import OpenFiles, StorageFailed, way_out_of_damage
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log import PartitionLog, encode_topic_id
@@ -149,7 +150,7 @@ class ReplicaManager:
             log_recovery.recover(
                 log,
                 directory.recovery_points.get(partition, 0),
-                directory.log_start_offsets.get(partition, log_recovery.UNKNOWN_LOG_START),
+                directory.log_start_offsets.get(partition, UNKNOWN_LOG_START),
                 self._clock.now(),
                 may_have_lost_power=directory.may_have_lost_power,
                 may_be_of_older_version=directory.may_be_of_older_version,

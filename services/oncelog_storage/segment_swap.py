@@ -16,17 +16,22 @@ All three indexes are always written, an empty one too: while a `.log.swap` is t
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from oncelog.record.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES
 from oncelog_storage.core.aborted_index import CHECKS_FILE, decode_checks, encode_checks
+from oncelog_storage.core.segment_files import (
+    ABORTED_INDEX_SUFFIX,
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    SUFFIXES,
+    SWAP_SUFFIX,
+    file_stem,
+    swaps_found,
+)
 from oncelog_storage.files import sync_directory, write_atomically
-from oncelog_storage.log import DELETED_SUFFIX
-from oncelog_storage.segment import LOG_SUFFIX, SUFFIXES, file_stem
-from oncelog_storage.segment_indexes import ABORTED_INDEX_SUFFIX, INDEX_SUFFIXES
-
-CLEANED_SUFFIX: Final = ".cleaned"
-SWAP_SUFFIX: Final = ".swap"
 
 Step = Callable[[str], None]
 """Told after each change of the folder: tests stop there."""
@@ -105,34 +110,16 @@ def undo(replacement: Replacement) -> None:
 
 def finish_interrupted(directory: Path) -> None:
     """At start: end every replacement that was committed, undo the others. Raises OSError."""
-    names = sorted(os.listdir(directory))
-    for name in names:
-        if name.endswith(CLEANED_SUFFIX):
-            (directory / name).unlink()
-    for name in names:
-        if name.endswith(SWAP_SUFFIX):
-            own = name.removesuffix(SWAP_SUFFIX)
-            log = own.rpartition(".")[0] + LOG_SUFFIX
-            if f"{log}{SWAP_SUFFIX}" not in names:
-                (directory / name).unlink()
-    for name in names:
-        if not name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
-            continue
-        base_offset = int(name.partition(".")[0])
-        end_offset = _end_offset(directory / name)
-        covered = [offset for offset in _bases(names) if base_offset < offset < max(end_offset, 1)]
+    names = os.listdir(directory)
+    found = swaps_found(names)
+    for name in found.undone:
+        (directory / name).unlink()
+    for swap in found.decided:
+        replaced = swap.replaced(names, _end_offset(directory / swap.name))
         # A checkpoint after the commit may have told of the old aborted indexes again.
-        forget_checks(directory, (base_offset, *covered))
-        finish(Replacement(directory, (base_offset, *covered)))
+        forget_checks(directory, replaced)
+        finish(Replacement(directory, replaced))
         sync_directory(directory)
-
-
-def _bases(names: Iterable[str]) -> list[int]:
-    return sorted(
-        int(stem)
-        for stem, suffix in (os.path.splitext(name) for name in names)
-        if suffix == LOG_SUFFIX and stem.isdigit()
-    )
 
 
 def _end_offset(path: Path) -> int:

@@ -11,7 +11,7 @@ from oncelog_controller.settings import ControllerSettings
 from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_listener.settings import ListenerSettings
 from oncelog_marker_sender.settings import MarkerSenderSettings
-from oncelog_storage import segment
+from oncelog_storage.core import batch_walk
 from oncelog_storage.settings import StorageSettings
 
 KINDS = [
@@ -60,8 +60,8 @@ def test_topics_are_drawn_within_the_bounds_of_their_configs():
 def test_constants_are_replaced_in_the_whole_interpreter():
     def story(small):
         drawn = extremes.replace_constants(small.world.streams.stream("settings"), wildness=9.0)
-        return drawn, segment._SCAN_BYTES
+        return drawn, batch_walk._SCAN_BYTES
 
     drawn, scan_bytes = in_small_world(1, story)
-    assert scan_bytes == drawn["_SCAN_BYTES"] <= 1024 < segment._SCAN_BYTES
+    assert scan_bytes == drawn["_SCAN_BYTES"] <= 1024 < batch_walk._SCAN_BYTES
     assert drawn["PRODUCER_ID_BLOCK_SIZE"] <= 2

@@ -1,10 +1,15 @@
 """What the decisions about a partition read of its log: where it begins and ends, its producers, its leader epochs."""
 
+from typing import Final
+
 from oncelog.ids import Partition
 from oncelog.record.batch import BatchHeader
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.leader_epochs import LeaderEpochs
 from oncelog_storage.core.producer_state import ClientBatch, ProducerStates
+
+NOT_REPLICATED: Final = 2**63 - 1
+"""In the place of a high watermark at load: this node alone has the log, so all of it is committed."""
 
 
 class LogState:
@@ -18,6 +23,25 @@ class LogState:
         self.leader_epochs = LeaderEpochs()
         self.log_start_offset = 0
         self.log_end_offset = 0
+        self.recovery_point = 0
+        """Everything below is safe on disk."""
+        self.committed_at_load = NOT_REPLICATED
+        """The high watermark as it was when the log is loaded: later markers are not yet known to be replicated."""
+        self.has_gaps = False
+        """A batch was copied that does not follow the one before it: its leader's log had been cleaned."""
+        self.unflushed_records = 0
+        self.bytes_since_checkpoint = 0
+
+    @property
+    def is_dirty(self) -> bool:
+        """Something was appended that no checkpoint has seen."""
+        return self.log_end_offset > self.recovery_point
+
+    def appended(self, size_bytes: int, log_end_offset: int, record_count: int) -> None:
+        """A write is taken into account: it ends at `log_end_offset`."""
+        self.log_end_offset = log_end_offset
+        self.unflushed_records += record_count
+        self.bytes_since_checkpoint += size_bytes
 
     def advance_log_start(self, offset: int) -> None:
         """Records below `offset` are no longer served; segments wholly below it may go."""

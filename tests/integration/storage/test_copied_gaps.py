@@ -10,7 +10,7 @@ from tests.integration.storage.storage_node import NOW, batch
 
 from oncelog.record.records import Record, encode_batch
 from oncelog_storage import log_replication
-from oncelog_storage.log import GAPS_FILE
+from oncelog_storage.core.segment_files import GAPS_FILE
 from oncelog_storage.segment import CorruptSegment
 
 LOG = "00000000000000000000.log"

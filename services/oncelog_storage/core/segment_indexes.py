@@ -1,16 +1,58 @@
 """The three indexes of a segment in memory, and how much of each is in its file already."""
 
-from typing import Final
-
 from oncelog_storage.core.aborted_index import ENTRY_BYTES as ABORTED_ENTRY_BYTES
-from oncelog_storage.core.aborted_index import AbortedTransactionEntry, encode_entry
+from oncelog_storage.core.aborted_index import (
+    AbortedCheck,
+    AbortedTransactionEntry,
+    CorruptAbortedIndex,
+    decode_entries,
+    encode_entry,
+)
 from oncelog_storage.core.offset_index import OffsetIndex
+from oncelog_storage.core.segment_files import (
+    ABORTED_INDEX_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+)
 from oncelog_storage.core.time_index import TimeIndex
 
-OFFSET_INDEX_SUFFIX: Final = ".index"
-TIME_INDEX_SUFFIX: Final = ".timeindex"
-ABORTED_INDEX_SUFFIX: Final = ".txnindex"
-INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_INDEX_SUFFIX)
+Aborted = list[AbortedTransactionEntry]
+
+
+def empty_indexes(base_offset: int, aborted: Aborted) -> "SegmentIndexes":
+    return SegmentIndexes(OffsetIndex(base_offset), TimeIndex(base_offset), aborted)
+
+
+def decode_indexes(
+    base_offset: int,
+    size_bytes: int,
+    offset_data: bytes,
+    time_data: bytes,
+    aborted: Aborted,
+    *,
+    below: int | None = None,
+) -> "SegmentIndexes":
+    """From the bytes of the files, for a segment of `size_bytes`. Entries from offset `below` on are dropped.
+
+    Raises CorruptIndex.
+    """
+    offset_index, time_index = (
+        OffsetIndex(base_offset, offset_data),
+        TimeIndex(base_offset, time_data),
+    )
+    if below is not None:
+        offset_index.truncate_from(below)
+        time_index.truncate_from(below)
+    offset_index.check(size_bytes)
+    time_index.check()
+    return SegmentIndexes(offset_index, time_index, aborted)
+
+
+def aborted_entries(check: AbortedCheck, data: bytes) -> Aborted:
+    """All of the file, which must begin with what `check` was made for. Raises CorruptAbortedIndex."""
+    if not check.holds(data):
+        raise CorruptAbortedIndex(f"the first {check.entry_count} entries are not what was written")
+    return decode_entries(data)
 
 
 class SegmentIndexes:

@@ -1,0 +1,63 @@
+"""What a leader sent, as the follower's log takes it over: batches byte for byte, in the leader's order."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from oncelog.errors import OncelogError
+from oncelog.record.batch import LENGTH_PREFIX_BYTES
+from oncelog_storage.core.log_state import LogState
+from oncelog_storage.core.replay import HeaderFields, whole_batch_at
+from oncelog_storage.core.segment_state import Addition
+
+
+class NoCopy(OncelogError):
+    """What the leader sent cannot stand at this log's end."""
+
+
+class CopiedBatch(NamedTuple):
+    fields: HeaderFields
+    at: int
+    """Its place in what the leader sent."""
+    size_bytes: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.fields[0] + self.fields[6]
+
+    @property
+    def added(self) -> Addition:
+        return Addition(self.size_bytes, self.last_offset, self.fields[8])
+
+
+def begins_before(log: LogState, view: memoryview) -> int | None:
+    """Where an empty log begins if its first batch does before its end: the leader's log start may lie inside of that
+    batch. None: it begins at its end."""
+    fields, reason = whole_batch_at(view, 0, -1)
+    if reason or not fields[0] < log.log_end_offset <= fields[0] + fields[6]:
+        return None
+    return fields[0]
+
+
+def copied_batches(log: LogState, view: memoryview) -> list[CopiedBatch]:
+    """Whole, in order, behind the log's end, and of no older leader epoch than what is there. Raises NoCopy."""
+    batches = []
+    at, end, epoch = 0, log.log_end_offset, log.leader_epochs.latest
+    while at < len(view):
+        fields, reason = whole_batch_at(view, at, -1)
+        if not reason and fields[0] < end:
+            reason = f"offset {fields[0]} stands where {end} or more was expected"
+        if not reason and fields[2] < epoch:
+            reason = f"leader epoch {fields[2]} follows {epoch}"
+        if reason:
+            raise NoCopy(f"{log.partition}: the leader sent what is no copy: {reason}")
+        batch = CopiedBatch(fields, at, fields[1] + LENGTH_PREFIX_BYTES)
+        batches.append(batch)
+        end, epoch = batch.last_offset + 1, fields[2]
+        at += batch.size_bytes
+    return batches
+
+
+def has_gap(log_end_offset: int, run: Sequence[CopiedBatch]) -> bool:
+    """A batch does not follow the one before it, or the log's end: the leader's log was cleaned."""
+    ends = (log_end_offset, *(batch.last_offset + 1 for batch in run))
+    return any(batch.fields[0] != end for batch, end in zip(run, ends, strict=False))

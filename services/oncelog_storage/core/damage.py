@@ -1,0 +1,180 @@
+"""What bytes that cannot be read mean: the end of one unfinished write, what a power cut took, or damage (ADR 0023).
+
+Pure: the callers read the bytes, from the damaged place on, and do what is decided. At most `SEARCHED_BYTES_MAX` of a
+file are searched.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from oncelog.record.batch import CODEC_MASK, HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES
+from oncelog.wording import counted
+from oncelog_storage.core.replay import CUT, HeaderFields, whole_batch_at
+
+SEARCHED_BYTES_MAX: Final = 64 * 1024 * 1024
+_PAGE_BYTES: Final = 4096
+_CRC_FROM: Final = 21
+_RECORD_BYTES_MIN: Final = 6
+"""Of attributes, two deltas, the lengths of key and value, and the count of headers."""
+_MAGIC_AT: Final = 16
+_MAGIC: Final = b"\x02"
+_OFFSETS_AHEAD_MAX: Final = 2**31
+"""No segment holds offsets further apart."""
+
+
+class Behind(NamedTuple):
+    """What can be read behind a damaged place."""
+
+    record_count: int = 0
+    size_bytes: int = 0
+    file_count: int = 0
+
+    def __str__(self) -> str:
+        if not self.record_count:
+            return "nothing readable is behind it"
+        records = counted(self.record_count, "readable record")
+        return f"{records} in {counted(self.file_count, 'file')} behind it"
+
+    def with_file(self, other: "Behind") -> "Behind":
+        """And what is in another file."""
+        return Behind(*(sum(pair) for pair in zip(self, other, strict=True)))
+
+
+def sound_batches(data: bytes, at: int, expected_offset: int) -> Iterator[HeaderFields]:
+    """The header of every sound batch from `at` on, wherever one begins; offsets rise."""
+    view = memoryview(data)
+    while at + HEADER_BYTES <= len(data):
+        fields, reason = whole_batch_at(view, at, expected_offset)
+        if not reason and fields[0] < expected_offset + _OFFSETS_AHEAD_MAX:
+            yield fields
+            expected_offset = fields[0] + fields[6] + 1
+            at += fields[1] + LENGTH_PREFIX_BYTES
+            continue
+        found = _next_candidate(data, at + 1, expected_offset)
+        if found < 0:
+            return
+        at = found
+
+
+def _next_candidate(data: bytes, at: int, expected_offset: int) -> int:
+    """Where the next header may begin, by its magic and a base offset that is near; -1 for nowhere."""
+    while (magic_at := data.find(_MAGIC, at + _MAGIC_AT)) >= 0:
+        at = magic_at - _MAGIC_AT
+        base_offset = int.from_bytes(data[at : at + 8], "big", signed=True)
+        if 0 <= base_offset - expected_offset < _OFFSETS_AHEAD_MAX:
+            return at
+        at += 1
+    return -1
+
+
+def counted_in(data: bytes, expected_offset: int) -> Behind:
+    """What can be read in the bytes of one file."""
+    headers = list(sound_batches(data, 0, expected_offset))
+    return Behind(
+        sum(fields[12] for fields in headers),
+        sum(fields[1] + LENGTH_PREFIX_BYTES for fields in headers),
+        1 if headers else 0,
+    )
+
+
+def is_unfinished_write(data: bytes, size_bytes: int, reason: str, offset: int) -> bool:
+    """The last `size_bytes` of the newest segment, from damage for `reason` on, are the beginning of one batch.
+
+    `offset` was expected there. A batch whose length was damaged looks the same. Its CRC, which does not cover the
+    length, tells.
+    """
+    if reason not in CUT or size_bytes > SEARCHED_BYTES_MAX:
+        return False
+    if len(data) >= HEADER_BYTES and crc32c(data[_CRC_FROM:]) == HEADER.unpack_from(data)[4]:
+        return False
+    return next(sound_batches(data, 0, offset), None) is None or _ends_in_a_record(data, offset)
+
+
+def is_lost_in_power_cut(data: bytes, position: int, reason: str, offset: int) -> bool:
+    """The damage at `position` is what a power cut does to bytes that were not synced."""
+    if next(sound_batches(data, 0, offset), None) is None:
+        return True
+    return reason not in CUT and _has_lost_page(data, position)
+
+
+def _ends_in_a_record(data: bytes, offset: int) -> bool:
+    """The bytes are the beginning of one batch by its records, too: each says where the next begins, and the bytes end
+    inside of one. So a sound batch among them is what a client wrote as a value (a log that is mirrored, say).
+
+    Where only the length of a batch was damaged, all its records are there, and what follows is not of it. A batch that
+    is compressed does not show its records: it is never taken for unfinished here.
+    """
+    if len(data) < HEADER_BYTES:
+        return False
+    fields = HEADER.unpack_from(data)
+    count, batch_end = fields[12], fields[1] + LENGTH_PREFIX_BYTES
+    if fields[0] != offset or fields[5] & CODEC_MASK or count < 1 or fields[6] != count - 1:
+        return False
+    at = HEADER_BYTES
+    try:
+        for number in range(count):
+            size, body = _varint(data, at)
+            _, delta_at = _varint(data, body + 1)
+            delta, _ = _varint(data, delta_at)
+            at = body + size
+            if size < _RECORD_BYTES_MIN or delta != number or at > batch_end:
+                return False
+    except IndexError:
+        return True
+    return at > len(data)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """(value, where it ends). One that is longer than any writer writes is -1. Raises IndexError where it is cut."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+    return -1, at
+
+
+def _has_lost_page(data: bytes, position: int) -> bool:
+    """A page with zeros up to its end, among those that the batch at `position` lies in."""
+    claimed = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
+    end = min(max(claimed + LENGTH_PREFIX_BYTES, HEADER_BYTES), len(data))
+    begin = 0
+    while begin < end:
+        page_end = min(begin + _PAGE_BYTES - (position + begin) % _PAGE_BYTES, len(data))
+        if not any(data[begin:page_end]):
+            return True
+        begin = page_end
+    return False
+
+
+class Verdict(NamedTuple):
+    """What becomes of a log that cannot be read on."""
+
+    may_cut: bool
+    """Nothing that was acknowledged is lost if the log ends there."""
+    is_torn: bool
+    """Nothing readable is behind it."""
+
+
+def verdict(
+    data: bytes,
+    size_bytes: int,
+    position: int,
+    reason: str,
+    offset: int,
+    *,
+    is_newest: bool,
+    may_have_lost_power: bool,
+) -> Verdict:
+    """`data` are the bytes from the damaged `position` on, of a segment that has `size_bytes` there.
+
+    A kill leaves one unfinished write in the newest segment; only a power cut leaves more.
+    """
+    is_torn = is_newest and is_unfinished_write(data, size_bytes, reason, offset)
+    if may_have_lost_power and not is_torn:
+        return Verdict(is_lost_in_power_cut(data, position, reason, offset), is_torn)
+    return Verdict(is_torn, is_torn)

@@ -1,0 +1,173 @@
+"""What the files of a log mean when it is opened: where replay begins, what each batch changes, where the log ends.
+
+```
+snapshots ──▶ usable_snapshots ──▶ where replay starts
+batches   ──▶ Replay.take      ──▶ producer state, leader epochs, indexes, log end │ BrokenBatch
+end       ──▶ lost_records, starts_over
+```
+
+The shell (`log_recovery`) reads files, and cuts, deletes and sets aside what is decided here.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from oncelog.errors import KafkaError
+from oncelog.record.batch import CONTROL, LENGTH_PREFIX_BYTES
+from oncelog_storage.core.batch_walk import BrokenBatch, Found
+from oncelog_storage.core.leader_epochs import LeaderEpochs
+from oncelog_storage.core.log_state import NOT_REPLICATED, LogState
+from oncelog_storage.core.replay import CUT_BATCH, HeaderFields, replay_batch
+from oncelog_storage.core.segment_state import SegmentState
+
+UNKNOWN_LOG_START: Final = -1
+"""Nothing was written down of it: the log begins where its first segment does."""
+
+
+class Snapshots(NamedTuple):
+    """Producer snapshots by their offsets."""
+
+    usable: list[int]
+    """The best first."""
+    dropped: list[int]
+    """Those behind the recovery point, written just before a crash: the log behind it may be another."""
+
+
+def usable_snapshots(log: LogState, offsets: Sequence[int], first_base: int | None) -> Snapshots:
+    """`offsets` ascend; `first_base` is where the first segment begins.
+
+    One taken above the high watermark has forgotten the transactions that end above it, and the LSO would pass them; so
+    it serves only where the high watermark is not known, and holds the LSO until that is above it.
+
+    Or where segments behind the others were deleted. They were below the high watermark, so what is written down of
+    that is old. A transaction that is open in such a snapshot may have had its marker there, and nobody would ever end
+    it.
+    """
+    dropped = [offset for offset in reversed(offsets) if offset > log.recovery_point]
+    kept = [offset for offset in reversed(offsets) if offset <= log.recovery_point]
+    committed = [offset for offset in kept if offset <= log.committed_at_load]
+    above = [offset for offset in kept if offset > log.committed_at_load]
+    if log.committed_at_load <= 0:
+        return Snapshots([*committed, *above], dropped)
+    if committed and first_base is not None and committed[0] < first_base:
+        return Snapshots([*reversed(above), *committed], dropped)
+    return Snapshots(committed, dropped)
+
+
+def replay_start(log: LogState, snapshot: int | None, first_base: int | None) -> int:
+    """The offset from which batches are replayed, after the snapshot that was loaded, if one was."""
+    if snapshot is None:
+        return log.log_start_offset if first_base is None else first_base
+    return snapshot if first_base is None else max(snapshot, first_base)
+
+
+def missing_start(log_start_offset: int, first_base: int) -> bool:
+    """Retention moves the log start before it takes files away, so segments before the first are lost."""
+    return UNKNOWN_LOG_START < log_start_offset < first_base
+
+
+def knows_no_epochs(log: LogState, start: int, first_base: int | None) -> bool:
+    """Batches before `start` tell the leader epochs where their file tells none.
+
+    An epoch that begins replaces that file unsynced, so a power cut can leave it empty. A follower that knows no epochs
+    would not notice that its log and its leader's have parted.
+    """
+    return log.leader_epochs.latest < 0 and first_base is not None and start > first_base
+
+
+def learn_epochs(leader_epochs: LeaderEpochs, batches: Iterable[Found], start: int) -> None:
+    """From the batches before `start`."""
+    for _, fields, _, _ in batches:
+        if fields[0] >= start:
+            return
+        if fields[2] > leader_epochs.latest:
+            leader_epochs.assign(fields[2], fields[0])
+
+
+class Replay:
+    """The batches of a log, in order. Those before `start` are in the snapshot, and only indexed."""
+
+    def __init__(self, log: LogState, start: int) -> None:
+        self._log = log
+        self._start = start
+        self._leader_epoch = -1
+        """Of the batch before."""
+
+    def begin(self, segment: SegmentState, position: int, offset: int, *, is_newest: bool) -> None:
+        """Replay begins inside of a segment: at `position`, where `offset` was found. Raises BrokenBatch."""
+        if position > segment.size_bytes:
+            # Everything before `start` was synced once; the header of its last batch stands, the rest is gone.
+            raise BrokenBatch(segment.size_bytes, CUT_BATCH)
+        self._check_boundary(segment, position, offset, is_newest=is_newest)
+
+    def _check_boundary(
+        self, segment: SegmentState, position: int, offset: int, *, is_newest: bool
+    ) -> None:
+        """A batch ended where the snapshot was taken, so the next one begins there, if its offset is not damaged.
+
+        In the newest segment only: elsewhere compaction may have taken what was around.
+        """
+        log, start = self._log, self._start
+        is_bound = start == log.recovery_point or not log.config.is_compacted
+        if is_newest and is_bound and offset != start and position < segment.size_bytes:
+            raise BrokenBatch(position, f"offset {offset} stands where {start} begins")
+
+    def take(
+        self,
+        segment: SegmentState,
+        position: int,
+        fields: HeaderFields,
+        view: memoryview,
+        at: int,
+        *,
+        is_newest: bool,
+    ) -> None:
+        """The next batch. Raises BrokenBatch, and then nothing of it counts."""
+        if is_newest:
+            self._check_tail_gap(segment, position, fields)
+        log, last_offset = self._log, fields[0] + fields[6]
+        if fields[0] >= self._start:
+            if fields[2] < self._leader_epoch and log.committed_at_load < NOT_REPLICATED:
+                # The CRC does not cover it. Followers would cut themselves back to where a false epoch begins.
+                raise BrokenBatch(
+                    position, f"leader epoch {fields[2]} follows {self._leader_epoch}"
+                )
+            self._leader_epoch = fields[2]
+            if fields[2] > log.leader_epochs.latest:
+                log.leader_epochs.assign(fields[2], fields[0])
+            try:
+                completed = replay_batch(log.producers, fields, view, at)
+            except KafkaError as error:
+                raise BrokenBatch(position, str(error)) from error
+            if completed is not None and fields[5] & CONTROL:
+                log.producers.high_watermark_moved(min(last_offset + 1, log.committed_at_load))
+                segment.ended(completed)
+        segment.index_batch(
+            position,
+            fields[1] + LENGTH_PREFIX_BYTES,
+            last_offset,
+            fields[8],
+            log.config.index_interval_bytes,
+        )
+        log.log_end_offset = last_offset + 1
+
+    def _check_tail_gap(self, segment: SegmentState, position: int, fields: HeaderFields) -> None:
+        """Nothing follows the log's last batch that could tell a damaged base offset from a gap, so a gap there must
+        be one that compaction can have made: here, or at the leader, when this replica copied a compacted topic.
+        """
+        log = self._log
+        is_last = position + fields[1] + LENGTH_PREFIX_BYTES == segment.size_bytes
+        may_have_gaps = log.config.is_compacted or log.has_gaps
+        if fields[0] > log.log_end_offset and is_last and not may_have_gaps:
+            raise BrokenBatch(position, f"offset {fields[0]} follows {log.log_end_offset - 1}")
+
+
+def has_lost_what_was_safe(log: LogState) -> bool:
+    """The log ends before its recovery point. Asked before anything is deleted: files behind a hole may be all that a
+    backup does not have."""
+    return log.log_end_offset < log.recovery_point
+
+
+def starts_over(log: LogState) -> bool:
+    """It ends before its start: records were deleted that a power cut then took. It begins empty at the start."""
+    return log.log_start_offset > log.log_end_offset

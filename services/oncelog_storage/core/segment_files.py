@@ -1,0 +1,116 @@
+"""The names of a partition's files, and what a name says (Kafka's, and a few of ours)."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+LOG_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+ABORTED_INDEX_SUFFIX: Final = ".txnindex"
+INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_INDEX_SUFFIX)
+SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+TEMPORARY_SUFFIX: Final = ".tmp"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+GAPS_FILE: Final = "copied-with-gaps"
+
+
+def file_stem(offset: int) -> str:
+    return f"{offset:020d}"
+
+
+def offsets_of(names: Iterable[str], suffix: str) -> list[int]:
+    """The offsets that name files of this kind, ascending."""
+    stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+    return sorted(int(stem) for stem in stems if stem.isdigit())
+
+
+def index_bases(names: Iterable[str]) -> list[int]:
+    """The base offsets of segments that have an index, ascending, each once."""
+    return sorted({int(name.partition(".")[0]) for name in names if is_index(name)})
+
+
+def is_index(name: str) -> bool:
+    return name.endswith(INDEX_SUFFIXES) and name.partition(".")[0].isdigit()
+
+
+class FoundFiles(NamedTuple):
+    """What a start finds in a partition's folder."""
+
+    leftovers: list[str]
+    """Of interrupted writes and deletions: they go."""
+    base_offsets: list[int]
+    """Of the segments, ascending."""
+    lone_indexes: list[str]
+    """Indexes without a segment, sorted by name."""
+
+    def missing_segment(self) -> str:
+        """The name of the first segment file that somebody removed; "" for none.
+
+        A segment that is removed in order loses its indexes first. Only an index before the log's first segment is none
+        of a loss: a checkpoint may finish it just after retention took its segment away.
+        """
+        first = file_stem(self.base_offsets[0]) if self.base_offsets else ""
+        for name in self.lone_indexes:
+            stem = name.rpartition(".")[0]
+            if not stem < first:
+                return stem + LOG_SUFFIX
+        return ""
+
+
+def found_files(names: Iterable[str]) -> FoundFiles:
+    """`names` in any order; leftovers keep theirs."""
+    leftovers: list[str] = []
+    kept: list[str] = []
+    for name in names:
+        is_leftover = name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX))
+        (leftovers if is_leftover else kept).append(name)
+    base_offsets = offsets_of(kept, LOG_SUFFIX)
+    stems = {file_stem(base_offset) for base_offset in base_offsets}
+    indexes = sorted(name for name in kept if name.endswith(INDEX_SUFFIXES))
+    lone = [name for name in indexes if name.rpartition(".")[0] not in stems]
+    return FoundFiles(leftovers, base_offsets, lone)
+
+
+class Swap(NamedTuple):
+    """A replacement of segments that a crash interrupted after it was decided."""
+
+    base_offset: int
+    name: str
+    """Of the cleaned segment's file."""
+
+    def replaced(self, names: Iterable[str], end_offset: int) -> tuple[int, ...]:
+        """The base offsets of the segments it replaces; it ends at `end_offset`."""
+        end = max(end_offset, 1)
+        others = offsets_of(names, LOG_SUFFIX)
+        return (self.base_offset, *(each for each in others if self.base_offset < each < end))
+
+
+class SwapsFound(NamedTuple):
+    """What a start does with interrupted replacements."""
+
+    undone: list[str]
+    """Files of those that were not decided: they go."""
+    decided: list[Swap]
+
+
+def swaps_found(names: Iterable[str]) -> SwapsFound:
+    """The segment's own `.log.swap` is renamed last: without it nothing was decided."""
+    ordered = sorted(names)
+    known = set(ordered)
+    undone = [name for name in ordered if name.endswith(CLEANED_SUFFIX)]
+    decided = []
+    for name in ordered:
+        if not name.endswith(SWAP_SUFFIX):
+            continue
+        log = name.removesuffix(SWAP_SUFFIX).rpartition(".")[0] + LOG_SUFFIX + SWAP_SUFFIX
+        if log not in known:
+            undone.append(name)
+        elif name == log:
+            decided.append(Swap(int(name.partition(".")[0]), name))
+    return SwapsFound(undone, decided)
