@@ -90,9 +90,9 @@ CLIENT_BUGS: Final = (
         source="facts 5.3",
         edits=(
             Edit(
-                module="oncelog_storage.log",
+                module="oncelog_storage.core.segment_state",
                 old="bisect_right(entries, fetch_offset - 1, key",
-                new="bisect_right(entries, segment.base_offset - 1, key",
+                new="bisect_right(entries, -1, key",
             ),
             Edit(
                 module="oncelog_storage.core.aborted_index",
