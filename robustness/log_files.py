@@ -24,12 +24,12 @@ from oncelog.record.control import decode_marker
 from oncelog.record.records import decode_batch
 from oncelog_coordinator.core.txn_records import TXN_RECORD_TYPE, decode_record, record_type
 from oncelog_coordinator.core.txn_state import TxnTombstone
+from oncelog_storage.core.checkpoint_files import decode_checkpoint
 from oncelog_storage.core.segment_files import PARTITION_METADATA
 from oncelog_storage.log_directory import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
-    decode_checkpoint,
 )
 from robustness.observations import BatchSeen, ReplicaLog, StateRecorded
 

@@ -26,8 +26,8 @@ from oncelog_controller.servicer import ControllerServicer
 from oncelog_controller.sql_journal import SqlJournal
 from oncelog_coordinator.group_shards import GroupShards
 from oncelog_coordinator.shard_terms import ShardTerm, ShardTerms
+from oncelog_storage.core.checkpoint_files import encode_topic_id
 from oncelog_storage.hosted_partition import HostedPartition
-from oncelog_storage.log import encode_topic_id
 from oncelog_storage.log_directory import LogDirectory
 from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.wiring import StorageRole

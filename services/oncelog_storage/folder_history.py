@@ -11,16 +11,20 @@ it is new.
 """
 
 import asyncio
-import json
 import logging
 from pathlib import Path
-from typing import Any, Final
-
-from crc32c import crc32c
+from typing import Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import OncelogError
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
+from oncelog_storage.core.node_history import (
+    MetadataPosition,
+    NodeHistory,
+    decode_history,
+    decode_position,
+    encode_position,
+)
 from oncelog_storage.files import make_folder, way_out, write_atomically
 from oncelog_storage.log_directory import META_PROPERTIES, LogDirectory
 
@@ -28,9 +32,6 @@ _log = logging.getLogger(__name__)
 
 NODE_HISTORY: Final = "node-history"
 METADATA_SEEN: Final = "metadata-seen"
-CHECKSUM: Final = "crc32c"
-TRIES_MAX: Final = 100
-"""Starts since the last registration that are remembered."""
 NOTE_DELAY_S: Final = 0.5
 """Many changes of metadata come together; a kill may forget those of so long."""
 
@@ -48,11 +49,9 @@ class FolderHistory:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._incarnation_ids: list[str] = []
+        self._history = NodeHistory()
         self._current = ""
-        self._position: tuple[int, int, str] = (-1, -1, "")
-        self._accepts_loss = False
-        self._is_unknown = False
+        self._position = MetadataPosition()
         self._handle: asyncio.TimerHandle | None = None
 
     # The steps of a registration.
@@ -61,31 +60,26 @@ class FolderHistory:
         """This process is about to register. Raises OncelogError."""
         self._read()
         self._current = incarnation_id
-        if not self._is_unknown:
-            last, *tries = self._incarnation_ids or [""]
-            kept = [last, *tries[-TRIES_MAX:], incarnation_id]
-            self._incarnation_ids = [one for one in kept if one]
+        if not self._history.is_unknown:
+            self._history = self._history.begun(incarnation_id)
             self._write()
 
     def message(self) -> pb.FolderHistory | None:
-        if self._is_unknown:
+        if self._history.is_unknown:
             return None
-        offset, controller_epoch, controller = self._position
         return pb.FolderHistory(
-            # Its own says nothing of the folder.
-            incarnation_ids=[one for one in self._incarnation_ids if one != self._current],
-            metadata_offset=offset,
-            controller_epoch=controller_epoch,
-            controller_incarnation_id=controller,
-            accepts_loss=self._accepts_loss,
+            incarnation_ids=self._history.before(self._current),
+            accepts_loss=self._history.accepts_loss,
+            metadata_offset=self._position.metadata_offset,
+            controller_epoch=self._position.controller_epoch,
+            controller_incarnation_id=self._position.controller_incarnation_id,
         )
 
     def registered(self) -> None:
         """Under the incarnation it began with, which is written down already: a disk that is full now does no harm."""
-        if self._incarnation_ids == [self._current]:
+        if self._history.incarnation_ids == (self._current,):
             return
-        self._incarnation_ids = [self._current]
-        self._accepts_loss = self._is_unknown = False
+        self._history = self._history.registered(self._current)
         try:
             self._write()
         except OncelogError as error:
@@ -107,7 +101,7 @@ class FolderHistory:
     def _see(self, image: MetadataImage) -> None:
         if not image.controller_incarnation_id:
             return
-        self._position = (
+        self._position = MetadataPosition(
             image.metadata_offset,
             image.controller_epoch,
             image.controller_incarnation_id,
@@ -117,14 +111,8 @@ class FolderHistory:
 
     def _note(self, *, sync: bool = False) -> None:
         self._handle = None
-        offset, controller_epoch, controller = self._position
-        content = {
-            "metadata_offset": offset,
-            "controller_epoch": controller_epoch,
-            "controller_incarnation_id": controller,
-        }
         try:
-            self._replace(METADATA_SEEN, content, sync=sync)
+            self._replace(METADATA_SEEN, encode_position(self._position), sync=sync)
         except OncelogError as error:
             _log.warning("%s; until it can, older metadata may not be noticed", error)
 
@@ -136,7 +124,7 @@ class FolderHistory:
         try:
             directory.hold()
             self._read()
-            self._accepts_loss, self._is_unknown = True, False
+            self._history = self._history._replace(accepts_loss=True, is_unknown=False)
             self._write()
         except OSError as error:
             raise OncelogError(
@@ -148,12 +136,11 @@ class FolderHistory:
     def _read(self) -> None:
         path = self._folder / NODE_HISTORY
         try:
-            found = _checked(path.read_bytes())
-            self._incarnation_ids = list(found["incarnation_ids"])
+            self._history = decode_history(path.read_bytes())
             self._position = self._read_position()
-            self._accepts_loss = bool(found.get("accepts_loss"))
         except FileNotFoundError:
-            self._is_unknown = (self._folder / META_PROPERTIES).exists()
+            is_unknown = (self._folder / META_PROPERTIES).exists()
+            self._history = self._history._replace(is_unknown=is_unknown)
         except OSError as error:
             raise OncelogError(f"cannot read {path}: {error.strerror}; {way_out(error)}") from error
         except (ValueError, KeyError, TypeError):
@@ -162,49 +149,27 @@ class FolderHistory:
                 " the metadata, or newer"
             ) from None
 
-    def _read_position(self) -> tuple[int, int, str]:
+    def _read_position(self) -> MetadataPosition:
         """Raises OSError."""
         path = self._folder / METADATA_SEEN
         try:
-            found = _checked(path.read_bytes())
-            return (
-                int(found["metadata_offset"]),
-                int(found["controller_epoch"]),
-                str(found["controller_incarnation_id"]),
-            )
+            return decode_position(path.read_bytes())
         except FileNotFoundError:
             pass
         except (ValueError, KeyError, TypeError):
             # A power cut does that: it is not synced. A number that is wrong would keep the node out for ever.
             _log.warning("%s is damaged: older metadata may not be noticed", path)
-        return (-1, -1, "")
+        return MetadataPosition()
 
     def _write(self) -> None:
-        content: dict[str, Any] = {"incarnation_ids": self._incarnation_ids}
-        if self._accepts_loss:
-            content["accepts_loss"] = True
-        self._replace(NODE_HISTORY, content, sync=True)
+        self._replace(NODE_HISTORY, self._history.encode(), sync=True)
 
-    def _replace(self, name: str, content: dict[str, Any], *, sync: bool) -> None:
+    def _replace(self, name: str, data: bytes, *, sync: bool) -> None:
         path = self._folder / name
         try:
             make_folder(self._folder)
-            write_atomically(path, _with_checksum(content), sync=sync)
+            write_atomically(path, data, sync=sync)
         except OSError as error:
             raise OncelogError(
                 f"cannot write {path}: {error.strerror}; {way_out(error)}"
             ) from error
-
-
-def _with_checksum(content: dict[str, Any]) -> bytes:
-    body = json.dumps(content, sort_keys=True)
-    return f"{json.dumps({**content, CHECKSUM: crc32c(body.encode())}, sort_keys=True)}\n".encode()
-
-
-def _checked(data: bytes) -> dict[str, Any]:
-    """Raises ValueError, KeyError, TypeError."""
-    content: dict[str, Any] = json.loads(data)
-    del content[CHECKSUM]
-    if data != _with_checksum(content):
-        raise ValueError("its checksum is wrong")
-    return content

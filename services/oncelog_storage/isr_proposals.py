@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.api.v1 import types_pb2
-from oncelog.errors import ErrorCode, OncelogError, error_code_of
+from oncelog.errors import OncelogError, error_code_of
+from oncelog.ids import Partition
 from oncelog.rpc.directory import Directory
-from oncelog_storage.core.isr import NEWER_EPOCHS
-from oncelog_storage.core.leader_state import LeaderState, Proposal
+from oncelog_storage.core.leader_state import Proposal
+from oncelog_storage.core.proposals import Proposals
 from oncelog_storage.hosted_partition import HostedPartition
 
 _log = logging.getLogger(__name__)
@@ -29,38 +30,31 @@ class IsrProposals:
         self._node_id = node_id
         self._directory = directory
         self._node_epoch = node_epoch
-        self._open: dict[HostedPartition, Proposal] = {}
+        self._proposals = Proposals[HostedPartition]()
         self._wanted = asyncio.Event()
-        self.shrink_count = 0
-        self.expand_count = 0
+
+    @property
+    def shrink_count(self) -> int:
+        return self._proposals.shrink_count
+
+    @property
+    def expand_count(self) -> int:
+        return self._proposals.expand_count
 
     def propose(self, hosted: HostedPartition, isr: list[int]) -> None:
-        state = hosted.replicas
-        assert state is not None, hosted.partition
-        assert state.pending is None, hosted.partition
-        _log.info("%s: in-sync replicas %s, proposed %s", hosted.partition, list(state.isr), isr)
-        if len(isr) < len(state.isr):
-            self.shrink_count += 1
-        else:
-            self.expand_count += 1
-        self._open[hosted] = state.propose(isr)
+        isr_before = [] if hosted.replicas is None else list(hosted.replicas.isr)
+        self._proposals.propose(hosted, isr)
+        _log.info("%s: in-sync replicas %s, proposed %s", hosted.partition, isr_before, isr)
         self._wanted.set()
 
     async def run(self) -> None:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            self._forget_settled()
-            if self._open and not await self._send(dict(self._open)):
+            proposals = self._proposals.to_send()
+            if proposals and not await self._send(proposals):
                 await asyncio.sleep(_RETRY_S)
                 self._wanted.set()
-
-    def _forget_settled(self) -> None:
-        self._open = {
-            hosted: proposal
-            for hosted, proposal in self._open.items()
-            if _pending(hosted) is proposal
-        }
 
     async def _send(self, proposals: dict[HostedPartition, Proposal]) -> bool:
         """Returns False when it is not known what became of them."""
@@ -84,43 +78,22 @@ class IsrProposals:
         if response.status.error_code:
             name = error_code_of(response.status.error_code).name
             _log.warning("the controller takes no in-sync replicas from here: %s", name)
-            if response.status.error_code in (
-                ErrorCode.NOT_CONTROLLER,
-                ErrorCode.REQUEST_TIMED_OUT,
-            ):
+            settled = self._proposals.refused(proposals, response.status.error_code)
+            if settled is None:
                 return False
-            for hosted, proposal in proposals.items():
-                self._settle(hosted, proposal)
+            for hosted in settled:
+                hosted.follow_replicas()
             return True
-        codes = {(each.topic, each.partition): each.error_code for each in response.partitions}
-        for hosted, proposal in proposals.items():
-            code = codes.get((hosted.partition.topic, hosted.partition.partition), 0)
-            # What was taken stays pending until the image brings it: until then the maximal ISR counts.
-            self._close(hosted, proposal)
-            if code:
-                _log.info(
-                    "%s: in-sync replicas %s refused: %s",
-                    hosted.partition,
-                    list(proposal.isr),
-                    error_code_of(code).name,
-                )
-                if code not in NEWER_EPOCHS:
-                    self._settle(hosted, proposal)
-        return True
-
-    def _close(self, hosted: HostedPartition, proposal: Proposal) -> None:
-        """It need not be sent again. The image may have been faster than the answer, and another one be open by now."""
-        if self._open.get(hosted) is proposal:
-            del self._open[hosted]
-
-    def _settle(self, hosted: HostedPartition, proposal: Proposal) -> None:
-        self._close(hosted, proposal)
-        if _pending(hosted) is proposal:
-            state: LeaderState | None = hosted.replicas
-            assert state is not None
-            state.pending = None
+        answered = self._proposals.answered(
+            proposals,
+            {
+                Partition(each.topic, each.partition): each.error_code
+                for each in response.partitions
+            },
+        )
+        for hosted, proposal, code in answered.refused:
+            isr, name = list(proposal.isr), error_code_of(code).name
+            _log.info("%s: in-sync replicas %s refused: %s", hosted.partition, isr, name)
+        for hosted in answered.settled:
             hosted.follow_replicas()
-
-
-def _pending(hosted: HostedPartition) -> Proposal | None:
-    return None if hosted.replicas is None else hosted.replicas.pending
+        return True

@@ -11,7 +11,6 @@ fails is cut off again, so the log holds whole batches only. Reading checks ever
 """
 
 import asyncio
-import base64
 import logging
 import os
 import struct
@@ -24,6 +23,7 @@ from oncelog.record.batch import LENGTH_PREFIX_BYTES, BatchHeader
 from oncelog.record.control import MARKER_BYTES
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.aborted_index import AbortedTransactionEntry
+from oncelog_storage.core.checkpoint_files import encode_topic_id
 from oncelog_storage.core.leader_epochs import encode_leader_epochs
 from oncelog_storage.core.log_state import LogState, client_batch
 from oncelog_storage.core.partition_values import MarkerToWrite
@@ -378,11 +378,6 @@ class PartitionLog(LogState):
     def close(self) -> None:
         for segment in self.segments:
             segment.close()
-
-
-def encode_topic_id(topic_id: bytes) -> str:
-    """A topic id as Kafka writes it: URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def _ignore(_log: PartitionLog) -> None:

@@ -15,6 +15,7 @@ from oncelog.ids import Partition
 from oncelog_storage.core.aborted_index import CHECKS_FILE, encode_checks
 from oncelog_storage.core.leader_epochs import encode_leader_epochs
 from oncelog_storage.core.producer_snapshot import encode_snapshot
+from oncelog_storage.core.retention import removable_snapshots
 from oncelog_storage.core.segment_files import (
     LEADER_EPOCH_CHECKPOINT,
     SNAPSHOT_SUFFIX,
@@ -116,19 +117,13 @@ def discard(checkpoint: Checkpoint) -> None:
 
 
 def remove_old_snapshots(checkpoint: Checkpoint, committed: int) -> None:
-    """Keep the newest two up to this checkpoint, any after it, and the newest at or below `committed`.
-
-    That is the high watermark as it is written down: what a start after a crash begins from (`log_recovery`). For a
-    worker thread. Raises OSError.
-    """
+    """As `core.retention.removable_snapshots`. For a worker thread. Raises OSError."""
     directory = checkpoint.directory
     if not directory.is_dir():
         return
-    usable = [offset for offset in snapshot_offsets(directory) if offset <= checkpoint.offset]
-    below = max((offset for offset in usable if offset <= committed), default=None)
-    for offset in usable[:-SNAPSHOTS_KEPT]:
-        if offset != below:
-            os.unlink(directory / (file_stem(offset) + SNAPSHOT_SUFFIX))
+    offsets = snapshot_offsets(directory)
+    for offset in removable_snapshots(offsets, checkpoint.offset, committed, SNAPSHOTS_KEPT):
+        os.unlink(directory / (file_stem(offset) + SNAPSHOT_SUFFIX))
 
 
 def unsynced_paths(log: PartitionLog) -> list[str]:

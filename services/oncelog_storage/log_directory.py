@@ -16,8 +16,7 @@ coordinator-epoch-checkpoint      per shard: the highest coordinator epoch that 
                                   knows it at start
 ```
 
-Checkpoint files have Kafka's text format: version 0, count, one `topic partition number` a line. The last line is the
-CRC-32C of the others in the place of a partition's number, under a name that no topic may have.
+The text of checkpoint files is in `core.checkpoint_files`.
 """
 
 import contextlib
@@ -26,15 +25,20 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
-
-from crc32c import crc32c
 
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
 from oncelog_storage import files
+from oncelog_storage.core.checkpoint_files import (
+    TOPIC_ID_CHARACTERS,
+    decode_checkpoint,
+    encode_checkpoint,
+    may_have_lost_power,
+    partitions_named,
+    properties_of,
+)
 from oncelog_storage.core.segment_files import PARTITION_METADATA
 from oncelog_storage.files import (
     FILE_MODE,
@@ -44,7 +48,6 @@ from oncelog_storage.files import (
     way_out,
     write_atomically,
 )
-from oncelog_storage.log import encode_topic_id
 
 _log = logging.getLogger(__name__)
 
@@ -59,10 +62,6 @@ COORDINATOR_EPOCHS: Final = "coordinator-epoch-checkpoint"
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 _BOOT_ID: Final = "boot-id"
-_TOPIC_ID_CHARACTERS: Final = len(encode_topic_id(bytes(16)))
-_DAMAGED_CHARACTERS_MAX: Final = 4
-"""Ids that differ in no more are one id. Two topics' random ids agree in that many with a chance below 10^-28."""
-_CHECKSUM: Final = "/checksum"
 _WITHOUT_IT: Final = {
     RECOVERY_POINTS: "the next start checks every partition from its beginning",
     LOG_STARTS: "records that were deleted by offset may be there again",
@@ -97,7 +96,7 @@ class LogDirectory:
             clean.unlink(missing_ok=True)
             known, current = self._known_boot_id(), files.machine_boot_id()
             self.may_be_of_older_version = not known
-            self.may_have_lost_power = not current or known not in ("", current)
+            self.may_have_lost_power = may_have_lost_power(known, current)
             self.recovery_points = self._read_checkpoint(RECOVERY_POINTS)
             self.log_start_offsets = self._read_checkpoint(LOG_STARTS)
             self.high_watermarks = self._read_unsynced(
@@ -197,19 +196,11 @@ class LogDirectory:
 
     def partitions(self) -> list[tuple[Partition, str]]:
         """(partition, its topic id as text, "" if unknown) of every partition folder, sorted. Raises OSError."""
-        found = []
-        for name in sorted(os.listdir(self.path)):
-            topic, dash, number = name.rpartition("-")
-            if not (dash and topic and number.isdigit()) or not (self.path / name).is_dir():
-                continue
-            found.append((Partition(topic, int(number)), _topic_id_in(self.path / name)))
-        return found
-
-    def matches(self, stored_topic_id: str, topic_id: bytes) -> bool:
-        """A folder whose id a crash at its creation cut off, or whose id is damaged, is taken as it is."""
-        wanted = encode_topic_id(topic_id)
-        pairs = zip(stored_topic_id, wanted, strict=False)
-        return sum(one != other for one, other in pairs) <= _DAMAGED_CHARACTERS_MAX
+        return [
+            (partition, _topic_id_in(self.path / name))
+            for name, partition in partitions_named(os.listdir(self.path))
+            if (self.path / name).is_dir()
+        ]
 
     def has_hosted(self, partition: Partition) -> bool:
         """It had a folder here, and was not deleted."""
@@ -320,36 +311,6 @@ def write_checkpoints(writes: list[tuple[Path, bytes]], *, sync: bool = True) ->
         write_atomically(path, data, sync=sync)
 
 
-def encode_checkpoint(numbers: Mapping[Partition, int]) -> bytes:
-    rows = (f"{topic} {partition} {number}\n" for (topic, partition), number in numbers.items())
-    text = f"0\n{len(numbers) + 1}\n{''.join(rows)}"
-    return f"{text}{_CHECKSUM} 0 {crc32c(text.encode())}\n".encode()
-
-
-def decode_checkpoint(text: str) -> dict[Partition, int]:
-    """With or without the line of the checksum. Raises ValueError."""
-    lines = text.splitlines()
-    # A number that was cut short is a number: only the end of its line says that it is whole.
-    is_whole = len(lines) >= 2 and text.endswith("\n")
-    if not is_whole or lines[0] != "0" or int(lines[1]) != len(lines) - 2:
-        raise ValueError("no checkpoint file")
-    numbers = {}
-    for line in lines[2:]:
-        topic, partition, number = line.split(" ")
-        if topic == _CHECKSUM:
-            _check(lines[:-1], number)
-            continue
-        numbers[Partition(topic, int(partition))] = int(number)
-    return numbers
-
-
-def _check(lines: Iterable[str], checksum: str) -> None:
-    """Raises ValueError."""
-    text = "".join(f"{line}\n" for line in lines)
-    if str(crc32c(text.encode())) != checksum:
-        raise ValueError("the checkpoint file fails its CRC-32C")
-
-
 def _topic_id_in(folder: Path) -> str:
     """As it is written, "" if it is not there whole: the file is not synced by itself, a power cut can tear it."""
     try:
@@ -357,14 +318,10 @@ def _topic_id_in(folder: Path) -> str:
     except OSError as error:
         _log.warning("cannot read %s: %s", folder / PARTITION_METADATA, error.strerror)
         return ""
-    return found if len(found) == _TOPIC_ID_CHARACTERS else ""
+    return found if len(found) == TOPIC_ID_CHARACTERS else ""
 
 
 def _read_properties(path: Path, separator: str = "=") -> dict[str, str]:
-    found = {}
     with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
-        for line in path.read_text().splitlines():
-            name, sign, value = line.partition(separator)
-            if sign:
-                found[name.strip()] = value.strip()
-    return found
+        return properties_of(path.read_text(), separator)
+    return {}

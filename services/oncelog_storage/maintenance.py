@@ -20,6 +20,7 @@ from oncelog.runtime import Clock
 from oncelog_storage import log_checkpoint, log_recovery, log_retention
 from oncelog_storage.changed_settings import ChangedSettings
 from oncelog_storage.cleaner import Cleaner
+from oncelog_storage.core.retention import removable_below
 from oncelog_storage.files import (
     PassingShortage,
     StorageFailed,
@@ -363,15 +364,12 @@ class Maintenance:
             _log.warning("retention: %s; it is tried again", error)
 
     def _read_by_next_start(self, leader: HostedPartition) -> int:
-        """Of a partition with followers a start takes a producer snapshot from below the high watermark as it is
-        written down (`log_recovery`), which may be much older than the recovery point. What follows it is replayed: a
-        transaction that is open there would stay open if its marker were deleted."""
-        log = leader.log
-        if leader.leadership.replica_count <= 1:
-            return log.recovery_point
-        committed = self._log_directory.high_watermarks.get(leader.partition, 0)
-        offsets = log_recovery.snapshot_offsets(log.directory)
-        return max((offset for offset in offsets if offset <= committed), default=0)
+        return removable_below(
+            leader.log.recovery_point,
+            leader.leadership.replica_count,
+            log_recovery.snapshot_offsets(leader.log.directory),
+            self._log_directory.high_watermarks.get(leader.partition, 0),
+        )
 
     def _remove_later(self, leader: HostedPartition, paths: list[str]) -> None:
         due = self._clock.now() + leader.config.file_delete_delay_ms

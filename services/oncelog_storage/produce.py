@@ -19,10 +19,10 @@ from oncelog.telemetry import spans
 from oncelog_storage.arrivals import Arrivals
 from oncelog_storage.changed_settings import ChangedSettings
 from oncelog_storage.core.partition_values import Appended
+from oncelog_storage.core.record_links import linked_spans
 from oncelog_storage.core.verification import VerificationGuard
 from oncelog_storage.feed_events import StorageEvents
 from oncelog_storage.hosted_partition import HostedPartition
-from oncelog_storage.record_links import linked_spans
 from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.settings import StorageSettings
 from oncelog_storage.traces import OpenTraces, OpenTransaction

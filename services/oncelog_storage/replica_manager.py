@@ -18,11 +18,12 @@ from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataFollower, MetadataI
 from oncelog.runtime import Clock
 from oncelog.topic_config import FLUSH_NEVER
 from oncelog_storage import log_checkpoint, log_recovery
+from oncelog_storage.core.checkpoint_files import encode_topic_id, is_same_topic
 from oncelog_storage.core.partition_values import Leadership
 from oncelog_storage.core.recovery import UNKNOWN_LOG_START
 from oncelog_storage.files import OpenFiles, StorageFailed, way_out_of_damage
 from oncelog_storage.hosted_partition import HostedPartition
-from oncelog_storage.log import PartitionLog, encode_topic_id
+from oncelog_storage.log import PartitionLog
 from oncelog_storage.log_directory import (
     CLEANER_OFFSETS,
     COORDINATOR_EPOCHS,
@@ -93,9 +94,7 @@ class ReplicaManager:
             has_image = bool(image.cluster_id)
             if has_image and (
                 image.partition(partition) is None
-                or not self._log_directory.matches(
-                    stored_topic_id, topic.topic_id if topic else b""
-                )
+                or not is_same_topic(stored_topic_id, topic.topic_id if topic else b"")
             ):
                 # Deleted while this node was away, most likely. But metadata that was lost, or restored from an older
                 # backup, looks the same, and then this is the only copy of the data: removing it is not ours to decide.
@@ -270,7 +269,7 @@ class ReplicaManager:
         stored_topic_id = self._log_directory.stored_topic_id(partition)
         if stored_topic_id is not None:
             # The folder was there before the topic was known: the metadata came late.
-            if self._log_directory.matches(stored_topic_id, topic_id):
+            if is_same_topic(stored_topic_id, topic_id):
                 loaded = self._load(partition, topic_id, stored_topic_id, image)
                 self._add_recovered([loaded], image)
                 return self._partitions[(partition.topic, partition.partition)]

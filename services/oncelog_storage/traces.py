@@ -12,7 +12,7 @@ from oncelog.rpc.trace_context import read_trace
 from oncelog.telemetry import spans
 from oncelog.telemetry.recorder import TraceRecorder
 from oncelog.trace import Traceparent, TransactionTrace
-from oncelog_storage.record_links import LINKS_MAX
+from oncelog_storage.core.record_links import LINKS_MAX
 
 OPEN_MAX: Final = 10_000
 """Producers with an open transaction here; of more, the oldest is forgotten, and its later requests go untraced."""

@@ -10,7 +10,7 @@ from tests import kept_data
 import oncelog
 from oncelog_server.backup import MANIFEST, restore
 from oncelog_server.cli.rest import Rest
-from oncelog_storage.log_directory import decode_checkpoint
+from oncelog_storage.core.checkpoint_files import decode_checkpoint
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 VERSIONS = sorted(path.name for path in GOLDEN.iterdir() if (path / "up.json").exists())

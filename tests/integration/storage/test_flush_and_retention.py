@@ -11,7 +11,7 @@ from tests.integration.storage.storage_node import NOW, batch, running, topic, t
 
 from oncelog.ids import Partition
 from oncelog_storage import log_checkpoint
-from oncelog_storage.log_directory import decode_checkpoint
+from oncelog_storage.core.checkpoint_files import decode_checkpoint
 
 
 class Disk:

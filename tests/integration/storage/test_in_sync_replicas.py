@@ -8,7 +8,7 @@ from tests.integration.storage.storage_node import until
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
-from oncelog_storage.log_directory import decode_checkpoint
+from oncelog_storage.core.checkpoint_files import decode_checkpoint
 
 
 def isr(cluster):

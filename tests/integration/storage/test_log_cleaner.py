@@ -17,7 +17,7 @@ from tests.integration.storage.storage_node import (
 from oncelog.ids import TRANSACTION_STATE_TOPIC, Partition
 from oncelog.record.batch import iter_headers
 from oncelog.record.records import decode_batch
-from oncelog_storage.log_directory import decode_checkpoint
+from oncelog_storage.core.checkpoint_files import decode_checkpoint
 
 DAY_MS = 86_400_000
 

@@ -8,7 +8,7 @@ from tests.integration.storage.storage_node import txn_batch
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.ids import Partition
 from oncelog_storage import replication
-from oncelog_storage.log_directory import decode_checkpoint
+from oncelog_storage.core.checkpoint_files import decode_checkpoint
 
 
 async def test_a_marker_that_the_next_start_needs_is_not_deleted(tmp_path):

@@ -21,8 +21,8 @@ from tests.integration.storage.storage_node import batch, running, topic, txn_ba
 from oncelog.api.v1 import storage_pb2
 from oncelog.ids import Partition
 from oncelog_storage import log_checkpoint
+from oncelog_storage.core.checkpoint_files import decode_checkpoint
 from oncelog_storage.files import PassingShortage, StorageFailed
-from oncelog_storage.log_directory import decode_checkpoint
 
 
 async def test_retention_keeps_what_no_producer_snapshot_has_seen(tmp_path):

@@ -11,7 +11,8 @@ from tests.integration.storage.storage_node import Node, batch, running, topic, 
 
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import Partition
-from oncelog_storage.log_directory import LogDirectory, decode_checkpoint, encode_checkpoint
+from oncelog_storage.core.checkpoint_files import decode_checkpoint, encode_checkpoint
+from oncelog_storage.log_directory import LogDirectory
 
 RANDOM_ID = bytes.fromhex("5f1d3c0aa2b94e6f8f7be0c4d2a91375")
 

@@ -8,7 +8,7 @@ from oncelog.record.records import Record, encode_batch
 from oncelog.telemetry import spans
 from oncelog.telemetry.recorder import TraceRecorder
 from oncelog.trace import Traceparent, TransactionTrace, write_traceparent
-from oncelog_storage.record_links import LINKS_MAX, RECORDS_MAX, linked_spans
+from oncelog_storage.core.record_links import LINKS_MAX, RECORDS_MAX, linked_spans
 from oncelog_storage.traces import OpenTraces
 
 

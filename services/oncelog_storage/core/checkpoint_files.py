@@ -1,0 +1,86 @@
+"""The text of checkpoint files and topic ids, and what is known of the partitions of one folder.
+
+Kafka's format: version 0, count, one `topic partition number` a line. The last line is the CRC-32C of the others in the
+place of a partition's number, under a name that no topic may have.
+"""
+
+import base64
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from crc32c import crc32c
+
+from oncelog.ids import Partition
+
+_CHECKSUM: Final = "/checksum"
+_DAMAGED_CHARACTERS_MAX: Final = 4
+"""Ids that differ in no more are one id. Two topics' random ids agree in that many with a chance below 10^-28."""
+
+
+def encode_checkpoint(numbers: Mapping[Partition, int]) -> bytes:
+    rows = (f"{topic} {partition} {number}\n" for (topic, partition), number in numbers.items())
+    text = f"0\n{len(numbers) + 1}\n{''.join(rows)}"
+    return f"{text}{_CHECKSUM} 0 {crc32c(text.encode())}\n".encode()
+
+
+def decode_checkpoint(text: str) -> dict[Partition, int]:
+    """With or without the line of the checksum. Raises ValueError."""
+    lines = text.splitlines()
+    # A number that was cut short is a number: only the end of its line says that it is whole.
+    is_whole = len(lines) >= 2 and text.endswith("\n")
+    if not is_whole or lines[0] != "0" or int(lines[1]) != len(lines) - 2:
+        raise ValueError("no checkpoint file")
+    numbers = {}
+    for line in lines[2:]:
+        topic, partition, number = line.split(" ")
+        if topic == _CHECKSUM:
+            _check(lines[:-1], number)
+            continue
+        numbers[Partition(topic, int(partition))] = int(number)
+    return numbers
+
+
+def _check(lines: Iterable[str], checksum: str) -> None:
+    """Raises ValueError."""
+    text = "".join(f"{line}\n" for line in lines)
+    if str(crc32c(text.encode())) != checksum:
+        raise ValueError("the checkpoint file fails its CRC-32C")
+
+
+def partitions_named(names: Iterable[str]) -> list[tuple[str, Partition]]:
+    """(name, partition) of the names that a partition's folder may have, sorted."""
+    found = []
+    for name in sorted(names):
+        topic, dash, number = name.rpartition("-")
+        if dash and topic and number.isdigit():
+            found.append((name, Partition(topic, int(number))))
+    return found
+
+
+def properties_of(text: str, separator: str = "=") -> dict[str, str]:
+    """`name=value` lines; others are left out."""
+    found = {}
+    for line in text.splitlines():
+        name, sign, value = line.partition(separator)
+        if sign:
+            found[name.strip()] = value.strip()
+    return found
+
+
+def encode_topic_id(topic_id: bytes) -> str:
+    """A topic id as Kafka writes it: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+TOPIC_ID_CHARACTERS: Final = len(encode_topic_id(bytes(16)))
+
+
+def is_same_topic(stored_topic_id: str, topic_id: bytes) -> bool:
+    """A folder whose id a crash at its creation cut off, or whose id is damaged, is taken as it is."""
+    pairs = zip(stored_topic_id, encode_topic_id(topic_id), strict=False)
+    return sum(one != other for one, other in pairs) <= _DAMAGED_CHARACTERS_MAX
+
+
+def may_have_lost_power(known_boot_id: str, current_boot_id: str) -> bool:
+    """The machine was started again since the folder was last used, or nobody can tell. "" is unknown."""
+    return not current_boot_id or known_boot_id not in ("", current_boot_id)

@@ -1,0 +1,83 @@
+"""What a folder says of its node's registrations and of the metadata it acted on (ADR 0027): values and text."""
+
+import json
+from typing import Any, Final, NamedTuple
+
+from crc32c import crc32c
+
+CHECKSUM: Final = "crc32c"
+TRIES_MAX: Final = 100
+"""Starts since the last registration that are remembered."""
+
+
+class MetadataPosition(NamedTuple):
+    """The newest metadata that was acted on; the controller whose it was."""
+
+    metadata_offset: int = -1
+    controller_epoch: int = -1
+    controller_incarnation_id: str = ""
+
+
+class NodeHistory(NamedTuple):
+    """The incarnation that registered last, then those that began since, oldest first."""
+
+    incarnation_ids: tuple[str, ...] = ()
+    accepts_loss: bool = False
+    is_unknown: bool = False
+    """The folder is of a version that wrote no history. It is not judged."""
+
+    def begun(self, incarnation_id: str) -> "NodeHistory":
+        """A process is about to register under this incarnation."""
+        if self.is_unknown:
+            return self
+        last, *tries = self.incarnation_ids or ("",)
+        kept = (last, *tries[-TRIES_MAX:], incarnation_id)
+        return self._replace(incarnation_ids=tuple(one for one in kept if one))
+
+    def registered(self, incarnation_id: str) -> "NodeHistory":
+        """Under this incarnation: those before it say no more."""
+        return NodeHistory((incarnation_id,))
+
+    def before(self, incarnation_id: str) -> list[str]:
+        """Without its own, which says nothing of the folder."""
+        return [one for one in self.incarnation_ids if one != incarnation_id]
+
+    def encode(self) -> bytes:
+        content: dict[str, Any] = {"incarnation_ids": list(self.incarnation_ids)}
+        if self.accepts_loss:
+            content["accepts_loss"] = True
+        return _with_checksum(content)
+
+
+def decode_history(data: bytes) -> NodeHistory:
+    """Raises ValueError, KeyError, TypeError."""
+    found = _checked(data)
+    return NodeHistory(tuple(found["incarnation_ids"]), bool(found.get("accepts_loss")))
+
+
+def encode_position(position: MetadataPosition) -> bytes:
+    return _with_checksum(position._asdict())
+
+
+def decode_position(data: bytes) -> MetadataPosition:
+    """Raises ValueError, KeyError, TypeError."""
+    found = _checked(data)
+    return MetadataPosition(
+        int(found["metadata_offset"]),
+        int(found["controller_epoch"]),
+        str(found["controller_incarnation_id"]),
+    )
+
+
+def _with_checksum(content: dict[str, Any]) -> bytes:
+    body = json.dumps(content, sort_keys=True)
+    return f"{json.dumps({**content, CHECKSUM: crc32c(body.encode())}, sort_keys=True)}\n".encode()
+
+
+def _checked(data: bytes) -> dict[str, Any]:
+    """Raises ValueError, KeyError, TypeError."""
+    content: dict[str, Any] = json.loads(data)
+    del content[CHECKSUM]
+    if data != _with_checksum(content):
+        raise ValueError("its checksum is wrong")
+    return content

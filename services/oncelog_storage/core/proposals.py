@@ -1,0 +1,94 @@
+"""The ISR proposals of this node that the controller has not answered, and what an answer settles (KIP-497)."""
+
+from collections.abc import Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import Partition as PartitionName
+from oncelog_storage.core.isr import NEWER_EPOCHS
+from oncelog_storage.core.leader_state import Proposal
+from oncelog_storage.core.partition import Partition
+
+HostedT = TypeVar("HostedT", bound=Partition)
+
+_UNKNOWN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
+
+
+class Refused(NamedTuple, Generic[HostedT]):
+    hosted: HostedT
+    proposal: Proposal
+    error_code: int
+
+
+class Answered(NamedTuple, Generic[HostedT]):
+    """What the controller's answer means."""
+
+    refused: list[Refused[HostedT]]
+    settled: list[HostedT]
+    """Their proposals are over: the leader looks again."""
+
+
+class Proposals(Generic[HostedT]):
+    """One for each partition. An answer that does not come leaves a proposal open, to be sent again."""
+
+    def __init__(self) -> None:
+        self._open: dict[HostedT, Proposal] = {}
+        self.shrink_count = 0
+        self.expand_count = 0
+
+    def propose(self, hosted: HostedT, isr: list[int]) -> None:
+        state = hosted.replicas
+        assert state is not None, hosted.partition
+        assert state.pending is None, hosted.partition
+        if len(isr) < len(state.isr):
+            self.shrink_count += 1
+        else:
+            self.expand_count += 1
+        self._open[hosted] = state.propose(isr)
+
+    def to_send(self) -> dict[HostedT, Proposal]:
+        """Those that the metadata has not settled meanwhile."""
+        self._open = {
+            hosted: proposal
+            for hosted, proposal in self._open.items()
+            if _pending(hosted) is proposal
+        }
+        return dict(self._open)
+
+    def refused(self, sent: Mapping[HostedT, Proposal], error_code: int) -> list[HostedT] | None:
+        """The whole request was refused; None where another controller may take it."""
+        if error_code in _UNKNOWN:
+            return None
+        return [hosted for hosted, proposal in sent.items() if self._settle(hosted, proposal)]
+
+    def answered(
+        self, sent: Mapping[HostedT, Proposal], codes: Mapping[PartitionName, int]
+    ) -> Answered[HostedT]:
+        """What was taken stays pending until the image brings it: until then the maximal ISR counts."""
+        found: Answered[HostedT] = Answered([], [])
+        for hosted, proposal in sent.items():
+            code = codes.get(hosted.partition, 0)
+            self._close(hosted, proposal)
+            if not code:
+                continue
+            found.refused.append(Refused(hosted, proposal, code))
+            if code not in NEWER_EPOCHS and self._settle(hosted, proposal):
+                found.settled.append(hosted)
+        return found
+
+    def _close(self, hosted: HostedT, proposal: Proposal) -> None:
+        """It need not be sent again. The image may have been faster than the answer, and another one be open by now."""
+        if self._open.get(hosted) is proposal:
+            del self._open[hosted]
+
+    def _settle(self, hosted: HostedT, proposal: Proposal) -> bool:
+        self._close(hosted, proposal)
+        if _pending(hosted) is not proposal:
+            return False
+        assert hosted.replicas is not None
+        hosted.replicas.pending = None
+        return True
+
+
+def _pending(hosted: Partition) -> Proposal | None:
+    return None if hosted.replicas is None else hosted.replicas.pending

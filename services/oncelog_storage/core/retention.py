@@ -1,0 +1,82 @@
+"""Which segments may be deleted: by age, by size, or because the log's start has passed them."""
+
+from collections.abc import Iterable, Sequence
+
+from oncelog.topic_config import TopicConfig
+from oncelog_storage.core.cleaning_plan import SegmentFacts
+
+
+def keep_from(
+    config: TopicConfig,
+    facts: Iterable[SegmentFacts],
+    sizes: Sequence[tuple[int, int]],
+    log_end_offset: int,
+    high_watermark: int,
+    now: int,
+) -> int:
+    """The offset below which the topic's retention covers nothing any more; never above the high watermark.
+
+    `facts` of the segments are read only as far as they are needed. `sizes`: (base offset, bytes) of each.
+    """
+    expired = _expired_before(config, facts, log_end_offset, high_watermark, now)
+    return min(max(expired, _surplus_before(config, sizes)), high_watermark)
+
+
+def _expired_before(
+    config: TopicConfig,
+    facts: Iterable[SegmentFacts],
+    log_end_offset: int,
+    high_watermark: int,
+    now: int,
+) -> int:
+    """Where the first segment begins that is still young enough."""
+    if config.retention_ms < 0:
+        return 0
+    for segment in facts:
+        is_young = now - segment.newest_ms <= config.retention_ms
+        if is_young or segment.end_offset > high_watermark or not segment.size_bytes:
+            return segment.base_offset
+    return log_end_offset
+
+
+def _surplus_before(config: TopicConfig, sizes: Sequence[tuple[int, int]]) -> int:
+    """Where the log would begin if whole old segments above retention.bytes went; the newest always stays."""
+    if config.retention_bytes < 0:
+        return 0
+    surplus = sum(size_bytes for _, size_bytes in sizes) - config.retention_bytes
+    for base_offset, size_bytes in sizes[:-1]:
+        if surplus < size_bytes:
+            return base_offset
+        surplus -= size_bytes
+    return sizes[-1][0]
+
+
+def segment_start(sizes: Sequence[tuple[int, int]], offset: int) -> int:
+    """Where the last segment begins that does at or below `offset`; 0 for none."""
+    return max((base_offset for base_offset, _ in sizes if base_offset <= offset), default=0)
+
+
+def removable_below(
+    recovery_point: int, replica_count: int, snapshots: Iterable[int], committed: int
+) -> int:
+    """Segments below may go: the next start reads none of them.
+
+    Of a partition with followers a start takes a producer snapshot from below the high watermark as it is written down
+    (`core.recovery`), which may be much older than the recovery point. What follows it is replayed: a transaction that
+    is open there would stay open if its marker were deleted.
+    """
+    if replica_count <= 1:
+        return recovery_point
+    return max((offset for offset in snapshots if offset <= committed), default=0)
+
+
+def removable_snapshots(
+    offsets: Sequence[int], checkpoint: int, committed: int, kept_count: int
+) -> list[int]:
+    """Kept are the newest `kept_count` up to this checkpoint, any after it, and the newest at or below `committed`.
+
+    That is the high watermark as it is written down: what a start after a crash begins from. `offsets` ascend.
+    """
+    usable = [offset for offset in offsets if offset <= checkpoint]
+    below = max((offset for offset in usable if offset <= committed), default=None)
+    return [offset for offset in usable[:-kept_count] if offset != below]
