@@ -470,13 +470,9 @@ STORAGE_BUGS: Final = (
         source="architecture/storage (scrub)",
         edits=(
             Edit(
-                module="oncelog_storage.scrub",
-                old="""                if reason:
-                    break
-                expected""",
-                new="""                if reason in CUT:
-                    break
-                expected""",
+                module="oncelog_storage.core.scrubbing",
+                old="        if reason:\n            needed",
+                new="        if reason in CUT:\n            needed",
             ),
         ),
         caught_by=("corrupt-minority",),
