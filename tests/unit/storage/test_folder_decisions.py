@@ -1,0 +1,263 @@
+"""What a folder's files mean, and what may leave it: checkpoints, history, retention, scrubbing, ISR proposals."""
+
+import pytest
+from tests.unit.storage.partitions import HERE, OTHER, with_followers
+from tests.unit.storage.segments import batch
+
+from oncelog.errors import ErrorCode
+from oncelog.ids import Partition as PartitionName
+from oncelog.topic_config import TopicConfig
+from oncelog_storage.core.checkpoint_files import (
+    decode_checkpoint,
+    encode_checkpoint,
+    encode_topic_id,
+    is_same_topic,
+    may_have_lost_power,
+    partitions_named,
+    properties_of,
+)
+from oncelog_storage.core.cleaning_plan import SegmentFacts
+from oncelog_storage.core.leader_epochs import LeaderEpochs
+from oncelog_storage.core.node_history import (
+    TRIES_MAX,
+    MetadataPosition,
+    NodeHistory,
+    decode_history,
+    decode_position,
+    encode_position,
+)
+from oncelog_storage.core.proposals import Proposals
+from oncelog_storage.core.retention import (
+    keep_from,
+    removable_below,
+    removable_snapshots,
+    segment_start,
+)
+from oncelog_storage.core.scrubbing import Finding, Looked, look_at
+
+ORDERS = PartitionName("orders", 0)
+NEVER = 2**62
+
+# Checkpoint files.
+
+
+def test_a_checkpoint_reads_back_with_and_without_checksum():
+    numbers = {ORDERS: 7, PartitionName("a-b", 12): 0}
+    assert decode_checkpoint(encode_checkpoint(numbers).decode()) == numbers
+    assert decode_checkpoint("0\n1\norders 0 7\n") == {ORDERS: 7}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "0\n",
+        "1\n1\norders 0 7\n",
+        "0\n2\norders 0 7\n",
+        "0\n1\norders 0 7",
+        "0\n1\norders 0\n",
+        "0\n2\norders 0 7\n/checksum 0 1\n",
+    ],
+)
+def test_a_damaged_checkpoint_is_none(text):
+    with pytest.raises(ValueError, match=r"."):
+        decode_checkpoint(text)
+
+
+def test_only_topic_and_number_name_a_partition():
+    names = ["orders-0", "a-b-12", "orders", "-3", "x.0af-delete", "meta.properties"]
+    found = [("a-b-12", PartitionName("a-b", 12)), ("orders-0", ORDERS)]
+    assert partitions_named(names) == found
+    assert properties_of("a=1\n# x\nb = 2\n") == {"a": "1", "b": "2"}
+
+
+def test_a_topic_id_is_one_with_a_few_damaged_characters():
+    stored = encode_topic_id(bytes(16))
+    for differing, is_same in ((0, True), (4, True), (5, False)):
+        damaged = "?" * differing + stored[differing:]
+        assert is_same_topic(damaged, bytes(16)) is is_same
+    assert is_same_topic("", bytes(16))
+
+
+def test_only_the_same_boot_rules_a_power_cut_out():
+    rows = (("a", "a", False), ("", "a", False), ("b", "a", True), ("a", "", True))
+    assert [may_have_lost_power(known, now) for known, now, _ in rows] == [
+        lost for *_, lost in rows
+    ]
+
+
+# The folder's history.
+
+
+def test_a_history_keeps_the_last_registration_and_its_tries():
+    history = NodeHistory().registered("r")
+    for number in range(TRIES_MAX + 5):
+        history = history.begun(f"t{number}")
+    assert history.incarnation_ids[0] == "r"
+    assert len(history.incarnation_ids) == TRIES_MAX + 2
+    assert history.before(history.incarnation_ids[-1]) == list(history.incarnation_ids[:-1])
+    assert NodeHistory().begun("a").incarnation_ids == ("a",)
+    unknown = NodeHistory(is_unknown=True)
+    assert unknown.begun("a") == unknown
+
+
+def test_a_history_reads_back_and_knows_damage():
+    for history in (NodeHistory(("a", "b")), NodeHistory(("a",), accepts_loss=True)):
+        assert decode_history(history.encode()) == history
+    position = MetadataPosition(7, 2, "c")
+    assert decode_position(encode_position(position)) == position
+    with pytest.raises(ValueError, match="checksum"):
+        decode_history(NodeHistory(("a",)).encode().replace(b'"a"', b'"b"'))
+
+
+# Retention.
+
+SIZES = [(0, 100), (10, 100), (20, 50)]
+
+
+def facts(*newest):
+    ends = (10, 20, 30)
+    return [
+        SegmentFacts(base, end, size, -1, each)
+        for (base, size), end, each in zip(SIZES, ends, newest, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "newest", "high_watermark", "expected"),
+    [
+        ({"retention_ms": 100}, (0, 0, 950), 30, 20),
+        ({"retention_ms": 100}, (0, 900, 0), 30, 10),
+        ({"retention_ms": 100}, (0, 0, 0), 30, 30),
+        ({"retention_ms": 100}, (0, 0, 0), 15, 10),
+        ({"retention_ms": -1}, (0, 0, 0), 30, 0),
+        ({"retention_ms": -1, "retention_bytes": 150}, (0, 0, 0), 30, 10),
+        ({"retention_ms": -1, "retention_bytes": 0}, (0, 0, 0), 30, 20),
+        ({"retention_ms": -1, "retention_bytes": 0}, (0, 0, 0), 15, 15),
+        ({"retention_ms": -1, "retention_bytes": 151}, (0, 0, 0), 30, 0),
+    ],
+)
+def test_retention_goes_by_age_and_size(config, newest, high_watermark, expected):
+    rules = TopicConfig(**{"retention_bytes": -1, **config})
+    assert keep_from(rules, facts(*newest), SIZES, 30, high_watermark, 1000) == expected
+
+
+def test_an_empty_segment_has_no_age():
+    empty = [SegmentFacts(0, 0, 0, -1, 0)]
+    assert keep_from(TopicConfig(retention_ms=1), empty, [(0, 0)], 0, 0, NEVER) == 0
+
+
+def test_a_log_start_is_a_segments_start():
+    assert [segment_start(SIZES, offset) for offset in (0, 9, 10, 99)] == [0, 0, 10, 20]
+    assert segment_start([], 5) == 0
+
+
+def test_what_the_next_start_reads_stays():
+    assert removable_below(50, 1, [10, 40], 20) == 50
+    assert removable_below(50, 3, [10, 40], 20) == 10
+    assert removable_below(50, 3, [40], 20) == 0
+
+
+def test_snapshots_that_a_start_may_need_stay():
+    offsets = [10, 20, 30, 40, 50]
+    assert removable_snapshots(offsets, 40, 25, 2) == [10]
+    assert removable_snapshots(offsets, 50, 5, 2) == [10, 20, 30]
+    assert removable_snapshots([40, 50], 50, 5, 2) == []
+
+
+# Scrubbing.
+
+FIRST, SECOND = batch(0, 3, leader_epoch=1), batch(3, 2, leader_epoch=1)
+SEGMENT = FIRST + SECOND
+ALL, BOTH = len(SEGMENT), len(FIRST)
+EPOCHS = LeaderEpochs([(1, 0)])
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (SEGMENT, Looked(ALL, 5)),
+        (SEGMENT[: BOTH + 70], Looked(BOTH, 3)),
+        (FIRST[:70], Looked(0, 0, None, BOTH)),
+        (FIRST[:20], Looked(0, 0, None, 61)),
+        (b"", Looked(ALL, 0, Finding(0, "the file is shorter than it was"))),
+    ],
+)
+def test_a_look_goes_on_behind_whole_batches(data, expected):
+    assert look_at(memoryview(data), 0, ALL, 0, 5, EPOCHS) == expected
+
+
+def test_a_batch_behind_the_segments_end_is_cut():
+    found = look_at(memoryview(FIRST[:70]), 0, 70, 0, 5, EPOCHS)
+    assert found == Looked(70, 0, Finding(0, "a batch is cut"))
+    huge = FIRST[:8] + (100 << 20).to_bytes(4, "big") + FIRST[12:]
+    assert look_at(memoryview(huge), 0, 1 << 30, 0, 5, EPOCHS).finding is not None
+
+
+def test_what_the_crc_does_not_cover_is_held_against_the_rest():
+    wrong_epoch = look_at(memoryview(SEGMENT), 0, ALL, 0, 5, LeaderEpochs([(1, 0), (2, 3)]))
+    assert wrong_epoch.finding == Finding(BOTH, "leader epoch 1 stands where 2 wrote")
+    too_high = look_at(memoryview(SEGMENT), 0, ALL, 0, 4, EPOCHS)
+    assert too_high.finding == Finding(BOTH, "offset 3 stands before 4")
+    assert look_at(memoryview(SEGMENT), 0, ALL, 0, -1, EPOCHS) == Looked(ALL, 5)
+    rotten = SEGMENT[:70] + b"?" + SEGMENT[71:]
+    assert "CRC" in look_at(memoryview(rotten), 0, ALL, 0, 5, EPOCHS).finding.reason
+
+
+# Proposals of in-sync replicas.
+
+
+def proposed(isr=(HERE, OTHER)):
+    hosted, proposals = with_followers(), Proposals()
+    proposals.propose(hosted, list(isr))
+    return hosted, proposals, proposals.to_send()
+
+
+def test_a_proposal_is_sent_until_the_image_settles_it():
+    hosted, proposals, sent = proposed()
+    assert list(sent) == [hosted]
+    assert proposals.to_send() == sent
+    hosted.replicas.pending = None
+    assert proposals.to_send() == {}
+    assert (proposals.shrink_count, proposals.expand_count) == (1, 0)
+    proposals.propose(hosted, [HERE, OTHER, 3])
+    assert proposals.expand_count == 1
+    hosted.follow()
+    assert proposals.to_send() == {}
+
+
+def test_what_was_taken_stays_pending_until_the_image():
+    hosted, proposals, sent = proposed()
+    assert proposals.answered(sent, {}) == ([], [])
+    assert hosted.replicas.pending is not None
+    assert proposals.to_send() == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "is_settled"),
+    [(ErrorCode.INVALID_REQUEST, True), (ErrorCode.FENCED_LEADER_EPOCH, False)],
+)
+def test_a_refusal_settles_unless_the_image_is_behind(code, is_settled):
+    hosted, proposals, sent = proposed()
+    answered = proposals.answered(sent, {hosted.partition: code})
+    assert [one.error_code for one in answered.refused] == [code]
+    assert answered.settled == ([hosted] if is_settled else [])
+    assert (hosted.replicas.pending is None) is is_settled
+
+
+def test_an_answer_to_an_older_proposal_settles_nothing():
+    hosted, proposals, sent = proposed()
+    hosted.replicas.pending = None
+    proposals.propose(hosted, [HERE])
+    answered = proposals.answered(sent, {hosted.partition: ErrorCode.INVALID_REQUEST})
+    assert answered.settled == []
+    assert list(proposals.to_send()) == [hosted]
+
+
+def test_another_controller_may_take_what_one_cannot():
+    hosted, proposals, sent = proposed()
+    for code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT):
+        assert proposals.refused(sent, code) is None
+    assert proposals.to_send() == sent
+    assert proposals.refused(sent, ErrorCode.STALE_BROKER_EPOCH) == [hosted]
+    assert proposals.to_send() == {}
