@@ -75,6 +75,12 @@ class TransactionTraces:
         for record in decision.records:
             if not isinstance(record, TxnMetadata) or record.trace is None:
                 continue
+            if isinstance(event, MarkersDelivered) and not exemplar(
+                record, Millis(now_ns // _NS_PER_MS)
+            ):
+                recorder.verdict(record.trace.trace_id, is_kept=False)
+                recorder.spans_dropped += 2  # This one, and the root.
+                continue
             append = spans.Span(
                 name,
                 spans.Home(record.trace) if parent is None else parent.home,

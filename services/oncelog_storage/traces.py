@@ -91,6 +91,10 @@ class MarkerSpans:
             if known is None:
                 continue
             trace, is_kept = known
+            if not is_kept and not recorder.is_kept(trace.trace_id):
+                recorder.verdict(trace.trace_id, is_kept=False)
+                recorder.spans_dropped += len(result.partitions)
+                continue
             for answer in result.partitions:
                 start_ns, end_ns = self._times[answer.topic, answer.partition]
                 home = spans.Home(trace)
