@@ -16,6 +16,7 @@ from grpc import StatusCode
 from oncelog.api.v1.peer_pb2 import SessionCall, SessionFrame
 from oncelog.api.v1.types_pb2 import TraceContext
 from oncelog.rpc.callers import CALLER_ROLE
+from oncelog.rpc.contract import PEER, SERVICES
 from oncelog.rpc.deadline import DeadlineTimer
 from oncelog.rpc.mutual_tls import role_of
 from oncelog.rpc.served import CallRefused, Served, ServedMethods, check_caller
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 REPLY_OVERHEAD_BYTES = 64
 """What an unsent reply is counted with besides its content, so that many empty ones are bounded too."""
+
+_SESSION = SERVICES[PEER].methods["Session"].path
 
 STOPPING = (StatusCode.UNAVAILABLE.value[0], "this process is stopping")
 LATE = (StatusCode.DEADLINE_EXCEEDED.value[0], "the caller's deadline passed")
@@ -49,6 +52,11 @@ class PeerServicer:
         if self._is_draining:
             await context.abort(StatusCode.UNAVAILABLE, STOPPING[1])
         role = None if self._limits.tls is None else role_of(context.auth_context())
+        if role is not None:
+            try:
+                check_caller(role, _SESSION)
+            except CallRefused as refused:
+                await context.abort(refused.code, refused.message)
         CALLER_ROLE.set(role)  # Of every call on it: their tasks begin in this context.
         session = ServerSession(self._served, self._limits, context, role)
         self._sessions[session] = None

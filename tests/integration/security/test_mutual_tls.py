@@ -32,6 +32,9 @@ METHODS = {
 }
 
 
+SESSION = SERVICES[PEER].methods["Session"]
+
+
 class Answers:
     """A servicer whose every method answers with an empty response, once."""
 
@@ -102,6 +105,8 @@ async def over_session(session, method):
     try:
         await session.call(method.path, lambda: b"", DEADLINE_S)
     except PeerUnavailable as error:
+        if f"PERMISSION_DENIED: {SESSION.path}" in str(error):
+            return False
         if error.was_sent or f"PERMISSION_DENIED: {method.path}" not in str(error):
             raise
         return False
@@ -154,6 +159,19 @@ async def test_a_wrong_role_is_told_to_the_log_once(pki, caplog):
     told = [one.getMessage() for one in caplog.records if produce.path in one.getMessage()]
     assert len(told) == 1
     assert "may not be called by marker-sender" in told[0]
+
+
+async def test_a_certificate_without_a_role_opens_no_session(pki):
+    async with (
+        everything(limits(pki, "storage")) as (address, called),
+        session_to(address, limits(pki, "alice")) as session,
+    ):
+        with pytest.raises(PeerUnavailable) as refused:
+            await session.call(SERVICES["Storage"].methods["Produce"].path, lambda: b"", DEADLINE_S)
+        assert f"{SESSION.path} may not be called by a certificate without a role" in str(
+            refused.value
+        )
+        assert called == []
 
 
 class WhoCalls:
