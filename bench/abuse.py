@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -120,10 +120,10 @@ class Wire:
         return found
 
 
-def commit_until_told(bootstrap: str, commands: Connection) -> None:
+def commit_until_told(bootstrap: str, commands: Connection, login: Mapping[str, str]) -> None:
     """The neighbour, a process of its own: one transaction after the other. Answers each word with its times since."""
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": bootstrap, "transactional.id": "neighbour", "linger.ms": 0}
+        {"bootstrap.servers": bootstrap, "transactional.id": "neighbour", "linger.ms": 0, **login}
     )
     producer.init_transactions(30)
     times: list[float] = []
@@ -180,7 +180,7 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _memory_mb(pid: int, key: str) -> float:
+def memory_mb(pid: int, key: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(key):
             return int(line.split()[1]) / 1000
@@ -193,9 +193,13 @@ def percentile(times: list[float], share: float) -> float:
 
 
 @contextmanager
-def neighbour(bootstrap: str) -> Iterator[Callable[[], list[float]]]:
+def neighbour(
+    bootstrap: str, login: Mapping[str, str] | None = None
+) -> Iterator[Callable[[], list[float]]]:
     here, there = multiprocessing.Pipe()
-    process = multiprocessing.Process(target=commit_until_told, args=(bootstrap, there))
+    process = multiprocessing.Process(
+        target=commit_until_told, args=(bootstrap, there, login or {})
+    )
     process.start()
 
     def take() -> list[float]:
@@ -234,7 +238,7 @@ def measure(server: OncelogServer, kind: Kind, take: Callable[[], list[float]]) 
         f"  commit p50 {percentile(quiet, 0.5) * _MS:5.1f} -> {percentile(meanwhile, 0.5) * _MS:6.1f}"
         f"  p99 {percentile(quiet, 0.99) * _MS:5.1f} -> {percentile(meanwhile, 0.99) * _MS:6.1f} ms"
         f"  pause {quiet_pause_s * _MS:4.0f} -> {pause_s * _MS:5.0f} ms"
-        f"  rss {_memory_mb(server.pid, 'VmRSS'):4.0f}, at most {_memory_mb(server.pid, 'VmHWM'):4.0f} MB",
+        f"  rss {memory_mb(server.pid, 'VmRSS'):4.0f}, at most {memory_mb(server.pid, 'VmHWM'):4.0f} MB",
         flush=True,
     )
 
