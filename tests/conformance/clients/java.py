@@ -18,9 +18,10 @@ from tests.conformance.java_programs import JVM
 class JavaProcess:
     """TransactionDriver.java or AdminDriver.java: a command's words a line in, one JSON answer a line out."""
 
-    def __init__(self, classpath, main_class):
+    def __init__(self, classpath, main_class, *options):
+        """`options`: of the JVM."""
         self._process = subprocess.Popen(
-            [*JVM, "-cp", classpath, main_class],
+            [*JVM, *options, "-cp", classpath, main_class],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
