@@ -1,10 +1,10 @@
 """What traces cost a commit: `oncelog up` without them, with a tenth of them and with all, in turns of one run.
 
     python -m bench.tracing               three servers side by side, one working at a time
-    python -m bench.tracing --rounds 30
+    python -m bench.tracing --rounds 30 --partitions 4
 
-A receiver of OTLP in its own process takes the spans. Printed: p50 of a commit with each, and its ratio to none.
-Nothing else may run.
+A receiver of OTLP in its own process takes the spans. Printed for each: p50 of a commit, the median over the rounds of
+its ratio to none, and the server's processor time for a commit, which other work on the machine moves less.
 """
 
 import argparse
@@ -13,10 +13,14 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import confluent_kafka
+import psutil
+from confluent_kafka.admin import AdminClient, NewTopic
 
 import oncelog
 
@@ -37,54 +41,88 @@ def _receiver(stack: ExitStack, folder: Path) -> str:
     return f"http://{process.stdout.readline().split()[-1]}"
 
 
-def _commits(producer: confluent_kafka.Producer, count: int) -> list[float]:
-    times = []
-    for _ in range(count):
-        since = time.perf_counter()
-        producer.begin_transaction()
-        producer.produce("commits", b"v")
-        producer.commit_transaction(60)
-        times.append(time.perf_counter() - since)
-    return times
+@dataclass
+class _Server:
+    process: psutil.Process
+    producer: confluent_kafka.Producer
+    partitions: int
+    times: list[list[float]] = field(default_factory=list)
+    cpu_s: float = 0.0
+    """Of the server in all rounds: the kernel counts hundredths of a second, a tenth of a round."""
+
+    def commit(self) -> None:
+        """One round."""
+        cpu = self._cpu_s()
+        times = []
+        for _ in range(_COMMITS):
+            since = time.perf_counter()
+            self.producer.begin_transaction()
+            for partition in range(self.partitions):
+                self.producer.produce("commits", b"v", partition=partition)
+            self.producer.commit_transaction(60)
+            times.append(time.perf_counter() - since)
+        self.times.append(times)
+        self.cpu_s += self._cpu_s() - cpu
+
+    def _cpu_s(self) -> float:
+        times = self.process.cpu_times()
+        return times.user + times.system
+
+
+def _server(stack: ExitStack, endpoint: str, ratio: str | None, partitions: int) -> _Server:
+    environment = {}
+    if ratio is not None:
+        environment = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+            "OTEL_TRACES_SAMPLER": "traceidratio",
+            "OTEL_TRACES_SAMPLER_ARG": ratio,
+        }
+    before = {one.pid for one in psutil.Process().children()}
+    log = stack.enter_context(oncelog.running(environment=environment))
+    (process,) = (one for one in psutil.Process().children() if one.pid not in before)
+    address = {"bootstrap.servers": log.bootstrap_servers, "log_level": 0}
+    admin = AdminClient(address)
+    admin.create_topics([NewTopic("commits", partitions)])["commits"].result(30)
+    producer = confluent_kafka.Producer({**address, "transactional.id": "bench", "linger.ms": 0})
+    producer.init_transactions(30)
+    return _Server(process, producer, partitions)
+
+
+def _show(name: str, server: _Server, off: _Server) -> None:
+    pairs = zip(server.times, off.times, strict=True)
+    ratio = median(percentile(one, 0.5) / percentile(other, 0.5) for one, other in pairs)
+    p50 = percentile([one for times in server.times for one in times], 0.5)
+    cpu_ms = server.cpu_s / (len(server.times) * _COMMITS) * _MS
+    print(
+        f"{name:5} p50 {p50 * _MS:6.2f} ms  {ratio:5.3f} of off   "
+        f"CPU {cpu_ms:6.2f} ms  {server.cpu_s / off.cpu_s:5.3f} of off   {len(server.times) * _COMMITS} commits"
+    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.tracing")
     parser.add_argument("--rounds", type=int, default=20, help=f"of {_COMMITS} commits with each")
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--partitions", type=int, default=1, help="of a transaction")
+    asked = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="oncelog-bench-")))
         endpoint = _receiver(stack, folder)
-        producers = {}
-        for name, ratio in _KINDS.items():
-            environment = {}
-            if ratio is not None:
-                environment = {
-                    "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
-                    "OTEL_TRACES_SAMPLER": "traceidratio",
-                    "OTEL_TRACES_SAMPLER_ARG": ratio,
-                }
-            log = stack.enter_context(oncelog.running(environment=environment))
-            producer = confluent_kafka.Producer(
-                {
-                    "bootstrap.servers": log.bootstrap_servers,
-                    "transactional.id": "bench",
-                    "linger.ms": 0,
-                }
-            )
-            producer.init_transactions(30)
-            _commits(producer, _COMMITS)
-            producers[name] = producer
-        times: dict[str, list[float]] = {name: [] for name in producers}
-        for _ in range(rounds):
-            for name, producer in producers.items():
-                times[name] += _commits(producer, _COMMITS)
-        off = percentile(times["off"], 0.5)
-        for name, found in times.items():
-            p50 = percentile(found, 0.5)
-            print(
-                f"{name:6} p50 {p50 * _MS:6.2f} ms   {p50 / off:5.3f} of off   {len(found)} commits"
-            )
+        servers = {
+            name: _server(stack, endpoint, ratio, asked.partitions)
+            for name, ratio in _KINDS.items()
+        }
+        for server in servers.values():
+            server.commit()  # Warms it up.
+            server.times.clear()
+            server.cpu_s = 0.0
+        names = list(servers)
+        for done in range(asked.rounds):
+            # Another one begins each round: none always follows the same one.
+            first = done % len(names)
+            for name in names[first:] + names[:first]:
+                servers[name].commit()
+        for name, server in servers.items():
+            _show(name, server, servers["off"])
     return 0
 
 
