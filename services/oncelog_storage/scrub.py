@@ -72,6 +72,7 @@ def read_on(place: Place, bytes_max: int) -> tuple[int, int, Finding | None]:
                 place.expected_offset,
                 place.segment.end_offset,
                 place.leader_epochs,
+                wanted_bytes=wanted,
             )
             if not looked.needed_bytes:
                 return looked.position, looked.expected_offset, looked.finding

@@ -153,7 +153,9 @@ def scan(
         needed = HEADER_BYTES
         if reason != CUT_HEADER:
             needed = fields[1] + LENGTH_PREFIX_BYTES
-        if not view or reason not in CUT or position + needed > size_bytes:
+        # Asked for a whole batch and cut all the same: the file is shorter than it was.
+        is_cut_by_read = at > 0 or needed > chunk_bytes
+        if not view or reason not in CUT or position + needed > size_bytes or not is_cut_by_read:
             raise BrokenBatch(position, reason)
         chunk_bytes = max(_SCAN_BYTES, needed)
 

@@ -33,8 +33,12 @@ def look_at(
     expected_offset: int,
     end_offset: int,
     leader_epochs: LeaderEpochs,
+    *,
+    wanted_bytes: int,
 ) -> Looked:
     """The bytes at `position` of a segment of `size_bytes` that ends at `end_offset`, -1 for unknown.
+
+    `wanted_bytes` were asked for. Fewer come at the segment's end, and from a file that is shorter than it was.
 
     What the CRC does not cover is held against what else is known: offsets must rise, and the leader epoch must be the
     one that wrote there.
@@ -56,7 +60,7 @@ def look_at(
         at += fields[1] + LENGTH_PREFIX_BYTES
     if at and (not reason or reason in CUT):
         return Looked(position + at, expected_offset)
-    is_cut_by_read = reason in CUT and position + needed <= size_bytes
+    is_cut_by_read = reason in CUT and position + needed <= size_bytes and needed > wanted_bytes
     if not is_cut_by_read or needed > _BATCH_BYTES_MAX:
         finding = Finding(position + at, reason or "the file is shorter than it was")
         return Looked(size_bytes, expected_offset, finding)

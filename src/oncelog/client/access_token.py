@@ -5,6 +5,7 @@ in the Authorization header (RFC 6749, 4.4).
 """
 
 import base64
+import http.client
 import json
 import time
 import urllib.error
@@ -20,6 +21,16 @@ TIMEOUT_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 1_048_576
 UNKNOWN_LIFETIME_S: Final = 300.0
 """Of a token that does not say when it ends, and whose provider does not either."""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The request carries a secret, and goes to the address that was given or nowhere."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_opener: Final = urllib.request.build_opener(_NoRedirect)
 
 
 class AccessToken(NamedTuple):
@@ -77,14 +88,14 @@ def _of_provider(login: ClientLogin) -> tuple[str, float | None]:
         },
     )
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+        with _opener.open(request, timeout=TIMEOUT_S) as answer:
             found: Any = json.loads(answer.read(ANSWER_BYTES_MAX))
     except urllib.error.HTTPError as error:
         with error:
             raise OncelogError(
                 f"the token provider {place} answered {error.code} {error.reason}; are id, secret and scope right?"
             ) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise OncelogError(f"no token from {place}: {reason}") from error
     token = found.get("access_token") if isinstance(found, dict) else None

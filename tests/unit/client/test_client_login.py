@@ -112,6 +112,10 @@ def test_the_check_of_the_host_name_can_be_switched_off(value, checked):
         (SCRAM | {"sasl.jaas.config": f"{SECRET}"}, "sasl.jaas.config", "ScramLoginModule"),
         (TOKEN, f"{ENDPOINT} is missing", "https"),
         (TOKEN | {ENDPOINT: "id.example"}, f"{ENDPOINT} is 'id.example'", "file:///"),
+        (TOKEN | {ENDPOINT: "file://token"}, f"{ENDPOINT} is 'file://token'", "file:///"),
+        (TOKEN | {ENDPOINT: "https://[id"}, f"{ENDPOINT} is 'https://[id'", "https"),
+        (TOKEN | {ENDPOINT: "https://id:port/"}, f"{ENDPOINT} is 'https://id:port/'", "https"),
+        (TOKEN | {ENDPOINT: "https:///token"}, f"{ENDPOINT} is 'https:///token'", "https"),
         (TOKEN | {ENDPOINT: "http://id.example/token"}, "http://id.example", "give https"),
         (TOKEN | HTTPS, "client.id is missing", "token provider"),
         (

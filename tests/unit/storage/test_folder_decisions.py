@@ -173,6 +173,11 @@ ALL, BOTH = len(SEGMENT), len(FIRST)
 EPOCHS = LeaderEpochs([(1, 0)])
 
 
+def look(data, size_bytes=ALL, end_offset=5, leader_epochs=EPOCHS, *, wanted_bytes=1 << 20):
+    view = memoryview(data)
+    return look_at(view, 0, size_bytes, 0, end_offset, leader_epochs, wanted_bytes=wanted_bytes)
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
@@ -184,24 +189,30 @@ EPOCHS = LeaderEpochs([(1, 0)])
     ],
 )
 def test_a_look_goes_on_behind_whole_batches(data, expected):
-    assert look_at(memoryview(data), 0, ALL, 0, 5, EPOCHS) == expected
+    assert look(data, wanted_bytes=len(data)) == expected
+
+
+def test_a_file_that_is_shorter_than_it_was_is_not_read_for_ever():
+    """It ends inside of a batch: as much as that one needs was asked for, and did not come."""
+    assert look(FIRST[:70], wanted_bytes=BOTH).finding == Finding(0, "a batch is cut")
+    assert look(FIRST[:20], wanted_bytes=61).finding == Finding(0, "a batch header is cut")
 
 
 def test_a_batch_behind_the_segments_end_is_cut():
-    found = look_at(memoryview(FIRST[:70]), 0, 70, 0, 5, EPOCHS)
+    found = look(FIRST[:70], 70, 5, EPOCHS)
     assert found == Looked(70, 0, Finding(0, "a batch is cut"))
     huge = FIRST[:8] + (100 << 20).to_bytes(4, "big") + FIRST[12:]
-    assert look_at(memoryview(huge), 0, 1 << 30, 0, 5, EPOCHS).finding is not None
+    assert look(huge, 1 << 30, 5, EPOCHS).finding is not None
 
 
 def test_what_the_crc_does_not_cover_is_held_against_the_rest():
-    wrong_epoch = look_at(memoryview(SEGMENT), 0, ALL, 0, 5, LeaderEpochs([(1, 0), (2, 3)]))
+    wrong_epoch = look(SEGMENT, ALL, 5, LeaderEpochs([(1, 0), (2, 3)]))
     assert wrong_epoch.finding == Finding(BOTH, "leader epoch 1 stands where 2 wrote")
-    too_high = look_at(memoryview(SEGMENT), 0, ALL, 0, 4, EPOCHS)
+    too_high = look(SEGMENT, ALL, 4, EPOCHS)
     assert too_high.finding == Finding(BOTH, "offset 3 stands before 4")
-    assert look_at(memoryview(SEGMENT), 0, ALL, 0, -1, EPOCHS) == Looked(ALL, 5)
+    assert look(SEGMENT, ALL, -1, EPOCHS) == Looked(ALL, 5)
     rotten = SEGMENT[:70] + b"?" + SEGMENT[71:]
-    assert "CRC" in look_at(memoryview(rotten), 0, ALL, 0, 5, EPOCHS).finding.reason
+    assert "CRC" in look(rotten, ALL, 5, EPOCHS).finding.reason
 
 
 # Proposals of in-sync replicas.

@@ -113,9 +113,14 @@ def test_scan_ends_at_damage(data, end_offset, reason):
     assert (broken.value.position, broken.value.reason) == (SECOND, reason)
 
 
-def test_scan_ends_where_the_file_is_shorter_than_it_was():
-    with pytest.raises(BrokenBatch, match=CUT_HEADER):
-        scanned(scan(STRETCH, 0, 100), b"")
+@pytest.mark.parametrize(
+    ("size_bytes", "position", "reason"),
+    [(0, 0, CUT_HEADER), (SECOND + 20, SECOND, CUT_HEADER), (SECOND + 80, SECOND, CUT_BATCH)],
+)
+def test_scan_ends_in_a_file_that_is_shorter_than_it_was(size_bytes, position, reason):
+    with pytest.raises(BrokenBatch) as broken:
+        scanned(scan(STRETCH, 0, 100), DATA[:size_bytes])
+    assert (broken.value.position, broken.value.reason) == (position, reason)
 
 
 def test_a_gap_before_a_later_batch_is_compactions():

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from oncelog.errors import OncelogError
 
@@ -238,9 +238,21 @@ def _check_whole(login: ClientLogin, given: Mapping[str, str], prefix: str) -> N
         )
 
 
+def _parsed(address: str) -> SplitResult | None:
+    """None for what is no address of a provider or a file."""
+    try:
+        found = urlsplit(address)
+        has_place = bool(found.hostname) and found.port != 0
+    except ValueError:
+        return None
+    if found.scheme == "file":
+        return found if found.path and found.netloc in ("", "localhost") else None
+    return found if found.scheme in ("https", "http") and has_place else None
+
+
 def _check_endpoint(login: ClientLogin, prefix: str) -> None:
-    endpoint = urlsplit(login.token_endpoint)
-    if endpoint.scheme not in ("https", "http", "file"):
+    endpoint = _parsed(login.token_endpoint)
+    if endpoint is None:
         said = f"is {login.token_endpoint!r}" if login.token_endpoint else "is missing"
         raise OncelogError(
             f"{prefix}{_ENDPOINT} {said}: give the https address of the token provider, or file:///… with a token"
