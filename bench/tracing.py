@@ -1,9 +1,10 @@
 """What traces cost a commit: `oncelog up` without them, with a tenth of them and with all, in turns of one run.
 
-    python -m bench.tracing               three servers side by side, one working at a time
+    python -m bench.tracing               two servers of each kind side by side, one working at a time
     python -m bench.tracing --rounds 30 --partitions 4
 
-A receiver of OTLP in its own process takes the spans. Printed for each: p50 of a commit, the median over the rounds of
+Servers of the same code differ by some percent, so there are two of each. A receiver of OTLP in its own process takes
+the spans. Printed for each kind: p50 of a commit, the median over the rounds of
 its ratio to none, and the server's processor time for a commit, which other work on the machine moves less.
 """
 
@@ -28,6 +29,8 @@ from .abuse import percentile
 
 _KINDS: Final = {"off": None, "10 %": "0.1", "all": "1.0"}
 _COMMITS: Final = 100
+_SERVERS: Final = 2
+"""Of each kind."""
 _MS: Final = 1000.0
 
 
@@ -88,14 +91,23 @@ def _server(stack: ExitStack, endpoint: str, ratio: str | None, partitions: int)
     return _Server(process, producer, partitions)
 
 
-def _show(name: str, server: _Server, off: _Server) -> None:
-    pairs = zip(server.times, off.times, strict=True)
+def _rounds(servers: list[_Server]) -> list[list[float]]:
+    """The times of each round, of these servers together."""
+    return [
+        [one for times in of_round for one in times]
+        for of_round in zip(*(server.times for server in servers), strict=True)
+    ]
+
+
+def _show(name: str, servers: list[_Server], off: list[_Server]) -> None:
+    rounds = _rounds(servers)
+    pairs = zip(rounds, _rounds(off), strict=True)
     ratio = median(percentile(one, 0.5) / percentile(other, 0.5) for one, other in pairs)
-    p50 = percentile([one for times in server.times for one in times], 0.5)
-    cpu_ms = server.cpu_s / (len(server.times) * _COMMITS) * _MS
+    times = [one for of_round in rounds for one in of_round]
+    cpu_s, off_cpu_s = (sum(one.cpu_s for one in kind) for kind in (servers, off))
     print(
-        f"{name:5} p50 {p50 * _MS:6.2f} ms  {ratio:5.3f} of off   "
-        f"CPU {cpu_ms:6.2f} ms  {server.cpu_s / off.cpu_s:5.3f} of off   {len(server.times) * _COMMITS} commits"
+        f"{name:5} p50 {percentile(times, 0.5) * _MS:6.2f} ms  {ratio:5.3f} of off   "
+        f"CPU {cpu_s / len(times) * _MS:6.2f} ms  {cpu_s / off_cpu_s:5.3f} of off   {len(times)} commits"
     )
 
 
@@ -107,22 +119,23 @@ def main() -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="oncelog-bench-")))
         endpoint = _receiver(stack, folder)
-        servers = {
-            name: _server(stack, endpoint, ratio, asked.partitions)
+        servers = [
+            (name, _server(stack, endpoint, ratio, asked.partitions))
             for name, ratio in _KINDS.items()
-        }
-        for server in servers.values():
+            for _ in range(_SERVERS)
+        ]
+        for _, server in servers:
             server.commit()  # Warms it up.
             server.times.clear()
             server.cpu_s = 0.0
-        names = list(servers)
         for done in range(asked.rounds):
             # Another one begins each round: none always follows the same one.
-            first = done % len(names)
-            for name in names[first:] + names[:first]:
-                servers[name].commit()
-        for name, server in servers.items():
-            _show(name, server, servers["off"])
+            first = done % len(servers)
+            for _, server in servers[first:] + servers[:first]:
+                server.commit()
+        of_kind = {name: [one for kind, one in servers if kind == name] for name in _KINDS}
+        for name, kind in of_kind.items():
+            _show(name, kind, of_kind["off"])
     return 0
 
 

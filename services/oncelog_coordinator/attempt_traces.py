@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 from oncelog.ids import CoordinatorEpoch, Millis
 from oncelog.machine import Decision
 from oncelog.telemetry import spans
-from oncelog.telemetry.recorder import TraceRecorder
 from oncelog.trace import attempt_trace
 from oncelog_coordinator.core.markers import SINK_MACHINE, MarkersDelivered, MarkersWanted
 from oncelog_coordinator.core.sink import SinkMachine
@@ -93,12 +92,13 @@ class AttemptTraces:
     ) -> None:
         """The request that runs now belongs to an attempt, and an attempt may end."""
         recorder = spans.recorder
-        if not isinstance(recorder, TraceRecorder):
+        if recorder is None:
             return
-        if isinstance(event, AddPartitions | VerifyPartitions):
+        kind = type(event)
+        if kind is AddPartitions or kind is VerifyPartitions:
             attempt = machine.attempt_of_producer(event.producer_id)
             asked = None if attempt is None else _seen(attempt)
-        elif _sink_of(event) or isinstance(event, ForceTerminate):
+        elif kind is ForceTerminate or _sink_of(event):
             asked = self._ended_by(event, decision, machine).get(_nonce_of(event, decision))
         else:
             return
@@ -129,7 +129,7 @@ class AttemptTraces:
     def committed(self, decision: Decision[Any], decided_ns: int) -> None:
         """The world may know of it."""
         recorder, records = spans.recorder, decision.records
-        if not isinstance(recorder, TraceRecorder) or not records:
+        if recorder is None or not records:
             return
         if isinstance(records[0], TxnMetadata):
             # No decision is about both a sink and a transaction.
@@ -157,7 +157,7 @@ class AttemptTraces:
         """The same markers, of a sink's attempt with their trace."""
         recorder = spans.recorder
         key = wanted.decision_key
-        if key.machine != SINK_MACHINE or not isinstance(recorder, TraceRecorder):
+        if key.machine != SINK_MACHINE or recorder is None:
             return wanted
         for attempt in machine.attempts_of(key.name):
             if decision_number(attempt.nonce) == key.number:
@@ -170,7 +170,7 @@ class AttemptTraces:
                 return replace(wanted, markers=tuple(markers))
         return wanted
 
-    def _root(self, recorder: TraceRecorder, ended: _Seen) -> None:
+    def _root(self, recorder: spans.Recorder, ended: _Seen) -> None:
         now_ns = time.time_ns()
         opened_ns = ended.opened_ms * _NS_PER_MS if ended.opened_ms >= 0 else now_ns
         told = {**self._attributes, **ended.attributes, "oncelog.branches": ended.branch_count}
@@ -200,9 +200,10 @@ def _seen(attempt: Attempt) -> _Seen:
 
 
 def _sink_of(event: Any) -> str:
-    if isinstance(event, MarkersDelivered):
+    """Asked of each event of each transaction: most are of no sink."""
+    if type(event) is MarkersDelivered:
         return event.decision_key.name if event.decision_key.machine == SINK_MACHINE else ""
-    return str(getattr(event, "sink", ""))
+    return getattr(event, "sink", "")
 
 
 def _nonce_of(event: Any, decision: Decision[Any]) -> bytes:

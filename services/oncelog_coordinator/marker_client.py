@@ -17,7 +17,6 @@ from oncelog.machine import Send
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
-from oncelog.rpc.trace_context import trace_message
 from oncelog.telemetry import spans
 from oncelog_coordinator.backoff import Backoff
 from oncelog_coordinator.core.markers import (
@@ -27,7 +26,7 @@ from oncelog_coordinator.core.markers import (
     MarkersWanted,
 )
 from oncelog_coordinator.settings import CoordinatorSettings
-from oncelog_coordinator.transaction_traces import are_markers_kept
+from oncelog_coordinator.transaction_traces import trace_of_marker
 
 _log = logging.getLogger(__name__)
 
@@ -107,13 +106,13 @@ class MarkerClient:
         if not any(marker.partitions for marker in wanted.markers):
             self._feed_back(MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED))
             return
-        with _delivery_span(wanted):
-            outcome = await self._delivered(wanted)
+        request = self._request(wanted)
+        with _delivery_span(wanted, request):
+            outcome = await self._delivered(wanted, request)
             spans.set_attributes(**{"oncelog.outcome": outcome.outcome.value})
         self._feed_back(outcome)
 
-    async def _delivered(self, wanted: MarkersWanted) -> MarkersDelivered:
-        request = self._request(wanted)
+    async def _delivered(self, wanted: MarkersWanted, request: Any) -> MarkersDelivered:
         backoff = Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms)
         await self._slots.acquire()
         slot = _Slot(self._slots)
@@ -167,24 +166,21 @@ class MarkerClient:
                         types_pb2.TopicPartition(topic=topic, partition=partition)
                         for topic, partition in marker.partitions
                     ],
-                    trace=None
-                    if marker.trace is None
-                    else trace_message(marker.trace, is_kept=are_markers_kept(marker)),
+                    trace=trace_of_marker(marker),
                 )
                 for marker in wanted.markers
             ],
         )
 
 
-def _delivery_span(wanted: MarkersWanted) -> spans.Span | spans.Nothing:
-    """From the decision to the last marker."""
-    trace = wanted.markers[0].trace
-    if trace is None:
+def _delivery_span(wanted: MarkersWanted, request: Any) -> spans.Span | spans.Nothing:
+    """From the decision to the last marker, if these markers say a trace."""
+    if not request.markers[0].HasField("trace"):
         return spans.NOTHING
     return spans.outermost(
         "markers",
         spans.Kind.INTERNAL,
-        trace=trace,
+        trace=wanted.markers[0].trace,
         attributes={
             "oncelog.commit": wanted.markers[0].commit,
             "oncelog.partitions": sum(len(marker.partitions) for marker in wanted.markers),

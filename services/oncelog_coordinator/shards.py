@@ -30,6 +30,7 @@ from oncelog_coordinator.core.sink_limits import SinkLimits
 from oncelog_coordinator.core.txn import TxnConfig
 from oncelog_coordinator.core.txn_events import (
     AddPartitions,
+    EndTxn,
     ErrorAnswer,
     ForceTerminate,
     IdentityAnswer,
@@ -46,6 +47,8 @@ from oncelog_coordinator.shard_terms import LoadedShard, ShardTerm, ShardTerms, 
 from oncelog_coordinator.transaction_times import ShardTimes, TransactionTimes
 from oncelog_coordinator.transaction_traces import TransactionTraces, name_of, with_trace
 
+_OF_NO_SINK: Final = frozenset({EndTxn, InitProducerId, TxnTimedOut})
+"""Events for which no attempt of a sink is looked up."""
 _NEEDS_LEVEL: Final = (InitProducerId, TxnTimedOut, ForceTerminate)
 """Events by which the server itself may abort: how, the cluster's transaction.version decides (facts 2.1)."""
 
@@ -97,15 +100,23 @@ class TransactionTerm(ShardTerm):
 
     def about_to_trace(self, event: Any, machine: ShardMachine) -> Any:
         """The event as it is decided in a process that records spans."""
-        self.attempt_traces.about_to_decide(event, machine.sink)
-        return with_trace(event) if isinstance(event, AddPartitions) else event
+        if type(event) is AddPartitions:
+            return with_trace(event, machine.txn.transaction(event.transactional_id))
+        if type(event) not in _OF_NO_SINK:
+            self.attempt_traces.about_to_decide(event, machine.sink)
+        return event
 
     def trace(
         self, event: Any, decision: Decision[Any], machine: ShardMachine, now: Millis
     ) -> None:
         """The machine has applied the decision."""
-        self._traces.decided(event, decision, machine.txn.transaction(name_of(event)), now)
-        self.attempt_traces.decided(event, decision, machine.sink, now)
+        running = spans.current()
+        if running is not None:
+            known = machine.txn.transaction(name_of(event))
+            if known is not None:
+                self._traces.decided(running, event, decision, known, now)
+        if type(event) not in _OF_NO_SINK:
+            self.attempt_traces.decided(event, decision, machine.sink, now)
 
     async def completion(self, transactional_id: str, deadline: float) -> None:
         """Returns when this prepared transaction is complete. Raises TimeoutError at `deadline` of the loop's clock."""

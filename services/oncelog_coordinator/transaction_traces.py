@@ -7,12 +7,14 @@ with the completion the root of it all. A process without tracing does none of i
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
+from oncelog.api.v1.types_pb2 import TraceContext
 from oncelog.ids import CoordinatorEpoch, Millis
 from oncelog.machine import Decision
+from oncelog.rpc.trace_context import trace_message
 from oncelog.telemetry import spans
-from oncelog.telemetry.recorder import TraceRecorder
 from oncelog.trace import TransactionTrace
 from oncelog_coordinator.core.markers import MarkersDelivered, MarkerWanted
 from oncelog_coordinator.core.txn_events import AddPartitions, TxnTimedOut
@@ -24,13 +26,13 @@ _DECIDED_WITHOUT_REQUEST: Final = (TxnTimedOut, MarkersDelivered)
 _ABORTS: Final = frozenset({TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT})
 
 
-def with_trace(event: AddPartitions) -> AddPartitions:
-    """With a trace for the transaction that it may start, from the client's request on.
+def with_trace(event: AddPartitions, known: TxnMetadata | None) -> AddPartitions:
+    """With a trace for the transaction that it may start, from the client's request on. `known`: of this id, before it.
 
     Not the one under which the request came: what gives up waiting never hears where it belonged, and stays there.
     """
     running = spans.current()
-    if running is None:
+    if running is None or (known is not None and known.state is TxnState.ONGOING):
         return event
     home = running.home
     # A request that came in the belief that its transaction is open may begin another one.
@@ -49,25 +51,29 @@ class TransactionTraces:
         }
 
     def decided(
-        self, event: Any, decision: Decision[Any], known: TxnMetadata | None, now: Millis
+        self,
+        running: spans.Span,
+        event: Any,
+        decision: Decision[Any],
+        known: TxnMetadata,
+        now: Millis,
     ) -> None:
-        """`known`: the transaction as it is now; None for an unknown id."""
-        recorder = _recorder()
-        running = spans.current()
-        if recorder is None or running is None or known is None:
-            return
+        """`known`: the transaction as it is now."""
+        recorder = spans.recorder
+        assert recorder is not None
         # A request that waits for a completion is decided again after it.
         before = running.attributes.get("oncelog.decision")
         label = decision.label if before is None else f"{before}, {decision.label}"
-        running.attributes |= self._told(known, label)
+        running.attributes["oncelog.decision"] = label
+        running.describe(partial(self._told, known))
         if known.trace is not None and _is_of(event, known):
             running.home.move(known.trace, is_kept=is_kept(recorder, known, now))
 
     def committed(self, event: Any, decision: Decision[Any], decided_ns: int) -> int:
         """The world may know of it. Returns the trace in which the append can be seen; 0 if none is kept."""
         seen_in = 0
-        recorder = _recorder()
-        if recorder is None:
+        recorder = spans.recorder
+        if recorder is None or not decision.records:
             return seen_in
         now_ns = time.time_ns()
         parent = spans.current()
@@ -86,32 +92,26 @@ class TransactionTraces:
                 spans.Home(record.trace) if parent is None else parent.home,
                 parent,
                 spans.Kind.INTERNAL,
-                self._told(record, decision.label),
+                {"oncelog.decision": decision.label},
                 decided_ns,
             )
-            append.end()
+            append.details = (partial(self._told, record),)
+            append.end(end_ns=now_ns)
             if isinstance(event, MarkersDelivered):
-                self._complete(recorder, record, decision.label, now_ns)
+                self._complete(recorder, record, now_ns)
             seen_in = exemplar(record, Millis(now_ns // _NS_PER_MS))
         return seen_in
 
-    def _told(self, txn: TxnMetadata, label: str) -> dict[str, spans.Value]:
-        return {
-            **self._attributes,
-            **identity(txn),
-            "oncelog.decision": label,
-            "oncelog.state": txn.state.kafka_name,
-        }
+    def _told(self, txn: TxnMetadata) -> spans.Attributes:
+        return {**self._attributes, **identity(txn), "oncelog.state": txn.state.kafka_name}
 
-    def _complete(
-        self, recorder: TraceRecorder, record: TxnMetadata, label: str, now_ns: int
-    ) -> None:
+    def _complete(self, recorder: spans.Recorder, record: TxnMetadata, now_ns: int) -> None:
         assert record.trace is not None, record
         recorder.root(
             record.trace,
             f"transaction {record.transactional_id}",
             now_ns,
-            {**self._attributes, **identity(record), "oncelog.state": record.state.kafka_name},
+            self._told(record),
             is_kept=is_kept(recorder, record, Millis(now_ns // _NS_PER_MS)),
         )
 
@@ -124,7 +124,7 @@ def name_of(event: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-def identity(txn: TxnMetadata) -> dict[str, spans.Value]:
+def identity(txn: TxnMetadata) -> spans.Attributes:
     """What a span says of a transaction."""
     return {
         "messaging.kafka.transactional_id": txn.transactional_id,
@@ -133,7 +133,7 @@ def identity(txn: TxnMetadata) -> dict[str, spans.Value]:
     }
 
 
-def is_kept(recorder: TraceRecorder, txn: TxnMetadata, now: Millis) -> bool:
+def is_kept(recorder: spans.Recorder, txn: TxnMetadata, now: Millis) -> bool:
     """Whatever the head ratio says: aborted ones, and those that were open for long."""
     is_late = 0 <= txn.start_timestamp < now - recorder.late_ms
     return txn.state in _ABORTS or is_late
@@ -141,22 +141,29 @@ def is_kept(recorder: TraceRecorder, txn: TxnMetadata, now: Millis) -> bool:
 
 def exemplar(record: TxnMetadata, now: Millis) -> int:
     """The trace of this transaction, for a histogram that it is observed in; 0 if it is not kept."""
-    recorder = _recorder()
+    recorder = spans.recorder
     if recorder is None or record.trace is None:
         return 0
     trace_id = record.trace.trace_id
     return trace_id if recorder.is_kept(trace_id) or is_kept(recorder, record, now) else 0
 
 
-def are_markers_kept(marker: MarkerWanted) -> bool:
-    """The verdict, as far as it is known when markers are sent."""
-    recorder = _recorder()
+def trace_of_marker(marker: MarkerWanted) -> TraceContext | None:
+    """What a marker says of its trace. None for one of which it is known already that nobody will keep it."""
+    recorder, trace = spans.recorder, marker.trace
+    if trace is None:
+        return None
     if recorder is None:
-        return False
+        # Whoever sends and writes it knows the ratio of this cluster.
+        return trace_message(trace, is_kept=marker.is_trace_kept)
     now_ms = time.time_ns() // _NS_PER_MS
-    if marker.is_trace_kept:
-        return True
-    return not marker.commit or 0 < marker.start_timestamp < now_ms - recorder.late_ms
+    is_late = 0 < marker.start_timestamp < now_ms - recorder.late_ms
+    is_kept = marker.is_trace_kept or not marker.commit or is_late
+    return (
+        trace_message(trace, is_kept=is_kept)
+        if is_kept or recorder.is_kept(trace.trace_id)
+        else None
+    )
 
 
 def _is_of(event: Any, known: TxnMetadata) -> bool:
@@ -170,8 +177,3 @@ def _is_of(event: Any, known: TxnMetadata) -> bool:
     is_own = producer_id == known.producer_id and producer_epoch == known.producer_epoch
     is_before = producer_id == known.previous_producer_id and known.state in _ABORTS
     return is_own or is_before or known.state.is_prepared
-
-
-def _recorder() -> TraceRecorder | None:
-    recorder = spans.recorder
-    return recorder if isinstance(recorder, TraceRecorder) else None

@@ -13,16 +13,15 @@ from oncelog.protocol.versions import (
     TXN_OFFSET_COMMIT,
 )
 from oncelog.telemetry import spans
-from oncelog.telemetry.recorder import TraceRecorder
 from oncelog_listener.call import Call, Session
 
 _NAMES: Final = {
-    INIT_PRODUCER_ID: "InitProducerId",
-    ADD_PARTITIONS_TO_TXN: "AddPartitionsToTxn",
-    ADD_OFFSETS_TO_TXN: "AddOffsetsToTxn",
-    TXN_OFFSET_COMMIT: "TxnOffsetCommit",
-    PRODUCE: "Produce",
-    END_TXN: "EndTxn",
+    INIT_PRODUCER_ID: "client InitProducerId",
+    ADD_PARTITIONS_TO_TXN: "client AddPartitionsToTxn",
+    ADD_OFFSETS_TO_TXN: "client AddOffsetsToTxn",
+    TXN_OFFSET_COMMIT: "client TxnOffsetCommit",
+    PRODUCE: "client Produce",
+    END_TXN: "client EndTxn",
 }
 
 
@@ -42,14 +41,21 @@ def request_span(call: Call) -> spans.Span | spans.Nothing:
     )
     if not transactional_id:
         return spans.NOTHING
-    attributes = _client(call.session, call.client_id, call.cluster.node_id)
-    attributes["messaging.kafka.transactional_id"] = transactional_id
-    attributes["oncelog.api_version"] = call.version
+    session, client_id, node_id = call.session, call.client_id, call.cluster.node_id
+    version = call.version
+
+    def details() -> spans.Attributes:
+        return {
+            **_client(session, client_id, node_id),
+            "messaging.kafka.transactional_id": transactional_id,
+            "oncelog.api_version": version,
+        }
+
+    span = spans.Span(_NAMES[call.api_key], spans.Home(), None, spans.Kind.SERVER, {})
+    span.details = (details,)
     if call.api_key == END_TXN:
-        attributes["oncelog.commit"] = request.committed
-    return spans.outermost(
-        f"client {_NAMES[call.api_key]}", spans.Kind.SERVER, attributes=attributes
-    )
+        span.attributes["oncelog.commit"] = request.committed
+    return span
 
 
 def sink_span(
@@ -66,7 +72,7 @@ def sink_span(
 def sink_answered(method: str, span: spans.Span | spans.Nothing, answer: Any) -> None:
     """Before the span ends."""
     recorder = spans.recorder
-    if not isinstance(span, spans.Span) or not isinstance(recorder, TraceRecorder):
+    if not isinstance(span, spans.Span) or recorder is None:
         return
     if answer.error_code:
         span.error = f"error {answer.error_code}"
@@ -74,8 +80,8 @@ def sink_answered(method: str, span: spans.Span | spans.Nothing, answer: Any) ->
         recorder.verdict(span.home.trace_id, is_kept=span.home.is_kept)
 
 
-def _client(session: Session, client_id: str | None, node_id: int) -> dict[str, spans.Value]:
-    told: dict[str, spans.Value] = {
+def _client(session: Session, client_id: str | None, node_id: int) -> spans.Attributes:
+    told: spans.Attributes = {
         "messaging.system": "kafka",
         "messaging.client.id": client_id or "",
         "client.address": session.peer,
@@ -89,7 +95,7 @@ def _client(session: Session, client_id: str | None, node_id: int) -> dict[str, 
 def answered(call: Call, span: spans.Span | spans.Nothing, response: Any) -> None:
     """Before the span ends. Nothing follows an end, so that is when it is known whether the trace is kept."""
     recorder = spans.recorder
-    if not isinstance(span, spans.Span) or not isinstance(recorder, TraceRecorder):
+    if not isinstance(span, spans.Span) or recorder is None:
         return
     code = int(getattr(response, "error_code", 0) or 0)
     if code:

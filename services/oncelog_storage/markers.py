@@ -14,6 +14,7 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Partition
 from oncelog.rpc.transaction_starts import TransactionStarts
 from oncelog.runtime import Clock
+from oncelog.telemetry import spans
 from oncelog_storage.changed_settings import ChangedSettings
 from oncelog_storage.core.markers import StartQuestion, marker_batches, needs_its_start
 from oncelog_storage.core.partition_values import MarkerRequest
@@ -76,9 +77,10 @@ class MarkerHandler:
             start_ns = time.time_ns()
             await self._write_to(partition, group)
             markers.wrote(*partition, start_ns, time.time_ns())
-            for wanted, _ in group:
-                self._traces.ended(wanted.producer_id)
-        markers.record(request, response)
+        if spans.recorder is not None:
+            for marker in request.markers:
+                self._traces.ended(marker.producer_id, has_trace=marker.HasField("trace"))
+            markers.record(request, response)
         return response
 
     async def _learn_starts(self, markers: Iterable[tuple[Partition, MarkerRequest]]) -> None:

@@ -6,6 +6,7 @@ append. The order is Kafka's: a repeated batch is answered before anything is as
 
 import asyncio
 import time
+from functools import partial
 from typing import Any, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
@@ -25,7 +26,7 @@ from oncelog_storage.feed_events import StorageEvents
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.settings import StorageSettings
-from oncelog_storage.traces import OpenTraces, OpenTransaction
+from oncelog_storage.traces import OpenTraces, OpenTransaction, appended
 from oncelog_storage.verifier import Verifier
 
 ACKS_ALL: Final = -1
@@ -74,6 +75,12 @@ class _Item:
         if isinstance(error, RecordsRefused):
             for index, message in error.record_errors:
                 answer.record_errors.add(index=index, message=message)
+
+    @property
+    def is_awaited(self) -> bool:
+        """It is in the log, and not on every replica in sync."""
+        appended = self.appended
+        return appended is not None and self.leader.high_watermark <= appended.last_offset
 
     @property
     def is_refused(self) -> bool:
@@ -145,34 +152,35 @@ class ProduceHandler:
         else:
             self._append_all(request, items)
         if spans.recorder is not None:
-            await self._trace(items)
+            # Behind the append, so that nothing waits for it but this answer.
+            for item, known in self._first_batches(items):
+                await self._link(item, known)
         if self._events is not None:
             self._tell(request, items, self._events)
         if request.acks:
             began = time.monotonic()
-            with spans.span("replication wait"):
+            # Where this node is the only replica there is often nothing to wait for, and nothing to show.
+            waits = any(one.is_awaited for one in items)
+            with spans.span("replication wait") if waits else spans.NOTHING:
                 await self._wait_committed(request, items)
             self._times.replication[request.acks].observe(
                 time.monotonic() - began, spans.exemplar()
             )
         return response
 
-    async def _trace(self, items: list[_Item]) -> None:
-        """Behind the append, so that nothing waits for it but this answer."""
+    def _first_batches(self, items: list[_Item]) -> list[tuple[_Item, OpenTransaction]]:
+        """Of transactions that are traced, in their partitions. The running span is told of all that was appended."""
+        first = []
         for item in items:
             if item.appended is None or not item.header.is_transactional:
                 continue
             header = item.header
             known = self._traces.belongs(header.producer_id, header.producer_epoch)
-            spans.set_attributes(
-                **{
-                    "oncelog.producer_id": header.producer_id,
-                    "oncelog.producer_epoch": header.producer_epoch,
-                    f"oncelog.offset.{item.leader.partition}": item.appended.base_offset,
-                }
-            )
+            where = (item.leader.partition, item.appended.base_offset)
+            spans.describe(partial(appended, header.producer_id, header.producer_epoch, *where))
             if known is not None and known.is_first_in(item.leader.partition):
-                await self._link(item, known)
+                first.append((item, known))
+        return first
 
     async def _link(self, item: _Item, known: OpenTransaction) -> None:
         """The running span, to the spans that the batch's records name."""

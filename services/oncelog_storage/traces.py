@@ -10,7 +10,6 @@ from typing import Any, Final
 from oncelog.ids import Partition
 from oncelog.rpc.trace_context import read_trace
 from oncelog.telemetry import spans
-from oncelog.telemetry.recorder import TraceRecorder
 from oncelog.trace import Traceparent, TransactionTrace
 from oncelog_storage.core.record_links import LINKS_MAX
 
@@ -21,9 +20,10 @@ OPEN_MAX: Final = 10_000
 class OpenTransaction:
     """One of a producer here."""
 
-    __slots__ = ("_partitions", "links", "trace")
+    __slots__ = ("_partitions", "links", "producer_epoch", "trace")
 
-    def __init__(self, trace: TransactionTrace) -> None:
+    def __init__(self, producer_epoch: int, trace: TransactionTrace) -> None:
+        self.producer_epoch = producer_epoch
         self.trace = trace
         self.links: set[Traceparent] = set()
         """To the spans that its records name."""
@@ -45,31 +45,45 @@ class OpenTraces:
     """By producer, of this node."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[tuple[int, int], OpenTransaction] = OrderedDict()
+        self._open: OrderedDict[int, OpenTransaction] = OrderedDict()
 
     def belongs(self, producer_id: int, producer_epoch: int) -> OpenTransaction | None:
         """The request that runs now writes for this producer: learn its trace from it, or it from what is known."""
         running = spans.current()
         if spans.recorder is None or running is None:
             return None
-        key = (producer_id, producer_epoch)
-        known = self._open.get(key)
+        known = self._open.get(producer_id)
+        if known is not None and known.producer_epoch != producer_epoch:
+            known = None
         trace = running.home.trace
         if trace is None:
             spans.belongs_to(None if known is None else known.trace)
             return known
         if known is None or known.trace.trace_id != trace.trace_id:
-            known = self._open[key] = OpenTransaction(trace)
+            known = self._open[producer_id] = OpenTransaction(producer_epoch, trace)
             if len(self._open) > OPEN_MAX:
                 self._open.popitem(last=False)
         return known
 
-    def ended(self, producer_id: int) -> None:
-        """By a marker; TV2's has the next epoch already."""
-        if spans.recorder is None:
+    def ended(self, producer_id: int, *, has_trace: bool) -> None:
+        """By a marker; TV2's has the next epoch already. Without a trace in it, the transaction is not kept."""
+        recorder = spans.recorder
+        if recorder is None:
             return
-        for key in [one for one in self._open if one[0] == producer_id]:
-            del self._open[key]
+        known = self._open.pop(producer_id, None)
+        if known is not None and not has_trace:
+            recorder.verdict(known.trace.trace_id, is_kept=False)
+
+
+def appended(
+    producer_id: int, producer_epoch: int, partition: Partition, base_offset: int
+) -> spans.Attributes:
+    """What a span says of a batch in the log."""
+    return {
+        "oncelog.producer_id": producer_id,
+        "oncelog.producer_epoch": producer_epoch,
+        f"oncelog.offset.{partition}": base_offset,
+    }
 
 
 class MarkerSpans:
@@ -84,17 +98,13 @@ class MarkerSpans:
     def record(self, request: Any, response: Any) -> None:
         """When the whole request is answered."""
         recorder = spans.recorder
-        if not isinstance(recorder, TraceRecorder):
+        if recorder is None:
             return
         for marker, result in zip(request.markers, response.results, strict=True):
             known = read_trace(marker.trace) if marker.HasField("trace") else None
             if known is None:
                 continue
             trace, is_kept = known
-            if not is_kept and not recorder.is_kept(trace.trace_id):
-                recorder.verdict(trace.trace_id, is_kept=False)
-                recorder.spans_dropped += len(result.partitions)
-                continue
             for answer in result.partitions:
                 start_ns, end_ns = self._times[answer.topic, answer.partition]
                 home = spans.Home(trace)

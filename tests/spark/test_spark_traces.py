@@ -17,7 +17,6 @@ IN_EACH = (
     "write rows",
     "client Produce",
     "Storage/Produce",
-    "replication wait",
     "SealBranch",
     "client SealBranch",
     "commit batch",

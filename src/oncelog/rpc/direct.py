@@ -36,7 +36,7 @@ def _direct_call(method: Callable[..., Any]) -> Callable[..., Any]:
     name = _span_name(method)
 
     def call(request: Any, timeout: float | None = None) -> Any:
-        if spans.current() is not None:
+        if spans.recorder is not None and spans.current() is not None:
             answer = _traced(name, method, request)
         else:
             answer = method(request, None)

@@ -8,12 +8,13 @@ take(home, spans) ──▶ head ratio or a verdict says kept ──▶ sink
 What waits is bounded in spans and in time; the oldest trace goes first.
 """
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from oncelog.telemetry.spans import Home, Kind, Span, Value
+from oncelog.telemetry.spans import Attributes, Home, Kind, Span
 from oncelog.trace import Traceparent, TransactionTrace
 
 SPANS_WAITING_MAX: Final = 20_000
@@ -36,7 +37,7 @@ class EndedSpan(NamedTuple):
     """0: the trace's root."""
     start_ns: int
     end_ns: int
-    attributes: dict[str, Value]
+    attributes: Attributes
     error: str = ""
     links: Sequence[Traceparent] = ()
 
@@ -87,6 +88,8 @@ class TraceRecorder:
         self._monotonic_s = monotonic_s
         self._waiting: OrderedDict[int, _Waiting] = OrderedDict()
         self._verdicts: OrderedDict[int, bool] = OrderedDict()
+        self._next_look_s = -math.inf
+        """Nothing that waits is too old before."""
         self.spans_waiting = 0
         self.spans_kept = 0
         self.spans_dropped = 0
@@ -100,7 +103,7 @@ class TraceRecorder:
             self.verdict(trace_id, is_kept=True)
         root_id = 0 if trace is None else trace.root_id
         verdict = self._verdicts.get(trace_id)
-        if verdict or home.is_kept or self.is_in_head(trace_id):
+        if verdict or (trace_id & _RATIO_MASK) < self._ids_below:
             self._keep(trace_id, [(root_id, ended)])
         elif trace is None or verdict is False:
             # Without a transaction nobody will say what became of it.
@@ -113,7 +116,7 @@ class TraceRecorder:
         trace: TransactionTrace,
         name: str,
         end_ns: int,
-        attributes: dict[str, Value],
+        attributes: Attributes,
         *,
         is_kept: bool,
     ) -> None:
@@ -178,10 +181,16 @@ class TraceRecorder:
         waiting.homes.append((root_id, ended))
         waiting.count += len(ended)
         self.spans_waiting += len(ended)
+        if self.spans_waiting > self._spans_waiting_max or now > self._next_look_s:
+            self._give_up(now)
+
+    def _give_up(self, now: float) -> None:
+        """What has waited for too long, and the oldest of too much."""
         while self._waiting:
             oldest, its = next(iter(self._waiting.items()))
-            is_old = now - its.since_s > self._waiting_s_max
-            if not is_old and self.spans_waiting <= self._spans_waiting_max:
+            old_at_s = its.since_s + self._waiting_s_max
+            if now <= old_at_s and self.spans_waiting <= self._spans_waiting_max:
+                self._next_look_s = old_at_s
                 return
             del self._waiting[oldest]
             self.spans_waiting -= its.count
@@ -202,6 +211,9 @@ def _ended(span: Span, trace_id: int, root_id: int) -> EndedSpan:
             links = [*links, moved]
     else:
         parent_id = 0 if caller is None else caller.span_id
+    attributes = dict(span.attributes)
+    for details in span.details:
+        attributes |= details()
     return EndedSpan(
         span.name,
         span.kind,
@@ -210,7 +222,7 @@ def _ended(span: Span, trace_id: int, root_id: int) -> EndedSpan:
         parent_id,
         span.start_ns,
         span.end_ns,
-        dict(span.attributes),
+        attributes,
         span.error,
         tuple(links),
     )

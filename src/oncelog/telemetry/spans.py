@@ -15,7 +15,7 @@ returns at once.
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context, ContextVar, Token, copy_context
 from enum import IntEnum
 from types import TracebackType
@@ -24,6 +24,9 @@ from typing import Final, Protocol
 from oncelog.trace import Traceparent, TransactionTrace
 
 Value = str | int | float | bool
+Attributes = dict[str, Value]
+Details = Callable[[], Attributes]
+"""Attributes that are built when their span is exported: of most spans nobody asks for them."""
 
 
 class Kind(IntEnum):
@@ -39,7 +42,22 @@ class Kind(IntEnum):
 class Recorder(Protocol):
     """Takes what has ended."""
 
+    late_ms: int
+    spans_dropped: int
+
     def take(self, home: "Home", ended: "list[Span]") -> None: ...
+
+    def root(
+        self,
+        trace: TransactionTrace,
+        name: str,
+        end_ns: int,
+        attributes: Attributes,
+        *,
+        is_kept: bool,
+    ) -> None: ...
+
+    def verdict(self, trace_id: int, *, is_kept: bool) -> None: ...
 
     def is_kept(self, trace_id: int) -> bool: ...
 
@@ -62,6 +80,7 @@ class Home:
     """Of the spans of one request here."""
 
     __slots__ = (
+        "_trace_id",
         "caller",
         "ended",
         "is_caller_ours",
@@ -69,7 +88,6 @@ class Home:
         "is_over",
         "start_ns",
         "trace",
-        "trace_id",
     )
 
     def __init__(
@@ -83,16 +101,23 @@ class Home:
         self.caller = caller
         self.is_caller_ours = True
         """Its spans move with the transaction as ours do; a client's stay in the client's trace."""
-        self.trace_id = trace.trace_id if trace else caller.trace_id if caller else new_trace_id()
+        self._trace_id = trace.trace_id if trace else caller.trace_id if caller else 0
         self.start_ns = start_ns or time.time_ns()
         self.is_kept = caller is not None and caller.is_kept
         self.ended: list[Span] = []
         self.is_over = False
 
+    @property
+    def trace_id(self) -> int:
+        """Drawn when it is first asked for: most homes move into a transaction's trace before."""
+        if not self._trace_id:
+            self._trace_id = new_trace_id()
+        return self._trace_id
+
     def move(self, trace: TransactionTrace, *, is_kept: bool = False) -> None:
         """Into the trace of this transaction. The last one told is right: an earlier one may have been a guess."""
         self.trace = trace
-        self.trace_id = trace.trace_id
+        self._trace_id = trace.trace_id
         self.is_kept = self.is_kept or is_kept
 
 
@@ -103,6 +128,7 @@ class Span:
         "_span_id",
         "_token",
         "attributes",
+        "details",
         "end_ns",
         "error",
         "home",
@@ -119,7 +145,7 @@ class Span:
         home: Home,
         parent: "Span | None",
         kind: Kind,
-        attributes: dict[str, Value],
+        attributes: Attributes,
         start_ns: int = 0,
     ) -> None:
         self.name = name
@@ -128,6 +154,7 @@ class Span:
         """None for the outermost of its home."""
         self.kind = kind
         self.attributes = attributes
+        self.details: tuple[Details, ...] = ()
         self.start_ns = start_ns or time.time_ns()
         self.end_ns = 0
         self.error = ""
@@ -154,13 +181,20 @@ class Span:
     ) -> None:
         assert self._token is not None
         _current.reset(self._token)
-        if error is None:
-            self.end()
-        else:
+        if error is not None:
             self.end(f"{type(error).__name__}: {error}".removesuffix(": "))
+        elif self.parent is not None and not self.home.is_over:
+            self.end_ns = time.time_ns()
+            self.home.ended.append(self)
+        else:
+            self.end()
 
     def set(self, **attributes: Value) -> None:
         self.attributes.update(attributes)
+
+    def describe(self, details: Details) -> None:
+        """What it names is fixed from now on: it may be called much later, or never."""
+        self.details = (*self.details, details)
 
     def end(self, error: str = "", end_ns: int = 0) -> None:
         """Once. What ends behind its home's outermost span is handed on by itself."""
@@ -218,14 +252,14 @@ def outermost(
     caller: Traceparent | None = None,
     is_caller_ours: bool = True,
     start_ns: int = 0,
-    attributes: Mapping[str, Value] | None = None,
+    attributes: Attributes | None = None,
 ) -> Span | Nothing:
-    """The first span of a request here, in a home of its own. A context manager."""
+    """The first span of a request here, in a home of its own. A context manager. Keeps `attributes`."""
     if recorder is None:
         return NOTHING
     home = Home(trace, caller, start_ns)
     home.is_caller_ours = is_caller_ours
-    return Span(name, home, None, kind, dict(attributes or {}), start_ns)
+    return Span(name, home, None, kind, {} if attributes is None else attributes, start_ns)
 
 
 def belongs_to(trace: TransactionTrace | None, *, is_kept: bool = False) -> None:
@@ -237,6 +271,15 @@ def belongs_to(trace: TransactionTrace | None, *, is_kept: bool = False) -> None
         running.home.move(trace, is_kept=is_kept)
 
 
+def describe(details: Details) -> None:
+    """The span that runs now."""
+    if recorder is None:
+        return
+    running = _current.get()
+    if running is not None:
+        running.details = (*running.details, details)
+
+
 def exemplar() -> int:
     """The trace of what runs now, for a histogram that it is observed in; 0 where none is kept, as far as is known."""
     if recorder is None:
@@ -245,6 +288,8 @@ def exemplar() -> int:
     if running is None:
         return 0
     home = running.home
+    if home.trace is None and not home.is_kept:
+        return 0
     return home.trace_id if home.is_kept or recorder.is_kept(home.trace_id) else 0
 
 

@@ -111,6 +111,7 @@ class Tracing:
     def _say(self, key: str, value: str) -> None:
         if key not in self._named:
             self._resource = self._resource.merge(self._resources.Resource({key: value}))
+        self._exported = _ExportedResource(self._resource)
 
     def _queue(self, ended: EndedSpan) -> None:
         self._processor.on_end(_Queued(self._sampled, ended))
@@ -121,11 +122,12 @@ class Tracing:
         parent = None
         if ended.parent_id:
             parent = _context(ended.trace_id, ended.parent_id, is_remote=True)
-        return self._sdk.ReadableSpan(
+        span: Any = self._sdk.ReadableSpan
+        return span(
             ended.name,
             context=_context(ended.trace_id, ended.span_id, is_remote=False),
             parent=parent,
-            resource=self._resource,
+            resource=self._exported,
             attributes=ended.attributes,
             links=[
                 Link(_context(one.trace_id, one.span_id, is_remote=True)) for one in ended.links
@@ -136,6 +138,15 @@ class Tracing:
             end_time=ended.end_ns,
             instrumentation_scope=self._scope,
         )
+
+
+class _ExportedResource:
+    """What an exporter of OTLP asks of a resource. The SDK's own writes its attributes as JSON for each span, to find
+    its equals: a tenth of what a span costs."""
+
+    def __init__(self, resource: Any) -> None:
+        self.attributes = resource.attributes
+        self.schema_url = resource.schema_url
 
 
 class _Queued(NamedTuple):

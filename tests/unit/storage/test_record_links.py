@@ -62,7 +62,7 @@ def test_a_transactions_partitions_are_looked_at_once(monkeypatch):
         known = traces.belongs(9, 0)
         assert [known.is_first_in(one) for one in (orders, orders, refunds)] == [True, False, True]
         assert traces.belongs(9, 0) is known
-    traces.ended(9)
+    traces.ended(9, has_trace=True)
     with spans.outermost("Produce", spans.Kind.SERVER):
         assert traces.belongs(9, 0) is None
     with spans.outermost("Produce", spans.Kind.SERVER, trace=TransactionTrace(4, 5, 6)):
