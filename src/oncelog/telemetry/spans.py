@@ -77,18 +77,17 @@ def new_span_id() -> int:
 
 
 class Home:
-    """Of the spans of one request here."""
+    """Of the spans of one request here.
 
-    __slots__ = (
-        "_trace_id",
-        "caller",
-        "ended",
-        "is_caller_ours",
-        "is_kept",
-        "is_over",
-        "start_ns",
-        "trace",
-    )
+    Of this and of `Span` many are made, and few are asked for: what most of them never change stands in the class.
+    """
+
+    caller: Traceparent | None = None
+    is_caller_ours = True
+    """Its spans move with the transaction as ours do; a client's stay in the client's trace."""
+    is_kept = False
+    is_over = False
+    _trace_id = 0
 
     def __init__(
         self,
@@ -98,14 +97,14 @@ class Home:
     ) -> None:
         self.trace = trace
         """The transaction's; None while none is known."""
-        self.caller = caller
-        self.is_caller_ours = True
-        """Its spans move with the transaction as ours do; a client's stay in the client's trace."""
-        self._trace_id = trace.trace_id if trace else caller.trace_id if caller else 0
         self.start_ns = start_ns or time.time_ns()
-        self.is_kept = caller is not None and caller.is_kept
         self.ended: list[Span] = []
-        self.is_over = False
+        if caller is not None:
+            self.caller = caller
+            self.is_kept = caller.is_kept
+            self._trace_id = caller.trace_id
+        if trace is not None:
+            self._trace_id = trace.trace_id
 
     @property
     def trace_id(self) -> int:
@@ -118,26 +117,19 @@ class Home:
         """Into the trace of this transaction. The last one told is right: an earlier one may have been a guess."""
         self.trace = trace
         self._trace_id = trace.trace_id
-        self.is_kept = self.is_kept or is_kept
+        if is_kept:
+            self.is_kept = True
 
 
 class Span:
     """One that runs, or has ended. Use `span`."""
 
-    __slots__ = (
-        "_span_id",
-        "_token",
-        "attributes",
-        "details",
-        "end_ns",
-        "error",
-        "home",
-        "kind",
-        "links",
-        "name",
-        "parent",
-        "start_ns",
-    )
+    details: tuple[Details, ...] = ()
+    end_ns = 0
+    error = ""
+    links: Sequence[Traceparent] = ()
+    _span_id = 0
+    _token: Token["Span | None"] | None = None
 
     def __init__(
         self,
@@ -154,13 +146,7 @@ class Span:
         """None for the outermost of its home."""
         self.kind = kind
         self.attributes = attributes
-        self.details: tuple[Details, ...] = ()
         self.start_ns = start_ns or time.time_ns()
-        self.end_ns = 0
-        self.error = ""
-        self.links: Sequence[Traceparent] = ()
-        self._span_id = 0
-        self._token: Token[Span | None] | None = None
 
     @property
     def span_id(self) -> int:
