@@ -4,7 +4,7 @@ A certificate carries the names `<role>.oncelog.internal` and `oncelog.internal`
 checks the second one; a server reads the first one and allows each method to the roles that call it (`callers.py`).
 
 Files are read again for each new connection of a caller, and by a server whenever they have changed: a renewed
-certificate is used from the next connection on.
+certificate is used from the next connection on. `peer_certificates.py` ends those that stand on an old one.
 """
 
 import hashlib
@@ -34,16 +34,11 @@ class MutualTls:
 
     def _read(self) -> tuple[bytes, bytes, bytes]:
         """Raises OncelogError that names the file."""
-        found = []
-        for path in (self.certificate, self.key, self.ca):
-            try:
-                found.append(path.read_bytes())
-            except OSError as error:
-                raise OncelogError(
-                    f"cannot read {path} for TLS between processes: {error.strerror}; `oncelog pki` makes such files"
-                ) from error
-        certificate, key, ca = found
-        return certificate, key, ca
+        return _read(self.certificate), _read(self.key), _read(self.ca)
+
+    def read_ca(self) -> bytes:
+        """Raises OncelogError."""
+        return _read(self.ca)
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
         """Raises OncelogError."""
@@ -74,6 +69,15 @@ class MutualTls:
         return grpc.dynamic_ssl_server_credentials(
             configuration(), changed, require_client_authentication=True
         )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise OncelogError(
+            f"cannot read {path} for TLS between processes: {error.strerror}; `oncelog pki` makes such files"
+        ) from error
 
 
 def limits_of(settings: NodeSettings) -> SessionLimits:

@@ -8,7 +8,9 @@
 Everything that travels over sessions can also be called with grpcurl or from another language.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
@@ -22,6 +24,7 @@ from oncelog.rpc.callers import CALLER_ROLE
 from oncelog.rpc.channel import server_options
 from oncelog.rpc.contract import PEER, SERVICES
 from oncelog.rpc.mutual_tls import role_of
+from oncelog.rpc.peer_certificates import PeerCertificates
 from oncelog.rpc.served import CallRefused, Served, ServedMethods, check_caller
 from oncelog.rpc.session_server import PeerServicer
 from oncelog.rpc.sessions import SessionLimits
@@ -45,7 +48,9 @@ class RpcServer:
         self._asked_port = port
         self._limits = limits
         self.served = ServedMethods()
-        self._peer = PeerServicer(self.served, limits)
+        self._certificates = None if limits.tls is None else PeerCertificates(limits.tls)
+        self._peer = PeerServicer(self.served, limits, self._certificates)
+        self._looking: asyncio.Task[None] | None = None
         self._health = health.aio.HealthServicer()
         self._server: grpc.aio.Server | None = None
         self._is_ready = False
@@ -68,8 +73,8 @@ class RpcServer:
         )
         await self.set_ready(False)
         await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
-        is_checked = self._limits.tls is not None
-        server.add_generic_rpc_handlers((_ContractHandler(self.served, self._peer, is_checked),))
+        handler = _ContractHandler(self.served, self._peer, self._certificates)
+        server.add_generic_rpc_handlers((handler,))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = [service.full_name for service in SERVICES.values()]
         names += [health.SERVICE_NAME, reflection.SERVICE_NAME]
@@ -89,12 +94,18 @@ class RpcServer:
             ) from error
         await server.start()
         self._server = server
+        if self._certificates is not None:
+            self._looking = asyncio.create_task(
+                self._certificates.run(), name="certificates of callers"
+            )
 
     async def stop(self, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
         """Take no more calls, finish those in flight within `timeout_s`, close every connection."""
         server, self._server = self._server, None
         if server is None:
             return
+        if self._looking is not None:
+            self._looking.cancel()
         await self.set_ready(False)
         await self._peer.drain(timeout_s)
         await server.stop(0)
@@ -109,9 +120,12 @@ class RpcServer:
 class _ContractHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Finds the servicer's method when a call comes, so roles may be added while the server runs."""
 
-    def __init__(self, served: ServedMethods, peer: PeerServicer, is_checked: bool) -> None:
+    def __init__(
+        self, served: ServedMethods, peer: PeerServicer, certificates: PeerCertificates | None
+    ) -> None:
+        """`certificates`: None where calls are plain, and nobody is asked for a role."""
         self._served = served
-        self._is_checked = is_checked
+        self._certificates = certificates
         self._session = grpc.stream_stream_rpc_method_handler(
             peer.Session,
             request_deserializer=SessionFrame.FromString,
@@ -123,22 +137,41 @@ class _ContractHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
         if path == _SESSION_PATH:
             return self._session
         try:
-            return _handler(self._served.find(path), self._is_checked)
+            return _handler(self._served.find(path), self._certificates)
         except CallRefused as refused:
             if refused.code is grpc.StatusCode.UNIMPLEMENTED:
                 return None
             return _refusing(refused)
 
 
-def _handler(served: Served, is_checked: bool) -> Any:
+def _require_good(certificates: PeerCertificates, context: Any) -> None:
+    reason = certificates.refusal(context.auth_context(), time.time())
+    if reason:
+        raise CallRefused(grpc.StatusCode.UNAUTHENTICATED, reason)
+
+
+def _ends_task(reasons: list[str]) -> Callable[[str], None]:
+    """Ends the task that asks for it, and leaves the reason."""
+    task = asyncio.current_task()
+    assert task is not None
+
+    def end(reason: str) -> None:
+        reasons.append(reason)
+        task.cancel()
+
+    return end
+
+
+def _handler(served: Served, certificates: PeerCertificates | None) -> Any:
     """Unary calls go through the same code as those of a session; streams are the servicer's own generators."""
     method = served.method
     if method.is_unary:
 
         async def answer(request: bytes, context: Any) -> bytes:
             try:
-                if is_checked:
+                if certificates is not None:
                     _admit(context, method.path)
+                    _require_good(certificates, context)
                 return await served.call(served.read(request))
             except CallRefused as refused:
                 await context.abort(refused.code, refused.message)
@@ -147,11 +180,14 @@ def _handler(served: Served, is_checked: bool) -> Any:
         return grpc.unary_unary_rpc_method_handler(answer)
 
     async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
-        if is_checked:
+        forget = None
+        refused_for: list[str] = []
+        if certificates is not None:
             try:
                 _admit(context, method.path)
             except CallRefused as refused:
                 await context.abort(refused.code, refused.message)
+            forget = certificates.hold(context.auth_context(), _ends_task(refused_for))
         answers = aiter(served.answer(request, context))
         try:
             while True:
@@ -162,7 +198,13 @@ def _handler(served: Served, is_checked: bool) -> Any:
                 yield response
         except CallRefused as refused:
             await context.abort(refused.code, refused.message)
+        except asyncio.CancelledError:
+            if not refused_for:
+                raise
+            await context.abort(grpc.StatusCode.UNAVAILABLE, refused_for[0])
         finally:
+            if forget is not None:
+                forget()
             close = getattr(answers, "aclose", None)
             if close is not None:
                 await close()

@@ -82,7 +82,7 @@ class PeerSession:
         `serialize` gives the request when its turn has come: what waits takes no memory twice.
         """
         stream = self._stream
-        if stream is None or stream.is_over:
+        if stream is None or stream.is_over or stream.is_retired:
             # A caller that repeats without a pause must not keep the loop to itself.
             await asyncio.sleep(0)
             stream = self._open()
@@ -111,8 +111,9 @@ class PeerSession:
         return self._is_closed and not self._tasks
 
     def _open(self) -> "_Stream":
-        if self._stream is not None and not self._stream.is_over:
-            return self._stream
+        stream = self._stream
+        if stream is not None and not stream.is_over and not stream.is_retired:
+            return stream
         if self._is_closed:
             raise PeerUnavailable(f"{self.address}: {CLOSED}", was_sent=False)
         if asyncio.get_running_loop().time() < self._retry_at:
@@ -177,6 +178,8 @@ class _Stream:
         self._has_work = asyncio.Event()
         self._deadlines = DeadlineTimer(self._loop, self._end_late)
         self.is_over = False
+        self.is_retired = False
+        """It takes no more calls, and ends with those that it has."""
 
     @property
     def calls_in_flight(self) -> int:
@@ -220,6 +223,8 @@ class _Stream:
                 self._has_work.set()
         else:
             del self._queue[call_id]
+        if self.is_retired and not self._calls:
+            self._has_work.set()
         return call
 
     def _end_late(self, now: float) -> float | None:
@@ -257,7 +262,8 @@ class _Stream:
             return
         self.is_over = True
         self._deadlines.stop()
-        self._on_end(reason)
+        if not self.is_retired:
+            self._on_end(reason)
         self._fail_all(reason)
 
     async def _serve(self, channel: grpc.aio.Channel) -> str:
@@ -306,6 +312,9 @@ class _Stream:
     async def _write_frames(self, stream: Any) -> None:
         while True:
             while not (self._cancelled or (self._queue and self._has_room())):
+                if self.is_retired and not self._calls:
+                    await stream.done_writing()
+                    await asyncio.Event().wait()  # The reader sees the end.
                 self._has_work.clear()
                 await self._has_work.wait()
             frame = self._next_frame()
@@ -356,6 +365,9 @@ class _Stream:
             frame = await stream.read()
             if frame is grpc.aio.EOF:
                 return
+            if frame.going_away:
+                self.is_retired = True
+                self._has_work.set()
             for reply in frame.replies:
                 call = self._take(reply.call_id)
                 if call is None or call.reply.done():

@@ -19,6 +19,7 @@ from oncelog.rpc.callers import CALLER_ROLE
 from oncelog.rpc.contract import PEER, SERVICES
 from oncelog.rpc.deadline import DeadlineTimer
 from oncelog.rpc.mutual_tls import role_of
+from oncelog.rpc.peer_certificates import PeerCertificates
 from oncelog.rpc.served import CallRefused, Served, ServedMethods, check_caller
 from oncelog.rpc.sessions import SessionLimits
 from oncelog.rpc.trace_context import answered_trace, serving_span
@@ -29,18 +30,27 @@ logger = logging.getLogger(__name__)
 REPLY_OVERHEAD_BYTES = 64
 """What an unsent reply is counted with besides its content, so that many empty ones are bounded too."""
 
+GOING_AWAY_S = 0.5
+"""For a caller to end the stream. One of an older version does not: what it sends later is lost with the stream."""
+
 _SESSION = SERVICES[PEER].methods["Session"].path
 
-STOPPING = (StatusCode.UNAVAILABLE.value[0], "this process is stopping")
+STOPPING = "this process is stopping"
 LATE = (StatusCode.DEADLINE_EXCEEDED.value[0], "the caller's deadline passed")
 
 
 class PeerServicer:
     """The `Peer` service: every session of this process. `drain` before the server stops."""
 
-    def __init__(self, served: ServedMethods, limits: SessionLimits) -> None:
+    def __init__(
+        self,
+        served: ServedMethods,
+        limits: SessionLimits,
+        certificates: PeerCertificates | None = None,
+    ) -> None:
         self._served = served
         self._limits = limits
+        self._certificates = certificates
         self._sessions: dict[ServerSession, None] = {}
         self._is_draining = False
 
@@ -50,7 +60,7 @@ class PeerServicer:
 
     async def Session(self, requests: Any, context: Any) -> None:
         if self._is_draining:
-            await context.abort(StatusCode.UNAVAILABLE, STOPPING[1])
+            await context.abort(StatusCode.UNAVAILABLE, STOPPING)
         role = None if self._limits.tls is None else role_of(context.auth_context())
         if role is not None:
             try:
@@ -60,12 +70,17 @@ class PeerServicer:
         CALLER_ROLE.set(role)  # Of every call on it: their tasks begin in this context.
         session = ServerSession(self._served, self._limits, context, role)
         self._sessions[session] = None
+        forget = None
+        if self._certificates is not None:
+            forget = self._certificates.hold(context.auth_context(), session.drain)
         try:
             # Tells the caller that somebody is here, before it entrusts a call to the stream.
             await context.send_initial_metadata(())
             await session.run()
         finally:
             self._sessions.pop(session, None)
+            if forget is not None:
+                forget()
 
     async def drain(self, timeout_s: float) -> None:
         """Refuse new calls, finish those in flight, and end every session; cut them off after `timeout_s`."""
@@ -120,6 +135,9 @@ class ServerSession:
         self._loop = asyncio.get_running_loop()
         self._deadlines = DeadlineTimer(self._loop, self._end_late)
         self._is_draining = asyncio.Event()
+        self._why_draining = STOPPING
+        self._is_going_away = False
+        """The caller is to be told so."""
         self.ended = asyncio.Event()
 
     @property
@@ -143,15 +161,20 @@ class ServerSession:
             self._deadlines.stop()
             self.ended.set()
 
-    def drain(self) -> None:
+    def drain(self, why: str = STOPPING) -> None:
         """Refuse new calls; `run` returns when the last reply is written."""
+        self._why_draining = why
         self._is_draining.set()
 
     async def _drained(self) -> None:
         await self._is_draining.wait()
-        while self._calls or self._bytes_held:
+        self._is_going_away = True
+        self._has_replies.set()
+        while self._calls or self._bytes_held or self._is_going_away:
             self._was_freed.clear()
             await self._was_freed.wait()
+        # A caller that has been told ends the stream when it waits for nothing more, so that no call of its is lost.
+        await asyncio.sleep(GOING_AWAY_S)
 
     # ----------------------------------------------------------------------------------------------- requests
 
@@ -179,7 +202,7 @@ class ServerSession:
 
     def _begin(self, group: asyncio.TaskGroup, message: SessionCall) -> None:
         if self._is_draining.is_set():
-            self._reply(message.call_id, b"", *STOPPING)
+            self._reply(message.call_id, b"", StatusCode.UNAVAILABLE.value[0], self._why_draining)
             return
         encoded = message.request
         try:
@@ -276,7 +299,7 @@ class ServerSession:
     async def _write_frames(self) -> None:
         write = self._context.write
         while True:
-            if not self._outbox:
+            if not self._outbox and not self._is_going_away:
                 self._has_replies.clear()
                 await self._has_replies.wait()
             frame, size = self._next_frame()
@@ -286,7 +309,8 @@ class ServerSession:
             self._was_freed.set()
 
     def _next_frame(self) -> tuple[SessionFrame, int]:
-        frame = SessionFrame()
+        frame = SessionFrame(going_away=self._is_going_away)
+        self._is_going_away = False
         add = frame.replies.add
         size = 0
         outbox = self._outbox

@@ -7,11 +7,13 @@ from oncelog.errors import OncelogError
 
 
 class PeerTls(Protocol):
-    """How a process proves its role to others (`mutual_tls.py`). Both raise OncelogError that names a file."""
+    """How a process proves its role to others (`mutual_tls.py`). They raise OncelogError that names a file."""
 
     def channel_credentials(self) -> Any: ...
 
     def server_credentials(self) -> Any: ...
+
+    def read_ca(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)

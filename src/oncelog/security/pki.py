@@ -79,7 +79,7 @@ def make_authority(folder: Path) -> None:
     _Authority(folder)
 
 
-def make_certificate(folder: Path, name: str, hosts: Sequence[str], *, days: int) -> Identity:
+def make_certificate(folder: Path, name: str, hosts: Sequence[str], *, days: float) -> Identity:
     """A new certificate with these names, signed by the CA in `folder`. Raises OncelogError."""
     _prepare(folder)
     return _Authority(folder).issue(name, hosts, days)
@@ -141,7 +141,7 @@ class _Authority:
         _write(key, _key_pem(made))
         _write(certificate, _certificate_pem(_signed(builder, made, made, is_authority=True)))
 
-    def issue(self, name: str, hosts: Sequence[str], days: int) -> Identity:
+    def issue(self, name: str, hosts: Sequence[str], days: float) -> Identity:
         from cryptography import x509
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -196,7 +196,7 @@ def _new_key() -> "ec.EllipticCurvePrivateKey":
 
 
 def _builder(
-    subject: "x509.Name", issuer: "x509.Name", key: "ec.EllipticCurvePrivateKey", days: int
+    subject: "x509.Name", issuer: "x509.Name", key: "ec.EllipticCurvePrivateKey", days: float
 ) -> "x509.CertificateBuilder":
     from cryptography import x509
 

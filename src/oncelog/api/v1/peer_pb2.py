@@ -25,19 +25,19 @@ _sym_db = _symbol_database.Default()
 from oncelog.api.v1 import types_pb2 as oncelog_dot_api_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19oncelog/api/v1/peer.proto\x12\x0eoncelog.api.v1\x1a\x1aoncelog/api/v1/types.proto\"|\n\x0cSessionFrame\x12*\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x1b.oncelog.api.v1.SessionCall\x12-\n\x07replies\x18\x02 \x03(\x0b\x32\x1c.oncelog.api.v1.SessionReply\x12\x11\n\tcancelled\x18\x03 \x03(\x03\"\x95\x01\n\x0bSessionCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x03\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x0f\n\x07request\x18\x03 \x01(\x0c\x12\x12\n\ntimeout_ms\x18\x04 \x01(\x03\x12\x13\n\x0btraceparent\x18\x05 \x01(\t\x12+\n\x05trace\x18\x06 \x01(\x0b\x32\x1c.oncelog.api.v1.TraceContext\"\x7f\n\x0cSessionReply\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x03\x12\x10\n\x08response\x18\x02 \x01(\x0c\x12\x0e\n\x06status\x18\x03 \x01(\x05\x12\x0f\n\x07message\x18\x04 \x01(\t\x12+\n\x05trace\x18\x05 \x01(\x0b\x32\x1c.oncelog.api.v1.TraceContext2Q\n\x04Peer\x12I\n\x07Session\x12\x1c.oncelog.api.v1.SessionFrame\x1a\x1c.oncelog.api.v1.SessionFrame(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19oncelog/api/v1/peer.proto\x12\x0eoncelog.api.v1\x1a\x1aoncelog/api/v1/types.proto\"\x90\x01\n\x0cSessionFrame\x12*\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x1b.oncelog.api.v1.SessionCall\x12-\n\x07replies\x18\x02 \x03(\x0b\x32\x1c.oncelog.api.v1.SessionReply\x12\x11\n\tcancelled\x18\x03 \x03(\x03\x12\x12\n\ngoing_away\x18\x04 \x01(\x08\"\x95\x01\n\x0bSessionCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x03\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x0f\n\x07request\x18\x03 \x01(\x0c\x12\x12\n\ntimeout_ms\x18\x04 \x01(\x03\x12\x13\n\x0btraceparent\x18\x05 \x01(\t\x12+\n\x05trace\x18\x06 \x01(\x0b\x32\x1c.oncelog.api.v1.TraceContext\"\x7f\n\x0cSessionReply\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x03\x12\x10\n\x08response\x18\x02 \x01(\x0c\x12\x0e\n\x06status\x18\x03 \x01(\x05\x12\x0f\n\x07message\x18\x04 \x01(\t\x12+\n\x05trace\x18\x05 \x01(\x0b\x32\x1c.oncelog.api.v1.TraceContext2Q\n\x04Peer\x12I\n\x07Session\x12\x1c.oncelog.api.v1.SessionFrame\x1a\x1c.oncelog.api.v1.SessionFrame(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'oncelog.api.v1.peer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SESSIONFRAME']._serialized_start=73
-  _globals['_SESSIONFRAME']._serialized_end=197
-  _globals['_SESSIONCALL']._serialized_start=200
-  _globals['_SESSIONCALL']._serialized_end=349
-  _globals['_SESSIONREPLY']._serialized_start=351
-  _globals['_SESSIONREPLY']._serialized_end=478
-  _globals['_PEER']._serialized_start=480
-  _globals['_PEER']._serialized_end=561
+  _globals['_SESSIONFRAME']._serialized_start=74
+  _globals['_SESSIONFRAME']._serialized_end=218
+  _globals['_SESSIONCALL']._serialized_start=221
+  _globals['_SESSIONCALL']._serialized_end=370
+  _globals['_SESSIONREPLY']._serialized_start=372
+  _globals['_SESSIONREPLY']._serialized_end=499
+  _globals['_PEER']._serialized_start=501
+  _globals['_PEER']._serialized_end=582
 # @@protoc_insertion_point(module_scope)

@@ -8,14 +8,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SessionFrame(_message.Message):
-    __slots__ = ("calls", "replies", "cancelled")
+    __slots__ = ("calls", "replies", "cancelled", "going_away")
     CALLS_FIELD_NUMBER: _ClassVar[int]
     REPLIES_FIELD_NUMBER: _ClassVar[int]
     CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    GOING_AWAY_FIELD_NUMBER: _ClassVar[int]
     calls: _containers.RepeatedCompositeFieldContainer[SessionCall]
     replies: _containers.RepeatedCompositeFieldContainer[SessionReply]
     cancelled: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, calls: _Optional[_Iterable[_Union[SessionCall, _Mapping]]] = ..., replies: _Optional[_Iterable[_Union[SessionReply, _Mapping]]] = ..., cancelled: _Optional[_Iterable[int]] = ...) -> None: ...
+    going_away: bool
+    def __init__(self, calls: _Optional[_Iterable[_Union[SessionCall, _Mapping]]] = ..., replies: _Optional[_Iterable[_Union[SessionReply, _Mapping]]] = ..., cancelled: _Optional[_Iterable[int]] = ..., going_away: _Optional[bool] = ...) -> None: ...
 
 class SessionCall(_message.Message):
     __slots__ = ("call_id", "method", "request", "timeout_ms", "traceparent", "trace")
