@@ -171,7 +171,7 @@ sbom: .cache/tools/audit ## list what `pip install oncelog` brings, as CycloneDX
 	@bash scripts/sbom.sh .cache/tools/audit $(BIN)/uv artifacts/oncelog.cdx.json
 
 .PHONY: tls-scan
-tls-scan: .cache/tools/tls-scan ## TLS of the listener and the gateway against Mozilla's profiles intermediate and, with TLS 1.3 alone, modern (sslyze)
+tls-scan: .cache/tools/tls-scan ## TLS of listener, gateway and between processes against Mozilla's profiles intermediate and, with TLS 1.3 alone, modern (sslyze)
 	@bash scripts/tls_scan.sh $(BIN) .cache/tools/tls-scan
 
 .PHONY: fuzz

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# The listener's and the gateway's TLS against Mozilla's profiles, by sslyze. Usage: tls_scan.sh BIN ENVIRONMENT-OF-SSLYZE
+# The TLS of the listener, of the gateway and between processes against Mozilla's profiles, by sslyze. Usage: tls_scan.sh BIN ENVIRONMENT-OF-SSLYZE
 # As they come they must be no weaker than "intermediate"; with TLS 1.3 alone, no weaker than "modern".
+# gRPC for Python lets nobody choose versions and curves. It takes TLS 1.2 as well, and one curve that no profile names: a
+# stronger one. So what is between processes must be "intermediate" but for that curve.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$1 sslyze=$2
@@ -41,5 +43,46 @@ scan() { # PROFILE PROTOCOLS
   running=
 }
 
+scan_between_processes() {
+  "$bin/python" - "$folder/pki" >"$folder/port" 2>"$folder/log" <<'PYTHON' &
+import asyncio
+import sys
+from pathlib import Path
+
+from oncelog.rpc.mutual_tls import MutualTls
+from oncelog.rpc.server import RpcServer
+from oncelog.rpc.sessions import SessionLimits
+
+
+async def serve(folder: Path) -> None:
+    tls = MutualTls(folder / "storage.pem", folder / "storage.key", folder / "ca.pem")
+    server = RpcServer("127.0.0.1", 0, SessionLimits(tls=tls))
+    await server.start()
+    print(server.port, flush=True)
+    await asyncio.Event().wait()
+
+
+asyncio.run(serve(Path(sys.argv[1])))
+PYTHON
+  running=$!
+  for _ in $(seq 100); do
+    [ -s "$folder/port" ] && break
+    sleep 0.2
+  done
+  [ -s "$folder/port" ] || { cat "$folder/log"; exit 1; }
+  port=$(cat "$folder/port")
+  echo "the server of every role, for other processes, is localhost:$port"
+  "$sslyze/bin/python" -m sslyze --mozilla_config intermediate --certinfo_ca_file "$folder/pki/ca.pem" \
+    --cert "$folder/pki/gateway.pem" --key "$folder/pki/gateway.key" "localhost:$port" >"$folder/scan" 2>&1 || true
+  sed -n '/COMPLIANCE/,$p' "$folder/scan"
+  known="        * tls_curves: TLS curves {'secp521r1'} are supported, but should be rejected."
+  differs=$(sed -n '/COMPLIANCE/,$p' "$folder/scan" | grep '^ *\* ' || true)
+  grep -q "localhost:$port: \(OK\|FAILED\)" "$folder/scan" || { cat "$folder/scan"; exit 1; }
+  [ -z "$differs" ] || [ "$differs" = "$known" ] || { cat "$folder/scan"; exit 1; }
+  kill "$running" && wait "$running" || true
+  running=
+}
+
 scan intermediate TLSv1.2,TLSv1.3
 scan modern TLSv1.3
+scan_between_processes
