@@ -142,7 +142,9 @@ class Connection(asyncio.Protocol):
         return True
 
     def _login_is_late(self) -> None:
-        log.info("%s closed: it has not logged in in time", self.peer)
+        # One that sent no request is most often another listener, which keeps a connection to see that this one lives.
+        level = logging.INFO if self._session.received_count else logging.DEBUG
+        log.log(level, "%s closed: it has not logged in in time", self.peer)
         self.abort()
 
     def _proven(self) -> None:

@@ -306,6 +306,7 @@ def values_schema() -> Schema:
         ),
         "spark": _spark(),
         "metrics": _closed(
+            tokenSecret=_TEXT,
             serviceMonitor=_closed(enabled=_FLAG, interval=_DURATION, labels=_LABELS),
             prometheusRule=_closed(enabled=_FLAG, labels=_LABELS),
             dashboard=_closed(enabled=_FLAG, labels=_LABELS),

@@ -38,6 +38,7 @@ DURATION = {
     "minLength": 1,
 }
 ENDPOINT = closed(port=TEXT, path={"const": "/metrics"}, interval=DURATION)
+ENDPOINT["properties"]["authorization"] = closed(credentials=closed(name=TEXT, key=TEXT))
 RULE = closed(alert=TEXT, expr=TEXT, labels=TEXTS, annotations=TEXTS)
 RULE["properties"]["for"] = DURATION
 SPECS = {
@@ -100,6 +101,29 @@ def test_every_role_is_scraped_at_a_port_that_it_has():
         if selects(monitor, metadata["labels"]) and endpoint["port"] in ports:
             scraped.add(component(thing))
     assert scraped == set(ROLES)
+
+
+def test_a_token_guards_every_process_and_is_shown_by_the_scrape():
+    objects = monitored("metrics.tokenSecret=scrape")
+    (endpoint,) = the(objects, "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint["authorization"] == {"credentials": {"name": "scrape", "key": "token"}}
+    for role in ROLES:
+        pod = pod_of(role_of(objects, role))[1]
+        (container,) = pod["containers"]
+        (file,) = [
+            one["value"]
+            for one in container["env"]
+            if one["name"] == "ONCELOG_PROCESS_METRICS_TOKEN_FILE"
+        ]
+        folder = file.rpartition("/")[0]
+        (mount,) = [one for one in container["volumeMounts"] if one["mountPath"] == folder]
+        (volume,) = [one for one in pod["volumes"] if one["name"] == mount["name"]]
+        assert volume["secret"]["secretName"] == "scrape"
+        assert f"{mount['mountPath']}/{volume['secret']['items'][0]['path']}" == file
+
+
+def test_without_a_token_nobody_is_asked_for_one():
+    assert "METRICS_TOKEN" not in yaml.safe_dump_all(monitored())
 
 
 def test_the_whole_clusters_metrics_are_scraped_at_the_gateway():

@@ -10,10 +10,12 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oncelog.errors import OncelogError
 from oncelog.process.host_header import AllowedHosts
+from oncelog.process.metrics_token import MetricsToken
 from oncelog.process.probe_server import Answer, ProbeServer, as_json
 from oncelog.process.role_metrics import PROCESS, PROCESS_LABELS, RoleMetric
 
@@ -92,16 +94,22 @@ class ProcessMetrics:
 
 @contextmanager
 def served_metrics(
-    host: str, port: int | None, allowed_hosts: str, module: str, node_id: int
+    host: str,
+    port: int | None,
+    allowed_hosts: str,
+    module: str,
+    node_id: int,
+    token_file: Path | None = None,
 ) -> Iterator[ProcessMetrics]:
     """Serve them from a thread of their own while the block runs; without a port nothing is served.
 
-    Raises OncelogError when the port cannot be had.
+    Raises OncelogError when the port cannot be had, or the file holds no token.
     """
     metrics = ProcessMetrics()
     if port is None:
         yield metrics
         return
+    logins = {} if token_file is None else {"/metrics": MetricsToken(token_file).admits}
     from prometheus_client import REGISTRY, Gauge, Histogram
 
     started = Gauge(PROCESS, "1", PROCESS_LABELS)
@@ -131,7 +139,7 @@ def served_metrics(
         "/metrics": _metrics_page,
         "/ready": metrics.ready_page,
     }
-    server = ProbeServer(listening, AllowedHosts(host, allowed_hosts), pages)
+    server = ProbeServer(listening, AllowedHosts(host, allowed_hosts), pages, logins)
     server.start()
     measuring = asyncio.create_task(_measure_lag(lag.observe), name="event loop lag")
     REGISTRY.register(metrics)

@@ -22,6 +22,7 @@ from oncelog.process.host_header import AllowedHosts
 PHASE_TIMEOUT_S: Final = 5.0
 HEAD_BYTES_MAX: Final = 16_384
 CONNECTIONS_MAX: Final = 64
+_CHALLENGE: Final = 'WWW-Authenticate: Bearer realm="oncelog"\r\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,16 @@ class ProbeServer:
     """Serves `pages` on the bound socket until `stop`. The pages are awaited on the loop of the server."""
 
     def __init__(
-        self, listening: socket.socket, hosts: AllowedHosts, pages: Mapping[str, Page]
+        self,
+        listening: socket.socket,
+        hosts: AllowedHosts,
+        pages: Mapping[str, Page],
+        logins: Mapping[str, Callable[[str], bool]] | None = None,
     ) -> None:
+        """`logins`: of pages that want one, whether they admit a header `Authorization`."""
         self.hosts = hosts
         self.pages = pages
+        self.logins = logins or {}
         self.connections: Connections[_Connection] = Connections(CONNECTIONS_MAX)
         self.answering: set[asyncio.Task[None]] = set()
         self._listening = listening
@@ -138,6 +145,12 @@ class _Connection(asyncio.Protocol):
             )
         if method != "GET":
             return as_json(405, "detail", f"{path} takes GET")
+        admits = self._server.logins.get(path)
+        if admits is not None:
+            shown = [value for name, _, value in fields if name.lower() == "authorization"]
+            if len(shown) != 1 or not admits(shown[0]):
+                detail = f"{path} wants Authorization: Bearer and the token of its file"
+                return as_json(401, "detail", f"{detail}: ONCELOG_PROCESS_METRICS_TOKEN_FILE")
         accept = ",".join(value for name, _, value in fields if name.lower() == "accept")
         return await page(accept)
 
@@ -152,6 +165,7 @@ class _Connection(asyncio.Protocol):
             f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\n"
             f"Content-Type: {answer.content_type}\r\n"
             f"Content-Length: {len(answer.content)}\r\n"
+            f"{_CHALLENGE if answer.status == HTTPStatus.UNAUTHORIZED else ''}"
             "Connection: close\r\n\r\n"
         )
         self._transport.write(head.encode("ascii") + answer.content)

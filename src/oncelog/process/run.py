@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 import uvloop
@@ -67,6 +68,11 @@ class ProcessSettings(BaseSettings):
         "",
         description="names that requests to that port may carry as Host beside localhost, the loopback addresses and "
         "the bound address, separated by commas",
+    )
+    metrics_token_file: Path | None = Field(
+        None,
+        description="file with the token that /metrics of that port wants as Authorization: Bearer; read again for "
+        "each scrape; unset: no login. /health and /ready want none",
     )
 
     trace_late_ms: int = Field(
@@ -174,6 +180,7 @@ async def _serve(program: Program, settings: Settings) -> None:
         process.allowed_hosts,
         program.module,
         program.node_id(settings),
+        process.metrics_token_file,
     )
     try:
         service = program.module.replace("_", "-")

@@ -9,14 +9,19 @@ import time
 import pytest
 from tests.free_ports import free_block
 
+from oncelog.errors import OncelogError
 from oncelog.process import metrics as metrics_module
 from oncelog.process import probe_server
 from oncelog.process.metrics import served_metrics
+from oncelog.process.metrics_token import MetricsToken
+
+TOKEN = "f" * 32
+LOGIN = {"Authorization": f"Bearer {TOKEN}"}
 
 
-def _ask(port, path, host="localhost", method="GET"):
+def _ask(port, path, host="localhost", method="GET", **headers):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    connection.request(method, path, headers={"Host": host})
+    connection.request(method, path, headers={"Host": host} | (headers or LOGIN))
     answer = connection.getresponse()
     body = answer.read().decode()
     connection.close()
@@ -24,7 +29,14 @@ def _ask(port, path, host="localhost", method="GET"):
 
 
 @pytest.fixture(scope="module")
-def port():
+def token_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("metrics") / "token"
+    path.write_text(f"{TOKEN}\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def port(token_file):
     """Of a process whose loop turns."""
     (port,) = free_block(1)
     stopped = asyncio.Event()
@@ -33,7 +45,7 @@ def port():
 
     async def process():
         loops.append(asyncio.get_running_loop())
-        with served_metrics("127.0.0.1", port, "", "a_module", 7):
+        with served_metrics("127.0.0.1", port, "", "a_module", 7, token_file):
             started.set()
             await stopped.wait()
 
@@ -58,6 +70,37 @@ def test_half_sent_and_idle_connections_starve_nobody(port):
     assert time.monotonic() - began < 5
     for one in sockets:
         one.close()
+
+
+def test_metrics_want_the_token_of_their_file(port, token_file):
+    def status(path, authorization):
+        return _ask(port, path, Authorization=authorization)[0]
+
+    for wrong in ("", f"Bearer {'e' * 32}", TOKEN, f"Basic {TOKEN}"):
+        assert status("/metrics", wrong) == 401
+        assert status("/health", wrong) == 200
+    assert status("/metrics", f"Bearer {TOKEN}") == 200
+    token_file.write_text("g" * 32)
+    assert status("/metrics", f"Bearer {TOKEN}") == 401
+    token_file.unlink()  # The token that was known goes on.
+    assert status("/metrics", f"bearer {'g' * 32}") == 200
+    token_file.write_text(TOKEN)
+    assert status("/metrics", f"Bearer {TOKEN}") == 200
+
+
+@pytest.mark.parametrize("content", ["", "short", "two words of a text", "\xff" * 20])
+def test_a_file_without_a_token_is_refused_by_name(tmp_path, content):
+    file = tmp_path / "token"
+    file.write_text(content)
+    with pytest.raises(OncelogError, match="openssl rand") as refused:
+        MetricsToken(file)
+    assert str(file) in str(refused.value)
+    assert not content or content not in str(refused.value)
+
+
+def test_a_missing_token_file_is_named(tmp_path):
+    with pytest.raises(OncelogError, match="No such file"):
+        MetricsToken(tmp_path / "none")
 
 
 def test_a_rebound_page_reads_nothing(port):

@@ -43,6 +43,9 @@ spec:
       imagePullPolicy: {{ $root.Values.image.pullPolicy }}
       env:
         {{- include "oncelog.nodeEnv" . | nindent 8 }}
+        {{- if ($root.Values.metrics).tokenSecret }}
+        - {name: ONCELOG_PROCESS_METRICS_TOKEN_FILE, value: /etc/oncelog-metrics/token}
+        {{- end }}
         {{- with .env }}
         {{- . | nindent 8 }}
         {{- end }}
@@ -70,6 +73,9 @@ spec:
       volumeMounts:
         - {name: settings, mountPath: /etc/oncelog, readOnly: true}
         - {name: tmp, mountPath: /tmp}
+        {{- if ($root.Values.metrics).tokenSecret }}
+        - {name: metrics-token, mountPath: /etc/oncelog-metrics, readOnly: true}
+        {{- end }}
         {{- if include "oncelog.isSecured" $root }}
         {{- include "oncelog.tlsMount" . | nindent 8 }}
         {{- end }}
@@ -81,6 +87,10 @@ spec:
       configMap: {name: {{ include "oncelog.fullname" $root }}-settings}
     - name: tmp
       emptyDir: {}
+    {{- with ($root.Values.metrics).tokenSecret }}
+    - name: metrics-token
+      secret: {secretName: {{ . | quote }}, defaultMode: 0440, items: [{key: token, path: token}]}
+    {{- end }}
     {{- if include "oncelog.isSecured" $root }}
     {{- include "oncelog.tlsVolume" (dict "root" $root "name" .role) | nindent 4 }}
     {{- end }}

@@ -1,0 +1,51 @@
+"""The token that a scrape of `/metrics` shows, where a file names one."""
+
+import hmac
+import logging
+from pathlib import Path
+from typing import Final
+
+from oncelog.errors import OncelogError
+
+log = logging.getLogger(__name__)
+
+LETTERS_MIN: Final = 16
+SCHEME: Final = "bearer"
+_VARIABLE: Final = "ONCELOG_PROCESS_METRICS_TOKEN_FILE"
+
+
+class MetricsToken:
+    """Read again for each scrape, so that a renewed token holds at once. A file that cannot be read any more leaves the
+    token that was known.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises OncelogError that names the file, never what is in it."""
+        self._path = path
+        try:
+            self._token = self._read()
+        except ValueError as error:
+            raise OncelogError(str(error)) from None
+
+    def admits(self, authorization: str) -> bool:
+        """Of the header `Authorization`, empty without one."""
+        try:
+            self._token = self._read()
+        except ValueError as error:
+            log.warning("the token of /metrics stays as it was: %s", error)
+        scheme, _, shown = authorization.strip().partition(" ")
+        is_equal = hmac.compare_digest(shown.strip().encode("latin-1", "replace"), self._token)
+        return is_equal and scheme.lower() == SCHEME
+
+    def _read(self) -> bytes:
+        """Raises ValueError."""
+        way_out = f"write one with: (umask 077; openssl rand -hex 32 > {self._path}) ({_VARIABLE})"
+        try:
+            token = self._path.read_bytes().strip()
+        except OSError as error:
+            raise ValueError(f"cannot read {self._path}: {error.strerror}; {way_out}") from None
+        if len(token) < LETTERS_MIN or not token.isascii() or b" " in token:
+            raise ValueError(
+                f"{self._path} holds no token of at least {LETTERS_MIN} letters without a space; {way_out}"
+            )
+        return token
