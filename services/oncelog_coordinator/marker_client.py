@@ -7,6 +7,7 @@ here; the shard's next owner derives it again from the log.
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -106,10 +107,14 @@ class MarkerClient:
         if not any(marker.partitions for marker in wanted.markers):
             self._feed_back(MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED))
             return
-        request = self._request(wanted)
-        with _delivery_span(wanted, request):
+        request, began_ns = self._request(wanted), time.time_ns()
+        is_traced = request.markers[0].HasField("trace")
+        with _delivery_span(wanted) if is_traced else spans.NOTHING:
             outcome = await self._delivered(wanted, request)
             spans.set_attributes(**{"oncelog.outcome": outcome.outcome.value})
+        if not is_traced and trace_of_marker(wanted.markers[0]) is not None:
+            # It took so long that the transaction is late now, and is kept.
+            _delivery_span(wanted, began_ns).end()
         self._feed_back(outcome)
 
     async def _delivered(self, wanted: MarkersWanted, request: Any) -> MarkersDelivered:
@@ -173,14 +178,13 @@ class MarkerClient:
         )
 
 
-def _delivery_span(wanted: MarkersWanted, request: Any) -> spans.Span | spans.Nothing:
-    """From the decision to the last marker, if these markers say a trace."""
-    if not request.markers[0].HasField("trace"):
-        return spans.NOTHING
+def _delivery_span(wanted: MarkersWanted, start_ns: int = 0) -> spans.Span | spans.Nothing:
+    """From the decision to the last marker."""
     return spans.outermost(
         "markers",
         spans.Kind.INTERNAL,
         trace=wanted.markers[0].trace,
+        start_ns=start_ns,
         attributes={
             "oncelog.commit": wanted.markers[0].commit,
             "oncelog.partitions": sum(len(marker.partitions) for marker in wanted.markers),

@@ -79,7 +79,7 @@ class MarkerHandler:
             markers.wrote(*partition, start_ns, time.time_ns())
         if spans.recorder is not None:
             for marker in request.markers:
-                self._traces.ended(marker.producer_id, has_trace=marker.HasField("trace"))
+                self._traces.ended(marker)
             markers.record(request, response)
         return response
 

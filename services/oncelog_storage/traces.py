@@ -7,12 +7,15 @@ do not ask, so the trace is remembered until the transaction's marker. Markers c
 from collections import OrderedDict
 from typing import Any, Final
 
+from oncelog.api.v1.storage_pb2 import TxnMarker
 from oncelog.ids import Partition
 from oncelog.rpc.trace_context import read_trace
 from oncelog.telemetry import spans
 from oncelog.trace import Traceparent, TransactionTrace
 from oncelog_storage.core.record_links import LINKS_MAX
 
+TV2: Final = 2
+_NS_PER_MS: Final = 1_000_000
 OPEN_MAX: Final = 10_000
 """Producers with an open transaction here; of more, the oldest is forgotten, and its later requests go untraced."""
 
@@ -32,6 +35,14 @@ class OpenTransaction:
     @property
     def links_left(self) -> int:
         return LINKS_MAX - len(self.links)
+
+    def is_ended_by(self, marker: TxnMarker) -> bool:
+        """A marker that was held up is of an earlier transaction. TV2's has the next epoch; TV1's tells the start."""
+        if marker.transaction_version >= TV2:
+            return self.producer_epoch < marker.producer_epoch
+        start_ms = marker.transaction_start_ms
+        is_later = start_ms > 0 and self.trace.start_ns > (start_ms + 1) * _NS_PER_MS
+        return self.producer_epoch <= marker.producer_epoch and not is_later
 
     def is_first_in(self, partition: Partition) -> bool:
         """Whether a batch is the first that is traced there. True once."""
@@ -65,13 +76,16 @@ class OpenTraces:
                 self._open.popitem(last=False)
         return known
 
-    def ended(self, producer_id: int, *, has_trace: bool) -> None:
-        """By a marker; TV2's has the next epoch already. Without a trace in it, the transaction is not kept."""
+    def ended(self, marker: TxnMarker) -> None:
+        """By this `TxnMarker`. Without a trace in it, the transaction is not kept."""
         recorder = spans.recorder
         if recorder is None:
             return
-        known = self._open.pop(producer_id, None)
-        if known is not None and not has_trace:
+        known = self._open.get(marker.producer_id)
+        if known is None or not known.is_ended_by(marker):
+            return
+        del self._open[marker.producer_id]
+        if not marker.HasField("trace"):
             recorder.verdict(known.trace.trace_id, is_kept=False)
 
 

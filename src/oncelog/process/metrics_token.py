@@ -22,6 +22,7 @@ class MetricsToken:
     def __init__(self, path: Path) -> None:
         """Raises OncelogError that names the file, never what is in it."""
         self._path = path
+        self._problem = ""
         try:
             self._token = self._read()
         except ValueError as error:
@@ -29,13 +30,20 @@ class MetricsToken:
 
     def admits(self, authorization: str) -> bool:
         """Of the header `Authorization`, empty without one."""
-        try:
-            self._token = self._read()
-        except ValueError as error:
-            log.warning("the token of /metrics stays as it was: %s", error)
+        self._read_again()
         scheme, _, shown = authorization.strip().partition(" ")
         is_equal = hmac.compare_digest(shown.strip().encode("latin-1", "replace"), self._token)
         return is_equal and scheme.lower() == SCHEME
+
+    def _read_again(self) -> None:
+        problem = ""
+        try:
+            self._token = self._read()
+        except ValueError as error:
+            problem = str(error)
+        if problem and problem != self._problem:  # Once, not for each scrape.
+            log.warning("the token of /metrics stays as it was: %s", problem)
+        self._problem = problem
 
     def _read(self) -> bytes:
         """Raises ValueError."""

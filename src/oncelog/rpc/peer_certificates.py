@@ -32,20 +32,21 @@ class PeerCertificate:
     def refusal(self, authorities: Sequence["x509.Certificate"], now_s: float) -> str:
         """Why it would open no connection now; empty where it would. `now_s`: Unix time."""
         expires = self._chain[0].not_valid_after_utc
-        if now_s >= expires.timestamp():
+        if _has_expired(self._chain[0], now_s):
             return f"the caller's certificate expired at {expires:%Y-%m-%d %H:%M:%S} UTC"
-        return (
-            ""
-            if self._is_issued_by(authorities)
-            else "the caller's certificate is of a CA that is not trusted"
-        )
+        if not self._is_issued_by(authorities, now_s):
+            return "the caller's certificate is of a CA that is not trusted, or has expired"
+        return ""
 
-    def _is_issued_by(self, authorities: Sequence["x509.Certificate"]) -> bool:
+    def _is_issued_by(self, authorities: Sequence["x509.Certificate"], now_s: float) -> bool:
+        """By a CA, or by one of the chain that is; no certificate on that path may have expired."""
+        authorities = [one for one in authorities if not _has_expired(one, now_s)]
+        between = [one for one in self._chain[1:] if not _has_expired(one, now_s)]
         current = self._chain[0]
         for _ in range(_CHAIN_MAX):
             if any(current == one or _has_issued(one, current) for one in authorities):
                 return True
-            issuer = next((one for one in self._chain if _has_issued(one, current)), None)
+            issuer = next((one for one in between if _has_issued(one, current)), None)
             if issuer is None or issuer == current:
                 return False
             current = issuer
@@ -112,10 +113,14 @@ def _certificate_of(auth_context: Mapping[str, Sequence[bytes]]) -> PeerCertific
 
 
 def _has_issued(issuer: "x509.Certificate", certificate: "x509.Certificate") -> bool:
-    from cryptography.exceptions import InvalidSignature
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
     try:
         certificate.verify_directly_issued_by(issuer)
-    except (ValueError, TypeError, InvalidSignature):
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         return False
     return True
+
+
+def _has_expired(certificate: "x509.Certificate", now_s: float) -> bool:
+    return now_s >= certificate.not_valid_after_utc.timestamp()

@@ -187,9 +187,10 @@ def _handler(served: Served, certificates: PeerCertificates | None) -> Any:
                 _admit(context, method.path)
             except CallRefused as refused:
                 await context.abort(refused.code, refused.message)
-            forget = certificates.hold(context.auth_context(), _ends_task(refused_for))
         answers = aiter(served.answer(request, context))
         try:
+            if certificates is not None:
+                forget = certificates.hold(context.auth_context(), _ends_task(refused_for))
             while True:
                 try:
                     response = await served.called(anext(answers))

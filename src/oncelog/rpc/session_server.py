@@ -33,6 +33,9 @@ REPLY_OVERHEAD_BYTES = 64
 GOING_AWAY_S = 0.5
 """For a caller to end the stream. One of an older version does not: what it sends later is lost with the stream."""
 
+DRAINED_WITHIN_S = 5.0
+"""For the calls in flight to be answered. A caller that no longer reads its replies holds no stream open for ever."""
+
 _SESSION = SERVICES[PEER].methods["Session"].path
 
 STOPPING = "this process is stopping"
@@ -170,9 +173,11 @@ class ServerSession:
         await self._is_draining.wait()
         self._is_going_away = True
         self._has_replies.set()
-        while self._calls or self._bytes_held or self._is_going_away:
-            self._was_freed.clear()
-            await self._was_freed.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAINED_WITHIN_S):
+                while self._calls or self._bytes_held or self._is_going_away:
+                    self._was_freed.clear()
+                    await self._was_freed.wait()
         # A caller that has been told ends the stream when it waits for nothing more, so that no call of its is lost.
         await asyncio.sleep(GOING_AWAY_S)
 

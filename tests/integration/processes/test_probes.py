@@ -98,6 +98,18 @@ def test_a_file_without_a_token_is_refused_by_name(tmp_path, content):
     assert not content or content not in str(refused.value)
 
 
+def test_a_lost_token_file_is_said_once(tmp_path, caplog):
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    token = MetricsToken(file)
+    for _ in range(2):
+        file.unlink()
+        assert all(token.admits(f"Bearer {TOKEN}") for _ in range(5))
+        file.write_text(TOKEN)
+        assert token.admits(f"Bearer {TOKEN}")
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+
+
 def test_a_missing_token_file_is_named(tmp_path):
     with pytest.raises(OncelogError, match="No such file"):
         MetricsToken(tmp_path / "none")

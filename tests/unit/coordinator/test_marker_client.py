@@ -1,6 +1,8 @@
 """The way of a decision's markers to the marker sender and of its answer back."""
 
 import asyncio
+import time
+from dataclasses import replace
 
 from oncelog.api.v1 import controller_pb2
 from oncelog.api.v1 import marker_sender_pb2 as pb
@@ -9,6 +11,9 @@ from oncelog.machine import Send
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.metadata import MetadataFollower
+from oncelog.telemetry import spans
+from oncelog.telemetry.recorder import TraceRecorder
+from oncelog.trace import TransactionTrace
 from oncelog_coordinator import marker_client
 from oncelog_coordinator.core.markers import (
     MARKER_SENDER,
@@ -132,3 +137,30 @@ async def test_a_sender_that_froze_does_not_keep_a_node_from_stopping(monkeypatc
         lambda delivered: None,
     )
     assert await asyncio.wait_for(client.cancel_at_sender(), 5) is None
+
+
+async def test_a_delivery_that_became_late_has_its_span(monkeypatch):
+    """The trace was unkept when the markers left, so that they carry none; late transactions are kept."""
+    late_ms = 150
+    recorder = TraceRecorder(print, 0.0, late_ms=late_ms)
+    monkeypatch.setattr(spans, "recorder", recorder)
+
+    class Slow(Sender):
+        waits_s = 0.0
+
+        async def DeliverMarkers(self, request, context=None, timeout=None):  # noqa: N802
+            assert not request.markers[0].HasField("trace")
+            await asyncio.sleep(self.waits_s)
+            return await super().DeliverMarkers(request)
+
+    for waits_s, spans_waiting in ((0.0, 0), (2 * late_ms / 1_000, 1)):
+        send = wanted("slow", "orders")
+        now_ns = time.time_ns()
+        marker = replace(
+            send.message.markers[0],
+            trace=TransactionTrace(1 << 63, 2, now_ns),
+            start_timestamp=now_ns // 1_000_000,
+        )
+        Slow.waits_s = waits_s
+        await delivered(Slow(), [replace(send, message=replace(send.message, markers=(marker,)))])
+        assert recorder.spans_waiting == spans_waiting

@@ -2,6 +2,7 @@
 
 import pytest
 
+from oncelog.api.v1 import storage_pb2
 from oncelog.ids import Partition
 from oncelog.record.batch import Codec
 from oncelog.record.records import Record, encode_batch
@@ -62,7 +63,7 @@ def test_a_transactions_partitions_are_looked_at_once(monkeypatch):
         known = traces.belongs(9, 0)
         assert [known.is_first_in(one) for one in (orders, orders, refunds)] == [True, False, True]
         assert traces.belongs(9, 0) is known
-    traces.ended(9, has_trace=True)
+    traces.ended(storage_pb2.TxnMarker(producer_id=9, producer_epoch=0, transaction_version=1))
     with spans.outermost("Produce", spans.Kind.SERVER):
         assert traces.belongs(9, 0) is None
     with spans.outermost("Produce", spans.Kind.SERVER, trace=TransactionTrace(4, 5, 6)):
@@ -72,3 +73,28 @@ def test_a_transactions_partitions_are_looked_at_once(monkeypatch):
 def test_a_process_without_tracing_remembers_nothing():
     assert spans.recorder is None
     assert OpenTraces().belongs(9, 0) is None
+
+
+MARKERS = [
+    ("TV2: the next epoch", {"producer_epoch": 4, "transaction_version": 2}, True),
+    ("TV2: of the transaction before", {"producer_epoch": 3, "transaction_version": 2}, False),
+    ("TV1: its epoch, no start", {"producer_epoch": 3, "transaction_version": 1}, True),
+    ("TV1: its start", {"producer_epoch": 3, "transaction_start_ms": 60}, True),
+    ("TV1: of the transaction before", {"producer_epoch": 3, "transaction_start_ms": 40}, False),
+    ("TV1: of an older producer", {"producer_epoch": 2, "transaction_start_ms": 60}, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("marker", "ends"), [row[1:] for row in MARKERS], ids=[r[0] for r in MARKERS]
+)
+def test_a_marker_without_a_trace_drops_its_own_spans(monkeypatch, marker, ends):
+    recorder = TraceRecorder(print, 0.0, late_ms=1_000)
+    monkeypatch.setattr(spans, "recorder", recorder)
+    traces = OpenTraces()
+    trace = TransactionTrace(1 << 63, 2, 59_000_000)
+    with spans.outermost("Produce", spans.Kind.SERVER, trace=trace):
+        traces.belongs(9, 3)
+    assert recorder.spans_waiting == 1
+    traces.ended(storage_pb2.TxnMarker(producer_id=9, **marker))
+    assert recorder.spans_waiting == (0 if ends else 1)
