@@ -207,6 +207,11 @@ authorizer-conformance: setup jdk ## what ACLs allow, request by request, beside
 conformance-cluster: setup jdk ## the same tests against a cluster of processes; SECURE=1: with mTLS between processes
 	$(SECURED) ONCELOG_TEST_TARGET=cluster $(PYTEST) -q -n 1 --dist loadfile tests/conformance
 
+LOGGED_IN := $(patsubst %,tests/conformance/test_%_with_clients.py,transactions records admin)
+.PHONY: conformance-logins
+conformance-logins: setup jdk ## transactions, records and admin calls of clients that log in: TLS, SCRAM, ACLs
+	ONCELOG_TEST_LOGIN=1 ONCELOG_TEST_TARGET=cluster $(PYTEST) -q $(LOGGED_IN)
+
 .PHONY: spark
 spark: setup java ## PySpark source and sink, and the crash matrix
 	$(PYTEST) -q -n 2 --dist loadfile tests/spark -m "not slow"

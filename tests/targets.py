@@ -1,7 +1,8 @@
 """What a suite runs against: `oncelog up`, or a cluster of processes, behind one face.
 
 `ONCELOG_TEST_TARGET=cluster` runs the same tests against a cluster; without it, or with `embedded`, nothing changes.
-`ONCELOG_TEST_SECURE=1` gives the processes of a cluster certificates; clients come as before.
+`ONCELOG_TEST_SECURE=1` gives the processes of a cluster certificates; clients come as before. With
+`ONCELOG_TEST_LOGIN=1` its listeners have TLS, SCRAM and ACLs as well: clients log in (`tests/conformance/logins.py`).
 With `address` it is what `ONCELOG_TEST_BOOTSTRAP` names, and tests that kill it are skipped.
 The face: `bootstrap`, `gateway`, `address` (where it really listens), `start()`, `kill()`, `stop()`, context manager.
 `kill` is what a power cut looks like to clients: every oncelog process gets SIGKILL, and `start` brings all back on
@@ -26,6 +27,7 @@ from oncelog_server.demo.processes import OncelogServer
 
 VARIABLE = "ONCELOG_TEST_TARGET"
 SECURE_VARIABLE = "ONCELOG_TEST_SECURE"
+LOGIN_VARIABLE = "ONCELOG_TEST_LOGIN"
 BOOTSTRAP_VARIABLE = "ONCELOG_TEST_BOOTSTRAP"
 
 
@@ -53,8 +55,22 @@ def open_target(folder: Path, *, advertised_port: int | None = None):
     return OncelogServer(folder / "data", environment=environment)
 
 
+def is_login_asked() -> bool:
+    return os.environ.get(LOGIN_VARIABLE) == "1"
+
+
+_logged_in: list[Cluster] = []
+
+
+def logged_in_cluster() -> Cluster:
+    """Whose clients log in. A process of tests has one at a time."""
+    return _logged_in[-1]
+
+
 def asked_security() -> dict:
     """For `Cluster(...)`."""
+    if is_login_asked():
+        return {"is_secure": True}
     if os.environ.get(SECURE_VARIABLE) != "1":
         return {}
     return {"is_secure": True, "on_plan": keep_doors_plain}
@@ -109,7 +125,8 @@ class ClusterTarget:
             environment["ONCELOG_LISTENER_ADVERTISED_HOST"] = "127.0.0.1"
             environment["ONCELOG_LISTENER_ADVERTISED_PORT"] = str(advertised_port)
             if asked_security():
-                advertised = f"PLAINTEXT://127.0.0.1:{advertised_port}"
+                protocol = "SASL_SSL" if is_login_asked() else "PLAINTEXT"
+                advertised = f"{protocol}://127.0.0.1:{advertised_port}"
                 environment["ONCELOG_LISTENER_ADVERTISED_LISTENERS"] = advertised
             # One proxy stands before one listener: with a second, clients would be told one address for two brokers.
             shape = ClusterShape(listeners=1)
@@ -146,6 +163,9 @@ class ClusterTarget:
         folder = self._stack.enter_context(cluster_folder())
         cluster = Cluster(folder, self._shape, environment=self._environment, **asked_security())
         self._cluster = self._stack.enter_context(cluster)
+        if is_login_asked():
+            _logged_in.append(cluster)
+            self._stack.callback(_logged_in.remove, cluster)
 
     def kill(self) -> None:
         self.cluster.kill_all()

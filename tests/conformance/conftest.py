@@ -2,15 +2,19 @@
 
 import uuid
 
+import confluent_kafka.admin
 import pytest
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.conformance.clients.aiokafka import Aiokafka
 from tests.conformance.clients.confluent import Confluent
 from tests.conformance.clients.java import Java, JavaProcess
 from tests.conformance.clients.kafka_python import KafkaPython
 from tests.conformance.java_programs import compiled
-from tests.targets import TargetKind, open_target, target_kind
+from tests.conformance.logins import log_in
+from tests.targets import TargetKind, is_login_asked, logged_in_cluster, open_target, target_kind
+
+if is_login_asked():
+    log_in()
 
 CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python", "java")
 
@@ -39,8 +43,13 @@ def java_classpath():
 
 
 @pytest.fixture(scope="session")
-def java(java_classpath):
-    process = JavaProcess(java_classpath, "TransactionDriver")
+def java(java_classpath, request):
+    options = []
+    if is_login_asked():
+        request.getfixturevalue("shared_cluster")
+        file = logged_in_cluster().security.client_properties
+        options = [f"-Doncelog.login={file}"]
+    process = JavaProcess(java_classpath, "TransactionDriver", *options)
     yield Java(process)
     process.close()
 
@@ -57,7 +66,9 @@ def client(request):
 
 @pytest.fixture
 def admin(server):
-    return AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
+    return confluent_kafka.admin.AdminClient(
+        {"bootstrap.servers": server.bootstrap, "log_level": 0}
+    )
 
 
 @pytest.fixture
