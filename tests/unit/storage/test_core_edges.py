@@ -1,0 +1,189 @@
+"""Rules of the storage core that are met seldom, a row each."""
+
+import pytest
+from crc32c import crc32c
+from tests.unit.storage.partitions import (
+    CONTROL,
+    HERE,
+    NOW,
+    SHARD,
+    append,
+    header,
+    log_state,
+    partition_of,
+)
+from tests.unit.storage.segments import MemorySegment, batch
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog.record.batch import HEADER
+from oncelog.record.check import CheckRules
+from oncelog.record.records import Record, decode_batch, encode_batch
+from oncelog.topic_config import TopicConfig
+from oncelog_storage.core.aborted_index import AbortedCheck, decode_checks, encode_checks
+from oncelog_storage.core.cleaning import Transactions, learn_keys
+from oncelog_storage.core.leader_state import FollowerProgress
+from oncelog_storage.core.offset_map import OffsetMap, key_name
+from oncelog_storage.core.produced import rules_of_topic
+from oncelog_storage.core.producer_state import ProducerStates
+from oncelog_storage.core.replay import read_marker, replay_batch, whole_batch_at
+from oncelog_storage.core.segment_indexes import CorruptAbortedIndex, aborted_entries
+from oncelog_storage.core.time_index import TimeIndex, decode_entry
+from oncelog_storage.core.verification import Verifications
+
+PRODUCER = 7
+
+
+def test_a_cut_checkpoint_of_aborted_indexes_is_none():
+    whole = encode_checks({0: AbortedCheck(2, 9)})
+    assert decode_checks(whole) == {0: AbortedCheck(2, 9)}
+    for cut in (whole[:-1], whole.replace("2 9", "2 8"), ""):
+        with pytest.raises(ValueError, match=r"no checkpoint|invalid literal"):
+            decode_checks(cut)
+
+
+def test_aborted_entries_must_be_those_that_were_written():
+    with pytest.raises(CorruptAbortedIndex, match="first 1 entries"):
+        aborted_entries(AbortedCheck(1, 0), b"")
+
+
+def test_a_long_key_stands_under_its_digest():
+    known = OffsetMap(10_000)
+    long, other = b"k" * 33, b"k" * 34
+    known.put(long, 5)
+    assert list(known.offsets) == [key_name(long)]
+    assert key_name(long) != long
+    assert not known.is_latest(long, 4)
+    assert known.is_latest(long, 5)
+    assert known.is_latest(other, 0)
+
+
+def test_keys_before_the_start_are_not_learned():
+    known = OffsetMap(10_000)
+    old = batch(0, 2)
+    fields = HEADER.unpack_from(old)
+    assert learn_keys(known, Transactions(()), fields, memoryview(old), 2)
+    assert not known.offsets
+    assert learn_keys(known, Transactions(()), fields, memoryview(old), 1)
+    assert known.offsets == {b"k": 1}
+
+
+def test_a_log_append_time_topic_asks_nothing_of_timestamps():
+    bound = {"message.timestamp.after.max.ms": "10", "message.timestamp.before.max.ms": "20"}
+    created = rules_of_topic(TopicConfig.from_overrides(bound), NOW)
+    assert (created.timestamp_min, created.timestamp_max) == (NOW - 20, NOW + 10)
+    appended = rules_of_topic(
+        TopicConfig.from_overrides({**bound, "message.timestamp.type": "LogAppendTime"}), NOW
+    )
+    free = CheckRules()
+    assert (appended.timestamp_min, appended.timestamp_max) == (
+        free.timestamp_min,
+        free.timestamp_max,
+    )
+
+
+def test_an_old_start_stays_when_a_verification_was_replaced():
+    known = Verifications()
+    guard = known.begin(PRODUCER, 0, 0, supports_epoch_bump=False, now=NOW)
+    known.appended(PRODUCER, 0, is_control=True)
+    known.note_start(PRODUCER, guard, 50, NOW)  # Its entry is gone.
+    assert known.known_start(PRODUCER) is None
+    guard = known.begin(PRODUCER, 0, 0, supports_epoch_bump=False, now=NOW)
+    known.note_start(PRODUCER, guard, 60, NOW)
+    known.learn_start(PRODUCER, 70, NOW)
+    assert known.known_start(PRODUCER) == (60, NOW)
+
+
+def test_a_start_is_forgotten_unless_a_newer_was_learned():
+    known = Verifications()
+    known.learn_start(PRODUCER, 70, NOW)
+    asked = known.known_start(PRODUCER)
+    known.forget_start(PRODUCER, (70, NOW))  # Equal, and not what was known when it was asked.
+    assert known.known_start(PRODUCER) is asked
+    known.forget_start(PRODUCER, asked)
+    assert known.known_start(PRODUCER) is None
+
+
+def test_entries_and_starts_expire():
+    known = Verifications()
+    known.begin(PRODUCER, 0, 0, supports_epoch_bump=False, now=NOW)
+    known.learn_start(PRODUCER, 70, NOW)
+    assert known.expire(NOW + 9, 10) == 0
+    assert list(known) == [PRODUCER]
+    assert known.expire(NOW + 10, 10) == 1
+    assert (len(known), known.known_start(PRODUCER)) == (0, None)
+
+
+def test_a_coordinator_that_says_no_start_ends_what_was_known():
+    known = Verifications()
+    guard = known.begin(PRODUCER, 0, 0, supports_epoch_bump=False, now=NOW)
+    known.note_start(PRODUCER, guard, 60, NOW)
+    known.note_start(PRODUCER, guard, 0, NOW)
+    assert known.known_start(PRODUCER) is None
+
+
+def test_a_control_batch_that_ends_nothing_changes_no_producer():
+    states = ProducerStates()
+    leader_change = Record((0).to_bytes(2, "big") + (2).to_bytes(2, "big"), b"", NOW)
+    data = bytearray(
+        encode_batch([leader_change], base_offset=0, producer_id=PRODUCER, producer_epoch=0)
+    )
+    data[22] |= CONTROL
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    fields, reason = whole_batch_at(memoryview(data), 0, 0)
+    assert reason == ""
+    assert read_marker(memoryview(data), 0, len(data)) is None
+    assert replay_batch(states, fields, memoryview(data), 0) is None
+    assert len(states) == 0
+
+
+def test_bytes_of_another_magic_are_no_batch():
+    data = bytearray(batch(3))
+    data[16] = 1
+    assert whole_batch_at(memoryview(data), 0, 3)[1] == "magic 1 is not 2"
+
+
+def test_an_entry_of_a_time_index_is_relative_to_its_segment():
+    index = TimeIndex(100)
+    index.maybe_append(NOW, 107)
+    assert decode_entry(index.bytes_from(0), 100) == (NOW, 107)
+
+
+def test_a_shards_new_leader_takes_the_greatest_epoch():
+    log = log_state(SHARD)
+    partition = partition_of(log)
+    for epoch in (3, 2):
+        append(partition, header(producer_id=PRODUCER + epoch, epoch=epoch, sequence=-1))
+    partition.lead(HERE, 6, (HERE,), (HERE,), 0, 0.0)
+    assert partition.coordinator_epoch == 3
+
+
+def test_a_batch_in_the_topics_codec_must_not_be_too_long():
+    plain = batch(0, value=bytes(range(256)) * 20)
+    gzip = TopicConfig.from_overrides({"compression.type": "gzip"}).codec
+    roomy = partition_of(log_state(codec=gzip, max_message_bytes=100_000))
+    changed = roomy.recompressed(plain)
+    assert [one.value for one in decode_batch(changed)] == [bytes(range(256)) * 20]
+    narrow = partition_of(log_state(codec=gzip, max_message_bytes=100))
+    with pytest.raises(KafkaError) as refused:
+        narrow.recompressed(plain)
+    assert refused.value.error_code is ErrorCode.MESSAGE_TOO_LARGE
+    assert "max.message.bytes=100" in refused.value.message
+
+
+def test_indexes_that_are_gone_are_derived_from_the_batches():
+    segment = MemorySegment(0)
+    found, position = [], 0
+    for offset in range(0, 40, 2):
+        data = batch(offset, 2, timestamp=NOW + offset, value=b"v" * 3000)
+        found.append((position, HEADER.unpack_from(data), memoryview(data), 0))
+        position += len(data)
+    indexes = segment._index_again([], found)
+    assert indexes.time.last() == (NOW + 39, 39)
+    assert len(indexes.time) > 3
+
+
+def test_a_follower_that_left_is_out_of_sync_at_once():
+    follower = FollowerProgress(0.0)
+    assert follower.is_in_sync(0.0, 10.0)
+    follower.left()
+    assert not follower.is_in_sync(0.0, 10.0)
