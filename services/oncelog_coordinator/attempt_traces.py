@@ -96,8 +96,6 @@ class AttemptTraces:
             return
         kind = type(event)
         if kind is AddPartitions or kind is VerifyPartitions:
-            if not machine.owns_producer(event.producer_id):
-                return
             attempt = machine.attempt_of_producer(event.producer_id)
             asked = None if attempt is None else _seen(attempt)
         elif kind is ForceTerminate or _sink_of(event):

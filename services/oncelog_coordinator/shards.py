@@ -36,6 +36,7 @@ from oncelog_coordinator.core.txn_events import (
     IdentityAnswer,
     InitProducerId,
     TxnTimedOut,
+    VerifyPartitions,
 )
 from oncelog_coordinator.core.txn_state import TxnMetadata
 from oncelog_coordinator.feed_events import REQUESTS, UNAVAILABLE, DecisionEvents, RefusalEvents
@@ -49,6 +50,8 @@ from oncelog_coordinator.transaction_traces import TransactionTraces, name_of, w
 
 _OF_NO_SINK: Final = frozenset({EndTxn, InitProducerId, TxnTimedOut})
 """Events for which no attempt of a sink is looked up."""
+_OF_A_PRODUCER: Final = frozenset({AddPartitions, VerifyPartitions})
+"""For these it is looked up by the producer id."""
 _NEEDS_LEVEL: Final = (InitProducerId, TxnTimedOut, ForceTerminate)
 """Events by which the server itself may abort: how, the cluster's transaction.version decides (facts 2.1)."""
 
@@ -91,12 +94,13 @@ class TransactionTerm(ShardTerm):
 
     def committed(self, event: Any, decision: Decision[Any], decided_ns: int) -> None:
         """The driver tells of each decision that the world may know of."""
+        if not decision.records:
+            return
         trace_id = 0
         if spans.recorder is not None:
             trace_id = self._traces.committed(event, decision, decided_ns)
             self.attempt_traces.committed(decision, decided_ns)
-        if decision.records:
-            self._append_times.observe((time.time_ns() - decided_ns) / 1e9, trace_id)
+        self._append_times.observe((time.time_ns() - decided_ns) / 1e9, trace_id)
 
     def about_to_trace(self, event: Any, machine: ShardMachine) -> Any:
         """The event as it is decided in a process that records spans."""
@@ -115,7 +119,10 @@ class TransactionTerm(ShardTerm):
             known = machine.txn.transaction(name_of(event))
             if known is not None:
                 self._traces.decided(running, event, decision, known, now)
-        if type(event) not in _OF_NO_SINK:
+        kind = type(event)
+        if kind in _OF_NO_SINK:
+            return
+        if kind not in _OF_A_PRODUCER or machine.sink.owns_producer(event.producer_id):
             self.attempt_traces.decided(event, decision, machine.sink, now)
 
     async def completion(self, transactional_id: str, deadline: float) -> None:

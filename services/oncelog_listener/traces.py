@@ -51,7 +51,9 @@ def request_span(call: Call) -> spans.Span | spans.Nothing:
             "oncelog.api_version": version,
         }
 
-    span = spans.Span(_NAMES[call.api_key], spans.Home(), None, spans.Kind.SERVER, {})
+    home = spans.Home()
+    name = _NAMES[call.api_key]
+    span = spans.Span(name, home, None, spans.Kind.SERVER, {}, home.start_ns)
     span.details = (details,)
     if call.api_key == END_TXN:
         span.attributes["oncelog.commit"] = request.committed

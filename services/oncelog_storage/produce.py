@@ -20,7 +20,7 @@ from oncelog.telemetry import spans
 from oncelog_storage.arrivals import Arrivals
 from oncelog_storage.changed_settings import ChangedSettings
 from oncelog_storage.core.partition_values import Appended
-from oncelog_storage.core.record_links import linked_spans
+from oncelog_storage.core.record_links import HEADER_BYTES, linked_spans
 from oncelog_storage.core.verification import VerificationGuard
 from oncelog_storage.feed_events import StorageEvents
 from oncelog_storage.hosted_partition import HostedPartition
@@ -124,13 +124,20 @@ class ProduceHandler:
 
     async def produce(self, request: pb.ProduceRequest) -> pb.ProduceResponse:
         began = time.monotonic()
-        response = await self._produce(request)
+        took: list[tuple[Histogram, float]] = []
+        response = await self._produce(request, took)
         times = self._times.produce.get(str(request.acks))
         if times is not None:
-            times.observe(time.monotonic() - began, spans.exemplar())
+            took.append((times, time.monotonic() - began))
+        trace_id = spans.exemplar()
+        for times, seconds in took:
+            times.observe(seconds, trace_id)
         return response
 
-    async def _produce(self, request: pb.ProduceRequest) -> pb.ProduceResponse:
+    async def _produce(
+        self, request: pb.ProduceRequest, took: list[tuple[Histogram, float]]
+    ) -> pb.ProduceResponse:
+        """Adds what its stages `took`, in seconds."""
         response = pb.ProduceResponse()
         items: list[_Item] = []
         for part in request.partitions:
@@ -147,7 +154,7 @@ class ProduceHandler:
             async with self._verifier.turn(request.transactional_id):
                 began = time.monotonic()
                 await self._verify(request, items)
-                self._times.verification.observe(time.monotonic() - began, spans.exemplar())
+                took.append((self._times.verification, time.monotonic() - began))
                 self._append_all(request, items)
         else:
             self._append_all(request, items)
@@ -163,13 +170,12 @@ class ProduceHandler:
             waits = any(one.is_awaited for one in items)
             with spans.span("replication wait") if waits else spans.NOTHING:
                 await self._wait_committed(request, items)
-            self._times.replication[request.acks].observe(
-                time.monotonic() - began, spans.exemplar()
-            )
+            took.append((self._times.replication[request.acks], time.monotonic() - began))
         return response
 
     def _first_batches(self, items: list[_Item]) -> list[tuple[_Item, OpenTransaction]]:
-        """Of transactions that are traced, in their partitions. The running span is told of all that was appended."""
+        """Of transactions that are traced, in their partitions, where they may name spans. The running span is told of
+        all that was appended."""
         first = []
         for item in items:
             if item.appended is None or not item.header.is_transactional:
@@ -178,7 +184,9 @@ class ProduceHandler:
             known = self._traces.belongs(header.producer_id, header.producer_epoch)
             where = (item.leader.partition, item.appended.base_offset)
             spans.describe(partial(appended, header.producer_id, header.producer_epoch, *where))
-            if known is not None and known.is_first_in(item.leader.partition):
+            if known is None or not known.is_first_in(item.leader.partition):
+                continue
+            if header.codec or HEADER_BYTES in item.records:
                 first.append((item, known))
         return first
 

@@ -16,7 +16,6 @@ IN_EACH = (
     "client JoinAttempt",
     "write rows",
     "client Produce",
-    "Storage/Produce",
     "SealBranch",
     "client SealBranch",
     "commit batch",
@@ -65,7 +64,5 @@ def test_a_committed_and_an_aborted_attempt_are_one_tree_each(lab, traces):
     assert [one.error for one in aborted.spans if one.name == "commit batch"] != [""]
     assert not [one for one in committed.spans if one.error]
     assert committed.roots[0].attributes["oncelog.batch_id"] == 0
-    (decided,) = [
-        one for one in committed.spans if one.name == "TransactionCoordinator/CommitBatch"
-    ]
+    (decided,) = [one for one in committed.spans if one.name == "client CommitBatch"]
     assert decided.attributes["oncelog.decision"] == "committed"

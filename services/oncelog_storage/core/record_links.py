@@ -15,7 +15,7 @@ LINKS_MAX: Final = 32
 default, and nobody follows more than a few: one transaction may hold records of thousands of requests."""
 RECORDS_MAX: Final = 500
 """Records of a batch that are looked at, about a tenth of a millisecond: all of them may name the same span."""
-_HEADER_BYTES: Final = HEADER.encode()
+HEADER_BYTES: Final = HEADER.encode()
 
 
 def linked_spans(batch: bytes, links_max: int) -> list[Traceparent]:
@@ -25,7 +25,7 @@ def linked_spans(batch: bytes, links_max: int) -> list[Traceparent]:
     """
     plain = uncompressed(batch)
     assert isinstance(plain, bytes), type(plain)
-    if links_max <= 0 or _HEADER_BYTES not in plain:
+    if links_max <= 0 or HEADER_BYTES not in plain:
         return []
     found: dict[Traceparent, None] = {}
     try:

@@ -2,13 +2,13 @@
 
 A `DirectStub` looks like a gRPC stub (`await stub.Produce(request, timeout=1.0)`) and calls the servicer's method
 with no context. Request and response objects are passed by reference: neither side may change one it did not make.
+No span shows such a call: it is part of the request's own.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from oncelog.rpc.deadline import answer_within
-from oncelog.telemetry import spans
 
 
 class DirectStub:
@@ -33,26 +33,10 @@ class DirectStub:
 
 
 def _direct_call(method: Callable[..., Any]) -> Callable[..., Any]:
-    name = _span_name(method)
-
     def call(request: Any, timeout: float | None = None) -> Any:
-        if spans.recorder is not None and spans.current() is not None:
-            answer = _traced(name, method, request)
-        else:
-            answer = method(request, None)
+        answer = method(request, None)
         if timeout is None or not isinstance(answer, Awaitable):
             return answer
         return answer_within(answer, timeout)
 
     return call
-
-
-async def _traced(name: str, method: Callable[..., Any], request: Any) -> Any:
-    with spans.span(name, spans.Kind.SERVER):
-        return await method(request, None)
-
-
-def _span_name(method: Callable[..., Any]) -> str:
-    """As a call over the wire is called: Storage/Produce."""
-    owner = type(getattr(method, "__self__", method)).__name__
-    return f"{owner.removesuffix('Servicer')}/{getattr(method, '__name__', '')}"

@@ -98,7 +98,8 @@ class TraceRecorder:
 
     def take(self, home: Home, ended: Sequence[Span]) -> None:
         """Spans of one home, now that it is known where they belong."""
-        trace, trace_id = home.trace, home.trace_id
+        trace = home.trace
+        trace_id = home.trace_id if trace is None else trace.trace_id
         if home.is_kept:
             self.verdict(trace_id, is_kept=True)
         root_id = 0 if trace is None else trace.root_id
@@ -174,15 +175,18 @@ class TraceRecorder:
                 self._sink(_ended(one, trace_id, root_id))
 
     def _wait(self, trace_id: int, root_id: int, ended: Sequence[Span]) -> None:
-        now = self._monotonic_s()
         waiting = self._waiting.get(trace_id)
+        is_new = waiting is None
         if waiting is None:
-            waiting = self._waiting[trace_id] = _Waiting(now)
+            waiting = self._waiting[trace_id] = _Waiting(self._monotonic_s())
         waiting.homes.append((root_id, ended))
-        waiting.count += len(ended)
-        self.spans_waiting += len(ended)
-        if self.spans_waiting > self._spans_waiting_max or now > self._next_look_s:
-            self._give_up(now)
+        count = len(ended)
+        waiting.count += count
+        self.spans_waiting += count
+        if self.spans_waiting > self._spans_waiting_max or (
+            is_new and waiting.since_s > self._next_look_s
+        ):
+            self._give_up(self._monotonic_s())
 
     def _give_up(self, now: float) -> None:
         """What has waited for too long, and the oldest of too much."""

@@ -167,13 +167,8 @@ class Span:
     ) -> None:
         assert self._token is not None
         _current.reset(self._token)
-        if error is not None:
-            self.end(f"{type(error).__name__}: {error}".removesuffix(": "))
-        elif self.parent is not None and not self.home.is_over:
-            self.end_ns = time.time_ns()
-            self.home.ended.append(self)
-        else:
-            self.end()
+        del self._token  # It keeps the whole context.
+        self.end("" if error is None else _said(error))
 
     def set(self, **attributes: Value) -> None:
         self.attributes.update(attributes)
@@ -185,7 +180,8 @@ class Span:
     def end(self, error: str = "", end_ns: int = 0) -> None:
         """Once. What ends behind its home's outermost span is handed on by itself."""
         self.end_ns = end_ns or time.time_ns()
-        self.error = self.error or error
+        if error and not self.error:
+            self.error = error
         home = self.home
         if self.parent is not None and not home.is_over:
             home.ended.append(self)
@@ -216,8 +212,8 @@ class Nothing:
 NOTHING: Final = Nothing()
 
 
-def current() -> Span | None:
-    return _current.get()
+current: Final[Callable[[], Span | None]] = _current.get
+"""The span that runs now."""
 
 
 def span(name: str, kind: Kind = Kind.INTERNAL, **attributes: Value) -> Span | Nothing:
@@ -228,6 +224,10 @@ def span(name: str, kind: Kind = Kind.INTERNAL, **attributes: Value) -> Span | N
     if parent is None:
         return NOTHING
     return Span(name, parent.home, parent, kind, attributes)
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def outermost(

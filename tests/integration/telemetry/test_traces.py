@@ -69,7 +69,7 @@ def test_a_commit_and_an_abort_of_librdkafka(log, receiver):
         assert trace.is_connected, (trace.roots, trace.orphans)
         root = trace.roots[0]
         assert all(root.start_ns <= one.start_ns <= one.end_ns for one in trace.spans)
-        assert "Storage/Produce" in names(trace)
+        assert not [name for name in names(trace) if "/" in name]  # One process calls no other.
         assert "replication wait" not in names(trace)  # There is one replica.
         assert {one.instance for one in trace.spans} == {"1"}
 
@@ -142,9 +142,7 @@ def test_who_takes_over_is_in_the_trace_of_what_it_ends(log, receiver):
     assert trace.is_connected, (trace.roots, trace.orphans)
     (taking,) = [one for one in trace.spans if one.name == "client InitProducerId"]
     assert taking.attributes["messaging.client.id"] == "the second one"
-    (decided,) = [one for one in trace.spans if one.name == "TransactionCoordinator/InitProducerId"]
-    assert decided.parent_id == taking.span_id
-    assert decided.attributes["oncelog.decision"] == "init_aborts_ongoing, initialised"
+    assert taking.attributes["oncelog.decision"] == "init_aborts_ongoing, initialised"
     with pytest.raises(confluent_kafka.KafkaException):
         first.commit_transaction(20)
     del second
@@ -175,8 +173,7 @@ def test_an_operator_who_ends_a_transaction_is_in_its_trace(log, receiver):
     with urllib.request.urlopen(f"{log.rest_url}/metrics", timeout=20) as answer:
         counted = answer.read().decode()
     assert float(re.search(r'oncelog_trace_spans_total{what="kept"} (\S+)', counted)[1]) >= 15
-    (decided,) = [one for one in trace.spans if one.name.endswith("ForceTerminateTransaction")]
-    assert decided.attributes["oncelog.decision"] == "force_terminated"
+    assert ending.attributes["oncelog.decision"].endswith("force_terminated")
 
 
 @pytest.mark.parametrize("compression", ["none", "lz4"])
@@ -193,7 +190,7 @@ def test_the_spans_that_records_name_are_linked(log, receiver, compression):
     made.commit_transaction(20)
     trace = receiver.transaction(name, (*IN_EVERY_ONE, "client EndTxn"))
     assert trace.is_connected, (trace.roots, trace.orphans)
-    appends = [one for one in trace.spans if one.name == "Storage/Produce"]
+    appends = [one for one in trace.spans if one.name == "client Produce"]
     assert len(appends) == 2
     linked = [list(zip(one.linked_traces, one.links, strict=True)) for one in appends]
     assert linked == [[(f"{0xA1:032x}", f"{0xA1:016x}"), (f"{0xB2:032x}", f"{0xB2:016x}")], []]
