@@ -22,7 +22,7 @@ from typing import Protocol, cast
 
 from oncelog.errors import KafkaError
 from oncelog.protocol.frames import FrameError, FrameSplitter, framed_bytes, read_request_prefix
-from oncelog.security.ssl_principal import NoMatchingRuleError
+from oncelog.security.ssl_principal import NoMatchingRuleError, refuse_process
 from oncelog_listener.admission import Admitted
 from oncelog_listener.call import CloseConnection, Session
 from oncelog_listener.cluster import Address
@@ -109,7 +109,9 @@ class Connection(asyncio.Protocol):
         session, protection = self._session, self._home.protection
         if self._endpoint.protocol.has_tls:
             try:
-                shown = stream.get_extra_info("ssl_object").getpeercert(binary_form=True)
+                ssl_object = stream.get_extra_info("ssl_object")
+                refuse_process(ssl_object.getpeercert())
+                shown = ssl_object.getpeercert(binary_form=True)
                 session.principal = protection.principal_of(shown)
             except (NoMatchingRuleError, ValueError) as error:
                 log.info("%s closed: its certificate: %s", self.peer, error)
@@ -186,7 +188,10 @@ class Connection(asyncio.Protocol):
         for future in (self._wake, self._writable):
             if future is not None and not future.done():
                 future.set_result(None)
-        if self.task is not None and self._may_be_cut:
+        if self.task is None:
+            # Its handshake failed, or its certificate was refused: nothing serves it.
+            self._home.ended(self)
+        elif self._may_be_cut:
             self.task.cancel()
 
     def pause_writing(self) -> None:

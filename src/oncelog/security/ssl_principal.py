@@ -10,10 +10,12 @@ classes, which read Java's except `(?<name>…)`, `\\p{…}` and classes within 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from oncelog.security.distinguished_name import subject_of
+from oncelog.security.pki import CLUSTER_NAME
 from oncelog.security.principal import ANONYMOUS, Principal
 
 DEFAULT_RULES = "DEFAULT"
@@ -65,6 +67,16 @@ class Rule:
         return (
             f"RULE:{self.pattern.pattern}/{self.replacement}{'/' if self.case else ''}{self.case}"
         )
+
+
+def refuse_process(certificate: Mapping[str, Any] | None) -> None:
+    """Raises ValueError for the certificate of a process of the cluster, which opens its private calls and no client's.
+    Both kinds may be of one CA. `certificate`: as `getpeercert()` returns it."""
+    for kind, name in (certificate or {}).get("subjectAltName", ()):
+        if kind == "DNS" and (name == CLUSTER_NAME or name.endswith(f".{CLUSTER_NAME}")):
+            raise ValueError(
+                f"it names {name}: it is a process's and no client's; make one with `oncelog pki FOLDER --user NAME`"
+            )
 
 
 class PrincipalRules:

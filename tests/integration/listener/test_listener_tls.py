@@ -12,6 +12,7 @@ from tests.integration.listener.test_listener_logins import PASSWORD, against_se
 from tests.unit.listener.wire_client import WireClient
 
 from oncelog.protocol.versions import METADATA
+from oncelog.security.pki import make_client_certificate, make_development_pki
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,38 @@ def test_a_foreign_certificate_is_refused(tmp_path, authority, tmp_path_factory)
 
     settings = tls(authority, ssl_client_auth="required")
     against_secured(tmp_path, client, is_async=True, **settings)
+
+
+def test_a_process_of_the_cluster_is_no_client(tmp_path, caplog):
+    """Its certificate is of the same CA, and opens the private calls of its role alone."""
+    pki = tmp_path / "pki"
+    make_development_pki(pki)
+    client_of_pki = make_client_certificate(pki, "alice")
+    data = tmp_path / "data"
+    data.mkdir()
+    settings = {
+        "listener_security_protocol_map": "OUTSIDE:SSL",
+        "ssl_certificate_file": str(pki / "listener.pem"),
+        "ssl_key_file": str(pki / "listener.key"),
+        "ssl_ca_file": str(pki / "ca.pem"),
+        "ssl_client_auth": "required",
+    }
+
+    async def client(secured):
+        for name in ("gateway", "storage", "listener"):
+            context = ssl.create_default_context(cafile=pki / "ca.pem")
+            context.load_cert_chain(pki / f"{name}.pem", pki / f"{name}.key")
+            with pytest.raises((OSError, asyncio.IncompleteReadError)):
+                await asked(secured, context)
+        context = ssl.create_default_context(cafile=pki / "ca.pem")
+        context.load_cert_chain(client_of_pki.certificate, client_of_pki.key)
+        assert await asked(secured, context)
+
+    with caplog.at_level("INFO", "oncelog.listener"):
+        against_secured(data, client, is_async=True, **settings)
+    refused = [text for text in caplog.messages if "it is a process's and no client's" in text]
+    assert len(refused) == 3
+    assert "storage.oncelog.internal" in refused[1]
 
 
 def test_tls_1_2_can_be_turned_off(tmp_path, authority):
@@ -139,6 +172,29 @@ def test_plain_bytes_on_a_tls_port_end_the_connection(tmp_path, authority):
         assert (await again.call(METADATA, 1, topics=())).brokers
 
     against_secured(tmp_path, client, is_async=True, **tls(authority))
+
+
+def test_failed_handshakes_leave_no_connection_behind(tmp_path, authority):
+    """Ten places, and thirty who never get through the door."""
+    files = authority.issue("nobody")
+
+    async def client(secured):
+        host, _, port = secured.outside.rpartition(":")
+        refused = ssl.create_default_context(cafile=authority.pem)
+        refused.load_cert_chain(files.certificate_chain, files.key)
+        for _ in range(15):
+            _, garbage = await asyncio.open_connection(host, int(port))
+            garbage.write(b"GET / HTTP/1.1\r\n\r\n")
+            await garbage.drain()
+            garbage.close()
+            with pytest.raises((OSError, asyncio.IncompleteReadError)):
+                await asked(secured, refused)
+        good = ssl.create_default_context(cafile=authority.pem)
+        assert await asked(secured, good)
+
+    rules = {"ssl_principal_mapping_rules": "RULE:^CN=alice.*$/alice/"}
+    settings = tls(authority, ssl_client_auth="requested", connections_max=10, **rules)
+    against_secured(tmp_path, client, is_async=True, **settings)
 
 
 def test_half_a_handshake_ends_in_time(tmp_path, authority):
