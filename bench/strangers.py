@@ -1,11 +1,13 @@
 """Connections that never log in, and frames of garbage, while a client that logged in commits transactions.
 
     python -m bench.strangers             10,000 connections, then 100,000 frames
+    python -m bench.strangers --tls       the same, where each would begin with a TLS handshake
 
 Printed for each: how long it took, the client's p50 and p99 of a commit before and meanwhile, and by how much the
 server's resident memory grew. Nothing else may run. The bars: memory below + 100 MB, and the p99 at most doubles.
 """
 
+import argparse
 import contextlib
 import random
 import socket
@@ -15,6 +17,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +28,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from oncelog.security.pki import make_development_pki
 from oncelog_server.demo.processes import OncelogServer
 
 from .abuse import memory_mb, neighbour, percentile
@@ -98,21 +102,29 @@ def measure(
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.strangers")
+    parser.add_argument("--tls", action="store_true", help="a listener with TLS")
+    protocol = "SASL_SSL" if parser.parse_args().tls else "SASL_PLAINTEXT"
     inside, outside = free_port(), free_port()
-    environment = {
-        "ONCELOG_LISTENER_LISTENERS": f"PLAINTEXT://127.0.0.1:{inside},OUTSIDE://127.0.0.1:{outside}",
-        "ONCELOG_LISTENER_LISTENER_SECURITY_PROTOCOL_MAP": "OUTSIDE:SASL_PLAINTEXT",
-    }
-    login = {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "SCRAM-SHA-256",
-        "sasl.username": _USER,
-        "sasl.password": _PASSWORD,
-    }
-    with (
-        tempfile.TemporaryDirectory(prefix="oncelog-strangers-") as folder,
-        OncelogServer(Path(folder) / "data", port=inside, environment=environment) as server,
-    ):
+    with tempfile.TemporaryDirectory(prefix="oncelog-strangers-") as folder, ExitStack() as stack:
+        pki = Path(folder) / "pki"
+        make_development_pki(pki)
+        environment = {
+            "ONCELOG_LISTENER_LISTENERS": f"PLAINTEXT://127.0.0.1:{inside},OUTSIDE://127.0.0.1:{outside}",
+            "ONCELOG_LISTENER_LISTENER_SECURITY_PROTOCOL_MAP": f"OUTSIDE:{protocol}",
+            "ONCELOG_LISTENER_SSL_CERTIFICATE_FILE": str(pki / "listener.pem"),
+            "ONCELOG_LISTENER_SSL_KEY_FILE": str(pki / "listener.key"),
+        }
+        login = {
+            "security.protocol": protocol,
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": _USER,
+            "sasl.password": _PASSWORD,
+            "ssl.ca.location": str(pki / "ca.pem"),
+        }
+        server = stack.enter_context(
+            OncelogServer(Path(folder) / "data", port=inside, environment=environment)
+        )
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{inside}"})
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
         change = UserScramCredentialUpsertion(_USER, info, _PASSWORD.encode())

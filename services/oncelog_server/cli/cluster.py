@@ -89,13 +89,17 @@ def up(
         cluster.start()
     _show(cluster)
     security = cluster.security
-    login = "" if security is None else f"log in with     {security.client_properties}\n"
+    login = shown = ""
+    if security is not None:
+        login = f"log in with     {security.client_properties}\n"
+        shown = f"                with the token in {security.metrics_token}\n"
     print(
         f"\nKafka clients   {cluster.bootstrap}\n"
         f"{login}"
         f"REST, console   {cluster.gateway}\n"
         f"metrics         {cluster.gateway}/metrics, and of each process: "
         f"oncelog cluster status --metrics{_folder_option(folder)}\n"
+        f"{shown}"
         f"data, logs      {cluster.folder}\n"
         f"`oncelog cluster down{_folder_option(folder)}` ends it."
     )

@@ -26,7 +26,7 @@ from oncelog_server.cluster.databases import (
     start_redis_server,
     stop_postgres_server,
 )
-from oncelog_server.cluster.environments import environment_of
+from oncelog_server.cluster.environments import environment_of, gateway_url
 from oncelog_server.cluster.locks import one_process, state_file, whole_cluster
 from oncelog_server.cluster.os_process import (
     POLL_S,
@@ -150,7 +150,7 @@ class Cluster:
 
     @property
     def gateway(self) -> str:
-        return f"http://{self.of_role(GATEWAY)[0].address}"
+        return gateway_url(self.of_role(GATEWAY)[0], self.state, self.folder)
 
     @property
     def security(self) -> ClusterSecurity | None:

@@ -1,5 +1,6 @@
 """What each process of the cluster is told: its place, its peers and its folders, as environment variables."""
 
+import os
 from pathlib import Path
 
 from oncelog_server.cluster.databases import redis_url
@@ -35,6 +36,13 @@ def environment_of(member: Member, state: ClusterState, folder: Path) -> dict[st
         node |= ClusterSecurity(folder).environment(member.role, member.address)
     own = state.environments.get(member.name, {})
     return node | _of_role(member, state, folder) | state.environment | own
+
+
+def gateway_url(member: Member, state: ClusterState, folder: Path) -> str:
+    """`https` where it was given a certificate."""
+    told = {**os.environ, **environment_of(member, state, folder)}
+    scheme = "https" if told.get("ONCELOG_GATEWAY_TLS_CERTIFICATE_FILE") else "http"
+    return f"{scheme}://{member.address}"
 
 
 def _of_role(member: Member, state: ClusterState, folder: Path) -> dict[str, str]:

@@ -3,6 +3,7 @@
 ```
 security/             0700   ca.pem, ca.key, and <role>.pem, <role>.key of each role: `oncelog pki`'s files
 client.properties     0600   what Kafka's tools and `oncelog --config` need to log in as the administrator
+metrics-token         0600   what a scrape of a process's /metrics shows
 ```
 
 Processes prove their roles to each other with the certificates. Clients come over TLS and log in with SCRAM; ACLs say
@@ -11,7 +12,7 @@ what each may do. The password stands in `client.properties` alone: processes ke
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,7 @@ from oncelog_server.cluster.state_file import ClusterState
 from oncelog_server.data_folder import open_privately
 
 CLIENT_PROPERTIES: Final = "client.properties"
+METRICS_TOKEN: Final = "metrics-token"
 ADMIN: Final = "admin"
 CLIENT_LISTENER: Final = "SASL_SSL"
 """Name of the one door for clients, and its protocol."""
@@ -53,9 +55,11 @@ class ClusterSecurity:
     def __init__(self, folder: Path) -> None:
         self._folder = folder / _FOLDER
         self.client_properties = folder / CLIENT_PROPERTIES
+        self.metrics_token = folder / METRICS_TOKEN
 
     def prepare(self, bootstrap: str) -> None:
-        """For a start. Roles get new certificates from the CA that is there; the administrator keeps the password."""
+        """For a start. Roles get new certificates from the CA that is there; the administrator keeps the password,
+        and whoever scrapes keeps the token."""
         from oncelog.security.pki import make_development_pki
 
         make_development_pki(self._folder, force=True)
@@ -71,10 +75,9 @@ class ClusterSecurity:
             "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
             f'username="{ADMIN}" password="{password}";',
         )
-        partial = self.client_properties.with_name(f"{CLIENT_PROPERTIES}.partial")
-        with open(partial, "w", opener=open_privately) as file:
-            file.writelines(f"{line}\n" for line in lines)
-        partial.replace(self.client_properties)
+        _write(self.client_properties, lines)
+        if not self.metrics_token.exists():
+            _write(self.metrics_token, [secrets.token_hex(32)])
 
     def tls(self, role: str = GATEWAY) -> MutualTls:
         """The identity of a role. Who looks at the cluster from outside looks as the gateway does."""
@@ -88,6 +91,7 @@ class ClusterSecurity:
             "ONCELOG_NODE_TLS_CERTIFICATE_FILE": str(tls.certificate),
             "ONCELOG_NODE_TLS_KEY_FILE": str(tls.key),
             "ONCELOG_NODE_TLS_CA_FILE": str(tls.ca),
+            "ONCELOG_PROCESS_METRICS_TOKEN_FILE": str(self.metrics_token),
         }
         if role != LISTENER:
             return of_node
@@ -144,3 +148,11 @@ class ClusterSecurity:
             return ""
         found = re.search(r'^sasl\.jaas\.config=.* password="([^"]+)";$', text, re.MULTILINE)
         return found[1] if found else ""
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    """Whole or not at all, and for its owner alone."""
+    partial = path.with_name(f"{path.name}.partial")
+    with open(partial, "w", opener=open_privately) as file:
+        file.writelines(f"{line}\n" for line in lines)
+    partial.replace(path)

@@ -5,7 +5,7 @@ import sys
 import uuid
 from contextlib import suppress
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import psutil
 import pytest
@@ -55,7 +55,12 @@ def secrets_of(cluster):
 
 def kept(cluster):
     """Every file but those whose whole purpose is a secret."""
-    secret = {*(cluster.folder / "security").glob("*.key"), cluster.security.client_properties}
+    security = cluster.security
+    secret = {
+        *(cluster.folder / "security").glob("*.key"),
+        security.client_properties,
+        security.metrics_token,
+    }
     return [one for one in cluster.folder.rglob("*") if one.is_file() and one not in secret]
 
 
@@ -70,9 +75,14 @@ def shown(cluster):
     (gateway,) = cluster.of_role(GATEWAY)
     pages += [f"http://{gateway.address}/{page}" for page in ("metrics", "v1/cluster", "v1/topics")]
     for page in pages:
-        with urlopen(page, timeout=PATIENCE_S) as answer:
+        with urlopen(scrape_of(cluster, page), timeout=PATIENCE_S) as answer:
             found[page] = answer.read()
     return found
+
+
+def scrape_of(cluster, page):
+    token = cluster.security.metrics_token.read_text().strip()
+    return Request(page, headers={"Authorization": f"Bearer {token}"})
 
 
 def oncelog(*arguments):

@@ -4,6 +4,8 @@ import json
 import stat
 import uuid
 from contextlib import closing
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -65,6 +67,17 @@ def test_a_transaction_goes_through_every_process(cluster, topic):
     listed = Rest(cluster.gateway).get("/v1/transactions")["transactions"]
     assert f"pay-{topic}" in [one["transactional_id"] for one in listed]
     assert refusals(cluster) == []
+
+
+def test_every_process_wants_a_token_for_its_metrics(cluster):
+    token = cluster.security.metrics_token.read_text().strip()
+    assert stat.S_IMODE(cluster.security.metrics_token.stat().st_mode) == 0o600
+    for member in cluster.members:
+        with pytest.raises(HTTPError, match="401"):
+            urlopen(member.metrics_url, timeout=PATIENCE_S)
+        asked = Request(member.metrics_url, headers={"Authorization": f"Bearer {token}"})
+        with urlopen(asked, timeout=PATIENCE_S) as answer:
+            assert b"oncelog_process{" in answer.read(), member
 
 
 def test_who_does_not_log_in_gets_nothing(cluster):

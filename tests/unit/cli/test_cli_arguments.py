@@ -18,6 +18,7 @@ from oncelog_server.cli.options import confirmed
 from oncelog_server.cli.record_form import text_of
 from oncelog_server.cli.rest import wrong_values
 from oncelog_server.cli.tables import show_table
+from oncelog_server.cluster.cluster import Cluster
 from oncelog_server.cluster.plan import ClusterShape, FreePorts, plan_members
 from oncelog_server.cluster.state_file import ClusterState
 
@@ -140,6 +141,18 @@ def test_a_plain_install_shows_the_help_of_a_cluster(command):
     done = in_a_plain_install("cluster", command, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert f"oncelog cluster {command}" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["", "gateway-1"], ids=["of all", "of the gateway"])
+def test_a_gateway_with_a_certificate_is_named_by_https(tmp_path, name):
+    members = plan_members(ClusterShape(), FreePorts(), port=0, gateway_port=0)
+    state = ClusterState(members)
+    state.write(tmp_path)
+    assert Cluster.open(tmp_path).gateway.startswith("http://127.0.0.1:")
+    told = state.environments.setdefault(name, {}) if name else state.environment
+    told["ONCELOG_GATEWAY_TLS_CERTIFICATE_FILE"] = "gateway.pem"
+    state.write(tmp_path)
+    assert Cluster.open(tmp_path).gateway.startswith("https://127.0.0.1:")
 
 
 def test_a_cluster_without_redis_says_that_it_is_not_installed(tmp_path):
