@@ -1,4 +1,4 @@
-"""Certificates of every process end under a producer of transactions, which notices nothing: they were renewed before."""
+"""Certificates of every process end under a producer of transactions, which notices nothing: they were renewed."""
 
 import functools
 import time
