@@ -28,9 +28,9 @@ from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_CALLS
 from oncelog.spark.attempt import (
     NONCE_BYTES,
     AttemptName,
-    Branch,
     BranchOutcome,
     FencedError,
+    JoinedBranch,
     TaskIdentity,
     abort_attempts,
     commit_batch,
@@ -357,7 +357,7 @@ class _Driver:
         pipeline: ProducePipeline,
         attempt: AttemptName,
         identity: TaskIdentity,
-        branch: Branch,
+        branch: JoinedBranch,
         rows: int,
     ) -> None:
         """Into the account first, then into the log."""

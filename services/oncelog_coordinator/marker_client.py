@@ -15,11 +15,11 @@ from oncelog.api.v1 import marker_sender_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
 from oncelog.ids import CoordinatorEpoch, Partition
 from oncelog.machine import Send
+from oncelog.rpc.backoff import Backoff
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog.telemetry import spans
-from oncelog_coordinator.backoff import Backoff
 from oncelog_coordinator.core.markers import (
     MARKER_SENDER,
     DeliveryOutcome,

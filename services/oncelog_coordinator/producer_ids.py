@@ -12,9 +12,9 @@ from typing import Any, Final
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError, error_code_of
 from oncelog.ids import ProducerId
+from oncelog.rpc.backoff import Backoff
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower
-from oncelog_coordinator.backoff import Backoff
 
 _log = logging.getLogger(__name__)
 

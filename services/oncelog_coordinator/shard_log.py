@@ -35,12 +35,12 @@ from oncelog.ids import (
 from oncelog.journal import AppendFailed
 from oncelog.record.batch import CONTROL, HEADER_BYTES, BatchHeader
 from oncelog.record.records import Record, encode_batch
+from oncelog.rpc.backoff import Backoff
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog.runtime import Clock
 from oncelog.topic_config import TopicConfig
-from oncelog_coordinator.backoff import Backoff
 from oncelog_coordinator.core.shard_machine import (
     ShardRecord,
     decode_shard_record,

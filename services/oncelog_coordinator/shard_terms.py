@@ -20,9 +20,9 @@ from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import CoordinatorEpoch, shard_of
 from oncelog.journal import AppendFailed
 from oncelog.process.role_metrics import Histogram
+from oncelog.rpc.backoff import Backoff
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
 from oncelog.runtime import Driver
-from oncelog_coordinator.backoff import Backoff
 from oncelog_coordinator.settings import CoordinatorSettings
 
 _log = logging.getLogger(__name__)

@@ -27,6 +27,7 @@ from typing import Final, assert_never
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Offset, Partition, ProducerId
 from oncelog.machine import CancelTimer, Decision, Effect, Reply, Send, SetTimer
+from oncelog.sink_answer import SinkAnswer
 from oncelog_coordinator.core.markers import MARKER_SENDER, DeliveryOutcome, MarkersDelivered
 from oncelog_coordinator.core.sink_commit import judge_commit
 from oncelog_coordinator.core.sink_events import (
@@ -50,7 +51,6 @@ from oncelog_coordinator.core.sink_events import (
     OpenAttempt,
     SealAnswer,
     SealBranch,
-    SinkAnswer,
 )
 from oncelog_coordinator.core.sink_join import (
     header_after_join,

@@ -18,7 +18,8 @@ nothing may be decided before the query is known to own the batch ids that are c
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oncelog_coordinator.core.sink_events import BranchMessage, CommitBatch, SinkAnswer
+from oncelog.sink_answer import SinkAnswer
+from oncelog_coordinator.core.sink_events import BranchMessage, CommitBatch
 from oncelog_coordinator.core.sink_records import Branch
 from oncelog_coordinator.core.sink_replay import refuse_replay
 from oncelog_coordinator.core.sink_state import Attempt, Sink

@@ -6,23 +6,11 @@ expected outcome. `error_message` is for people in both cases.
 """
 
 from dataclasses import dataclass
-from enum import IntEnum
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, Partition, ProducerEpoch, ProducerId, Sequence
+from oncelog.sink_answer import SinkAnswer
 from oncelog_coordinator.core.sink_records import UNKNOWN
-
-
-class SinkAnswer(IntEnum):
-    """The numbers are those of `SinkAnswer` in coordinator.proto, where each is explained."""
-
-    OK = 0
-    SKIP = 1
-    ALREADY = 2
-    ALREADY_OTHER = 3
-    FENCED = 4
-    QUERY_CHANGED = 5
-    REPLAY_REFUSED = 6
 
 
 @dataclass(frozen=True, slots=True)

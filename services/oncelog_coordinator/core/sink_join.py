@@ -18,7 +18,8 @@ from dataclasses import replace
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis, ProducerEpoch, ProducerId, branch_transactional_id
-from oncelog_coordinator.core.sink_events import JoinAnswer, JoinAttempt, SinkAnswer
+from oncelog.sink_answer import SinkAnswer
+from oncelog_coordinator.core.sink_events import JoinAnswer, JoinAttempt
 from oncelog_coordinator.core.sink_limits import SinkLimits, refuse_arguments
 from oncelog_coordinator.core.sink_records import Branch, SinkHeader
 from oncelog_coordinator.core.sink_state import NOT_SEALED, SinkMap

@@ -2,6 +2,11 @@
 
 import asyncio
 import random
+from typing import Final
+
+from oncelog.rpc.metadata import MetadataFollower, MetadataImage
+
+NEWS_JITTER_S: Final = 0.005
 
 
 class Backoff:
@@ -23,3 +28,10 @@ class Backoff:
 
     async def pause(self) -> None:
         await asyncio.sleep(self.next_s())
+
+    async def pause_or_news(self, metadata: MetadataFollower, image: MetadataImage) -> None:
+        """Ends early when the metadata is newer than `image`, by which the failed call was made: it may name another
+        node, and then there is nothing to wait for."""
+        if await metadata.newer_than(image, self.next_s()):
+            # Many callers see the same news: they do not go in one instant.
+            await asyncio.sleep(random.uniform(0, NEWS_JITTER_S))

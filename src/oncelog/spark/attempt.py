@@ -9,13 +9,13 @@ Each call may be repeated with the same arguments, so a lost answer is asked for
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from typing import Any, Final
 
 from oncelog.client.cluster import Cluster
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition, is_job_sink
 from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_CALLS
+from oncelog.sink_answer import SinkAnswer
 from oncelog.telemetry import spans
 
 NONCE_BYTES: Final = 16
@@ -29,18 +29,6 @@ _JOB_WAY_OUT: Final = (
     "A job with this jobId is committed: give these rows a jobId of their own, or accept what was committed with "
     "verifyReplay=false"
 )
-
-
-class SinkAnswer(IntEnum):
-    """As in the contract (`SinkAnswer` of coordinator.proto)."""
-
-    OK = 0
-    SKIP = 1
-    ALREADY = 2
-    ALREADY_OTHER = 3
-    FENCED = 4
-    QUERY_CHANGED = 5
-    REPLAY_REFUSED = 6
 
 
 class FencedError(OncelogError):
@@ -77,7 +65,7 @@ class TaskIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class JoinedBranch:
     """A producer id of its own for one task, within an attempt."""
 
     producer_id: int
@@ -118,7 +106,7 @@ def open_attempt(cluster: Cluster, attempt: AttemptName, timeout_ms: int) -> Att
 
 def join_attempt(
     cluster: Cluster, attempt: AttemptName, task: TaskIdentity, adopt_query: bool
-) -> Branch | None:
+) -> JoinedBranch | None:
     """A branch to write with; None when the batch is committed already and the task must write nothing.
 
     Raises FencedError and QueryChangedError, and what the call raises.
@@ -138,13 +126,13 @@ def join_attempt(
     what = f"task partition {task.task_partition} of batch {task.batch_id}"
     if _expect(response, attempt, what, {SinkAnswer.OK, SinkAnswer.SKIP}) is SinkAnswer.SKIP:
         return None
-    return Branch(response.producer_id, response.producer_epoch, response.transactional_id)
+    return JoinedBranch(response.producer_id, response.producer_epoch, response.transactional_id)
 
 
 def seal_branch(
     cluster: Cluster,
     attempt: AttemptName,
-    branch: Branch,
+    branch: JoinedBranch,
     last_sequences: Mapping[Partition, int],
     row_count: int,
     crc32c: int,

@@ -29,9 +29,9 @@ from oncelog.errors import OncelogError
 from oncelog.ids import ProducerEpoch, ProducerId, job_sink_name
 from oncelog.spark.attempt import (
     AttemptName,
-    Branch,
     BranchOutcome,
     FencedError,
+    JoinedBranch,
     TaskIdentity,
     abort_attempts,
     commit_batch,
@@ -242,7 +242,7 @@ def _skipped(
 def _produce(
     options: SinkOptions,
     cluster: Cluster,
-    branch: Branch,
+    branch: JoinedBranch,
     pipeline: "ProducePipeline",
     task_partition: int,
     iterator: Iterator[Any],

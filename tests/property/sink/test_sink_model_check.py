@@ -18,6 +18,7 @@ import pytest
 from tests.unit.sink.sink_shell import QUERY, SINK, nonce, partition
 
 from oncelog.machine import Reply
+from oncelog.sink_answer import SinkAnswer
 from oncelog_coordinator.core.markers import DeliveryOutcome, MarkersDelivered
 from oncelog_coordinator.core.sink import SinkMachine
 from oncelog_coordinator.core.sink_events import (
@@ -28,7 +29,6 @@ from oncelog_coordinator.core.sink_events import (
     JoinAttempt,
     OpenAttempt,
     SealBranch,
-    SinkAnswer,
 )
 from oncelog_coordinator.core.sink_records import Decide, Outcome, encode_sink_record
 from oncelog_coordinator.core.sink_state import markers_wanted

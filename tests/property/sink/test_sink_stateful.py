@@ -21,8 +21,8 @@ from tests.unit.sink.sink_shell import (
     snapshot,
 )
 
+from oncelog.sink_answer import SinkAnswer
 from oncelog_coordinator.core.markers import DeliveryOutcome, MarkersDelivered
-from oncelog_coordinator.core.sink_events import SinkAnswer
 from oncelog_coordinator.core.sink_limits import SinkLimits
 from oncelog_coordinator.core.sink_records import (
     Branch,

@@ -10,7 +10,7 @@ from tests.unit.sink.sink_shell import (
 )
 
 from oncelog.machine import SetTimer
-from oncelog_coordinator.core.sink_events import SinkAnswer
+from oncelog.sink_answer import SinkAnswer
 from oncelog_coordinator.core.sink_registry import EXPIRE_TIMER
 
 # ---------------------------------------------------------------------------------------------------------------- open

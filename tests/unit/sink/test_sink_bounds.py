@@ -6,6 +6,7 @@ import pytest
 from tests.unit.sink.sink_shell import SinkShell, nonce
 
 from oncelog.errors import ErrorCode
+from oncelog.sink_answer import SinkAnswer
 from oncelog_coordinator.core.markers import (
     SINK_MACHINE,
     DecisionKey,
@@ -21,7 +22,6 @@ from oncelog_coordinator.core.sink_events import (
     MarkersOverdue,
     OpenAttempt,
     SealBranch,
-    SinkAnswer,
 )
 from oncelog_coordinator.core.sink_limits import DEFAULT_LIMITS
 

@@ -18,7 +18,7 @@ from oncelog.ids import (
     job_sink_name,
     shard_name_of,
 )
-from oncelog_coordinator.core.sink_events import SinkAnswer
+from oncelog.sink_answer import SinkAnswer
 
 BRANCH = branch_transactional_id(SINK, 3, 2)
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.sink.sink_shell import SinkShell, message, nonce, partition, skip
 
 from oncelog.errors import ErrorCode
-from oncelog_coordinator.core.sink_events import SinkAnswer
+from oncelog.sink_answer import SinkAnswer
 from oncelog_coordinator.core.sink_records import UNKNOWN, Decide, decode_sink_record
 
 

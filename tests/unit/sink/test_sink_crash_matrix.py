@@ -13,8 +13,9 @@ from tests.unit.sink.sink_shell import (
 )
 
 from oncelog.errors import ErrorCode
+from oncelog.sink_answer import SinkAnswer
 from oncelog_coordinator.core.markers import DeliveryOutcome
-from oncelog_coordinator.core.sink_events import OpenAttempt, SinkAnswer
+from oncelog_coordinator.core.sink_events import OpenAttempt
 from oncelog_coordinator.core.sink_records import UNKNOWN, SinkRecordType
 
 

@@ -10,7 +10,7 @@ from tests.unit.sink.sink_shell import (
     opened,
 )
 
-from oncelog_coordinator.core.sink_events import SinkAnswer
+from oncelog.sink_answer import SinkAnswer
 
 
 def test_another_query_is_refused_and_told_the_way_out():

@@ -7,8 +7,8 @@ from tests.unit.sink.sink_shell import SINK, TIMEOUT_MS, SinkShell, compacted, s
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import job_sink_name
+from oncelog.sink_answer import SinkAnswer
 from oncelog_coordinator.core import sink_registry
-from oncelog_coordinator.core.sink_events import SinkAnswer
 from oncelog_coordinator.core.sink_limits import DEFAULT_LIMITS
 
 JOB = job_sink_name("audit", "2026-11-21")

@@ -11,8 +11,8 @@ import pytest
 
 from oncelog.client.core.decode import HEADERS_TYPE, Columns
 from oncelog.ids import Partition
+from oncelog.sink_answer import SinkAnswer
 from oncelog.spark.arrow_batches import arrow_schema, record_batch
-from oncelog.spark.attempt import SinkAnswer
 from oncelog.spark.columns import source_ddl
 from oncelog.spark.pruning import OFFSET_END, Pruning
 
