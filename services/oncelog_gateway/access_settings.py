@@ -31,6 +31,11 @@ class AccessSettings(BaseSettings):
     oidc_jwks: str = Field(
         "", description="file or https URL of the keys that sign the provider's tokens (JWKS)"
     )
+    oidc_ca_file: Path | None = Field(
+        None,
+        description="PEM file with the CAs that check the https URL of those keys; unset: those of the machine; "
+        "a renewed file counts for the next look",
+    )
     oidc_issuer: str = Field("", description="issuer that a token must have")
     oidc_audience: str = Field("", description="audiences, separated by commas; a token has one")
     oidc_principal_claim: str = Field("sub", description="claim of the token that names who asks")

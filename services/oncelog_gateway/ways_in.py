@@ -60,6 +60,9 @@ def _provider(settings: AccessSettings) -> TokenValidator | None:
             audiences=frozenset(audiences),
             principal_claim=settings.oidc_principal_claim,
         )
-        return JwtValidator(rules, keys_of(settings.oidc_jwks, log.warning), time.time)
+        keys = keys_of(settings.oidc_jwks, log.warning, authorities=settings.oidc_ca_file)
+        return JwtValidator(rules, keys, time.time)
     except ValueError as error:
-        raise OncelogError(f"{error} (ONCELOG_GATEWAY_OIDC_JWKS, …_ISSUER, …_AUDIENCE)") from error
+        raise OncelogError(
+            f"{error} (ONCELOG_GATEWAY_OIDC_JWKS, …_CA_FILE, …_ISSUER, …_AUDIENCE)"
+        ) from error

@@ -160,7 +160,7 @@ class Protection:
             return _token_validator(self._settings)
         except ValueError as error:
             raise OncelogError(
-                f"{error} (ONCELOG_LISTENER_SASL_OAUTHBEARER_JWKS, …_ISSUER, …_AUDIENCE)"
+                f"{error} (ONCELOG_LISTENER_SASL_OAUTHBEARER_JWKS, …_SSL_CA_FILE, …_ISSUER, …_AUDIENCE)"
             ) from error
 
     def tls_context(self) -> ssl.SSLContext:
@@ -200,7 +200,8 @@ def _token_validator(settings: SecuritySettings) -> TokenValidator:
     place = settings.sasl_oauthbearer_jwks
     if not place:
         raise ValueError("SASL mechanism OAUTHBEARER needs the keys that sign tokens (JWKS)")
-    return JwtValidator(rules, keys_of(place, log.warning), time.time)
+    keys = keys_of(place, log.warning, authorities=settings.sasl_oauthbearer_ssl_ca_file)
+    return JwtValidator(rules, keys, time.time)
 
 
 def _listed(text: str) -> list[str]:

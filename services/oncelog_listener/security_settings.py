@@ -50,6 +50,11 @@ class SecuritySettings(BaseSettings):
     sasl_oauthbearer_jwks: str = Field(
         "", description="file or https URL of the keys that sign tokens (JWKS)"
     )
+    sasl_oauthbearer_ssl_ca_file: Path | None = Field(
+        None,
+        description="PEM file with the CAs that check the https URL of those keys; unset: those of the machine; "
+        "a renewed file counts for the next look",
+    )
     sasl_oauthbearer_issuer: str = Field("", description="issuer that a token must have")
     sasl_oauthbearer_audience: str = Field(
         "", description="audiences, separated by commas; a token must have one"

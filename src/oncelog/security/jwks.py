@@ -15,7 +15,7 @@ from pathlib import Path
 
 from oncelog.security.jwt_tokens import VerificationKey, parse_key_set
 from oncelog.security.sasl import TokenRefusedError
-from oncelog.security.tls import TlsFiles, client_context
+from oncelog.security.tls import TlsFileError, TlsFiles, client_context
 
 BYTES_MAX = 1 << 20
 FETCH_TIMEOUT_S = 3.0
@@ -101,6 +101,10 @@ def keys_of(
     """Of an https address or of a file. Raises ValueError."""
     if "://" in source:
         return keys_of_url(source, report, authorities=authorities)
+    if authorities is not None:
+        raise ValueError(
+            f"the CAs of {authorities} check the https address of keys, and {source!r} is a file; leave them out"
+        )
     return keys_of_file(Path(source), report)
 
 
@@ -127,21 +131,31 @@ def keys_of_url(
     authorities: Path | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> CachedKeys:
-    """Raises ValueError unless the address is https, and `TlsFileError` of a bad file of authorities."""
+    """Raises ValueError unless the address is https and the file of authorities can be read.
+
+    That file is read again at each look, so a renewed one counts. While it cannot be read the known keys stay.
+    """
     if not url.startswith("https://"):
         raise ValueError(
             f"{url}: keys come over https, or whoever sits on the network makes tokens"
         )
-    context = client_context(TlsFiles(authorities=authorities))
-    opener = urllib.request.build_opener(
-        urllib.request.HTTPSHandler(context=context), _NoRedirects()
-    )
+
+    def opener() -> urllib.request.OpenerDirector:
+        try:
+            context = client_context(TlsFiles(authorities=authorities))
+        except TlsFileError as error:
+            raise ValueError(str(error)) from None
+        return urllib.request.build_opener(
+            urllib.request.HTTPSHandler(context=context), _NoRedirects()
+        )
+
+    opener()
 
     def read() -> bytes:
         ends_at = time.monotonic() + FETCH_TIMEOUT_S
         content = b""
         try:
-            with opener.open(url, timeout=FETCH_TIMEOUT_S) as response:
+            with opener().open(url, timeout=FETCH_TIMEOUT_S) as response:
                 while part := response.read1(65_536):
                     content += part
                     if len(content) > BYTES_MAX or time.monotonic() > ends_at:
