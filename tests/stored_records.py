@@ -56,6 +56,7 @@ METADATA = (
     metadata.ApiTokensChanged(
         (("ci", "0f" * 32, "operator", 1_000, 9_000, 2_000, "admin"), ("old", "", "", 0, 0, 0, ""))
     ),
+    metadata.ConsoleSessionsEnded((("0f" * 16, 9_000),)),
     metadata.ShardsAssigned("transaction", ((0, 21), (1, -1))),
     metadata.ProducerIdsAllocated(4000, 1000, 21, 6),
     metadata.MetadataRestored(100_000),

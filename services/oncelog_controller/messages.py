@@ -38,6 +38,8 @@ def snapshot_message(image: ClusterImage) -> pb.MetadataSnapshot:
         scram_credentials=[_credential(image, key) for key in image.security.credentials],
         client_quotas=[_quota(image, entity) for entity in image.security.quotas],
         api_tokens=[_token(image, name) for name in image.security.tokens],
+        ended_console_sessions=[_session(image, one) for one in image.security.sessions.ended],
+        console_sessions_void_until_ms=image.security.sessions.void_until_ms,
     )
 
 
@@ -53,6 +55,7 @@ def delta_message(image: ClusterImage, changes: Sequence[Change]) -> pb.Metadata
     credentials = _distinct(key for change in changes for key in change.security.credentials)
     quotas = _distinct(entity for change in changes for entity in change.security.quotas)
     tokens = _distinct(name for change in changes for name in change.security.tokens)
+    sessions = _distinct(one for change in changes for one in change.security.sessions)
     is_new_controller = any(change.controller for change in changes)
     return pb.MetadataDelta(
         nodes=[node_message(image.nodes[node_id]) for node_id in nodes if node_id in image.nodes],
@@ -70,6 +73,8 @@ def delta_message(image: ClusterImage, changes: Sequence[Change]) -> pb.Metadata
         scram_credentials=[_credential(image, key) for key in credentials],
         client_quotas=[_quota(image, entity) for entity in quotas],
         api_tokens=[_token(image, name) for name in tokens],
+        ended_console_sessions=[_session(image, one) for one in sessions],
+        console_sessions_void_until_ms=image.security.sessions.void_until_ms if sessions else 0,
     )
 
 
@@ -124,6 +129,11 @@ def _token(image: ClusterImage, name: str) -> pb.ApiToken:
     if token is None:
         return pb.ApiToken(name=name)
     return pb.ApiToken(**{**token._asdict(), "digest": bytes.fromhex(token.digest)})
+
+
+def _session(image: ClusterImage, session_id: str) -> pb.EndedConsoleSession:
+    expires_ms = image.security.sessions.ended.get(session_id, 0)
+    return pb.EndedConsoleSession(session_id=session_id, expires_ms=expires_ms)
 
 
 def node_message(node: Node) -> pb.Node:

@@ -1,4 +1,4 @@
-"""The part of the `Controller` service that changes ACLs, SCRAM credentials, client quotas and API tokens."""
+"""The part of the `Controller` service that changes ACLs, SCRAM credentials, client quotas, API tokens and logouts."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -24,6 +24,7 @@ from oncelog_controller.core.events import (
     CreateAcls,
     CreateToken,
     DeleteAcls,
+    EndConsoleSession,
     FilterResult,
     MetadataEvent,
     RevokeToken,
@@ -112,6 +113,18 @@ class SecurityServicer:
         return pb.AlterApiTokensResponse(
             results=self._statuses(answer, len(changes)), metadata_offset=_offset_of(answer)
         )
+
+    async def EndConsoleSession(
+        self, request: pb.EndConsoleSessionRequest, context: Any
+    ) -> pb.EndConsoleSessionResponse:
+        session = request.session
+        answer = await self._ask(
+            lambda request_id: EndConsoleSession(
+                request_id, session.session_id, session.expires_ms, request.time_ms
+            )
+        )
+        (status,) = self._statuses(answer, 1)
+        return pb.EndConsoleSessionResponse(status=status, metadata_offset=_offset_of(answer))
 
     def _statuses(self, answer: SecurityAnswer | ErrorCode, count: int) -> Sequence[types.Status]:
         if isinstance(answer, ErrorCode):

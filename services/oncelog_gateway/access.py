@@ -1,8 +1,9 @@
 """Who asks, by the token or the session that they show."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,7 +16,7 @@ from oncelog.security.api_tokens import PREFIX, ApiToken, Role, digest_of, role_
 from oncelog.security.sasl import AcceptedToken, TokenRefusedError
 from oncelog_gateway.access_settings import AccessSettings
 from oncelog_gateway.core.failed_logins import FailedLogins
-from oncelog_gateway.roles import Roles
+from oncelog_gateway.roles import Roles, raise_for
 from oncelog_gateway.sessions import Session, Sessions
 from oncelog_gateway.ways_in import WaysIn
 
@@ -23,6 +24,8 @@ log = logging.getLogger("oncelog.gateway")
 
 USE_TOLD_EVERY_MS: Final = 3_600_000
 """The journal learns of a token's use at most this often."""
+LOGOUT_TOLD_EVERY_S: Final = 1.0
+"""While no controller hears it."""
 ADMIN_FILE: Final = "admin-token-file"
 
 
@@ -101,7 +104,7 @@ class Access:
     def by_session(self, cookie: str) -> Caller | None:
         """None: there is no such session any more."""
         session = self.sessions.read(cookie, self._clock.now())
-        if session is None:
+        if session is None or self._is_logged_out(session):
             return None
         role, expires_ms = role_of(session.role), session.expires_ms
         if session.digest:
@@ -119,14 +122,20 @@ class Access:
         word = caller.role.word if caller.role is not None else ""
         return self.sessions.open(caller.name, word, caller.digest, ends_ms)
 
-    def log_out(self, session: Session) -> None:
+    async def log_out(self, session: Session) -> None:
+        """Here at once, and everywhere soon after this returns. Raises KafkaError: it is told again each second."""
         self.sessions.log_out(session, self._clock.now())
+        try:
+            await self._tell_logout(session)
+        except KafkaError:
+            self._telling_of(self._tell_logout_again(session), "a logout")
+            raise
 
     def is_still_in(self, caller: Caller) -> bool:
         """Of an answer that lasts: whether its caller would come in now."""
         if caller.expires_ms and self._clock.now() >= caller.expires_ms:
             return False
-        if caller.session is not None and self.sessions.is_logged_out(caller.session):
+        if caller.session is not None and self._is_logged_out(caller.session):
             return False
         return not caller.digest or self._by_digest(caller.digest) is not None
 
@@ -172,9 +181,7 @@ class Access:
             return
         self._used[token.digest] = now
         self._used = {one: at for one, at in self._used.items() if now - at < USE_TOLD_EVERY_MS}
-        telling = asyncio.create_task(self._tell_use(token, now), name="a token's use")
-        self._telling.add(telling)
-        telling.add_done_callback(self._telling.discard)
+        self._telling_of(self._tell_use(token, now), "a token's use")
 
     async def _tell_use(self, token: ApiToken, now: int) -> None:
         """The next use tells it again, an hour later, if no controller hears this one."""
@@ -184,6 +191,35 @@ class Access:
             await self._roles.ask_controller("AlterApiTokens", request)
         except KafkaError as error:
             log.info("the use of token %s is not noted: %s", token.name, error)
+
+    # --------------------------------------------------------------------------------------------- the logouts
+
+    def _is_logged_out(self, session: Session) -> bool:
+        """At this gateway or, as the metadata say, at another."""
+        if self.sessions.is_logged_out(session):
+            return True
+        security = self._metadata.image.security
+        return security.is_logged_out(session.session_id, session.expires_ms)
+
+    async def _tell_logout(self, session: Session) -> None:
+        """Raises KafkaError."""
+        request = pb.EndConsoleSessionRequest(time_ms=self._clock.now())
+        request.session.session_id = session.session_id
+        request.session.expires_ms = session.expires_ms
+        answer = await self._roles.ask_controller("EndConsoleSession", request)
+        raise_for(answer.status.error_code, answer.status.error_message)
+
+    async def _tell_logout_again(self, session: Session) -> None:
+        while self._clock.now() < session.expires_ms:
+            await asyncio.sleep(LOGOUT_TOLD_EVERY_S)
+            with contextlib.suppress(KafkaError):
+                await self._tell_logout(session)
+                return
+
+    def _telling_of(self, telling: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(telling, name=name)
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
 
 
 def claimed(claims: Mapping[str, Any], path: str) -> list[str]:

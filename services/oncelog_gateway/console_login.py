@@ -1,20 +1,28 @@
 """Login and logout of the console: a token once, then a cookie that scripts cannot read and other sites cannot send."""
 
+import logging
 from typing import Final
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from oncelog.errors import KafkaError
 from oncelog_gateway.access import CALLER, Access, Caller, Refused
 from oncelog_gateway.access_guard import COOKIE, SECURE_COOKIE, is_secure
 from oncelog_gateway.console_pages import Pages
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.problems import plain_problem, respond
 
+log = logging.getLogger("oncelog.gateway")
+
 FORM_BYTES_MAX: Final = 70_000
 """A provider's token may have 65,536 letters."""
 FIELDS_MAX: Final = 10
+STILL_TO_TELL: Final = (
+    "You are logged out at this gateway. No controller took it down yet, so the other gateways do not know; "
+    "this one tries again each second."
+)
 FORM: Final = "application/x-www-form-urlencoded"
 
 
@@ -65,6 +73,7 @@ def add_login(router: APIRouter, pages: Pages, access: Access, operators: Operat
         form = await _form(request)
         caller = CALLER.get()
         session = caller.session if caller is not None else None
+        answer: Response = RedirectResponse("/login", 303)
         if session is not None:
             if form is None or not access.sessions.is_csrf_token(
                 session, form.get("csrf_token", "")
@@ -72,8 +81,13 @@ def add_login(router: APIRouter, pages: Pages, access: Access, operators: Operat
                 return respond(
                     plain_problem(403, "log out by the button of a page of this gateway")
                 )
-            access.log_out(session)
-        answer = RedirectResponse("/login", 303)
+            try:
+                await access.log_out(session)
+            except KafkaError as error:
+                log.warning(
+                    "other gateways do not know yet of a logout of %s: %s", session.name, error
+                )
+                answer = login_page("/", STILL_TO_TELL, 503)
         for name, secure in ((COOKIE, False), (SECURE_COOKIE, True)):
             answer.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="strict")
         return answer

@@ -45,7 +45,7 @@ class Sessions:
         return (content + b"." + self._signed(b"session", content)).decode()
 
     def read(self, cookie: str, now: Millis) -> Session | None:
-        """None: it was not made here, has ended, or was logged out at this gateway."""
+        """None: another key signed it, it has ended, or was logged out at this gateway."""
         content, _, signature = cookie.encode("latin-1", "replace").partition(b".")
         if len(cookie) > COOKIE_LENGTH_MAX:
             return None
@@ -65,7 +65,7 @@ class Sessions:
         return hmac.compare_digest(expected, shown.encode("latin-1", "replace"))
 
     def log_out(self, session: Session, now: Millis) -> None:
-        """Elsewhere only the cookie is gone: the browser was told to forget it."""
+        """At this gateway; the journal tells the others."""
         for one in [one for one, ends in self._logged_out.items() if ends <= now]:
             del self._logged_out[one]
         self._logged_out[session.session_id] = session.expires_ms

@@ -253,6 +253,16 @@ class AlterApiTokens:
 
 
 @dataclass(frozen=True, slots=True)
+class EndConsoleSession:
+    """Somebody logged out at a gateway, whose clock says `time_ms`."""
+
+    request_id: int
+    session_id: str
+    expires_ms: int
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
     request_id: int
     node_id: int
@@ -280,6 +290,7 @@ MetadataEvent = (
     | AlterUserScramCredentials
     | AlterClientQuotas
     | AlterApiTokens
+    | EndConsoleSession
     | AllocateProducerIds
 )
 

@@ -15,6 +15,7 @@ from oncelog_controller.core.records import (
     ClientQuotasChanged,
     ClusterCreated,
     ConfigsChanged,
+    ConsoleSessionsEnded,
     ControllerClaimed,
     FeaturesChanged,
     MetadataRecord,
@@ -207,6 +208,7 @@ class ClusterImage:
                 | ScramCredentialsChanged()
                 | ClientQuotasChanged()
                 | ApiTokensChanged()
+                | ConsoleSessionsEnded()
             ):
                 return Change(security=self.security.apply(record))
             case ShardsAssigned():

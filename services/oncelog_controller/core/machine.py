@@ -33,6 +33,7 @@ from oncelog_controller.core.events import (
     DeleteTopics,
     DrainNode,
     ElectLeaders,
+    EndConsoleSession,
     MetadataEvent,
     NodeHeartbeat,
     PartitionsAnswer,
@@ -137,6 +138,7 @@ class MetadataMachine:
                 | AlterUserScramCredentials()
                 | AlterClientQuotas()
                 | AlterApiTokens()
+                | EndConsoleSession()
             ):
                 answer, label, records = changed_security(self.image.security, event)
                 answer = replace(answer, metadata_offset=self.image.metadata_offset)

@@ -191,6 +191,16 @@ class ApiTokensChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsoleSessionsEnded:
+    """Sessions of the console that were logged out, and those that need no longer be known."""
+
+    ended: tuple[tuple[str, int], ...]  # (session id, when it would have ended)
+    forgotten: tuple[str, ...] = ()
+    void_until_ms: int = 0
+    """Above 0: whatever would end until then counts as logged out."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShardsAssigned:
     """Each shard's new coordinator; raises its coordinator epoch, from -1 for a new shard."""
 
@@ -242,6 +252,7 @@ MetadataRecord = (
     | ScramCredentialsChanged
     | ClientQuotasChanged
     | ApiTokensChanged
+    | ConsoleSessionsEnded
     | ShardsAssigned
     | ProducerIdsAllocated
     | MetadataRestored
@@ -269,6 +280,7 @@ RECORD_TYPES: Final[Mapping[str, type[Any]]] = {
         ScramCredentialsChanged,
         ClientQuotasChanged,
         ApiTokensChanged,
+        ConsoleSessionsEnded,
         ShardsAssigned,
         ProducerIdsAllocated,
         MetadataRestored,

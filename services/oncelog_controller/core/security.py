@@ -1,4 +1,5 @@
-"""Access control entries, SCRAM credentials, client quotas and API tokens: what may be written down, and what stands.
+"""Access control entries, SCRAM credentials, client quotas, API tokens and logouts: what may be written down, and what
+stands.
 
 The rules are those of Kafka's controller (AclControlManager, ScramControlManager, ClientQuotaControlManager).
 """
@@ -20,12 +21,14 @@ from oncelog.security.acl import (
 from oncelog.security.api_tokens import ApiToken
 from oncelog.security.quotas import Entity, QuotaKey, entity_fault, quota_fault
 from oncelog_controller.core.api_tokens import altered_tokens
+from oncelog_controller.core.console_sessions import EndedSessions, ended_session
 from oncelog_controller.core.events import (
     AlterApiTokens,
     AlterClientQuotas,
     AlterUserScramCredentials,
     CreateAcls,
     DeleteAcls,
+    EndConsoleSession,
     FilterResult,
     SecurityAnswer,
     SecurityResult,
@@ -35,6 +38,7 @@ from oncelog_controller.core.records import (
     AclsChanged,
     ApiTokensChanged,
     ClientQuotasChanged,
+    ConsoleSessionsEnded,
     MetadataRecord,
     ScramCredentialsChanged,
     ScramRow,
@@ -53,6 +57,15 @@ SCRAM_MECHANISMS: Final = (1, 2)
 _DONE: Final = SecurityResult()
 
 
+SecurityRecord = (
+    AclsChanged
+    | ScramCredentialsChanged
+    | ClientQuotasChanged
+    | ApiTokensChanged
+    | ConsoleSessionsEnded
+)
+
+
 class CredentialKey(NamedTuple):
     user: str
     mechanism: int
@@ -66,6 +79,7 @@ class SecurityChange:
     credentials: tuple[CredentialKey, ...] = ()
     quotas: tuple[Entity, ...] = ()
     tokens: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -77,11 +91,9 @@ class SecurityState:
     quotas: dict[Entity, Mapping[str, float]] = field(default_factory=dict)
     tokens: dict[str, ApiToken] = field(default_factory=dict)
     """By name."""
+    sessions: EndedSessions = field(default_factory=EndedSessions)
 
-    def apply(
-        self,
-        record: AclsChanged | ScramCredentialsChanged | ClientQuotasChanged | ApiTokensChanged,
-    ) -> SecurityChange:
+    def apply(self, record: SecurityRecord) -> SecurityChange:
         match record:
             case AclsChanged():
                 removed = [_acl(row) for row in record.removed]
@@ -116,6 +128,8 @@ class SecurityState:
                     else:
                         del self.tokens[token.name]
                 return SecurityChange(tokens=tuple(token.name for token in tokens))
+            case ConsoleSessionsEnded():
+                return SecurityChange(sessions=self.sessions.apply(record))
 
     def to_state(self) -> dict[str, Any]:
         """As JSON can hold it; nothing at all where nothing was said, which an older version can read."""
@@ -124,6 +138,7 @@ class SecurityState:
             "credentials": tuple(self.credentials.values()),
             "quotas": tuple((entity, dict(values)) for entity, values in self.quotas.items()),
             "tokens": tuple(tuple(token) for token in self.tokens.values()),
+            **self.sessions.to_state(),
         }
         return {name: part for name, part in parts.items() if part}
 
@@ -135,11 +150,16 @@ class SecurityState:
             {CredentialKey(row[0], row[1]): row for row in rows},
             {entity: dict(values) for entity, values in state.get("quotas", ())},
             {row[0]: ApiToken(*row) for row in state.get("tokens", ())},
+            EndedSessions.restored(state),
         )
 
     def copy(self) -> "SecurityState":
         return SecurityState(
-            dict(self.acls), dict(self.credentials), dict(self.quotas), dict(self.tokens)
+            dict(self.acls),
+            dict(self.credentials),
+            dict(self.quotas),
+            dict(self.tokens),
+            self.sessions.copy(),
         )
 
 
@@ -281,7 +301,12 @@ def _quota_fault(entity: Entity, operations: Sequence[tuple[str, float | None]])
 
 
 SecurityEvent = (
-    CreateAcls | DeleteAcls | AlterUserScramCredentials | AlterClientQuotas | AlterApiTokens
+    CreateAcls
+    | DeleteAcls
+    | AlterUserScramCredentials
+    | AlterClientQuotas
+    | AlterApiTokens
+    | EndConsoleSession
 )
 
 
@@ -311,6 +336,9 @@ def changed_security(
         case AlterApiTokens():
             answer, tokens = altered_tokens(state.tokens, event)
             return answer, "api_tokens_altered", (tokens,) if tokens.tokens else ()
+        case EndConsoleSession():
+            result, sessions = ended_session(state.sessions, event)
+            return SecurityAnswer((result,)), "console_session_ended", sessions
         case _:
             assert_never(event)
 
@@ -325,6 +353,8 @@ def _count(event: SecurityEvent) -> int:
             return len(event.credentials)
         case AlterClientQuotas() | AlterApiTokens():
             return len(event.changes)
+        case EndConsoleSession():
+            return 1
         case _:
             assert_never(event)
 

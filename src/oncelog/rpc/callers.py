@@ -37,6 +37,7 @@ _TABLE: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
         "AlterUserScramCredentials": _L,
         "AlterClientQuotas": _L,
         "AlterApiTokens": _G,
+        "EndConsoleSession": _G,
         "AllocateProducerIds": _C,
         "AlterPartition": _S,
         "ReassignPartitions": _LG,

@@ -1,4 +1,4 @@
-"""What the metadata say of ACLs, SCRAM credentials, client quotas and API tokens."""
+"""What the metadata say of ACLs, SCRAM credentials, client quotas, API tokens and logouts of the console."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -24,6 +24,13 @@ class SecurityImage:
     )
     tokens: Mapping[str, ApiToken] = field(default_factory=lambda: MappingProxyType({}))
     """By digest: that is how they are looked for."""
+    ended_sessions: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Sessions of the console that were logged out, and when each would have ended."""
+    sessions_void_until_ms: int = 0
+    """What would end until then counts as logged out."""
+
+    def is_logged_out(self, session_id: str, expires_ms: int) -> bool:
+        return expires_ms <= self.sessions_void_until_ms or session_id in self.ended_sessions
 
     def updated(self, update: pb.MetadataDelta | pb.MetadataSnapshot) -> "SecurityImage":
         removed = update.removed_acls if isinstance(update, pb.MetadataDelta) else ()
@@ -33,6 +40,7 @@ class SecurityImage:
             or update.scram_credentials
             or update.client_quotas
             or update.api_tokens
+            or update.ended_console_sessions
         ):
             return self
         image = self
@@ -63,7 +71,19 @@ class SecurityImage:
                 if message.digest:
                     named[message.name] = api_token_of(message)
             image = replace(image, tokens={token.digest: token for token in named.values()})
+        if update.ended_console_sessions:
+            image = image._with_logouts(update)
         return image
+
+    def _with_logouts(self, update: pb.MetadataDelta | pb.MetadataSnapshot) -> "SecurityImage":
+        sessions = dict(self.ended_sessions)
+        for one in update.ended_console_sessions:
+            if one.expires_ms:
+                sessions[one.session_id] = one.expires_ms
+            else:
+                sessions.pop(one.session_id, None)
+        void_until_ms = max(self.sessions_void_until_ms, update.console_sessions_void_until_ms)
+        return replace(self, ended_sessions=sessions, sessions_void_until_ms=void_until_ms)
 
 
 def _acl(message: pb.Acl) -> Acl:

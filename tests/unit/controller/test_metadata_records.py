@@ -50,6 +50,7 @@ def test_type_names_on_disk_never_change():
         "ClientQuotasChanged",
         "ClusterCreated",
         "ConfigsChanged",
+        "ConsoleSessionsEnded",
         "ControllerClaimed",
         "FeaturesChanged",
         "MetadataRestored",

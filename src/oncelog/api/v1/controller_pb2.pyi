@@ -166,6 +166,14 @@ class ApiToken(_message.Message):
     created_by: str
     def __init__(self, name: _Optional[str] = ..., digest: _Optional[bytes] = ..., role: _Optional[str] = ..., created_ms: _Optional[int] = ..., expires_ms: _Optional[int] = ..., last_used_ms: _Optional[int] = ..., created_by: _Optional[str] = ...) -> None: ...
 
+class EndedConsoleSession(_message.Message):
+    __slots__ = ("session_id", "expires_ms")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    expires_ms: int
+    def __init__(self, session_id: _Optional[str] = ..., expires_ms: _Optional[int] = ...) -> None: ...
+
 class Partition(_message.Message):
     __slots__ = ("partition", "leader", "leader_epoch", "partition_epoch", "replicas", "isr", "adding_replicas", "removing_replicas")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -235,7 +243,7 @@ class Features(_message.Message):
     def __init__(self, features_epoch: _Optional[int] = ..., levels: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class MetadataSnapshot(_message.Message):
-    __slots__ = ("cluster_id", "controller", "controller_epoch", "nodes", "topics", "shards", "features", "configs", "controller_incarnation_id", "acls", "scram_credentials", "client_quotas", "api_tokens")
+    __slots__ = ("cluster_id", "controller", "controller_epoch", "nodes", "topics", "shards", "features", "configs", "controller_incarnation_id", "acls", "scram_credentials", "client_quotas", "api_tokens", "ended_console_sessions", "console_sessions_void_until_ms")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -249,6 +257,8 @@ class MetadataSnapshot(_message.Message):
     SCRAM_CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_QUOTAS_FIELD_NUMBER: _ClassVar[int]
     API_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_CONSOLE_SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    CONSOLE_SESSIONS_VOID_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     controller: int
     controller_epoch: int
@@ -262,10 +272,12 @@ class MetadataSnapshot(_message.Message):
     scram_credentials: _containers.RepeatedCompositeFieldContainer[ScramCredential]
     client_quotas: _containers.RepeatedCompositeFieldContainer[ClientQuota]
     api_tokens: _containers.RepeatedCompositeFieldContainer[ApiToken]
-    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ..., controller_incarnation_id: _Optional[str] = ..., acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., scram_credentials: _Optional[_Iterable[_Union[ScramCredential, _Mapping]]] = ..., client_quotas: _Optional[_Iterable[_Union[ClientQuota, _Mapping]]] = ..., api_tokens: _Optional[_Iterable[_Union[ApiToken, _Mapping]]] = ...) -> None: ...
+    ended_console_sessions: _containers.RepeatedCompositeFieldContainer[EndedConsoleSession]
+    console_sessions_void_until_ms: int
+    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ..., controller_incarnation_id: _Optional[str] = ..., acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., scram_credentials: _Optional[_Iterable[_Union[ScramCredential, _Mapping]]] = ..., client_quotas: _Optional[_Iterable[_Union[ClientQuota, _Mapping]]] = ..., api_tokens: _Optional[_Iterable[_Union[ApiToken, _Mapping]]] = ..., ended_console_sessions: _Optional[_Iterable[_Union[EndedConsoleSession, _Mapping]]] = ..., console_sessions_void_until_ms: _Optional[int] = ...) -> None: ...
 
 class MetadataDelta(_message.Message):
-    __slots__ = ("nodes", "removed_nodes", "topics", "removed_topics", "shards", "features", "controller", "controller_epoch", "configs", "controller_incarnation_id", "acls", "removed_acls", "scram_credentials", "client_quotas", "api_tokens")
+    __slots__ = ("nodes", "removed_nodes", "topics", "removed_topics", "shards", "features", "controller", "controller_epoch", "configs", "controller_incarnation_id", "acls", "removed_acls", "scram_credentials", "client_quotas", "api_tokens", "ended_console_sessions", "console_sessions_void_until_ms")
     NODES_FIELD_NUMBER: _ClassVar[int]
     REMOVED_NODES_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -281,6 +293,8 @@ class MetadataDelta(_message.Message):
     SCRAM_CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_QUOTAS_FIELD_NUMBER: _ClassVar[int]
     API_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_CONSOLE_SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    CONSOLE_SESSIONS_VOID_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[Node]
     removed_nodes: _containers.RepeatedScalarFieldContainer[int]
     topics: _containers.RepeatedCompositeFieldContainer[Topic]
@@ -296,7 +310,9 @@ class MetadataDelta(_message.Message):
     scram_credentials: _containers.RepeatedCompositeFieldContainer[ScramCredential]
     client_quotas: _containers.RepeatedCompositeFieldContainer[ClientQuota]
     api_tokens: _containers.RepeatedCompositeFieldContainer[ApiToken]
-    def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., removed_nodes: _Optional[_Iterable[int]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., removed_topics: _Optional[_Iterable[str]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ..., controller_incarnation_id: _Optional[str] = ..., acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., removed_acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., scram_credentials: _Optional[_Iterable[_Union[ScramCredential, _Mapping]]] = ..., client_quotas: _Optional[_Iterable[_Union[ClientQuota, _Mapping]]] = ..., api_tokens: _Optional[_Iterable[_Union[ApiToken, _Mapping]]] = ...) -> None: ...
+    ended_console_sessions: _containers.RepeatedCompositeFieldContainer[EndedConsoleSession]
+    console_sessions_void_until_ms: int
+    def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., removed_nodes: _Optional[_Iterable[int]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., removed_topics: _Optional[_Iterable[str]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ..., controller_incarnation_id: _Optional[str] = ..., acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., removed_acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., scram_credentials: _Optional[_Iterable[_Union[ScramCredential, _Mapping]]] = ..., client_quotas: _Optional[_Iterable[_Union[ClientQuota, _Mapping]]] = ..., api_tokens: _Optional[_Iterable[_Union[ApiToken, _Mapping]]] = ..., ended_console_sessions: _Optional[_Iterable[_Union[EndedConsoleSession, _Mapping]]] = ..., console_sessions_void_until_ms: _Optional[int] = ...) -> None: ...
 
 class MetadataUpdate(_message.Message):
     __slots__ = ("metadata_offset", "snapshot", "delta")
@@ -670,6 +686,22 @@ class AlterApiTokensResponse(_message.Message):
     results: _containers.RepeatedCompositeFieldContainer[_types_pb2.Status]
     metadata_offset: int
     def __init__(self, results: _Optional[_Iterable[_Union[_types_pb2.Status, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
+
+class EndConsoleSessionRequest(_message.Message):
+    __slots__ = ("session", "time_ms")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    session: EndedConsoleSession
+    time_ms: int
+    def __init__(self, session: _Optional[_Union[EndedConsoleSession, _Mapping]] = ..., time_ms: _Optional[int] = ...) -> None: ...
+
+class EndConsoleSessionResponse(_message.Message):
+    __slots__ = ("status", "metadata_offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _types_pb2.Status
+    metadata_offset: int
+    def __init__(self, status: _Optional[_Union[_types_pb2.Status, _Mapping]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
 
 class AllocateProducerIdsRequest(_message.Message):
     __slots__ = ("node_id", "node_epoch")

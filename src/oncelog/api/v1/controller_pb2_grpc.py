@@ -109,6 +109,11 @@ class ControllerStub:
                 request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterApiTokensRequest.SerializeToString,
                 response_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterApiTokensResponse.FromString,
                 _registered_method=True)
+        self.EndConsoleSession = channel.unary_unary(
+                '/oncelog.api.v1.Controller/EndConsoleSession',
+                request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.EndConsoleSessionRequest.SerializeToString,
+                response_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.EndConsoleSessionResponse.FromString,
+                _registered_method=True)
         self.AllocateProducerIds = channel.unary_unary(
                 '/oncelog.api.v1.Controller/AllocateProducerIds',
                 request_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
@@ -242,6 +247,12 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def EndConsoleSession(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AllocateProducerIds(self, request, context):
         """A block of producer ids, durable before it is answered and never handed out twice.
         """
@@ -360,6 +371,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.AlterApiTokens,
                     request_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterApiTokensRequest.FromString,
                     response_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.AlterApiTokensResponse.SerializeToString,
+            ),
+            'EndConsoleSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndConsoleSession,
+                    request_deserializer=oncelog_dot_api_dot_v1_dot_controller__pb2.EndConsoleSessionRequest.FromString,
+                    response_serializer=oncelog_dot_api_dot_v1_dot_controller__pb2.EndConsoleSessionResponse.SerializeToString,
             ),
             'AllocateProducerIds': grpc.unary_unary_rpc_method_handler(
                     servicer.AllocateProducerIds,
@@ -797,6 +813,33 @@ class Controller:
             '/oncelog.api.v1.Controller/AlterApiTokens',
             oncelog_dot_api_dot_v1_dot_controller__pb2.AlterApiTokensRequest.SerializeToString,
             oncelog_dot_api_dot_v1_dot_controller__pb2.AlterApiTokensResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndConsoleSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.api.v1.Controller/EndConsoleSession',
+            oncelog_dot_api_dot_v1_dot_controller__pb2.EndConsoleSessionRequest.SerializeToString,
+            oncelog_dot_api_dot_v1_dot_controller__pb2.EndConsoleSessionResponse.FromString,
             options,
             channel_credentials,
             insecure,
