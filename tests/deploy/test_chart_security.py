@@ -178,7 +178,8 @@ def test_cert_manager_is_asked_for_the_same():
 def test_given_secrets_are_taken_as_they_are():
     objects = rendered("secured-given")
     assert of_kind(objects, "Certificate", "Role") == []
-    assert {one["metadata"]["name"] for one in of_kind(objects, "Secret")} == {"log-oncelog-admin"}
+    made = {one["metadata"]["name"] for one in of_kind(objects, "Secret")}
+    assert made == {"log-oncelog-admin", "log-oncelog-metrics"}
 
 
 def test_the_bundled_databases_are_reached_by_tls_alone():
@@ -295,6 +296,31 @@ def test_prometheus_shows_the_gateway_a_token():
     assert endpoint["authorization"]["credentials"] == {
         "name": "log-oncelog-admin", "key": "token"
     }  # fmt: skip
+
+
+def test_metrics_of_every_process_want_a_token_of_their_own():
+    made = secured_with("metrics.serviceMonitor.enabled=true")
+    objects = [one for one in yaml.safe_load_all(made.stdout) if one]
+    (monitor,) = of_kind(objects, "PodMonitor")
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    shown = endpoint["authorization"]["credentials"]
+    assert shown == {"name": "log-oncelog-metrics", "key": "token"}
+    kept = {one["metadata"]["name"]: one["stringData"] for one in of_kind(objects, "Secret")}
+    token = kept["log-oncelog-metrics"]["token"]
+    assert len(token) == 32
+    assert token not in kept["log-oncelog-admin"].values()
+    for role in ROLES:
+        file = variables(container_of(objects, role))["ONCELOG_PROCESS_METRICS_TOKEN_FILE"]
+        secret = secret_of(role_of(objects, role), "metrics-token")
+        assert (secret["secretName"], file) == (shown["name"], "/etc/oncelog-metrics/token")
+
+
+def test_a_token_of_ones_own_takes_the_place_of_the_made_one():
+    made = secured_with("metrics.tokenSecret=scrape", "metrics.serviceMonitor.enabled=true")
+    assert "log-oncelog-metrics" not in made.stdout
+    objects = [one for one in yaml.safe_load_all(made.stdout) if one]
+    for role in ROLES:
+        assert secret_of(role_of(objects, role), "metrics-token")["secretName"] == "scrape"
 
 
 def test_users_of_ones_own_are_told_too():

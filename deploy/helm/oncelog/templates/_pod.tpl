@@ -43,7 +43,7 @@ spec:
       imagePullPolicy: {{ $root.Values.image.pullPolicy }}
       env:
         {{- include "oncelog.nodeEnv" . | nindent 8 }}
-        {{- if ($root.Values.metrics).tokenSecret }}
+        {{- if include "oncelog.metricsSecret" $root }}
         - {name: ONCELOG_PROCESS_METRICS_TOKEN_FILE, value: /etc/oncelog-metrics/token}
         {{- end }}
         {{- with .env }}
@@ -73,7 +73,7 @@ spec:
       volumeMounts:
         - {name: settings, mountPath: /etc/oncelog, readOnly: true}
         - {name: tmp, mountPath: /tmp}
-        {{- if ($root.Values.metrics).tokenSecret }}
+        {{- if include "oncelog.metricsSecret" $root }}
         - {name: metrics-token, mountPath: /etc/oncelog-metrics, readOnly: true}
         {{- end }}
         {{- if include "oncelog.isSecured" $root }}
@@ -87,7 +87,7 @@ spec:
       configMap: {name: {{ include "oncelog.fullname" $root }}-settings}
     - name: tmp
       emptyDir: {}
-    {{- with ($root.Values.metrics).tokenSecret }}
+    {{- with include "oncelog.metricsSecret" $root }}
     - name: metrics-token
       secret: {secretName: {{ . | quote }}, defaultMode: 0440, items: [{key: token, path: token}]}
     {{- end }}

@@ -51,6 +51,15 @@ redis:
 {{ include "oncelog.fullname" . }}-admin
 {{- end -}}
 
+{{/* What holds the login for /metrics of every process but the gateway; nothing: there is none. */}}
+{{- define "oncelog.metricsSecret" -}}
+{{- if (.Values.metrics).tokenSecret -}}
+{{ .Values.metrics.tokenSecret }}
+{{- else if include "oncelog.isSecured" . -}}
+{{ include "oncelog.fullname" . }}-metrics
+{{- end -}}
+{{- end -}}
+
 {{- define "oncelog.tlsMount" -}}
 - {name: tls, mountPath: /etc/oncelog-tls, readOnly: true}
 {{- end -}}
