@@ -49,7 +49,7 @@ METADATA = (
         (("TOPIC", "orders", "PREFIXED", "User:a", "10.0.0.0/8", "READ", "ALLOW"),),
         (("GROUP", "*", "LITERAL", "User:*", "*", "ALL", "DENY"),),
     ),
-    metadata.ScramCredentialsChanged((("a", 2, "c2FsdA==", "a2V5", "a2V5", 4096),)),
+    metadata.ScramCredentialsChanged((("a", 2, "c2FsdA==", "a2V5", "a2V5", 4096),), "c2VjcmV0"),
     metadata.ClientQuotasChanged(
         (((("client-id", None), ("user", "a")), {"producer_byte_rate": 5.0}),)
     ),

@@ -40,6 +40,7 @@ def snapshot_message(image: ClusterImage) -> pb.MetadataSnapshot:
         api_tokens=[_token(image, name) for name in image.security.tokens],
         ended_console_sessions=[_session(image, one) for one in image.security.sessions.ended],
         console_sessions_void_until_ms=image.security.sessions.void_until_ms,
+        unknown_user_key=b64decode(image.security.unknown_user_key),
     )
 
 
@@ -56,6 +57,7 @@ def delta_message(image: ClusterImage, changes: Sequence[Change]) -> pb.Metadata
     quotas = _distinct(entity for change in changes for entity in change.security.quotas)
     tokens = _distinct(name for change in changes for name in change.security.tokens)
     sessions = _distinct(one for change in changes for one in change.security.sessions)
+    is_new_key = any(change.security.unknown_user_key for change in changes)
     is_new_controller = any(change.controller for change in changes)
     return pb.MetadataDelta(
         nodes=[node_message(image.nodes[node_id]) for node_id in nodes if node_id in image.nodes],
@@ -75,6 +77,7 @@ def delta_message(image: ClusterImage, changes: Sequence[Change]) -> pb.Metadata
         api_tokens=[_token(image, name) for name in tokens],
         ended_console_sessions=[_session(image, one) for one in sessions],
         console_sessions_void_until_ms=image.security.sessions.void_until_ms if sessions else 0,
+        unknown_user_key=b64decode(image.security.unknown_user_key) if is_new_key else b"",
     )
 
 

@@ -1,6 +1,8 @@
 """The part of the `Controller` service that changes ACLs, SCRAM credentials, client quotas, API tokens and logouts."""
 
+import secrets
 from abc import abstractmethod
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -73,7 +75,10 @@ class SecurityServicer:
         self, request: pb.AlterUserScramCredentialsRequest, context: Any
     ) -> pb.AlterUserScramCredentialsResponse:
         rows = tuple(credential_row(one) for one in request.credentials)
-        answer = await self._ask(lambda request_id: AlterUserScramCredentials(request_id, rows))
+        key = b64encode(secrets.token_bytes(32)).decode()
+        answer = await self._ask(
+            lambda request_id: AlterUserScramCredentials(request_id, rows, key)
+        )
         users = list(dict.fromkeys(row[0] for row in rows))
         return pb.AlterUserScramCredentialsResponse(
             results=[

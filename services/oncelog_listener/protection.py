@@ -1,14 +1,14 @@
 """How the connections of this listener are protected: its certificates, and who may log in."""
 
-import hashlib
 import importlib.util
 import logging
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
+from oncelog.api.v1.controller_pb2 import ScramCredential as ScramCredentialMessage
 from oncelog.errors import OncelogError
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog.security.plain import parse_users
@@ -23,6 +23,7 @@ from oncelog.security.sasl import (
     TokenValidator,
     make_sasl_server,
 )
+from oncelog.security.scram_salts import SaltForm, form_of, unknown_salt
 from oncelog.security.ssl_principal import PrincipalRules
 from oncelog.security.tls import (
     CHECK_INTERVAL_S,
@@ -52,11 +53,16 @@ class Users:
         self._metadata = metadata
         self._plain = plain
         self.tokens = tokens
+        self._forms: Mapping[str, Collection[SaltForm]] = {}
+        self._forms_of: Mapping[tuple[str, int], ScramCredentialMessage] | None = None
 
-    @property
-    def unknown_user_key(self) -> bytes:
-        # Nobody who has not logged in knows the cluster id, 122 bits of chance.
-        return hashlib.sha256(b"unknown user " + self._metadata.image.cluster_id.encode()).digest()
+    def unknown_salt(self, mechanism: str, user: str) -> tuple[bytes, int]:
+        security = self._metadata.image.security
+        # Users of before there was a key: who has not logged in does not know the cluster id, 122 bits of chance.
+        key = security.unknown_user_key or self._metadata.image.cluster_id.encode().ljust(16)
+        if self._forms_of is not security.credentials:
+            self._forms_of, self._forms = security.credentials, salt_forms(security.credentials)
+        return unknown_salt(key, mechanism, user, self._forms.get(mechanism, ()))
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None:
         key = (user, _SCRAM_NUMBERS[mechanism])
@@ -67,6 +73,16 @@ class Users:
 
     def plain(self, user: str) -> PasswordVerifier | None:
         return None if self._plain is None else self._plain.find(user)
+
+
+def salt_forms(
+    credentials: Mapping[tuple[str, int], ScramCredentialMessage],
+) -> Mapping[str, Collection[SaltForm]]:
+    """Of each mechanism: what the salts of its users look like."""
+    found: dict[str, set[SaltForm]] = {}
+    for (_, number), one in credentials.items():
+        found.setdefault(SCRAM_NAMES[number], set()).add(form_of(one.salt, one.iterations))
+    return found
 
 
 class PlainUsers:

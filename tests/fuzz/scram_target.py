@@ -5,6 +5,7 @@ from functools import cache
 
 from oncelog.security.sasl import SCRAM_SHA_256, SaslAuthenticationError
 from oncelog.security.scram import ScramClient, ScramServer, make_credential
+from oncelog.security.scram_salts import unknown_salt
 
 USER, PASSWORD = "alice", "of a test"
 SERVER_NONCE = "server-nonce"
@@ -21,7 +22,7 @@ def server():
     return ScramServer(
         SCRAM_SHA_256,
         lambda user: credential() if user == USER else None,
-        unknown_user_key=bytes(16),
+        unknown_salt=lambda user: unknown_salt(bytes(16), SCRAM_SHA_256, user, ()),
         nonce=SERVER_NONCE,
     )
 

@@ -211,8 +211,11 @@ class DeleteAcls:
 
 @dataclass(frozen=True, slots=True)
 class AlterUserScramCredentials:
+    """`unknown_user_key`, a new secret, is used by the first that is done, else dropped."""
+
     request_id: int
     credentials: tuple[ScramRow, ...] = field(repr=False)
+    unknown_user_key: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,8 @@ class AclsChanged:
 @dataclass(frozen=True, slots=True)
 class ScramCredentialsChanged:
     credentials: tuple[ScramRow, ...]
+    unknown_user_key: str = ""
+    """With the first of them: a secret, in base64, that nobody learns from a listener. It stays."""
 
     def __repr__(self) -> str:
         """Without what proves a password."""

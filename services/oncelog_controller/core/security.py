@@ -80,6 +80,7 @@ class SecurityChange:
     quotas: tuple[Entity, ...] = ()
     tokens: tuple[str, ...] = ()
     sessions: tuple[str, ...] = ()
+    unknown_user_key: bool = False
 
 
 @dataclass(slots=True)
@@ -92,6 +93,8 @@ class SecurityState:
     tokens: dict[str, ApiToken] = field(default_factory=dict)
     """By name."""
     sessions: EndedSessions = field(default_factory=EndedSessions)
+    unknown_user_key: str = field(default="", repr=False)
+    """Empty until there was a SCRAM credential."""
 
     def apply(self, record: SecurityRecord) -> SecurityChange:
         match record:
@@ -112,7 +115,11 @@ class SecurityState:
                         self.credentials[key] = row
                     else:
                         del self.credentials[key]
-                return SecurityChange(credentials=tuple(keys))
+                if record.unknown_user_key:
+                    self.unknown_user_key = record.unknown_user_key
+                return SecurityChange(
+                    credentials=tuple(keys), unknown_user_key=bool(record.unknown_user_key)
+                )
             case ClientQuotasChanged():
                 for entity, values in record.quotas:
                     if values:
@@ -139,6 +146,7 @@ class SecurityState:
             "quotas": tuple((entity, dict(values)) for entity, values in self.quotas.items()),
             "tokens": tuple(tuple(token) for token in self.tokens.values()),
             **self.sessions.to_state(),
+            "unknown_user_key": self.unknown_user_key,
         }
         return {name: part for name, part in parts.items() if part}
 
@@ -151,6 +159,7 @@ class SecurityState:
             {entity: dict(values) for entity, values in state.get("quotas", ())},
             {row[0]: ApiToken(*row) for row in state.get("tokens", ())},
             EndedSessions.restored(state),
+            state.get("unknown_user_key", ""),
         )
 
     def copy(self) -> "SecurityState":
@@ -160,6 +169,7 @@ class SecurityState:
             dict(self.quotas),
             dict(self.tokens),
             self.sessions.copy(),
+            self.unknown_user_key,
         )
 
 
@@ -236,7 +246,8 @@ def altered_credentials(
         if results[user] is _DONE:
             rows[user] = row
     answer = SecurityAnswer(tuple(results.values()), tuple(results))
-    return answer, ScramCredentialsChanged(tuple(rows.values()))
+    key = "" if state.unknown_user_key else event.unknown_user_key
+    return answer, ScramCredentialsChanged(tuple(rows.values()), key)
 
 
 def _credential_result(state: SecurityState, row: ScramRow) -> SecurityResult:

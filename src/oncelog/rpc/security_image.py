@@ -28,6 +28,8 @@ class SecurityImage:
     """Sessions of the console that were logged out, and when each would have ended."""
     sessions_void_until_ms: int = 0
     """What would end until then counts as logged out."""
+    unknown_user_key: bytes = field(default=b"", repr=False)
+    """Empty until there was a SCRAM credential."""
 
     def is_logged_out(self, session_id: str, expires_ms: int) -> bool:
         return expires_ms <= self.sessions_void_until_ms or session_id in self.ended_sessions
@@ -41,6 +43,7 @@ class SecurityImage:
             or update.client_quotas
             or update.api_tokens
             or update.ended_console_sessions
+            or update.unknown_user_key
         ):
             return self
         image = self
@@ -55,6 +58,8 @@ class SecurityImage:
                 else:
                     credentials.pop((one.user, one.mechanism), None)
             image = replace(image, credentials=credentials)
+        if update.unknown_user_key:
+            image = replace(image, unknown_user_key=update.unknown_user_key)
         if update.client_quotas:
             quotas = dict(image.quotas)
             for quota in update.client_quotas:

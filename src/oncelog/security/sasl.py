@@ -115,12 +115,9 @@ class TokenValidator(Protocol):
 class Credentials(Protocol):
     """What one listener knows of its users. A lookup reads memory and does not wait."""
 
-    @property
-    def unknown_user_key(self) -> bytes:
-        """A secret of at least 16 bytes, the same on every listener and for as long as users live.
-
-        The salt that an unknown user gets is made from it. A user who exists and one who does not then look alike.
-        """
+    def unknown_salt(self, mechanism: str, user: str) -> tuple[bytes, int]:
+        """Salt and iterations for a user who does not exist: the same on every listener for as long as they may, and
+        such as users have who exist."""
         ...
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None: ...
@@ -155,7 +152,7 @@ def make_sasl_server(
         return ScramServer(
             mechanism,
             lambda user: credentials.scram(mechanism, user),
-            unknown_user_key=credentials.unknown_user_key,
+            unknown_salt=lambda user: credentials.unknown_salt(mechanism, user),
             is_reauthentication=is_reauthentication,
         )
     if mechanism == PLAIN:

@@ -9,8 +9,8 @@ c=biws,r=<both nonces>,p=<proof>      ──────────▶  H(proof
 ```
 
 The proof covers every byte of the messages before it, and both sides choose a nonce. So a changed byte and a replayed
-message are refused. An unknown user gets a salt too, always the same one; the refusal comes with the second message,
-as for a wrong password. Kafka refuses an unknown user at the first message, which shows who exists.
+message are refused. An unknown user gets a salt too, always the same one (`scram_salts.py`). The refusal comes with the
+second message, as for a wrong password. Kafka refuses an unknown user at the first message, which shows who exists.
 
 As in Kafka, passwords are taken as their UTF-8 bytes without SASLprep, user names are ASCII, and there is no channel
 binding. Delegation tokens are not supported.
@@ -33,6 +33,7 @@ from oncelog.security.sasl import (
     ScramCredential,
     invalid_credentials,
 )
+from oncelog.security.scram_salts import SALT_BITS, salt_of
 
 HASHES = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
 ITERATIONS_MIN = 4096
@@ -41,8 +42,6 @@ ITERATIONS_MAX = 16384
 ITERATIONS_CLIENT_MAX = 1_000_000
 """A client computes at most this many, whatever a server wants: half a second."""
 
-_BASE_36 = "0123456789abcdefghijklmnopqrstuvwxyz"
-_SALT_BITS = 130
 _SASL_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _NONCE = r"[\x21-\x2b\x2d-\x7e]+"
 _EXTENSIONS = r"(?:,[A-Za-z]+=[\x01-\x2b\x2d-\x7f]+)*"
@@ -78,7 +77,7 @@ def make_credential(
 
 def new_salt() -> bytes:
     """It looks as the salt of a user who does not exist: a salt of another form shows that its user does."""
-    return _salt_of(secrets.randbits(_SALT_BITS))
+    return salt_of(secrets.randbits(SALT_BITS))
 
 
 def credential_of_salted_password(
@@ -101,16 +100,13 @@ class ScramServer:
         mechanism: str,
         find: Callable[[str], ScramCredential | None],
         *,
-        unknown_user_key: bytes,
+        unknown_salt: Callable[[str], tuple[bytes, int]],
         is_reauthentication: bool = False,
         nonce: str | None = None,
     ) -> None:
-        assert len(unknown_user_key) >= 16, (
-            "a short key lets a client compute the salts of unknown users"
-        )
         self._mechanism = mechanism
         self._find = find
-        self._unknown_user_key = unknown_user_key
+        self._unknown_salt = unknown_salt
         self._is_reauthentication = is_reauthentication
         self._server_nonce = _nonce() if nonce is None else nonce
         self._next: Callable[[str], str] | None = self._client_first
@@ -192,12 +188,9 @@ class ScramServer:
         return f"v={base64.b64encode(verifier).decode()}"
 
     def _of_unknown(self, user: str) -> ScramCredential:
-        seed = hmac.new(
-            self._unknown_user_key, f"{self._mechanism}\0{user}".encode(), "sha256"
-        ).digest()
-        salt = _salt_of(int.from_bytes(seed) >> (256 - _SALT_BITS))
+        salt, iterations = self._unknown_salt(user)
         nobodys_key = secrets.token_bytes(hashlib.new(HASHES[self._mechanism]).digest_size)
-        return ScramCredential(salt, nobodys_key, nobodys_key, ITERATIONS_MIN)
+        return ScramCredential(salt, nobodys_key, nobodys_key, iterations)
 
     def _refused(self, reason: str) -> SaslAuthenticationError:
         return invalid_credentials(
@@ -329,12 +322,3 @@ def _decoded(text: str) -> bytes | None:
 
 def _nonce() -> str:
     return secrets.token_hex(16)
-
-
-def _salt_of(bits: int) -> bytes:
-    """As Kafka's tools write a salt: in base 36."""
-    digits = ""
-    while bits:
-        bits, digit = divmod(bits, 36)
-        digits = _BASE_36[digit] + digits
-    return digits.encode()

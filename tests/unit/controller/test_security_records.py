@@ -43,8 +43,8 @@ def delete(bench, *filters):
     return bench.ask(lambda rid: DeleteAcls(rid, filters))
 
 
-def scram(bench, *rows):
-    return bench.ask(lambda rid: AlterUserScramCredentials(rid, rows))
+def scram(bench, *rows, key="a2V5IG9uZQ=="):
+    return bench.ask(lambda rid: AlterUserScramCredentials(rid, rows, key))
 
 
 def quotas(bench, *changes, validate_only=False):
@@ -157,8 +157,27 @@ def test_no_record_shows_what_proves_a_password(bench):
     scram(bench, row("alice", salt="c2VjcmV0"))
     assert "alice" in repr(bench.records[-1])
     assert "c2VjcmV0" not in repr(bench.records[-1])
-    event = AlterUserScramCredentials(1, (row("alice", salt="c2VjcmV0"),))
+    event = AlterUserScramCredentials(1, (row("alice", salt="c2VjcmV0"),), "b3RoZXI=")
     assert "c2VjcmV0" not in repr(event)
+    assert "b3RoZXI=" not in repr(event)
+
+
+def test_the_first_user_brings_a_secret_that_stays(bench):
+    assert everywhere(bench).unknown_user_key == b""
+    assert codes(scram(bench, row("", 1), key="cmVmdXNlZA==")) != [0]
+    assert everywhere(bench).unknown_user_key == b""
+    scram(bench, row("alice"))
+    scram(bench, row("bob"), key="b3RoZXI=")
+    scram(bench, row("alice", 1, 0))
+    scram(bench, row("bob", 1, 0))
+    assert everywhere(bench).credentials == {}
+    assert everywhere(bench).unknown_user_key == b"key one"
+    image = ClusterImage()
+    image.apply(7, Snapshot(bench.image.to_state()))
+    assert image.security.unknown_user_key == "a2V5IG9uZQ=="
+    shown = f"{bench.records} {bench.image.security} {everywhere(bench)}"
+    assert "a2V5IG9uZQ==" not in shown
+    assert "key one" not in shown
 
 
 def test_quotas_are_set_and_removed_by_key(bench):

@@ -1,6 +1,7 @@
 """SCRAM byte by byte: the RFC's vector, Kafka's forms of a message, and what is refused."""
 
 import base64
+import functools
 import hashlib
 
 import pytest
@@ -19,6 +20,7 @@ from oncelog.security.scram import (
     credential_of_salted_password,
     make_credential,
 )
+from oncelog.security.scram_salts import unknown_salt
 
 MECHANISMS = [SCRAM_SHA_256, SCRAM_SHA_512]
 KEY = b"a secret of this cluster"
@@ -39,7 +41,8 @@ SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 def server(users=None, mechanism=SCRAM_SHA_256, **given):
     credentials = users or {"user": make_credential(mechanism, "pencil", salt=SALT)}
-    return ScramServer(mechanism, credentials.get, unknown_user_key=KEY, **given)
+    salt = functools.partial(unknown_salt, KEY, mechanism, forms=())
+    return ScramServer(mechanism, credentials.get, unknown_salt=salt, **given)
 
 
 def exchange(client, server):

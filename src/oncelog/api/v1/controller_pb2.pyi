@@ -243,7 +243,7 @@ class Features(_message.Message):
     def __init__(self, features_epoch: _Optional[int] = ..., levels: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class MetadataSnapshot(_message.Message):
-    __slots__ = ("cluster_id", "controller", "controller_epoch", "nodes", "topics", "shards", "features", "configs", "controller_incarnation_id", "acls", "scram_credentials", "client_quotas", "api_tokens", "ended_console_sessions", "console_sessions_void_until_ms")
+    __slots__ = ("cluster_id", "controller", "controller_epoch", "nodes", "topics", "shards", "features", "configs", "controller_incarnation_id", "acls", "scram_credentials", "client_quotas", "api_tokens", "ended_console_sessions", "console_sessions_void_until_ms", "unknown_user_key")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -259,6 +259,7 @@ class MetadataSnapshot(_message.Message):
     API_TOKENS_FIELD_NUMBER: _ClassVar[int]
     ENDED_CONSOLE_SESSIONS_FIELD_NUMBER: _ClassVar[int]
     CONSOLE_SESSIONS_VOID_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_USER_KEY_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     controller: int
     controller_epoch: int
@@ -274,10 +275,11 @@ class MetadataSnapshot(_message.Message):
     api_tokens: _containers.RepeatedCompositeFieldContainer[ApiToken]
     ended_console_sessions: _containers.RepeatedCompositeFieldContainer[EndedConsoleSession]
     console_sessions_void_until_ms: int
-    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ..., controller_incarnation_id: _Optional[str] = ..., acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., scram_credentials: _Optional[_Iterable[_Union[ScramCredential, _Mapping]]] = ..., client_quotas: _Optional[_Iterable[_Union[ClientQuota, _Mapping]]] = ..., api_tokens: _Optional[_Iterable[_Union[ApiToken, _Mapping]]] = ..., ended_console_sessions: _Optional[_Iterable[_Union[EndedConsoleSession, _Mapping]]] = ..., console_sessions_void_until_ms: _Optional[int] = ...) -> None: ...
+    unknown_user_key: bytes
+    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ..., controller_incarnation_id: _Optional[str] = ..., acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., scram_credentials: _Optional[_Iterable[_Union[ScramCredential, _Mapping]]] = ..., client_quotas: _Optional[_Iterable[_Union[ClientQuota, _Mapping]]] = ..., api_tokens: _Optional[_Iterable[_Union[ApiToken, _Mapping]]] = ..., ended_console_sessions: _Optional[_Iterable[_Union[EndedConsoleSession, _Mapping]]] = ..., console_sessions_void_until_ms: _Optional[int] = ..., unknown_user_key: _Optional[bytes] = ...) -> None: ...
 
 class MetadataDelta(_message.Message):
-    __slots__ = ("nodes", "removed_nodes", "topics", "removed_topics", "shards", "features", "controller", "controller_epoch", "configs", "controller_incarnation_id", "acls", "removed_acls", "scram_credentials", "client_quotas", "api_tokens", "ended_console_sessions", "console_sessions_void_until_ms")
+    __slots__ = ("nodes", "removed_nodes", "topics", "removed_topics", "shards", "features", "controller", "controller_epoch", "configs", "controller_incarnation_id", "acls", "removed_acls", "scram_credentials", "client_quotas", "api_tokens", "ended_console_sessions", "console_sessions_void_until_ms", "unknown_user_key")
     NODES_FIELD_NUMBER: _ClassVar[int]
     REMOVED_NODES_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -295,6 +297,7 @@ class MetadataDelta(_message.Message):
     API_TOKENS_FIELD_NUMBER: _ClassVar[int]
     ENDED_CONSOLE_SESSIONS_FIELD_NUMBER: _ClassVar[int]
     CONSOLE_SESSIONS_VOID_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_USER_KEY_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[Node]
     removed_nodes: _containers.RepeatedScalarFieldContainer[int]
     topics: _containers.RepeatedCompositeFieldContainer[Topic]
@@ -312,7 +315,8 @@ class MetadataDelta(_message.Message):
     api_tokens: _containers.RepeatedCompositeFieldContainer[ApiToken]
     ended_console_sessions: _containers.RepeatedCompositeFieldContainer[EndedConsoleSession]
     console_sessions_void_until_ms: int
-    def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., removed_nodes: _Optional[_Iterable[int]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., removed_topics: _Optional[_Iterable[str]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ..., controller_incarnation_id: _Optional[str] = ..., acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., removed_acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., scram_credentials: _Optional[_Iterable[_Union[ScramCredential, _Mapping]]] = ..., client_quotas: _Optional[_Iterable[_Union[ClientQuota, _Mapping]]] = ..., api_tokens: _Optional[_Iterable[_Union[ApiToken, _Mapping]]] = ..., ended_console_sessions: _Optional[_Iterable[_Union[EndedConsoleSession, _Mapping]]] = ..., console_sessions_void_until_ms: _Optional[int] = ...) -> None: ...
+    unknown_user_key: bytes
+    def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., removed_nodes: _Optional[_Iterable[int]] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., removed_topics: _Optional[_Iterable[str]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., controller: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., configs: _Optional[_Iterable[_Union[DynamicConfigs, _Mapping]]] = ..., controller_incarnation_id: _Optional[str] = ..., acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., removed_acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., scram_credentials: _Optional[_Iterable[_Union[ScramCredential, _Mapping]]] = ..., client_quotas: _Optional[_Iterable[_Union[ClientQuota, _Mapping]]] = ..., api_tokens: _Optional[_Iterable[_Union[ApiToken, _Mapping]]] = ..., ended_console_sessions: _Optional[_Iterable[_Union[EndedConsoleSession, _Mapping]]] = ..., console_sessions_void_until_ms: _Optional[int] = ..., unknown_user_key: _Optional[bytes] = ...) -> None: ...
 
 class MetadataUpdate(_message.Message):
     __slots__ = ("metadata_offset", "snapshot", "delta")
