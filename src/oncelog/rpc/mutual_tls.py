@@ -21,7 +21,8 @@ from oncelog.rpc.channel import CLUSTER_NAME
 from oncelog.rpc.node_settings import NodeSettings
 from oncelog.rpc.sessions import SessionLimits
 
-_NAMES_KEY: Final = "x509_subject_alternative_name"
+_NAMES_KEY: Final = "peer_dns"
+"""Names of hosts alone; `x509_subject_alternative_name` has e-mail addresses and URIs too, which CAs give to clients."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,15 @@ from contextlib import asynccontextmanager
 
 import grpc
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from tests.integration.rpc.scripted_controller import Cluster, ScriptedController, Served
 
 from oncelog.api.v1 import controller_pb2 as pb
@@ -171,6 +180,41 @@ async def test_a_certificate_without_a_role_opens_no_session(pki):
         assert f"{SESSION.path} may not be called by a certificate without a role" in str(
             refused.value
         )
+        assert called == []
+
+
+@pytest.mark.parametrize("kind", [x509.UniformResourceIdentifier, x509.RFC822Name])
+async def test_a_name_of_another_kind_than_a_hosts_is_no_role(pki, tmp_path, kind):
+    """The listener takes such a certificate for a client's, so it must open nothing here."""
+    authority = x509.load_pem_x509_certificate((pki / "ca.pem").read_bytes())
+    signer = load_pem_private_key((pki / "ca.key").read_bytes(), None)
+    key = ec.generate_private_key(ec.SECP256R1())
+    alternative = x509.SubjectAlternativeName([kind("storage.oncelog.internal")])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([]))
+        .issuer_name(authority.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(authority.not_valid_before_utc)
+        .not_valid_after(authority.not_valid_after_utc)
+        .add_extension(alternative, critical=True)
+        .sign(signer, hashes.SHA256())
+    )
+    (tmp_path / "mallory.pem").write_bytes(made.public_bytes(Encoding.PEM))
+    (tmp_path / "mallory.key").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    mallory = limits(tmp_path, "mallory", pki / "ca.pem")
+    replica_fetch = SERVICES["Storage"].methods["ReplicaFetch"]
+    async with (
+        everything(limits(pki, "storage")) as (address, called),
+        session_to(address, mallory) as session,
+    ):
+        channel = open_channel(address, mallory)
+        assert not await over_session(session, replica_fetch)
+        assert not await over_plain_grpc(channel, replica_fetch)
+        await channel.close()
         assert called == []
 
 
