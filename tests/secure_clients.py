@@ -5,12 +5,20 @@ import re
 
 def properties_of(cluster):
     """Kafka's names and values, as they stand in the file."""
-    lines = cluster.security.client_properties.read_text().splitlines()
+    return properties_in(cluster.security.client_properties)
+
+
+def properties_in(file):
+    lines = file.read_text().splitlines()
     return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
 
 
 def password_of(cluster):
-    return re.search(r'password="([^"]+)"', properties_of(cluster)["sasl.jaas.config"])[1]
+    return password_in(properties_of(cluster))
+
+
+def password_in(properties):
+    return re.search(r'password="([^"]+)"', properties["sasl.jaas.config"])[1]
 
 
 def confluent_of(cluster, **more):

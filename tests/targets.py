@@ -28,6 +28,7 @@ from oncelog_server.demo.processes import OncelogServer
 VARIABLE = "ONCELOG_TEST_TARGET"
 SECURE_VARIABLE = "ONCELOG_TEST_SECURE"
 LOGIN_VARIABLE = "ONCELOG_TEST_LOGIN"
+LOGIN_FILE_VARIABLE = "ONCELOG_TEST_LOGIN_FILE"
 BOOTSTRAP_VARIABLE = "ONCELOG_TEST_BOOTSTRAP"
 
 
@@ -59,12 +60,25 @@ def is_login_asked() -> bool:
     return os.environ.get(LOGIN_VARIABLE) == "1"
 
 
-_logged_in: list[Cluster] = []
+@contextmanager
+def clients_log_in(cluster: Cluster) -> Iterator[None]:
+    """To this cluster, until another one is started or this one ends: with what stands in the file that the variable
+    LOGIN_FILE_VARIABLE names. Programs of other languages read it as well."""
+    file = login_file()
+    before = file.read_text() if file.exists() else ""
+    shutil.copy(cluster.security.client_properties, file)
+    try:
+        yield
+    finally:
+        file.write_text(before)
 
 
-def logged_in_cluster() -> Cluster:
-    """Whose clients log in. A process of tests has one at a time."""
-    return _logged_in[-1]
+def login_file() -> Path:
+    """Of this process of tests and those that it starts."""
+    if LOGIN_FILE_VARIABLE not in os.environ:
+        folder = tempfile.mkdtemp(prefix="oncelog-login-")
+        os.environ[LOGIN_FILE_VARIABLE] = f"{folder}/client.properties"
+    return Path(os.environ[LOGIN_FILE_VARIABLE])
 
 
 def asked_security() -> dict:
@@ -164,8 +178,7 @@ class ClusterTarget:
         cluster = Cluster(folder, self._shape, environment=self._environment, **asked_security())
         self._cluster = self._stack.enter_context(cluster)
         if is_login_asked():
-            _logged_in.append(cluster)
-            self._stack.callback(_logged_in.remove, cluster)
+            self._stack.enter_context(clients_log_in(cluster))
 
     def kill(self) -> None:
         self.cluster.kill_all()

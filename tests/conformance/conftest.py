@@ -11,7 +11,7 @@ from tests.conformance.clients.java import Java, JavaProcess
 from tests.conformance.clients.kafka_python import KafkaPython
 from tests.conformance.java_programs import compiled
 from tests.conformance.logins import log_in
-from tests.targets import TargetKind, is_login_asked, logged_in_cluster, open_target, target_kind
+from tests.targets import TargetKind, is_login_asked, login_file, open_target, target_kind
 
 if is_login_asked():
     log_in()
@@ -43,13 +43,10 @@ def java_classpath():
 
 
 @pytest.fixture(scope="session")
-def java(java_classpath, request):
-    options = []
+def java(java_classpath):
     if is_login_asked():
-        request.getfixturevalue("shared_cluster")
-        file = logged_in_cluster().security.client_properties
-        options = [f"-Doncelog.login={file}"]
-    process = JavaProcess(java_classpath, "TransactionDriver", *options)
+        login_file()  # Named before the process begins.
+    process = JavaProcess(java_classpath, "TransactionDriver")
     yield Java(process)
     process.close()
 

@@ -15,7 +15,8 @@ import aiokafka
 import aiokafka.coordinator.assignors.roundrobin
 import confluent_kafka
 import kafka
-from tests.targets import TargetKind, target_kind
+from tests.conformance.logins import log_in
+from tests.targets import TargetKind, is_login_asked, target_kind
 
 # Somebody else's server has Kafka's least session timeout, and was not told of a shorter one.
 SHORTEST_SESSION_MS = 6_000 if target_kind() is TargetKind.ADDRESS else 2_000
@@ -260,4 +261,6 @@ def _main(client, bootstrap, group, topic):
 
 
 if __name__ == "__main__":
+    if is_login_asked():
+        log_in()
     _main(*sys.argv[1:])

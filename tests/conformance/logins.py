@@ -8,31 +8,31 @@ import aiokafka
 import confluent_kafka
 import confluent_kafka.admin
 import kafka
-from tests.secure_clients import confluent_of, password_of, properties_of
-from tests.targets import logged_in_cluster
+from tests.secure_clients import password_in, properties_in
+from tests.targets import login_file
 
 from oncelog.client.core.login import ClientLogin
 from oncelog.client.login import tls_context
 
-_NATIVE = ("bootstrap.servers", "log_level")
-
 
 def of_librdkafka():
+    properties = properties_in(login_file())
     return {
-        name: value
-        for name, value in confluent_of(logged_in_cluster()).items()
-        if name not in _NATIVE
+        "security.protocol": properties["security.protocol"],
+        "ssl.ca.location": properties["ssl.truststore.location"],
+        "sasl.mechanism": properties["sasl.mechanism"],
+        "sasl.username": "admin",
+        "sasl.password": password_in(properties),
     }
 
 
 def _of_python_clients():
-    cluster = logged_in_cluster()
-    properties = properties_of(cluster)
+    properties = properties_in(login_file())
     return properties, {
         "security_protocol": properties["security.protocol"],
         "sasl_mechanism": properties["sasl.mechanism"],
         "sasl_plain_username": "admin",
-        "sasl_plain_password": password_of(cluster),
+        "sasl_plain_password": password_in(properties),
     }
 
 

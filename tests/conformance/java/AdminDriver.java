@@ -12,6 +12,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.Properties;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.AbortTransactionSpec;
@@ -91,9 +92,15 @@ public final class AdminDriver {
         return Map.of("exit", exitCode == null ? 0 : exitCode, "printed", PRINTED.toString(StandardCharsets.UTF_8));
     }
 
+    private static Properties config(String bootstrap) {
+        Properties config = Login.properties();
+        config.put("bootstrap.servers", bootstrap);
+        return config;
+    }
+
     /** A group with one offset and no members. */
     private static Map<String, Object> commit(String bootstrap, String topic, String group) throws Exception {
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+        try (Admin admin = Admin.create(config(bootstrap))) {
             TopicPartition partition = new TopicPartition(topic, 0);
             admin.alterConsumerGroupOffsets(group, Map.of(partition, new OffsetAndMetadata(2))).all().get();
         }
@@ -104,7 +111,7 @@ public final class AdminDriver {
     private static Map<String, Object> admin(String bootstrap, String topic, String group) {
         Map<String, Callable<Object>> calls = new LinkedHashMap<>();
         TopicPartition partition = new TopicPartition(topic, 0);
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+        try (Admin admin = Admin.create(config(bootstrap))) {
             topics(calls, admin, topic);
             offsets(calls, admin, partition);
             transactions(calls, admin, partition);

@@ -19,7 +19,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
  */
 public final class GroupMember {
     public static void main(String[] arguments) throws Exception {
-        Properties config = new Properties();
+        Properties config = Login.properties();
         config.put("bootstrap.servers", arguments[0]);
         config.put("group.id", arguments[1]);
         config.put("auto.offset.reset", "earliest");

@@ -1,12 +1,7 @@
 import java.io.BufferedReader;
-import java.io.IOException;
 import java.io.InputStreamReader;
-import java.io.Reader;
-import java.io.UncheckedIOException;
 import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -72,22 +67,8 @@ public final class TransactionDriver {
         }
     }
 
-    /** What the file of -Doncelog.login says: how every client of this process logs in. */
-    private static Properties login() {
-        Properties config = new Properties();
-        String file = System.getProperty("oncelog.login");
-        if (file != null) {
-            try (Reader reader = Files.newBufferedReader(Path.of(file))) {
-                config.load(reader);
-            } catch (IOException failure) {
-                throw new UncheckedIOException(failure);
-            }
-        }
-        return config;
-    }
-
     private String open(String[] words) {
-        Properties config = login();
+        Properties config = Login.properties();
         config.put("bootstrap.servers", words[2]);
         if (!words[3].isEmpty()) {
             config.put("transactional.id", words[3]);
@@ -126,7 +107,7 @@ public final class TransactionDriver {
     }
 
     private KafkaConsumer<byte[], byte[]> consumer(String bootstrap, String isolation) {
-        Properties config = login();
+        Properties config = Login.properties();
         config.put("bootstrap.servers", bootstrap);
         config.put("isolation.level", isolation);
         config.put("enable.auto.commit", "false");
@@ -155,7 +136,7 @@ public final class TransactionDriver {
 
     /** As a member of a group: so many records, then a commit, then it leaves. */
     private String subscribe(String[] words) {
-        Properties config = login();
+        Properties config = Login.properties();
         config.put("bootstrap.servers", words[1]);
         config.put("group.id", words[2]);
         config.put("auto.offset.reset", "earliest");
