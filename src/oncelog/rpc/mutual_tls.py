@@ -22,7 +22,7 @@ from oncelog.rpc.node_settings import NodeSettings
 from oncelog.rpc.sessions import SessionLimits
 
 _NAMES_KEY: Final = "peer_dns"
-"""Names of hosts alone; `x509_subject_alternative_name` has e-mail addresses and URIs too, which CAs give to clients."""
+"""Names of hosts alone. Under `x509_subject_alternative_name` are e-mail addresses and URIs too, which clients get."""
 
 
 @dataclass(frozen=True, slots=True)
