@@ -108,7 +108,11 @@ class KafkaPythonConsumer:
         )
 
     def poll(self):
-        found = self._consumer.poll(timeout_ms=int(POLL_S * 1000))
+        try:
+            found = self._consumer.poll(timeout_ms=int(POLL_S * 1000))
+        except kafka.errors.KafkaConnectionError:
+            # It says so while no broker is there, and goes on with the next poll.
+            return []
         return [(one.partition, one.offset, one.value) for some in found.values() for one in some]
 
     def assignment(self):
