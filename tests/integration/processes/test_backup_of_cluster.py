@@ -70,6 +70,7 @@ def test_a_restored_cluster_has_all_once_and_repeats_no_id(stopped):
         assert producer_id(cluster, "new") > given + 1_000_000
 
 
+@pytest.mark.slow
 def test_an_older_postgres_beside_newer_logs_is_refused(stopped):
     folder = mixed(stopped, "older-postgres", "postgres")
     with pytest.raises(ClusterFailed, match="the metadata is older than the folder of node 1"):
