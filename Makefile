@@ -222,7 +222,7 @@ spark-cluster: setup java ## the same against a cluster of processes
 
 .PHONY: sim
 sim: setup ## the cluster on virtual time: 200 seeds, or one again: make sim SEED=8114 SCENARIO=storm
-	$(BIN)/python -m robustness.simulator $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200)) $(addprefix --scenario ,$(SCENARIO)) $(ARGS)
+	$(BIN)/python -m oncelog_robustness.simulator $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200)) $(addprefix --scenario ,$(SCENARIO)) $(ARGS)
 
 .PHONY: sim-nightly
 sim-nightly: setup ## 2,000 seeds, every planted bug, determinism over 50 seeds
@@ -238,11 +238,11 @@ robustness: setup ## every workload, evidence and a short chaos, against a runni
 
 .PHONY: chaos
 chaos: setup ## ten minutes of kills, freezes and cuts on real processes, judged; ARGS="--minutes 2 --seed 7"
-	$(BIN)/python -m robustness.chaos $(ARGS)
+	$(BIN)/python -m oncelog_robustness.chaos $(ARGS)
 
 .PHONY: chaos-kind
 chaos-kind: setup ## the same on the pods of the current kubectl context and namespace; ARGS="--release oncelog --minutes 2"
-	$(BIN)/python -m robustness.chaos --kubernetes $(ARGS)
+	$(BIN)/python -m oncelog_robustness.chaos --kubernetes $(ARGS)
 
 .PHONY: e2e
 e2e: setup ## the whole system as containers: clients, kills, upgrade, machines cut off, chaos; MINUTES=10, SHORT=1, CLUSTER=current

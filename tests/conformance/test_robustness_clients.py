@@ -1,12 +1,12 @@
-"""The adapters of `robustness/clients` against a real oncelog, behind a proxy that loses answers."""
+"""The adapters of `oncelog_robustness/clients` against a real oncelog, behind a proxy that loses answers."""
 
 import asyncio
 
 import pytest
-from robustness.clients.aiokafka import AiokafkaClients
-from robustness.clients.confluent import ConfluentClients
-from robustness.clients.contract import Refused
-from robustness.clients.tv2 import Tv2Clients
+from oncelog_robustness.clients.aiokafka import AiokafkaClients
+from oncelog_robustness.clients.confluent import ConfluentClients
+from oncelog_robustness.clients.contract import Refused
+from oncelog_robustness.clients.tv2 import Tv2Clients
 from tests.conformance.cutting_proxy import CuttingProxy
 from tests.contracts.robustness_clients import COMMITTED, ClientContract, Place, next_positions
 from tests.targets import open_target

@@ -1,4 +1,4 @@
-"""What every adapter in `robustness/clients` must do, against a real server or a simulated one.
+"""What every adapter in `oncelog_robustness/clients` must do, against a real server or a simulated one.
 
 A test module subclasses `ClientContract` and says with `run` where a scenario takes place. A scenario gets a `Place`:
 the library's clients, names of its own, and a way to lose answers.
@@ -8,8 +8,8 @@ import asyncio
 import itertools
 
 import pytest
-from robustness.clients.contract import Fenced, Refused, Unanswered
-from robustness.history import Isolation
+from oncelog_robustness.clients.contract import Fenced, Refused, Unanswered
+from oncelog_robustness.history import Isolation
 
 TIMEOUT_MS = 30_000
 PRODUCE, METADATA, END_TXN = 0, 3, 26

@@ -1,8 +1,8 @@
 """Chaos in the chart: off by default, and its Job may do what its faults need and nothing more."""
 
-from robustness.chaos.__main__ import app
-from robustness.chaos.pods.needs import IN_A_NAMESPACE, OF_NODES, WITH_MACHINES, Verb
-from robustness.chaos.pods.target import STRUCK
+from oncelog_robustness.chaos.__main__ import app
+from oncelog_robustness.chaos.pods.needs import IN_A_NAMESPACE, OF_NODES, WITH_MACHINES, Verb
+from oncelog_robustness.chaos.pods.target import STRUCK
 from tests.deploy.conftest import component, of_kind, pod_of, rendered, with_pods
 from typer.main import get_command
 

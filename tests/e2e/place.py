@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from robustness.chaos.__main__ import Place as Pods
-from robustness.chaos.containers.engine import find_engine
-from robustness.chaos.containers.plan import Images
-from robustness.chaos.containers.target import ContainerTarget
-from robustness.chaos.contract import ChaosInjector, Target
-from robustness.fault_plan import FaultKind, PlannedFault
+from oncelog_robustness.chaos.__main__ import Place as Pods
+from oncelog_robustness.chaos.containers.engine import find_engine
+from oncelog_robustness.chaos.containers.plan import Images
+from oncelog_robustness.chaos.containers.target import ContainerTarget
+from oncelog_robustness.chaos.contract import ChaosInjector, Target
+from oncelog_robustness.fault_plan import FaultKind, PlannedFault
 
 IS_CURRENT = os.environ.get("CLUSTER", "") == "current"
 NAMESPACE = os.environ.get("ONCELOG_E2E_NAMESPACE", "")
@@ -73,7 +73,7 @@ def target() -> AskedTarget:
 
 
 def chaos_arguments() -> list[str]:
-    """The same place for `python -m robustness.chaos`."""
+    """The same place for `python -m oncelog_robustness.chaos`."""
     if not IS_CURRENT:
         return ["--containers", "--only", FaultKind.KILL.value]
     given = {

@@ -2,7 +2,7 @@
 
 Each is used as it is there; else it is got: an engine and a base by apt on Debian as root, images by their registry or
 from the base. What cannot be had is `Missing`, in one sentence with the way out. The answer is a few variables of the
-environment, which `scripts/images.sh` and `robustness.chaos.containers` read.
+environment, which `scripts/images.sh` and `oncelog_robustness.chaos.containers` read.
 """
 
 import os
@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from robustness.chaos.containers.engine import Engine, find_engine
-from robustness.chaos.containers.plan import Images
+from oncelog_robustness.chaos.containers.engine import Engine, find_engine
+from oncelog_robustness.chaos.containers.plan import Images
 
 from oncelog.errors import OncelogError
 from oncelog_server.cluster.plan import ROLES

@@ -27,7 +27,7 @@ def test_kills_of_every_role_break_nothing(prepared):
     folder = HOME / "artifacts" / "e2e" / f"chaos-{int(time.time())}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     command = [
-        *(sys.executable, "-m", "robustness.chaos", *chaos_arguments()),
+        *(sys.executable, "-m", "oncelog_robustness.chaos", *chaos_arguments()),
         *("--minutes", str(MINUTES), "--pace", PACE, "--seed", SEED, "--folder", str(folder)),
         *("--recovery-bar", str(RECOVERY_BAR_S)),
     ]

@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from robustness.chaos.plan import MACHINES
-from robustness.fault_plan import FaultKind
+from oncelog_robustness.chaos.plan import MACHINES
+from oncelog_robustness.fault_plan import FaultKind
 from tests.conformance.clients.aiokafka import Aiokafka
 from tests.conformance.clients.confluent import Confluent
 from tests.conformance.clients.kafka_python import KafkaPython

@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager, contextmanager
 from signal import SIGSTOP
 
 import grpc.aio
-from robustness.simulator.grpc_network import install_grpc
-from robustness.simulator.network import SimNetwork, drawn_profile
-from robustness.simulator.world import World
+from oncelog_robustness.simulator.grpc_network import install_grpc
+from oncelog_robustness.simulator.network import SimNetwork, drawn_profile
+from oncelog_robustness.simulator.world import World
 from tests.contracts.stub import ScriptedStorage
 from tests.simulation.small_net import keep_for_ever
 

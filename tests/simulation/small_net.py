@@ -2,8 +2,8 @@
 
 import asyncio
 
-from robustness.simulator.network import CALM, SimNetwork
-from robustness.simulator.world import World
+from oncelog_robustness.simulator.network import CALM, SimNetwork
+from oncelog_robustness.simulator.world import World
 
 PORT = 9092
 _KEPT = []

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robustness.simulator import seams
-from robustness.simulator.database import SimDatabase
-from robustness.simulator.disk import SimDisks
-from robustness.simulator.world import World
+from oncelog_robustness.simulator import seams
+from oncelog_robustness.simulator.database import SimDatabase
+from oncelog_robustness.simulator.disk import SimDisks
+from oncelog_robustness.simulator.world import World
 from tests.simulation.forked import run_forked
 
 SHARED_MEMORY = Path("/dev/shm")

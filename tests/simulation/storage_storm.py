@@ -8,8 +8,8 @@ import asyncio
 import contextlib
 from dataclasses import dataclass, field
 
-from robustness.simulator import extremes
-from robustness.simulator.process import ProcessState
+from oncelog_robustness.simulator import extremes
+from oncelog_robustness.simulator.process import ProcessState
 from tests.integration.storage.storage_node import Node, topic
 
 from oncelog.record.batch import iter_headers

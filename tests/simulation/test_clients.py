@@ -8,16 +8,16 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from robustness.clients.libraries import LIBRARIES, SIMULATED
-from robustness.scenario import Shape
-from robustness.simulator import seams
-from robustness.simulator.cluster import KAFKA_PORT, SimCluster
-from robustness.simulator.database import SimDatabase
-from robustness.simulator.disk import SimDisks
-from robustness.simulator.grpc_network import install_grpc
-from robustness.simulator.network import SimNetwork
-from robustness.simulator.tcp import install_tcp
-from robustness.simulator.world import World
+from oncelog_robustness.clients.libraries import LIBRARIES, SIMULATED
+from oncelog_robustness.scenario import Shape
+from oncelog_robustness.simulator import seams
+from oncelog_robustness.simulator.cluster import KAFKA_PORT, SimCluster
+from oncelog_robustness.simulator.database import SimDatabase
+from oncelog_robustness.simulator.disk import SimDisks
+from oncelog_robustness.simulator.grpc_network import install_grpc
+from oncelog_robustness.simulator.network import SimNetwork
+from oncelog_robustness.simulator.tcp import install_tcp
+from oncelog_robustness.simulator.world import World
 from tests.contracts.robustness_clients import ClientContract, Place
 from tests.simulation.forked import run_forked
 

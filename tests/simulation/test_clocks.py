@@ -2,8 +2,8 @@
 
 import time
 
-from robustness.simulator.clocks import LARGEST_MS, SimClocks
-from robustness.simulator.seams import EPOCH_MS
+from oncelog_robustness.simulator.clocks import LARGEST_MS, SimClocks
+from oncelog_robustness.simulator.seams import EPOCH_MS
 from tests.simulation.small_world import in_small_world
 
 from oncelog.runtime import SystemClock

@@ -7,7 +7,7 @@ import shutil
 import stat
 
 import pytest
-from robustness.simulator.process import ProcessKilled
+from oncelog_robustness.simulator.process import ProcessKilled
 from tests.integration.storage.partition_log_at import (
     append,
     checkpoint,

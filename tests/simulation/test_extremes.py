@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from robustness.simulator import extremes
+from oncelog_robustness.simulator import extremes
 from tests.simulation.small_world import in_small_world
 
 from oncelog.topic_config import checked_overrides

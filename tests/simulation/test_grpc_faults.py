@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from robustness.simulator import seams
+from oncelog_robustness.simulator import seams
 from tests.contracts.stub import ScriptedStorage, length_of, produce
 from tests.simulation.forked import run_forked
 from tests.simulation.simulated_grpc import SimulatedGrpc

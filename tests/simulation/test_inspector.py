@@ -7,19 +7,19 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from robustness.checkers.cluster import CHECKERS
-from robustness.checkers.verdict import Answer
-from robustness.clients.aiokafka import AiokafkaClients
-from robustness.history import History
-from robustness.scenario import Shape
-from robustness.simulator import grpc_network, seams
-from robustness.simulator.cluster import SimCluster
-from robustness.simulator.database import SimDatabase
-from robustness.simulator.disk import SimDisks
-from robustness.simulator.inspector import Inspector, InvariantBroken
-from robustness.simulator.network import SimNetwork
-from robustness.simulator.tcp import install_tcp
-from robustness.simulator.world import World
+from oncelog_robustness.checkers.cluster import CHECKERS
+from oncelog_robustness.checkers.verdict import Answer
+from oncelog_robustness.clients.aiokafka import AiokafkaClients
+from oncelog_robustness.history import History
+from oncelog_robustness.scenario import Shape
+from oncelog_robustness.simulator import grpc_network, seams
+from oncelog_robustness.simulator.cluster import SimCluster
+from oncelog_robustness.simulator.database import SimDatabase
+from oncelog_robustness.simulator.disk import SimDisks
+from oncelog_robustness.simulator.inspector import Inspector, InvariantBroken
+from oncelog_robustness.simulator.network import SimNetwork
+from oncelog_robustness.simulator.tcp import install_tcp
+from oncelog_robustness.simulator.world import World
 from tests.simulation.forked import run_forked
 from tests.simulation.small_world import SHARED_MEMORY
 

@@ -4,9 +4,9 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-from robustness.simulator.network import NetworkProfile, drawn_profile
-from robustness.simulator.tcp import SimSocketModule
-from robustness.simulator.world import World
+from oncelog_robustness.simulator.network import NetworkProfile, drawn_profile
+from oncelog_robustness.simulator.tcp import SimSocketModule
+from oncelog_robustness.simulator.world import World
 from tests.simulation.small_net import PORT, SmallNet, close_at_end
 
 

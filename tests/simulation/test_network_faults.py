@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 
 import pytest
-from robustness.simulator.network import drawn_profile
-from robustness.simulator.world import World
+from oncelog_robustness.simulator.network import drawn_profile
+from oncelog_robustness.simulator.world import World
 from tests.simulation.small_net import PORT, SmallNet
 
 

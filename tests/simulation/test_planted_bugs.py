@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from robustness.planted.catalog import BUGS
+from oncelog_robustness.planted.catalog import BUGS
 
 EVERY_DAY = (
     "hw-without-followers",
@@ -25,7 +25,7 @@ WHOLE_TIMEOUT_S = 3600
 @pytest.mark.parametrize("name", EVERY_DAY)
 def test_planted_bug_is_caught(name):
     done = subprocess.run(
-        [sys.executable, "-m", "robustness.planted", name, "--jobs", "1"],
+        [sys.executable, "-m", "oncelog_robustness.planted", name, "--jobs", "1"],
         capture_output=True,
         check=False,
         text=True,
@@ -40,7 +40,7 @@ def test_planted_bug_is_caught(name):
 def test_every_planted_bug_is_caught():
     # Its table and its progress bar belong on the screen of whoever waits for them.
     done = subprocess.run(
-        [sys.executable, "-m", "robustness.planted", "--all"],
+        [sys.executable, "-m", "oncelog_robustness.planted", "--all"],
         stdout=subprocess.PIPE,
         check=False,
         text=True,

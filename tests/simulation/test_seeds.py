@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from robustness.planted.hunt import SCENARIOS as PLANTED
+from oncelog_robustness.planted.hunt import SCENARIOS as PLANTED
 
 IS_FULL = os.environ.get("ONCELOG_SIMULATION_FULL") == "1"
 SEEDS = 2000 if IS_FULL else 10
@@ -18,7 +18,7 @@ HUNTS = sorted(path.stem for path in PLANTED.glob("*.toml")) if IS_FULL else ["f
 
 def simulate(*arguments, hash_seed="0", columns="150"):
     return subprocess.run(
-        [sys.executable, "-m", "robustness.simulator", *arguments],
+        [sys.executable, "-m", "oncelog_robustness.simulator", *arguments],
         capture_output=True,
         check=False,
         text=True,
@@ -143,7 +143,7 @@ def test_a_run_killed_by_its_clock_is_unfinished_never_broken():
 
 
 def test_whoever_reads_one_line_only_gets_no_complaint():
-    command = (sys.executable, "-m", "robustness.simulator", "--seeds", "3", "--digests")
+    command = (sys.executable, "-m", "oncelog_robustness.simulator", "--seeds", "3", "--digests")
     with subprocess.Popen(
         (*command, "--jobs", "1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
@@ -156,7 +156,7 @@ def test_whoever_reads_one_line_only_gets_no_complaint():
 
 
 def test_ctrl_c_tells_what_was_found_so_far():
-    command = (sys.executable, "-m", "robustness.simulator", "--seeds", "500", "--digests")
+    command = (sys.executable, "-m", "oncelog_robustness.simulator", "--seeds", "500", "--digests")
     with subprocess.Popen(
         (*command, "--jobs", "1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:

@@ -4,7 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from robustness.simulator.process import ProcessKilled
+from oncelog_robustness.simulator.process import ProcessKilled
 from tests.simulation.small_world import in_small_world
 
 

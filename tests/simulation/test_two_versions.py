@@ -12,9 +12,9 @@ import subprocess
 import sys
 
 import pytest
-from robustness.planted.hunt import SCENARIOS as PLANTED
-from robustness.scenario import ROLES, Shape
-from robustness.simulator.upgrades import RollPlan
+from oncelog_robustness.planted.hunt import SCENARIOS as PLANTED
+from oncelog_robustness.scenario import ROLES, Shape
+from oncelog_robustness.simulator.upgrades import RollPlan
 
 IS_FULL = os.environ.get("ONCELOG_SIMULATION_FULL") == "1"
 TIMEOUT_S = 3_600 if IS_FULL else 300
@@ -24,7 +24,7 @@ AT_NIGHT = pytest.mark.skipif(not IS_FULL, reason="at night: ONCELOG_SIMULATION_
 
 def simulate(*arguments, hash_seed="0"):
     return subprocess.run(
-        [sys.executable, "-m", "robustness.simulator", "--jobs", "2", *arguments],
+        [sys.executable, "-m", "oncelog_robustness.simulator", "--jobs", "2", *arguments],
         capture_output=True,
         check=False,
         text=True,

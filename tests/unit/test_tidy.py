@@ -16,7 +16,7 @@ def python_files(*folders):
 
 
 PRODUCTION = python_files("src", "services")
-SOURCES = PRODUCTION + python_files("robustness")
+SOURCES = PRODUCTION + python_files("oncelog_robustness")
 EVERYTHING = SOURCES + python_files("tests", "bench", "scripts")
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70

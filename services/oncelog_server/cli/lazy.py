@@ -44,7 +44,7 @@ COMMANDS: Final = {
     "cluster": Entry("oncelog_server.cli.cluster", "app"),
     "health": Entry("oncelog_server.cli.health", "app"),
     "smoke-test": Entry("oncelog_server.cli.smoke_test", "app"),
-    "chaos": Entry("robustness.chaos.__main__", "app"),
+    "chaos": Entry("oncelog_robustness.chaos.__main__", "app"),
     "profiles": Entry("oncelog_server.cli.profiles", "app"),
     "completion": Entry("oncelog_server.cli.completion", "app"),
 }

@@ -3,13 +3,21 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from robustness.checkers.all import judge
-from robustness.checkers.verdict import Answer, Verdict
-from robustness.clients.libraries import LIBRARIES, SIMULATED
-from robustness.history import AnyOperation, Fault, FinalRead, History, Poll, Read, Transaction
-from robustness.observations import Observations
-from robustness.workloads.catalog import make_workload
-from robustness.workloads.run_lab import RunLab, run
+from oncelog_robustness.checkers.all import judge
+from oncelog_robustness.checkers.verdict import Answer, Verdict
+from oncelog_robustness.clients.libraries import LIBRARIES, SIMULATED
+from oncelog_robustness.history import (
+    AnyOperation,
+    Fault,
+    FinalRead,
+    History,
+    Poll,
+    Read,
+    Transaction,
+)
+from oncelog_robustness.observations import Observations
+from oncelog_robustness.workloads.catalog import make_workload
+from oncelog_robustness.workloads.run_lab import RunLab, run
 
 SECONDS = 5
 

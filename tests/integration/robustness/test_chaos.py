@@ -29,7 +29,7 @@ def folder():
 
 def start(*arguments):
     return subprocess.Popen(
-        [sys.executable, "-m", "robustness.chaos", *arguments],
+        [sys.executable, "-m", "oncelog_robustness.chaos", *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -168,7 +168,7 @@ def test_a_folder_of_an_earlier_run_is_refused(tmp_path):
 
 def cannot_begin(told, *arguments):
     process = subprocess.run(
-        [sys.executable, "-m", "robustness.chaos", *arguments],
+        [sys.executable, "-m", "oncelog_robustness.chaos", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,

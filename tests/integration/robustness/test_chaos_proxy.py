@@ -5,9 +5,9 @@ import socket
 from contextlib import asynccontextmanager
 
 import pytest
-from robustness.chaos.links import ANYBODY, CLIENTS, AfterHold, Effect, Rule, both_ways
-from robustness.chaos.network import ClusterNetwork, ProxyProcess
-from robustness.chaos.proxy import CONNECT_BYTES_MAX, QUEUED_BYTES_MAX, Door, Proxy
+from oncelog_robustness.chaos.links import ANYBODY, CLIENTS, AfterHold, Effect, Rule, both_ways
+from oncelog_robustness.chaos.network import ClusterNetwork, ProxyProcess
+from oncelog_robustness.chaos.proxy import CONNECT_BYTES_MAX, QUEUED_BYTES_MAX, Door, Proxy
 from tests.free_ports import free_block
 from tests.loops import UvLoopOfATest
 

@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from crc32c import crc32c
-from robustness.chaos.evidence import Evidence
-from robustness.checkers.cluster import CHECKERS
-from robustness.checkers.verdict import Answer
-from robustness.history import History
-from robustness.log_files import batches_of
+from oncelog_robustness.chaos.evidence import Evidence
+from oncelog_robustness.checkers.cluster import CHECKERS
+from oncelog_robustness.checkers.verdict import Answer
+from oncelog_robustness.history import History
+from oncelog_robustness.log_files import batches_of
 from tests.targets import cluster_folder
 
 from oncelog.record.batch import HEADER_BYTES

@@ -7,8 +7,8 @@ import signal
 import time
 
 import pytest
-from robustness.chaos.lab import HISTORY, ForkLab, LabOrder, WorkloadFailed
-from robustness.history import History, Noted
+from oncelog_robustness.chaos.lab import HISTORY, ForkLab, LabOrder, WorkloadFailed
+from oncelog_robustness.history import History, Noted
 
 DEADLINE_S = 20.0
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
-from robustness.checkers.verdict import Answer
-from robustness.history import (
+from oncelog_robustness.checkers.verdict import Answer
+from oncelog_robustness.history import (
     Ending,
     FinalRead,
     History,
@@ -19,7 +19,7 @@ from robustness.history import (
     Read,
     Transaction,
 )
-from robustness.workload_facts import (
+from oncelog_robustness.workload_facts import (
     GroupProgress,
     KeyDeleted,
     ProducerReady,

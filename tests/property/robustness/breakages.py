@@ -4,8 +4,14 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from robustness.checkers.evidence import FinalState, Presence, Written, must_be_there, writes
-from robustness.history import (
+from oncelog_robustness.checkers.evidence import (
+    FinalState,
+    Presence,
+    Written,
+    must_be_there,
+    writes,
+)
+from oncelog_robustness.history import (
     Ending,
     FinalRead,
     GroupOffsets,
@@ -17,7 +23,7 @@ from robustness.history import (
     Read,
     Transaction,
 )
-from robustness.workload_facts import ProducerReady, facts_of
+from oncelog_robustness.workload_facts import ProducerReady, facts_of
 from tests.property.robustness.modelled_log import INPUT
 from tests.property.robustness.modelled_run import GROUP
 

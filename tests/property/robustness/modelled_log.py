@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from robustness.history import Isolation, Partition
+from oncelog_robustness.history import Isolation, Partition
 
 RC = Isolation.READ_COMMITTED
 PARTITIONS: list[Partition] = [("t", 0), ("t", 1), ("t", 2)]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from functools import partial
 
-from robustness.history import (
+from oncelog_robustness.history import (
     Ending,
     FinalRead,
     GroupOffsets,
@@ -28,8 +28,8 @@ from robustness.history import (
     Send,
     Transaction,
 )
-from robustness.observations import Observations
-from robustness.workload_facts import GroupProgress, ProducerReady, note
+from oncelog_robustness.observations import Observations
+from oncelog_robustness.workload_facts import GroupProgress, ProducerReady, note
 from tests.property.robustness.modelled_log import (
     INPUT,
     KEYED,

@@ -5,8 +5,8 @@ import random
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from robustness.checkers.all import judge
-from robustness.checkers.verdict import Answer
+from oncelog_robustness.checkers.all import judge
+from oncelog_robustness.checkers.verdict import Answer
 from tests.property.robustness import breakages
 from tests.property.robustness.modelled_run import Run
 

@@ -2,8 +2,8 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from robustness.checkers.all import judge
-from robustness.checkers.verdict import Answer
+from oncelog_robustness.checkers.all import judge
+from oncelog_robustness.checkers.verdict import Answer
 from tests.property.robustness.modelled_run import Run
 
 SEEDS = st.integers(min_value=0, max_value=2**32)

@@ -5,15 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from robustness.checkers.all import judge
-from robustness.history import History
+from oncelog_robustness.checkers.all import judge
+from oncelog_robustness.history import History
 from tests.property.robustness import breakages
 from tests.property.robustness.modelled_run import Run
 
 ROOT = Path(__file__).parents[3]
 JUDGE_SEVEN_BREAKAGES = """
 import random
-from robustness.checkers.all import judge
+from oncelog_robustness.checkers.all import judge
 from tests.property.robustness import breakages
 from tests.property.robustness.modelled_run import Run
 

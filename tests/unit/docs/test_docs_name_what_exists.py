@@ -18,7 +18,7 @@ PAGES = sorted(
         *ROOT.glob("*.md"),
         *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("services/*/README.md"),
-        *ROOT.glob("robustness/**/*.md"),
+        *ROOT.glob("oncelog_robustness/**/*.md"),
     ]
 )
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -27,7 +27,7 @@ SPAN = re.compile(r"`([^`\n]+)`")
 FOLDERS = (
     "src/",
     "services/",
-    "robustness/",
+    "oncelog_robustness/",
     "tests/",
     "proto/",
     "docs/",

@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from robustness.chaos.containers.engine import Engine, find_engine
+from oncelog_robustness.chaos.containers.engine import Engine, find_engine
 from tests.e2e import prepare as module
 from tests.e2e.prepare import Missing
 

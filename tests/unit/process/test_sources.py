@@ -85,7 +85,11 @@ def test_names_of_other_programs_are_left_to_them(name, value):
 
 
 def test_every_variable_of_the_projects_tests_and_tools_is_known():
-    files = [ROOT / "Makefile", *ROOT.glob("tests/**/*.py"), *ROOT.glob("robustness/**/*.py")]
+    files = [
+        ROOT / "Makefile",
+        *ROOT.glob("tests/**/*.py"),
+        *ROOT.glob("oncelog_robustness/**/*.py"),
+    ]
     read = re.compile(r"(?:environ(?:\.get\(|\[)\"|^\t)(ONCELOG_[A-Z0-9_]+)", re.MULTILINE)
     found = {name for file in files for name in read.findall(file.read_text())}
     assert "ONCELOG_TEST_TARGET" in found

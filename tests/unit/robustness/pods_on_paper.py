@@ -4,7 +4,7 @@ was deleted, at once or when the test says so."""
 import copy
 import itertools
 
-from robustness.chaos.pods.state import Said, pod_from
+from oncelog_robustness.chaos.pods.state import Said, pod_from
 
 NUMBERS = itertools.count(1)
 

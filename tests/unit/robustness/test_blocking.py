@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import pytest
-from robustness.clients.blocking import blocking
+from oncelog_robustness.clients.blocking import blocking
 
 from oncelog.client import produce_pipeline
 from oncelog.client.connection import Connection, Deadline

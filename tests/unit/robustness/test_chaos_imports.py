@@ -1,4 +1,4 @@
-"""`robustness` is in the wheel: its chaos on pods needs what `pip install oncelog` has, and a client of Kubernetes."""
+"""`oncelog_robustness` is in the wheel: chaos on pods needs what `pip install oncelog` has, and Kubernetes' client."""
 
 import subprocess
 import sys
@@ -27,9 +27,10 @@ def python(script):
 
 def test_the_runner_and_injectors_import_no_servers_nor_tests():
     done = python(
-        "import robustness.chaos.__main__, robustness.chaos.pods.target, robustness.chaos.address\n"
-        "import robustness.chaos.lab, robustness.chaos.sampler\n"
-        "from robustness.clients.libraries import LIBRARIES\n"
+        "import oncelog_robustness.chaos.__main__, oncelog_robustness.chaos.pods.target\n"
+        "import oncelog_robustness.chaos.address\n"
+        "import oncelog_robustness.chaos.lab, oncelog_robustness.chaos.sampler\n"
+        "from oncelog_robustness.clients.libraries import LIBRARIES\n"
         "for make in LIBRARIES.values(): make(['localhost:1'])\n"
     )
     assert done.returncode == 0, done.stderr

@@ -5,9 +5,9 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from robustness.chaos.injector import OF_THE_SIMULATOR, network_rules
-from robustness.chaos.links import CLIENTS, AfterHold, Effect, Rules, rule_from
-from robustness.chaos.plan import (
+from oncelog_robustness.chaos.injector import OF_THE_SIMULATOR, network_rules
+from oncelog_robustness.chaos.links import CLIENTS, AfterHold, Effect, Rules, rule_from
+from oncelog_robustness.chaos.plan import (
     DECKS,
     LASTS_MS,
     MACHINES,
@@ -17,7 +17,7 @@ from robustness.chaos.plan import (
     plan_chaos,
     role_of,
 )
-from robustness.fault_plan import OF_MACHINES, FaultKind, PlannedFault
+from oncelog_robustness.fault_plan import OF_MACHINES, FaultKind, PlannedFault
 
 from oncelog_server.cluster.plan import POSTGRES, REDIS
 

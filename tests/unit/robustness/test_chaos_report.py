@@ -6,15 +6,15 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from oncelog_robustness.chaos.measures import NEMESIS, Lag, measure, percentile
+from oncelog_robustness.chaos.page.build import build_page
+from oncelog_robustness.chaos.page.svg import SECONDS, Scale, nice_step, tag
+from oncelog_robustness.chaos.report import report_content, report_lines, write_report
+from oncelog_robustness.chaos.run import RunOptions, RunResult, came_back, recovers_in, roles_hit
+from oncelog_robustness.checkers.verdict import Answer, Verdict
+from oncelog_robustness.history import Ending, Fault, History, Outcome, Send, Transaction
+from oncelog_robustness.scenario import Scenario
 from rich.console import Console
-from robustness.chaos.measures import NEMESIS, Lag, measure, percentile
-from robustness.chaos.page.build import build_page
-from robustness.chaos.page.svg import SECONDS, Scale, nice_step, tag
-from robustness.chaos.report import report_content, report_lines, write_report
-from robustness.chaos.run import RunOptions, RunResult, came_back, recovers_in, roles_hit
-from robustness.checkers.verdict import Answer, Verdict
-from robustness.history import Ending, Fault, History, Outcome, Send, Transaction
-from robustness.scenario import Scenario
 
 FROM_MS, UNTIL_MS = 1_000, 31_000
 ROLES = ("storage", "listener", "redis")
@@ -300,7 +300,7 @@ def test_tags_escape_what_they_are_given():
 
 
 def test_the_terminal_is_told(result):
-    from robustness.chaos.__main__ import tell
+    from oncelog_robustness.chaos.__main__ import tell
 
     console = Console(record=True, width=120, file=io.StringIO())
     tell(console, result, result.options.folder)

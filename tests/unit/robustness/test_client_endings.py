@@ -3,8 +3,8 @@
 import pytest
 from aiokafka import errors
 from confluent_kafka import KafkaError
-from robustness.clients import aiokafka, confluent
-from robustness.clients.contract import Fenced, Refused
+from oncelog_robustness.clients import aiokafka, confluent
+from oncelog_robustness.clients.contract import Fenced, Refused
 
 FENCED, BAD_STATE = errors.ProducerFenced(), errors.InvalidTxnState()
 

@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
-from robustness.chaos.containers import injector as module
-from robustness.chaos.containers.injector import ContainerInjector
-from robustness.chaos.containers.plan import SUBNET, Images, plan_containers
-from robustness.chaos.plan import CONTAINER_DECKS, name_of
-from robustness.fault_plan import FaultKind, PlannedFault
+from oncelog_robustness.chaos.containers import injector as module
+from oncelog_robustness.chaos.containers.injector import ContainerInjector
+from oncelog_robustness.chaos.containers.plan import SUBNET, Images, plan_containers
+from oncelog_robustness.chaos.plan import CONTAINER_DECKS, name_of
+from oncelog_robustness.fault_plan import FaultKind, PlannedFault
 
 EVERYTHING = frozenset(kind for deck in CONTAINER_DECKS.values() for kind in deck)
 CLIENTS_ADDRESS = "10.89.77.1"

@@ -2,8 +2,8 @@
 
 import pytest
 import yaml
-from robustness.chaos.containers.fleet import mac_of
-from robustness.chaos.containers.plan import (
+from oncelog_robustness.chaos.containers.fleet import mac_of
+from oncelog_robustness.chaos.containers.plan import (
     COUNTS,
     MACHINE_COUNT,
     SUBNET,
@@ -11,7 +11,7 @@ from robustness.chaos.containers.plan import (
     Images,
     plan_containers,
 )
-from robustness.chaos.plan import CONTAINER_DECKS, LASTS_MS, role_of
+from oncelog_robustness.chaos.plan import CONTAINER_DECKS, LASTS_MS, role_of
 
 from oncelog.errors import OncelogError
 from oncelog_server.cluster.plan import ROLES

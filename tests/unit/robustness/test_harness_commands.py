@@ -4,9 +4,9 @@ import signal
 import tempfile
 
 import pytest
-from robustness.chaos.__main__ import app
-from robustness.planted.__main__ import main as planted
-from robustness.simulator.command import main as simulate
+from oncelog_robustness.chaos.__main__ import app
+from oncelog_robustness.planted.__main__ import main as planted
+from oncelog_robustness.simulator.command import main as simulate
 from typer.testing import CliRunner
 
 SCENARIO = 'name = "mine"\nduration_ms = 1_000\n[[workloads]]\nkind = "{kind}"\n{more}\n'
@@ -104,7 +104,7 @@ def test_a_scenario_file_that_cannot_be_is_refused(text, named, capsys, tmp_path
     file = tmp_path / "mine.toml"
     file.write_text(text)
     told = refused(simulate, capsys, "--seed", "1", "--scenario", str(file))
-    assert told.startswith(f"robustness.simulator: {file}")
+    assert told.startswith(f"oncelog_robustness.simulator: {file}")
     assert named in told
 
 

@@ -1,7 +1,7 @@
 """A history written to a file is the same when it is read again."""
 
 import pytest
-from robustness.history import (
+from oncelog_robustness.history import (
     Ending,
     Fault,
     FinalRead,

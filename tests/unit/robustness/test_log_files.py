@@ -1,6 +1,6 @@
 """A replica's folder is read as a start would find it."""
 
-from robustness.log_files import read_batches
+from oncelog_robustness.log_files import read_batches
 
 from oncelog.record.batch import stamp
 from oncelog.record.records import Record, encode_batch

@@ -1,8 +1,8 @@
 """What a summary of runs says was never reached or never happened."""
 
-from robustness.fault_plan import FaultKind
-from robustness.simulator.effects import Effect, never_injected
-from robustness.simulator.labels import GUARDS, known_labels, never_reached
+from oncelog_robustness.fault_plan import FaultKind
+from oncelog_robustness.simulator.effects import Effect, never_injected
+from oncelog_robustness.simulator.labels import GUARDS, known_labels, never_reached
 
 
 def test_a_decision_that_no_run_took_is_named():

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from google.protobuf.unknown_fields import UnknownFieldSet
-from robustness.simulator import kept_versions
-from robustness.simulator.contracts import SESSION_PATH, Spoken, as_caller, as_server
-from robustness.simulator.kept_versions import older_contracts
-from robustness.simulator.process import SimProcess
-from robustness.simulator.record_tags import tags_of, with_tags
+from oncelog_robustness.simulator import kept_versions
+from oncelog_robustness.simulator.contracts import SESSION_PATH, Spoken, as_caller, as_server
+from oncelog_robustness.simulator.kept_versions import older_contracts
+from oncelog_robustness.simulator.process import SimProcess
+from oncelog_robustness.simulator.record_tags import tags_of, with_tags
 from tests.unit.coordinator.test_txn_record_bytes import ONGOING
 
 from oncelog.api.v1.controller_pb2 import DescribeControllerResponse

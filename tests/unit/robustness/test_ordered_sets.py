@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from robustness.simulator.ordered_sets import OrderedSet
+from oncelog_robustness.simulator.ordered_sets import OrderedSet
 
 SOME = st.lists(st.integers(0, 9))
 

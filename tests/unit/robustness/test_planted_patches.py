@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from robustness.checkers.all import ALL
-from robustness.history import History
-from robustness.observations import Observations
-from robustness.planted import importing, screen
-from robustness.planted.bug import Bug, Edit
-from robustness.planted.catalog import BUGS
-from robustness.planted.hunt import Hunted
+from oncelog_robustness.checkers.all import ALL
+from oncelog_robustness.history import History
+from oncelog_robustness.observations import Observations
+from oncelog_robustness.planted import importing, screen
+from oncelog_robustness.planted.bug import Bug, Edit
+from oncelog_robustness.planted.catalog import BUGS
+from oncelog_robustness.planted.hunt import Hunted
 
 MODULES = [(bug.name, module) for bug in BUGS for module in sorted({e.module for e in bug.edits})]
 
@@ -63,7 +63,7 @@ def test_patch_that_does_not_fit_is_refused():
     ("name", "hint"),
     [
         ("resume-forgoten", "did you mean resume-forgotten?"),
-        ("moon", "python -m robustness.planted lists them"),
+        ("moon", "python -m oncelog_robustness.planted lists them"),
     ],
 )
 def test_unknown_bug_is_answered_with_the_nearest_name(name, hint):
@@ -103,7 +103,7 @@ def test_no_bug_is_planted_unless_asked():
 
 def test_import_gives_the_planted_code_and_changes_no_file():
     check = (
-        "from robustness.planted.importing import install_from_environment\n"
+        "from oncelog_robustness.planted.importing import install_from_environment\n"
         "assert install_from_environment().name == 'stamp-ignored'\n"
         "from oncelog_coordinator.core.request_origin import RequestOrigin, is_delayed\n"
         "assert is_delayed(RequestOrigin(1, 2), RequestOrigin(1, 1)) is False\n"

@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from robustness.chaos.plan import POD_DECKS, name_of
-from robustness.chaos.pods import injector as module
-from robustness.chaos.pods.injector import PodInjector
-from robustness.chaos.pods.machines import Machines
-from robustness.chaos.pods.network import HELPER
-from robustness.fault_plan import FaultKind, PlannedFault
+from oncelog_robustness.chaos.plan import POD_DECKS, name_of
+from oncelog_robustness.chaos.pods import injector as module
+from oncelog_robustness.chaos.pods.injector import PodInjector
+from oncelog_robustness.chaos.pods.machines import Machines
+from oncelog_robustness.chaos.pods.network import HELPER
+from oncelog_robustness.fault_plan import FaultKind, PlannedFault
 from tests.unit.robustness.pods_on_paper import Paper, pod
 
 from oncelog.errors import OncelogError
@@ -182,7 +182,7 @@ def test_a_lost_machine_loses_its_pods_and_is_taken_back():
 
 
 def test_a_drain_waits_for_budgets(monkeypatch):
-    monkeypatch.setattr("robustness.chaos.pods.machines.RETRY_S", 0.01)
+    monkeypatch.setattr("oncelog_robustness.chaos.pods.machines.RETRY_S", 0.01)
     paper = cluster(budget=3)
     carried_out(injector_on(paper), fault(FaultKind.MACHINE_DRAIN, "machines-2"))
     assert [call[0] for call in paper.calls] == ["cordon", "evict", "evict", "uncordon"]

@@ -1,14 +1,14 @@
 """What the API says of pods, turned into names of a plan, findings and reasons."""
 
 import pytest
-from robustness.chaos.plan import POD_DECKS
-from robustness.chaos.pods.gateway import unsettled
-from robustness.chaos.pods.injector import is_rolled_out
-from robustness.chaos.pods.needs import NEEDED, OF_NODES, TO_LOOK
-from robustness.chaos.pods.network import HELPER, cut_script, heal_script, helper_patch
-from robustness.chaos.pods.state import losses, named, pod_from
-from robustness.chaos.pods.target import outside_addresses, tools_image_of, why_not_fill
-from robustness.fault_plan import FaultKind, PlannedFault
+from oncelog_robustness.chaos.plan import POD_DECKS
+from oncelog_robustness.chaos.pods.gateway import unsettled
+from oncelog_robustness.chaos.pods.injector import is_rolled_out
+from oncelog_robustness.chaos.pods.needs import NEEDED, OF_NODES, TO_LOOK
+from oncelog_robustness.chaos.pods.network import HELPER, cut_script, heal_script, helper_patch
+from oncelog_robustness.chaos.pods.state import losses, named, pod_from
+from oncelog_robustness.chaos.pods.target import outside_addresses, tools_image_of, why_not_fill
+from oncelog_robustness.fault_plan import FaultKind, PlannedFault
 from tests.unit.robustness.pods_on_paper import pod
 
 from oncelog.errors import OncelogError

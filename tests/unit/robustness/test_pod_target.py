@@ -1,12 +1,12 @@
 """What a run against a release looks at before it begins: who is there, what may be done, and what cannot."""
 
 import pytest
-from robustness.chaos.pods import target as module
-from robustness.chaos.pods.needs import OF_NODES, Verb
-from robustness.chaos.pods.network import HELPER
-from robustness.chaos.pods.state import Said
-from robustness.chaos.pods.target import PodTarget
-from robustness.fault_plan import NETWORK, OF_MACHINES, FaultKind
+from oncelog_robustness.chaos.pods import target as module
+from oncelog_robustness.chaos.pods.needs import OF_NODES, Verb
+from oncelog_robustness.chaos.pods.network import HELPER
+from oncelog_robustness.chaos.pods.state import Said
+from oncelog_robustness.chaos.pods.target import PodTarget
+from oncelog_robustness.fault_plan import NETWORK, OF_MACHINES, FaultKind
 from tests.unit.robustness.pods_on_paper import Paper, pod
 
 from oncelog.errors import OncelogError

@@ -5,8 +5,8 @@ import gc
 
 import pytest
 from aiokafka.errors import ProducerFenced
-from robustness.history import Noted
-from robustness.workloads.run_lab import RunLab, run_on_killing_loop
+from oncelog_robustness.history import Noted
+from oncelog_robustness.workloads.run_lab import RunLab, run_on_killing_loop
 
 
 def noted(fact):

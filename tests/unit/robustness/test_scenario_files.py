@@ -4,9 +4,9 @@ import random
 from pathlib import Path
 
 import pytest
-from robustness import scenario as scenarios
-from robustness.fault_plan import OF_MACHINES, FaultKind
-from robustness.scenario import FOLDER, STORMS, load_scenario
+from oncelog_robustness import scenario as scenarios
+from oncelog_robustness.fault_plan import OF_MACHINES, FaultKind
+from oncelog_robustness.scenario import FOLDER, STORMS, load_scenario
 
 from oncelog.errors import OncelogError
 
@@ -180,7 +180,7 @@ def test_a_caller_may_have_other_kinds_of_workloads(tmp_path):
     path.write_text(HEAD + '[[workloads]]\nkind = "steady"\npartitions = 2\n')
     with pytest.raises(OncelogError, match="there is no workload 'steady'"):
         load_scenario(str(path))
-    from robustness.chaos.steady import SteadyParameters
+    from oncelog_robustness.chaos.steady import SteadyParameters
 
     assert load_scenario(str(path), {"steady": SteadyParameters}).name == "mine"
 

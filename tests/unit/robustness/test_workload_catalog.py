@@ -1,8 +1,8 @@
 """What a scenario file may ask of a workload."""
 
 import pytest
-from robustness.history import RECORDS_DELETED_FROM
-from robustness.workloads.catalog import KINDS, facts_about, make_workload
+from oncelog_robustness.history import RECORDS_DELETED_FROM
+from oncelog_robustness.workloads.catalog import KINDS, facts_about, make_workload
 
 
 @pytest.mark.parametrize("kind", KINDS)

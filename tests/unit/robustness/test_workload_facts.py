@@ -1,8 +1,8 @@
 """Facts of workloads survive their way through a history, and a wrong fact is refused."""
 
 import pytest
-from robustness.history import History, Noted, Outcome
-from robustness.workload_facts import (
+from oncelog_robustness.history import History, Noted, Outcome
+from oncelog_robustness.workload_facts import (
     BankOpened,
     BankRead,
     GroupProgress,

@@ -191,5 +191,8 @@ grpc: {port: 9090}
 {{- fail (printf "config.gateway.%s with security.enabled: the chart sets it then" .) -}}
 {{- end -}}
 {{- end -}}
+{{- if hasKey ($.Values.config.process | default dict) "metrics_token_file" -}}
+{{- fail "config.process.metrics_token_file with security.enabled: the chart sets it then; see metrics.tokenSecret" -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}

@@ -1,7 +1,7 @@
 """Small histories, told line by line. A record is written `t-0@5 value` or `t-0@5 value key`, `@?` for no offset."""
 
-from robustness.checkers.verdict import Answer, Checker, Verdict
-from robustness.history import (
+from oncelog_robustness.checkers.verdict import Answer, Checker, Verdict
+from oncelog_robustness.history import (
     Ending,
     FinalRead,
     GroupOffsets,
@@ -17,8 +17,8 @@ from robustness.history import (
     Send,
     Transaction,
 )
-from robustness.observations import Observations
-from robustness.workload_facts import Fact, note
+from oncelog_robustness.observations import Observations
+from oncelog_robustness.workload_facts import Fact, note
 
 RC = Isolation.READ_COMMITTED
 RU = Isolation.READ_UNCOMMITTED

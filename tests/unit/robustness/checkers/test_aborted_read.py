@@ -1,8 +1,8 @@
 """What was aborted or refused is never seen."""
 
-from robustness.checkers.aborted_read import check
-from robustness.history import Ending, Outcome
-from robustness.workload_facts import KeyDeleted
+from oncelog_robustness.checkers.aborted_read import check
+from oncelog_robustness.history import Ending, Outcome
+from oncelog_robustness.workload_facts import KeyDeleted
 from tests.unit.robustness.checkers.story import RU, Story, assert_broken, assert_ok, assert_unknown
 
 

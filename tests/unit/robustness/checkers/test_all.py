@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from robustness.checkers.all import ALL, judge
-from robustness.checkers.verdict import Answer, Verdict
-from robustness.history import History
-from robustness.observations import Observations
+from oncelog_robustness.checkers.all import ALL, judge
+from oncelog_robustness.checkers.verdict import Answer, Verdict
+from oncelog_robustness.history import History
+from oncelog_robustness.observations import Observations
 
-README = Path(__file__).parents[4] / "robustness" / "checkers" / "README.md"
+README = Path(__file__).parents[4] / "oncelog_robustness" / "checkers" / "README.md"
 
 
 def test_an_empty_history_is_unknown_to_every_checker():

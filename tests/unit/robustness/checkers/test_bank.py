@@ -1,8 +1,8 @@
 """Transfers make no money and lose none."""
 
-from robustness.checkers.bank import check
-from robustness.history import Outcome
-from robustness.workload_facts import BankOpened, BankRead, booking_value
+from oncelog_robustness.checkers.bank import check
+from oncelog_robustness.history import Outcome
+from oncelog_robustness.workload_facts import BankOpened, BankRead, booking_value
 from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
 
 

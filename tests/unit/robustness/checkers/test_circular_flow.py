@@ -1,7 +1,7 @@
 """No committed transactions each know what the other wrote."""
 
-from robustness.checkers.circular_flow import check
-from robustness.history import Ending, Outcome
+from oncelog_robustness.checkers.circular_flow import check
+from oncelog_robustness.history import Ending, Outcome
 from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
 
 

@@ -1,7 +1,7 @@
 """Each record that a copying group has passed is copied once, and nothing else is."""
 
-from robustness.checkers.copier import check
-from robustness.workload_facts import Copier, copy_value
+from oncelog_robustness.checkers.copier import check
+from oncelog_robustness.workload_facts import Copier, copy_value
 from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
 
 

@@ -1,8 +1,8 @@
 """No ending decides a transaction that it was not asked for; TV1 and TV2 are told apart."""
 
 import pytest
-from robustness.checkers.delayed_end_txn import check_tv1, check_tv2
-from robustness.history import Ending, Outcome
+from oncelog_robustness.checkers.delayed_end_txn import check_tv1, check_tv2
+from oncelog_robustness.history import Ending, Outcome
 from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
 
 BOTH = pytest.mark.parametrize(("protocol", "check"), [("TV1", check_tv1), ("TV2", check_tv2)])

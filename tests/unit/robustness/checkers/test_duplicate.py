@@ -1,6 +1,6 @@
 """No log holds one value at two offsets."""
 
-from robustness.checkers.duplicate import check
+from oncelog_robustness.checkers.duplicate import check
 from tests.unit.robustness.checkers.story import RU, Story, assert_broken, assert_ok, assert_unknown
 
 

@@ -1,8 +1,8 @@
 """What a group has committed, and whether it gets on."""
 
-from robustness.checkers import group_offsets, spurious_zero_offset, stuck_group
-from robustness.history import Ending, Outcome
-from robustness.workload_facts import GroupProgress
+from oncelog_robustness.checkers import group_offsets, spurious_zero_offset, stuck_group
+from oncelog_robustness.history import Ending, Outcome
+from oncelog_robustness.workload_facts import GroupProgress
 from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
 
 

@@ -1,7 +1,7 @@
 """After healing everything committed is seen, and the stable end is the end."""
 
-from robustness.checkers import stuck_lso, unseen_after_healing
-from robustness.history import Ending, Outcome
+from oncelog_robustness.checkers import stuck_lso, unseen_after_healing
+from oncelog_robustness.history import Ending, Outcome
 from tests.unit.robustness.checkers.story import (
     RC,
     RU,

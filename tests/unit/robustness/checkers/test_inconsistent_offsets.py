@@ -1,7 +1,7 @@
 """Acknowledgements and readers agree on what lies where."""
 
-from robustness.checkers.inconsistent_offsets import check
-from robustness.history import Ending, Outcome
+from oncelog_robustness.checkers.inconsistent_offsets import check
+from oncelog_robustness.history import Ending, Outcome
 from tests.unit.robustness.checkers.story import RU, Story, assert_broken, assert_ok, assert_unknown
 
 

@@ -1,9 +1,9 @@
 """What was acknowledged is there at the end, unless it was deleted or compacted away."""
 
-from robustness.checkers import torn_transaction
-from robustness.checkers.lost_write import check
-from robustness.history import RECORDS_DELETED_FROM, Ending, Outcome
-from robustness.workload_facts import KeyDeleted
+from oncelog_robustness.checkers import torn_transaction
+from oncelog_robustness.checkers.lost_write import check
+from oncelog_robustness.history import RECORDS_DELETED_FROM, Ending, Outcome
+from oncelog_robustness.workload_facts import KeyDeleted
 from tests.unit.robustness.checkers.story import (
     RC,
     RU,

@@ -1,8 +1,8 @@
 """The last record of a key is the last one committed for it."""
 
-from robustness.checkers.newest_of_key import check
-from robustness.history import Ending, Outcome
-from robustness.workload_facts import KeyDeleted
+from oncelog_robustness.checkers.newest_of_key import check
+from oncelog_robustness.history import Ending, Outcome
+from oncelog_robustness.workload_facts import KeyDeleted
 from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
 
 

@@ -1,6 +1,6 @@
 """A consumer that nobody moved reads forward, and passes over nothing that is there."""
 
-from robustness.checkers import poll_reversal, poll_skip
+from oncelog_robustness.checkers import poll_reversal, poll_skip
 from tests.unit.robustness.checkers.story import (
     RC,
     RU,

@@ -1,7 +1,7 @@
 """Nothing is seen at read_committed before its commit was asked for."""
 
-from robustness.checkers.pre_committed_read import check
-from robustness.history import Ending, Outcome
+from oncelog_robustness.checkers.pre_committed_read import check
+from oncelog_robustness.history import Ending, Outcome
 from tests.unit.robustness.checkers.story import RU, Story, assert_broken, assert_ok, assert_unknown
 
 

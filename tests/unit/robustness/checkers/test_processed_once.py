@@ -1,7 +1,7 @@
 """Each input of a group is in exactly one committed transaction."""
 
-from robustness.checkers.processed_once import check
-from robustness.history import Ending, Outcome
+from oncelog_robustness.checkers.processed_once import check
+from oncelog_robustness.history import Ending, Outcome
 from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
 
 

@@ -1,7 +1,7 @@
 """A read_committed reader never passes the first record of an open transaction."""
 
-from robustness.checkers.read_past_open import check
-from robustness.history import Ending, Outcome
+from oncelog_robustness.checkers.read_past_open import check
+from oncelog_robustness.history import Ending, Outcome
 from tests.unit.robustness.checkers.story import RU, Story, assert_broken, assert_ok, assert_unknown
 
 

@@ -1,7 +1,7 @@
 """What one producer sent later lies higher."""
 
-from robustness.checkers.send_reversal import check
-from robustness.history import Ending, Outcome
+from oncelog_robustness.checkers.send_reversal import check
+from oncelog_robustness.history import Ending, Outcome
 from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
 
 

@@ -1,8 +1,8 @@
 """Each micro-batch is in the sink exactly once, or not at all if nobody was told that it is."""
 
 import pytest
-from robustness.checkers.spark_batches import check
-from robustness.workload_facts import SparkBatchEnded, SparkTask
+from oncelog_robustness.checkers.spark_batches import check
+from oncelog_robustness.workload_facts import SparkBatchEnded, SparkTask
 from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
 
 

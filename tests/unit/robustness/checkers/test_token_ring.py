@@ -1,7 +1,7 @@
 """Each token is in exactly one place."""
 
-from robustness.checkers.token_ring import check
-from robustness.workload_facts import TokenRing, token_value
+from oncelog_robustness.checkers.token_ring import check
+from oncelog_robustness.workload_facts import TokenRing, token_value
 from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
 
 

@@ -1,8 +1,8 @@
 """At the end a transaction is there as a whole or not at all."""
 
 import pytest
-from robustness.checkers.torn_transaction import check
-from robustness.history import Ending, Outcome
+from oncelog_robustness.checkers.torn_transaction import check
+from oncelog_robustness.history import Ending, Outcome
 from tests.unit.robustness.checkers.story import (
     RC,
     RU,

@@ -1,8 +1,8 @@
 """Nothing of a fenced producer is committed once its successor is ready."""
 
-from robustness.checkers.zombie_write import check
-from robustness.history import Ending, Outcome
-from robustness.workload_facts import ProducerReady
+from oncelog_robustness.checkers.zombie_write import check
+from oncelog_robustness.history import Ending, Outcome
+from oncelog_robustness.workload_facts import ProducerReady
 from tests.unit.robustness.checkers.story import Story, assert_broken, assert_ok, assert_unknown
 
 PAY = ProducerReady(transactional_id="pay", protocol="TV1")

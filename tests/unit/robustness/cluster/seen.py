@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from robustness.checkers.verdict import Answer, Checker, Verdict
-from robustness.history import History
-from robustness.observations import (
+from oncelog_robustness.checkers.verdict import Answer, Checker, Verdict
+from oncelog_robustness.history import History
+from oncelog_robustness.observations import (
     BatchSeen,
     Observations,
     ReplicaLog,

@@ -3,17 +3,17 @@
 from dataclasses import replace
 
 import pytest
-from robustness.checkers import (
+from oncelog_robustness.checkers import (
     cluster_coordinator_epochs,
     cluster_fsync,
     cluster_holes,
     cluster_replicas,
     cluster_sequences,
 )
-from robustness.checkers.verdict import Answer, Checker
-from robustness.fault_plan import FaultKind
-from robustness.history import Fault, History
-from robustness.observations import BatchSeen, Observations, ReplicaLog, Synced
+from oncelog_robustness.checkers.verdict import Answer, Checker
+from oncelog_robustness.fault_plan import FaultKind
+from oncelog_robustness.history import Fault, History
+from oncelog_robustness.observations import BatchSeen, Observations, ReplicaLog, Synced
 from tests.unit.robustness.cluster.seen import answer, data, judged, log, marker, replica
 
 

@@ -1,9 +1,9 @@
 """What controllers write to the metadata journal, term by term."""
 
 import pytest
-from robustness.checkers.cluster_metadata import check
-from robustness.checkers.verdict import Answer
-from robustness.observations import MetadataWritten, Observations
+from oncelog_robustness.checkers.cluster_metadata import check
+from oncelog_robustness.checkers.verdict import Answer
+from oncelog_robustness.observations import MetadataWritten, Observations
 from tests.unit.robustness.cluster.seen import answer, judged
 
 

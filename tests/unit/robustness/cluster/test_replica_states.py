@@ -1,15 +1,15 @@
 """Checkers over what replicas said of themselves while the run went on."""
 
 import pytest
-from robustness.checkers import (
+from oncelog_robustness.checkers import (
     cluster_committed,
     cluster_high_watermark,
     cluster_leaders,
     cluster_offsets_order,
     cluster_shard_owners,
 )
-from robustness.checkers.verdict import Answer, Checker
-from robustness.observations import Observations, ReplicaState, ShardOwned
+from oncelog_robustness.checkers.verdict import Answer, Checker
+from oncelog_robustness.observations import Observations, ReplicaState, ShardOwned
 from tests.unit.robustness.cluster.seen import answer, judged, log, replica
 from tests.unit.robustness.cluster.seen import data as batch
 

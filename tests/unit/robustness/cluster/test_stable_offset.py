@@ -1,9 +1,9 @@
 """The LSO and markers that the high watermark has not passed."""
 
 import pytest
-from robustness.checkers import cluster_stable_offset
-from robustness.checkers.verdict import Answer
-from robustness.observations import Observations
+from oncelog_robustness.checkers import cluster_stable_offset
+from oncelog_robustness.checkers.verdict import Answer
+from oncelog_robustness.observations import Observations
 from tests.unit.robustness.cluster.seen import answer, data, judged, log, marker, replica
 
 CHECK = cluster_stable_offset.check

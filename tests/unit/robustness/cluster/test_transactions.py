@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from robustness.checkers import (
+from oncelog_robustness.checkers import (
     cluster_open_transactions,
     cluster_outcomes,
     cluster_producer_ids,
     cluster_transitions,
 )
-from robustness.checkers.verdict import Answer, Checker
-from robustness.observations import (
+from oncelog_robustness.checkers.verdict import Answer, Checker
+from oncelog_robustness.observations import (
     BatchSeen,
     Observations,
     ProducerIdsGiven,

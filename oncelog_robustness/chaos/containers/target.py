@@ -1,0 +1,107 @@
+"""A cluster of containers of our own, as a target."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from oncelog.errors import OncelogError
+from oncelog_robustness.chaos.containers.engine import Engine
+from oncelog_robustness.chaos.containers.fleet import Fleet
+from oncelog_robustness.chaos.containers.injector import ContainerInjector
+from oncelog_robustness.chaos.containers.plan import COUNTS, MACHINE_COUNT, Images
+from oncelog_robustness.chaos.contract import OnProgress
+from oncelog_robustness.chaos.links import CLIENTS
+from oncelog_robustness.chaos.plan import CONTAINER_DECKS, MACHINES, REPLICAS
+from oncelog_robustness.chaos.pods.gateway import settled
+from oncelog_robustness.chaos.pods.network import PROBE, PROBE_DELAY
+from oncelog_robustness.checkers.verdict import Verdict
+from oncelog_robustness.fault_plan import NETWORK, FaultKind
+from oncelog_robustness.observations import Observations
+from oncelog_server.cluster.plan import CONTROLLER, POSTGRES, REDIS, ROLES, STORAGE
+
+SETTLE_S: Final = 90.0
+_NODES: Final = sum(COUNTS.values()) - COUNTS[CONTROLLER]
+"""As REST counts them."""
+
+
+class ContainerTarget:
+    client_config = ""
+    decks = CONTAINER_DECKS
+
+    def __init__(
+        self,
+        engine: Engine,
+        images: Images,
+        kinds: Sequence[FaultKind],
+        settings: Mapping[str, str],
+    ) -> None:
+        """`kinds`: only these, if there are any."""
+        self.name = f"oncelog, a cluster of containers of {engine.command}"
+        self.roles = tuple(CONTAINER_DECKS)
+        self.limits: Sequence[str] = ()
+        self._only = frozenset(kinds)
+        self._kinds: frozenset[FaultKind] = frozenset()
+        self._fleet = Fleet(engine, images, environment=settings)
+
+    def start(self, on_progress: OnProgress) -> None:
+        self._fleet.on_progress = on_progress
+        self._fleet.start()
+        dealt = frozenset(kind for deck in CONTAINER_DECKS.values() for kind in deck)
+        reasons: dict[FaultKind, str] = {}
+        if self._only:
+            reasons = dict.fromkeys(dealt - self._only, "the run has --only")
+        if reason := self._refused(PROBE):
+            reasons.update(dict.fromkeys(NETWORK, reason))
+        elif reason := self._refused(PROBE_DELAY):
+            reasons.setdefault(FaultKind.DELAY, f"no netem: {reason}")
+        self._kinds = frozenset(dealt - reasons.keys())
+        told = [f"no {kind} here: {reasons[kind]}" for kind in FaultKind if kind in reasons]
+        if self._only:
+            told = [f"only {', '.join(sorted(self._only))} here, as --only says"]
+        files = (
+            "files of nodes are not read: what is judged is what clients saw, and what REST says"
+        )
+        self.limits = (*told, files)
+        can = {role: set(deck) & self._kinds for role, deck in CONTAINER_DECKS.items()}
+        self.roles = tuple(role for role in self.roles if can[role])
+
+    def _refused(self, script: str) -> str:
+        try:
+            self._fleet.in_network_of("gateway-1", script)
+        except OncelogError as error:
+            return str(error)
+        return ""
+
+    @property
+    def bootstrap(self) -> str:
+        return self._fleet.bootstrap
+
+    @property
+    def replicas(self) -> int:
+        return min(REPLICAS, COUNTS[STORAGE])
+
+    @property
+    def members(self) -> Mapping[str, Sequence[str]]:
+        found: dict[str, Sequence[str]] = {
+            role.role: [one.name for one in self._fleet.of_role(role.role)] for role in ROLES
+        }
+        found |= {name: [name] for name in (POSTGRES, REDIS, CLIENTS)}
+        found[MACHINES] = [f"{MACHINES}-{number + 1}" for number in range(MACHINE_COUNT)]
+        return {role: names for role, names in found.items() if role in self.roles}
+
+    def injector(self, kill_client: Callable[[float], str]) -> ContainerInjector:
+        return ContainerInjector(self._fleet, self._kinds, kill_client)
+
+    def observe(self, at_ms: int) -> Observations:
+        """No files are read here; what the gateway says has to be asked while it is there."""
+        self._settled = settled(self.ask_gateway, _NODES, SETTLE_S)
+        return Observations(is_healed=True)
+
+    def ask_gateway(self, path: str) -> Any:
+        """What REST answers. Raises OncelogError when it does not."""
+        return self._fleet.ask_gateway(path)
+
+    def verdicts(self) -> Sequence[Verdict]:
+        return (self._settled,)
+
+    def close(self) -> None:
+        self._fleet.stop()

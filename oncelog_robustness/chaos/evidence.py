@@ -1,0 +1,118 @@
+"""What processes of a cluster left behind: their replicas' logs, what shards recorded, and the metadata's journal.
+
+    evidence = Evidence.of(cluster)
+    evidence.wait_settled(60)              while it runs: nothing open, every copy complete
+    blocks = evidence.blocks()             while Postgres runs
+    ...                                    the cluster is stopped
+    observations = evidence.read(at_ms, blocks)
+
+Files are only read. High watermarks come from the checkpoints that a node writes when it ends; while it runs these are
+some seconds old, and the end of a log is taken instead. What replicas and leaders were in between nobody saw, so the
+checkers of moments have nothing to judge here.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Self
+
+from sqlalchemy import create_engine, select
+
+from oncelog.errors import OncelogError
+from oncelog_controller.core.records import ProducerIdsAllocated, Snapshot
+from oncelog_controller.schema import metadata_journal
+from oncelog_robustness.checkers.cluster_open_transactions import check as check_open
+from oncelog_robustness.checkers.cluster_replicas import check_same_batches
+from oncelog_robustness.checkers.verdict import Answer
+from oncelog_robustness.history import History
+from oncelog_robustness.log_files import read_all_states, read_logs
+from oncelog_robustness.observations import Observations, ProducerIdsGiven
+from oncelog_server.cluster.cluster import Cluster
+from oncelog_server.cluster.plan import STORAGE
+
+LOOK_S: Final = 0.5
+_NOBODY: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Where it is: the data folders by node id, and the metadata's database (empty: not asked)."""
+
+    data_dirs: Mapping[int, Path]
+    database_url: str = ""
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Self:
+        folders = {
+            member.node_id: cluster.folder / "data" / member.name
+            for member in cluster.of_role(STORAGE)
+        }
+        return cls(folders, cluster.state.postgres_url)
+
+    def read(self, at_ms: int, blocks: Sequence[ProducerIdsGiven] = ()) -> Observations:
+        """Of a cluster that has ended in order."""
+        return self._read(at_ms, blocks, is_running=False)
+
+    def blocks(self) -> list[ProducerIdsGiven]:
+        """Every block of producer ids in the journal; what is before its snapshot counts as one."""
+        engine = create_engine(self.database_url)
+        try:
+            with closing(engine.connect()) as connection:
+                rows = connection.execute(
+                    select(metadata_journal.c.record_type, metadata_journal.c.body)
+                    .where(
+                        metadata_journal.c.record_type.in_(
+                            [ProducerIdsAllocated.__name__, Snapshot.__name__]
+                        )
+                    )
+                    .order_by(metadata_journal.c.metadata_offset)
+                ).all()
+        finally:
+            engine.dispose()
+        found: list[ProducerIdsGiven] = []
+        for record_type, text in rows:
+            body = json.loads(text)
+            if record_type == Snapshot.__name__:
+                count = int(body["state"]["next_producer_id"])
+                found = [ProducerIdsGiven(0, _NOBODY, 0, count)] if count else []
+            else:
+                first, count = int(body["first_producer_id"]), int(body["count"])
+                found.append(ProducerIdsGiven(0, _NOBODY, first, count))
+        return found
+
+    def wait_settled(self, timeout_s: float) -> str:
+        """Returns when nothing is open and every copy is complete, or after `timeout_s`: then with what is not."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            open_still = self.unsettled()
+            if not open_still or time.monotonic() > deadline:
+                return open_still
+            time.sleep(LOOK_S)
+
+    def unsettled(self) -> str:
+        """What is open or behind in a cluster that runs; empty when nothing is."""
+        seen = self._read(0, (), is_running=True)
+        for check in (check_open, check_same_batches):
+            verdict = check(History(), seen)
+            if verdict.answer is Answer.BROKEN:
+                return verdict.proof[0]
+        return ""
+
+    def _read(
+        self, at_ms: int, blocks: Sequence[ProducerIdsGiven], *, is_running: bool
+    ) -> Observations:
+        observations = Observations(blocks=list(blocks), is_healed=True)
+        replicas = []
+        for node_id in sorted(self.data_dirs):
+            data_dir = self.data_dirs[node_id]
+            if not data_dir.is_dir():
+                raise OncelogError(f"node {node_id} has no data folder {data_dir}")
+            for log in read_logs(data_dir, node_id, at_ms):
+                end = log.end_offset if is_running else log.high_watermark
+                replicas.append((data_dir, replace(log, high_watermark=end)))
+        observations.logs += [log for _, log in replicas]
+        observations.states += read_all_states(replicas)
+        return observations

@@ -1,0 +1,217 @@
+"""What a run was like, computed from its history: availability, latencies, recoveries, hits. Pure."""
+
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from oncelog_robustness.chaos.plan import role_of
+from oncelog_robustness.fault_plan import FAMILIES, FaultKind
+from oncelog_robustness.history import Ending, Fault, History, Outcome, Transaction
+
+NEMESIS: Final = "nemesis"
+"""The client whose faults are the plan's; workloads kill their own clients beside it."""
+GAP_MS_MIN: Final = 1_000
+KILLS: Final = frozenset((FaultKind.KILL, FaultKind.KILL_ALL))
+_ENDED: Final = frozenset(FAMILIES["ended"])
+"""Of these a process is soon back. All other faults last as long as the plan says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    client: str
+    began_ms: int
+    """Of its transaction."""
+    asked_ms: int
+    ended_ms: int
+
+    @property
+    def latency_ms(self) -> int:
+        return self.ended_ms - self.asked_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """From the begin of a fault to the next commit of a transaction that was begun after it."""
+
+    fault: Fault
+    role: str
+    ms: int | None
+    """None: nothing was committed any more."""
+    is_watched: bool = True
+    """The client that commits was not killed itself meanwhile. Else its own start is part of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    at_ms: int
+    records: int
+    """Of the partition that is farthest behind."""
+    partition: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSummary:
+    role: str
+    hits: int
+    recoveries: int
+    p50_ms: int | None
+    p99_ms: int | None
+    max_ms: int | None
+    kills: int
+    """How many of the recoveries were from a kill alone: while another process was frozen, cut off or without its
+    database, or the client that commits killed itself, the time to the next commit says nothing of the kill."""
+    kills_p99_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    from_ms: int
+    until_ms: int
+    """The time in which clients worked."""
+    commits: tuple[Commit, ...]
+    """Of the pulse, by their ends."""
+    gaps: tuple[tuple[int, int], ...]
+    """From, until: a second or more without a commit."""
+    recoveries: tuple[Recovery, ...]
+    roles: tuple[RoleSummary, ...]
+    lags: tuple[Lag, ...]
+    transactions: Mapping[str, int]
+    """How those of all workloads ended."""
+
+    @property
+    def availability(self) -> float:
+        """The share of the time outside gaps."""
+        lost_ms = sum(until - since for since, until in self.gaps)
+        return 1 - lost_ms / max(1, self.until_ms - self.from_ms)
+
+
+def percentile(values: Sequence[int], share: float) -> int | None:
+    """The least value that `share` of them do not exceed; None of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def planned_faults(history: History) -> list[Fault]:
+    return [fault for fault in history.all(Fault) if fault.client == NEMESIS]
+
+
+def measure(
+    history: History,
+    pulse: str,
+    from_ms: int,
+    until_ms: int,
+    roles: Sequence[str],
+    lags: Sequence[Lag],
+) -> Measures:
+    """`pulse` is the client that commits without a pause; its incarnations are `pulse#1` and so on."""
+    commits = sorted(
+        (
+            Commit(one.client, one.invoked_ms, one.asked_ms, one.completed_ms)
+            for one in history.all(Transaction)
+            if one.client.partition("#")[0] == pulse
+            and one.asked_ms is not None
+            and one.completed_ms is not None
+            and (one.ending, one.outcome) == (Ending.COMMIT, Outcome.OK)
+        ),
+        key=lambda commit: commit.ended_ms,
+    )
+    faults = planned_faults(history)
+    absences = _absences(commits, faults)
+    recoveries = tuple(_recovery(fault, commits, absences) for fault in faults)
+    return Measures(
+        from_ms=from_ms,
+        until_ms=until_ms,
+        commits=tuple(commits),
+        gaps=_gaps(commits, from_ms, until_ms),
+        recoveries=recoveries,
+        roles=tuple(_summary(role, recoveries, faults) for role in roles),
+        lags=tuple(lags),
+        transactions=_transactions(history),
+    )
+
+
+def _next(commits: Sequence[Commit], at_ms: int) -> Commit | None:
+    """The first commit of a transaction that was begun then or later. Of one client at a time: who began later ended
+    later."""
+    at = bisect_left(commits, at_ms, key=lambda commit: commit.began_ms)
+    return commits[at] if at < len(commits) else None
+
+
+def _absences(commits: Sequence[Commit], faults: Sequence[Fault]) -> list[tuple[int, int]]:
+    """When the client itself was killed by the plan, and until it committed again."""
+    started_ms: dict[str, int] = {}
+    for commit in commits:
+        started_ms.setdefault(commit.client, commit.began_ms)
+    found = []
+    for fault in faults:
+        after = _next(commits, fault.invoked_ms)
+        if fault.kind != FaultKind.CLIENT_KILL or after is None:
+            continue
+        if started_ms[after.client] >= fault.invoked_ms:
+            found.append((fault.invoked_ms, after.ended_ms))
+    return found
+
+
+def _recovery(
+    fault: Fault, commits: Sequence[Commit], absences: Sequence[tuple[int, int]]
+) -> Recovery:
+    after = _next(commits, fault.invoked_ms)
+    role = role_of(fault.target)
+    if after is None:
+        return Recovery(fault, role, None)
+    is_watched = not any(
+        since < after.ended_ms and until > fault.invoked_ms for since, until in absences
+    )
+    return Recovery(fault, role, after.ended_ms - fault.invoked_ms, is_watched)
+
+
+def _gaps(commits: Sequence[Commit], from_ms: int, until_ms: int) -> tuple[tuple[int, int], ...]:
+    ends = [from_ms, *(one.ended_ms for one in commits if from_ms <= one.ended_ms <= until_ms)]
+    ends.append(until_ms)
+    return tuple((since, until) for since, until in pairwise(ends) if until - since >= GAP_MS_MIN)
+
+
+def _is_alone(recovery: Recovery, faults: Sequence[Fault]) -> bool:
+    """No fault that lasts was under way between the kill and the next commit."""
+    began_ms = recovery.fault.invoked_ms
+    ended_ms = began_ms + (recovery.ms or 0)
+    return not any(
+        one.kind not in _ENDED
+        and one.invoked_ms < ended_ms
+        and (one.completed_ms is None or one.completed_ms > began_ms)
+        for one in faults
+    )
+
+
+def _summary(role: str, recoveries: Sequence[Recovery], faults: Sequence[Fault]) -> RoleSummary:
+    own = [one for one in recoveries if one.role == role]
+    known = [one.ms for one in own if one.ms is not None]
+    kills = [
+        one.ms
+        for one in own
+        if one.ms is not None
+        and one.fault.kind in KILLS
+        and one.is_watched
+        and _is_alone(one, faults)
+    ]
+    return RoleSummary(
+        role=role,
+        hits=len(own),
+        recoveries=len(known),
+        p50_ms=percentile(known, 0.5),
+        p99_ms=percentile(known, 0.99),
+        max_ms=max(known, default=None),
+        kills=len(kills),
+        kills_p99_ms=percentile(kills, 0.99),
+    )
+
+
+def _transactions(history: History) -> dict[str, int]:
+    counted = Counter(f"{one.ending} {one.outcome}" for one in history.all(Transaction))
+    return dict(sorted(counted.items()))

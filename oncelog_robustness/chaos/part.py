@@ -1,0 +1,44 @@
+"""Parts of the runner that are processes of their own: the proxy, the lab, the sampler. Each is a module with a main.
+
+Proxy and lab are told by lines on their input, answer by lines, and end when their input does. The sampler is killed.
+"""
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Any, Final
+
+HOME: Final = Path(__file__).parents[2]
+"""From where `oncelog_robustness` is found, also where it is not installed."""
+
+END_TIMEOUT_S: Final = 5.0
+
+
+def start_part(
+    module: str, *arguments: str, log: Path, output: int | IO[bytes] = subprocess.PIPE
+) -> "subprocess.Popen[str]":
+    """What it says on stderr goes into `log`. A Ctrl-C is the runner's affair: without its network no cluster drains,
+    and without the lab no history is written."""
+    with log.open("ab") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=errors,
+            text=True,
+            cwd=HOME,
+            start_new_session=True,
+        )
+
+
+def end_part(process: "subprocess.Popen[Any]", timeout_s: float = END_TIMEOUT_S) -> None:
+    """By the end of its input; killed if that takes too long."""
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):
+        process.stdin.close()
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

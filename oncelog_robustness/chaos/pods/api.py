@@ -1,0 +1,270 @@
+"""The calls of Kubernetes that chaos makes, over the official client.
+
+Each raises OncelogError, which says what was asked and what the API answered.
+"""
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import urllib3
+import websocket
+from kubernetes import client, config, stream
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config.config_exception import ConfigException
+
+from oncelog.errors import OncelogError
+from oncelog_robustness.chaos.pods.needs import Verb
+from oncelog_robustness.chaos.pods.state import INSTANCE, Pod, Said, pod_from
+
+CALL_TIMEOUT_S: Final = 15.0
+EXEC_TIMEOUT_S: Final = 30.0
+_NOT_FOUND: Final = 404
+_TOO_MANY: Final = 429
+"""An eviction that a PodDisruptionBudget does not allow now."""
+
+
+class Kubernetes:
+    """One namespace and one release in it. Called from many threads."""
+
+    def __init__(self, namespace: str, release: str, context: str) -> None:
+        """Inside a pod its service account, else the kubeconfig. An empty namespace is the one of either."""
+        self._configuration = client.Configuration()
+        self.is_inside = False
+        try:
+            found = self._configure(context)
+        except (ConfigException, OSError) as error:
+            raise OncelogError(
+                f"no Kubernetes: {error}; outside of a cluster there must be a kubeconfig (KUBECONFIG)"
+            ) from error
+        self.namespace = namespace or found
+        self.release = release
+        # A proxy for the internet does not lead to a cluster.
+        self._configuration.retries = urllib3.Retry(2, backoff_factor=0.2)
+        self._local = threading.local()
+
+    def _configure(self, context: str) -> str:
+        """The namespace that is meant when none is given."""
+        if not context:
+            try:
+                config.load_incluster_config(client_configuration=self._configuration)
+            except ConfigException:
+                pass
+            else:
+                self.is_inside = True
+                with open("/var/run/secrets/kubernetes.io/serviceaccount/namespace") as lines:
+                    return lines.read().strip()
+        config.load_kube_config(context=context or None, client_configuration=self._configuration)
+        contexts, current = config.list_kube_config_contexts()
+        chosen = next((one for one in contexts if one["name"] == context), current)
+        return str(chosen["context"].get("namespace") or "default")
+
+    # -------------------------------------------------------------------------------------------------- pods
+
+    def pods(self) -> list[Pod]:
+        """Of the release."""
+        selector = f"{INSTANCE}={self.release}"
+        content = self._get(
+            "list the pods",
+            lambda: self._core.list_namespaced_pod(
+                self.namespace, label_selector=selector, **self._raw
+            ),
+        )
+        return [pod_from(one) for one in content["items"]]
+
+    def delete(self, pod: Pod, grace_s: int | None = None) -> None:
+        """None: the pod's own grace. 0: the API forgets it at once. A pod that is gone is no error."""
+        body = client.V1DeleteOptions(
+            grace_period_seconds=grace_s, preconditions=client.V1Preconditions(uid=pod.uid)
+        )
+        with _told(f"delete {pod.name}", allowed=(_NOT_FOUND, 409)):
+            self._core.delete_namespaced_pod(
+                pod.name, self.namespace, body=body, _request_timeout=CALL_TIMEOUT_S
+            )
+
+    def evict(self, pod: Pod) -> bool:
+        """False: its PodDisruptionBudget does not allow it now."""
+        body = client.V1Eviction(
+            metadata=client.V1ObjectMeta(name=pod.name, namespace=self.namespace)
+        )
+        try:
+            with _told(f"evict {pod.name}", allowed=(_NOT_FOUND,)):
+                self._core.create_namespaced_pod_eviction(
+                    pod.name, self.namespace, body, _request_timeout=CALL_TIMEOUT_S
+                )
+        except Refused as error:
+            if error.status == _TOO_MANY:
+                return False
+            raise
+        return True
+
+    def execute(
+        self, pod: Pod, container: str, *command: str, timeout_s: float = EXEC_TIMEOUT_S
+    ) -> Said:
+        """Run a command in a container and wait for its end."""
+        # The client's websocket call exchanges a method of its ApiClient while it runs: one for each call, therefore.
+        api = client.CoreV1Api(client.ApiClient(self._configuration))
+        with _told(f"run {command[0]} in {pod.name}"), contextlib.closing(api.api_client):
+            shell = stream.stream(
+                api.connect_get_namespaced_pod_exec,
+                pod.name,
+                self.namespace,
+                container=container,
+                command=list(command),
+                stdin=False,
+                stdout=True,
+                stderr=True,
+                tty=False,
+                _preload_content=False,
+                _request_timeout=CALL_TIMEOUT_S,
+            )
+            with contextlib.closing(shell):
+                shell.run_forever(timeout=timeout_s)
+                if shell.is_open():
+                    raise OncelogError(f"{command[0]} in {pod.name} did not end in {timeout_s:g} s")
+                return Said(code=_exit_code(shell), text=shell.read_all())
+
+    def last_words(self, pod: Pod, container: str, lines: int) -> str:
+        """The end of the log of the process that was there before."""
+        with _told(f"read the log of {pod.name}"):
+            answer = self._core.read_namespaced_pod_log(
+                pod.name,
+                self.namespace,
+                container=container,
+                previous=True,
+                tail_lines=lines,
+                _preload_content=False,
+                _request_timeout=CALL_TIMEOUT_S,
+            )
+            return str(answer.data.decode(errors="replace"))
+
+    def add_container(self, pod: Pod, patch: Mapping[str, Any]) -> None:
+        """An ephemeral one."""
+        with _told(f"add a container to {pod.name}"):
+            self._core.patch_namespaced_pod_ephemeralcontainers(
+                pod.name, self.namespace, dict(patch), _request_timeout=CALL_TIMEOUT_S
+            )
+
+    # ------------------------------------------------------------------------------------------- controllers, nodes
+
+    def workload(self, role: str) -> tuple[str, dict[str, Any]]:
+        """The kind and the object that makes the pods of a role."""
+        for kind in ("StatefulSet", "Deployment"):
+            found = self._get(f"list each {kind}", self._lister(kind, role))["items"]
+            if found:
+                return kind, found[0]
+        raise OncelogError(f"nothing in {self.namespace} makes pods of the role {role}")
+
+    def _lister(self, kind: str, role: str) -> Callable[[], Any]:
+        selector = f"{INSTANCE}={self.release},app.kubernetes.io/component={role}"
+        listing = {
+            "StatefulSet": self._apps.list_namespaced_stateful_set,
+            "Deployment": self._apps.list_namespaced_deployment,
+        }[kind]
+        return lambda: listing(self.namespace, label_selector=selector, **self._raw)
+
+    def restart_rollout(self, kind: str, name: str, at: str) -> None:
+        """As `kubectl rollout restart`."""
+        annotations = {"kubectl.kubernetes.io/restartedAt": at}
+        patch = {"spec": {"template": {"metadata": {"annotations": annotations}}}}
+        patching = {
+            "StatefulSet": self._apps.patch_namespaced_stateful_set,
+            "Deployment": self._apps.patch_namespaced_deployment,
+        }[kind]
+        with _told(f"restart {kind} {name}"):
+            patching(name, self.namespace, patch, _request_timeout=CALL_TIMEOUT_S)
+
+    def is_cordoned(self, machine: str) -> bool:
+        content = self._get(
+            f"read node {machine}", lambda: self._core.read_node(machine, **self._raw)
+        )
+        return bool(content["spec"].get("unschedulable"))
+
+    def cordon(self, machine: str, *, is_on: bool) -> None:
+        with _told(f"cordon {machine}"):
+            self._core.patch_node(
+                machine, {"spec": {"unschedulable": is_on}}, _request_timeout=CALL_TIMEOUT_S
+            )
+
+    def allows(self, verb: Verb) -> bool:
+        """Asks the API whether this account may do it here."""
+        resource, _, part = verb.resource.partition("/")
+        asked = client.V1ResourceAttributes(
+            group=verb.group,
+            resource=resource,
+            subresource=part or None,
+            verb=verb.verb,
+            namespace=None if resource == "nodes" else self.namespace,
+        )
+        review = client.V1SelfSubjectAccessReview(
+            spec=client.V1SelfSubjectAccessReviewSpec(resource_attributes=asked)
+        )
+        with _told("ask what is allowed"):
+            answer = client.AuthorizationV1Api(self._api).create_self_subject_access_review(
+                review, _request_timeout=CALL_TIMEOUT_S
+            )
+            return bool(answer.status.allowed)
+
+    # -------------------------------------------------------------------------------------------------- calls
+
+    @property
+    def _raw(self) -> dict[str, Any]:
+        return {"_preload_content": False, "_request_timeout": CALL_TIMEOUT_S}
+
+    @property
+    def _api(self) -> Any:
+        if not hasattr(self._local, "api"):
+            self._local.api = client.ApiClient(self._configuration)
+        return self._local.api
+
+    @property
+    def _core(self) -> Any:
+        return client.CoreV1Api(self._api)
+
+    @property
+    def _apps(self) -> Any:
+        return client.AppsV1Api(self._api)
+
+    def _get(self, what: str, ask: Callable[[], Any]) -> dict[str, Any]:
+        with _told(what):
+            content: dict[str, Any] = json.loads(ask().data)
+            return content
+        raise AssertionError("either it answered or it raised")
+
+
+def _exit_code(shell: Any) -> int:
+    """Before its output is taken, which throws this away. -1: the container went before it was told."""
+    try:
+        return int(shell.returncode)
+    except (TypeError, KeyError, ValueError, IndexError):
+        return -1
+
+
+class Refused(OncelogError):
+    """The API answered, and said no."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@contextlib.contextmanager
+def _told(what: str, allowed: Sequence[int] = ()) -> Iterator[None]:
+    try:
+        yield
+    except ApiException as error:
+        if error.status in allowed:
+            return
+        raise Refused(f"cannot {what}: {_reason(error)}", int(error.status or 0)) from error
+    except (urllib3.exceptions.HTTPError, websocket.WebSocketException, OSError) as error:
+        raise OncelogError(f"cannot {what}: {error}") from error
+
+
+def _reason(error: ApiException) -> str:
+    """The API's own sentence."""
+    try:
+        return str(json.loads(error.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return f"{error.status} {error.reason}".strip()

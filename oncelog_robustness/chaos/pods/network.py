@@ -1,0 +1,72 @@
+"""Cutting a pod off, from inside its network: an ephemeral container with NET_ADMIN and iptables. It is added when
+it is first needed, sleeps, and stays as long as its pod does.
+
+Not by a NetworkPolicy: policies only allow, and what one allows no other takes back, so a pod that the chart's policies
+let be called stays reachable whatever is added. Most networks also let connections live on that were there before.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from oncelog_robustness.fault_plan import FaultKind, PlannedFault
+
+HELPER: Final = "oncelog-chaos"
+DELAY_MS: Final = (20, 300)
+_CHAIN: Final = "ONCELOG-CHAOS"
+# Not `sleep` itself: the first process of a namespace does not hear SIGTERM, and the pod's end would wait for it.
+_SLEEP: Final = 'trap "exit 0" TERM; while :; do sleep 3600 & wait $!; done'
+PROBE: Final = "iptables -w 5 -nL INPUT >/dev/null && command -v tc >/dev/null"
+PROBE_DELAY: Final = (
+    "tc qdisc add dev lo root netem delay 1ms && tc qdisc del dev lo root netem delay 1ms"
+)
+
+
+def helper_patch(image: str, target: str) -> dict[str, Any]:
+    """For `pods/ephemeralcontainers`."""
+    container = {
+        "name": HELPER,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "-c", _SLEEP],
+        "targetContainerName": target,
+        "securityContext": {
+            "runAsUser": 0,
+            "runAsNonRoot": False,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW"]},
+        },
+    }
+    return {"spec": {"ephemeralContainers": [container]}}
+
+
+def cut_script(fault: PlannedFault, peers: Sequence[str]) -> str:
+    """Shell commands that begin it in the target's pod. `peers` are addresses; none: everybody."""
+    if fault.kind is FaultKind.DELAY:
+        shortest, longest = DELAY_MS
+        delay_ms = shortest + int(fault.strength * (longest - shortest))
+        return f"tc qdisc add dev eth0 root netem delay {delay_ms}ms {delay_ms // 4}ms"
+    lines = [f"iptables -w 5 -N {_CHAIN}-{way}" for way in ("IN", "OUT")]
+    end = "REJECT --reject-with tcp-reset" if fault.kind is FaultKind.RESET else "DROP"
+    match = "-p tcp " if fault.kind is FaultKind.RESET else ""
+    both = fault.kind is not FaultKind.PARTITION_ONE_WAY
+    for peer in peers or ("",):
+        source, sink = (f"-s {peer} ", f"-d {peer} ") if peer else ("", "")
+        if both:
+            lines.append(f"iptables -w 5 -A {_CHAIN}-IN {source}{match}-j {end}")
+        lines.append(f"iptables -w 5 -A {_CHAIN}-OUT {sink}{match}-j {end}")
+    # The loopback stays: the process talks to nobody but itself there.
+    lines.append(f"iptables -w 5 -I INPUT 1 ! -i lo -j {_CHAIN}-IN")
+    lines.append(f"iptables -w 5 -I OUTPUT 1 ! -o lo -j {_CHAIN}-OUT")
+    return " && ".join(lines)
+
+
+def heal_script() -> str:
+    """Undoes whatever is there; the same for every kind, and done twice it does nothing."""
+    lines = ["tc qdisc del dev eth0 root 2>/dev/null"]
+    for way, chain, device in (("IN", "INPUT", "-i"), ("OUT", "OUTPUT", "-o")):
+        name = f"{_CHAIN}-{way}"
+        lines.append(
+            f"while iptables -w 5 -D {chain} ! {device} lo -j {name} 2>/dev/null; do :; done"
+        )
+        lines.append(f"iptables -w 5 -F {name} 2>/dev/null; iptables -w 5 -X {name} 2>/dev/null")
+    return "; ".join([*lines, "true"])

@@ -1,0 +1,430 @@
+"""The network between the processes of a cluster, as a process: `python -m oncelog_robustness.chaos.proxy`.
+
+Every process of a cluster is told an HTTP CONNECT proxy of its own for its calls (`ONCELOG_NODE_HTTP_PROXY`), so the
+door through which a connection comes in tells who opened it, and the address it asks for tells to whom. Postgres, Redis
+and the Kafka ports have doors with one target. Nobody's advertised address changes but that of listeners.
+
+A held flow is what a network without packets is to TCP: connections stay, new ones are not made, nothing arrives, not
+even the end of a connection. It is no refusal: nobody is told anything.
+
+The runner speaks to it in lines of JSON, one answer a line; when its input ends, so does the process.
+"""
+
+import asyncio
+import json
+import socket
+import struct
+import sys
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import uvloop
+
+from oncelog_robustness.chaos.links import AfterHold, LinkState, Rule, Rules, rule_from
+
+QUEUED_BYTES_MAX: Final = 1024 * 1024
+"""Of one flow; its sender then has to wait, as for a full window."""
+CONNECT_BYTES_MAX: Final = 8192
+_RESET: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER on, for no time: closing sends a reset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where connections of one party come in."""
+
+    sender: str
+    listen: str
+    """`host:port`, or the path of a socket."""
+    receiver: str = ""
+    """Empty: the connection says by CONNECT where it goes."""
+    target: str = ""
+
+
+@dataclass(slots=True)
+class Counts:
+    connections: int = 0
+    refused: int = 0
+    bytes_passed: int = 0
+    broken: int = 0
+    bytes_dropped: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Flow:
+    """The bytes of one direction of one connection."""
+
+    sender: str
+    receiver: str
+    source: "Side"
+    sink: "Side | None" = None
+    link: LinkState = field(default_factory=lambda: LinkState(False, 0))
+    queue: deque[tuple[float, bytes]] = field(default_factory=deque)
+    """What waits, with the time before which it may not go on; empty bytes are the sender's end."""
+    queued_bytes: int = 0
+    was_held: bool = False
+    """Something had to wait for a rule since the last time it was open."""
+    timer: asyncio.TimerHandle | None = None
+
+
+class Side(asyncio.Protocol):
+    """One end of a connection: towards the one who opened it, or towards the target."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self.connection = connection
+        self.transport: asyncio.Transport | None = None
+        self.flow: Flow | None = None
+        """What it receives goes into this one."""
+        self.is_reading = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+
+        self.transport = cast(asyncio.Transport, transport)
+        self.connection.made(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.connection.received(self, data)
+
+    def eof_received(self) -> bool:
+        self.connection.received(self, b"")
+        return True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.transport = None
+        if error is not None:
+            self.connection.received(self, b"")
+        self.connection.lost(self)
+
+    def pause_writing(self) -> None:
+        self.connection.throttle(self, is_full=True)
+
+    def resume_writing(self) -> None:
+        self.connection.throttle(self, is_full=False)
+
+    def set_reading(self, wanted: bool) -> None:
+        if self.transport is None or wanted == self.is_reading:
+            return
+        self.is_reading = wanted
+        if wanted:
+            self.transport.resume_reading()
+        else:
+            self.transport.pause_reading()
+
+    def reset(self) -> None:
+        """Break it as a network does, with what was not sent."""
+        if self.transport is None:
+            return
+        own = self.transport.get_extra_info("socket")
+        if own is not None and own.family != socket.AF_UNIX:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.transport.abort()
+
+
+class Connection:
+    """One that was opened through a door, and ours to its target."""
+
+    def __init__(self, proxy: "Proxy", door: Door) -> None:
+        self._proxy = proxy
+        self._door = door
+        self._opener = Side(self)
+        self._target: Side | None = None
+        self._head = b""
+        self._address = door.target
+        self.receiver = door.receiver
+        self._task: asyncio.Task[None] | None = None
+        self.forth: Flow | None = None
+        self.back: Flow | None = None
+        self._full: set[Side] = set()
+
+    @property
+    def opener(self) -> Side:
+        return self._opener
+
+    @property
+    def target(self) -> Side | None:
+        return self._target
+
+    @property
+    def sender(self) -> str:
+        return self._door.sender
+
+    def flows(self) -> Iterator[Flow]:
+        for flow in (self.forth, self.back):
+            if flow is not None:
+                yield flow
+
+    # ------------------------------------------------------------------------------------------------- opening
+
+    def made(self, side: Side) -> None:
+        if side is not self._opener:
+            # Here and not when the connecting task goes on: a server may speak first, and at once.
+            self._reached(side)
+            return
+        self._proxy.connections[self] = None
+        self._proxy.counts.connections += 1
+        if self.receiver:
+            self._start_to_connect()
+
+    def _start_to_connect(self) -> None:
+        self.forth = Flow(self.sender, self.receiver, self._opener)
+        self.back = Flow(self.receiver, self.sender, Side(self))
+        self._opener.flow = self.forth
+        for flow in self.flows():
+            flow.link = self._proxy.rules.state(flow.sender, flow.receiver)
+        self._task = asyncio.get_running_loop().create_task(self._connect())
+
+    async def _connect(self) -> None:
+        """When both directions are open: a connection is made by packets both ways."""
+        assert self.forth is not None
+        assert self.back is not None
+        while (link := self._link()).is_held:
+            await self._proxy.changed()
+        await asyncio.sleep(2 * link.delay_ms / 1000)
+        loop = asyncio.get_running_loop()
+        try:
+            if self._address.startswith("/"):
+                await loop.create_unix_connection(lambda: Side(self), self._address)
+            else:
+                host, _, port = self._address.rpartition(":")
+                await loop.create_connection(lambda: Side(self), host, int(port))
+        except OSError:
+            self._proxy.counts.refused += 1
+            self._opener.reset()
+
+    def _reached(self, target: Side) -> None:
+        assert self.forth is not None
+        assert self.back is not None
+        self._target = target
+        target.flow = self.back
+        self.back.source, self.back.sink = target, self._opener
+        self.forth.sink = target
+        if self._opener.transport is None:
+            target.reset()
+            return
+        if not self._door.receiver:
+            self._opener.transport.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        for flow in self.flows():
+            self.pump(flow)
+
+    def _link(self) -> LinkState:
+        forth = self._proxy.rules.state(self.sender, self.receiver)
+        back = self._proxy.rules.state(self.receiver, self.sender)
+        return LinkState(forth.is_held or back.is_held, max(forth.delay_ms, back.delay_ms))
+
+    # ------------------------------------------------------------------------------------------------- passing on
+
+    def received(self, side: Side, data: bytes) -> None:
+        """Empty: this side has ended."""
+        if side.flow is None:
+            if side is self._opener and not self.receiver:
+                self._read_connect(data)
+            return
+        flow = side.flow
+        if not flow.queue and flow.sink is not None and flow.link == LinkState(False, 0):
+            self._write(flow, data)
+            return
+        due = asyncio.get_running_loop().time() + flow.link.delay_ms / 1000
+        flow.queue.append((due, data))
+        flow.queued_bytes += len(data)
+        flow.was_held = flow.was_held or flow.link.is_held
+        if flow.queued_bytes > QUEUED_BYTES_MAX:
+            side.set_reading(False)
+        self.pump(flow)
+
+    def _read_connect(self, data: bytes) -> None:
+        self._head += data
+        if not data or len(self._head) > CONNECT_BYTES_MAX:
+            self._opener.reset()
+            return
+        head, found, rest = self._head.partition(b"\r\n\r\n")
+        if not found:
+            return
+        words = head.split(b"\r\n", 1)[0].split()
+        self._address = words[1].decode() if len(words) > 1 and words[0] == b"CONNECT" else ""
+        receiver = self._proxy.names.get(self._address)
+        if receiver is None:
+            self._opener.reset()
+            return
+        self.receiver = receiver
+        self._start_to_connect()
+        if rest:
+            self.received(self._opener, rest)
+
+    def pump(self, flow: Flow) -> None:
+        """Let go what may go."""
+        if flow.timer is not None:
+            flow.timer.cancel()
+            flow.timer = None
+        if flow.link.is_held or flow.sink is None:
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        while flow.queue:
+            due, data = flow.queue[0]
+            if due > now + 0.0005:
+                flow.timer = loop.call_at(due, self.pump, flow)
+                return
+            flow.queue.popleft()
+            flow.queued_bytes -= len(data)
+            self._write(flow, data)
+        flow.was_held = False
+        if flow.sink not in self._full:
+            flow.source.set_reading(True)
+
+    def _write(self, flow: Flow, data: bytes) -> None:
+        assert flow.sink is not None
+        transport = flow.sink.transport
+        if transport is None or transport.is_closing():
+            return
+        if data:
+            self._proxy.counts.bytes_passed += len(data)
+            transport.write(data)
+        else:
+            # None of these protocols closes only one half.
+            transport.close()
+
+    def throttle(self, side: Side, *, is_full: bool) -> None:
+        """`side` cannot take more, or can again: its sender is read accordingly."""
+        (self._full.add if is_full else self._full.discard)(side)
+        for flow in self.flows():
+            if flow.sink is side:
+                flow.source.set_reading(not is_full and flow.queued_bytes <= QUEUED_BYTES_MAX)
+
+    # ------------------------------------------------------------------------------------------------- the end
+
+    def lost(self, side: Side) -> None:
+        other = self._target if side is self._opener else self._opener
+        if side is self._opener and self._target is None and self._task is not None:
+            self._task.cancel()
+        if other is not None and other.transport is not None:
+            if side.flow is None or not side.flow.queue:
+                other.transport.close()
+            return
+        self._proxy.connections.pop(self, None)
+
+    def break_off(self) -> None:
+        """Both ends see a reset; what was under way is lost."""
+        self._proxy.counts.broken += 1
+        for flow in self.flows():
+            self._proxy.counts.bytes_dropped += flow.queued_bytes
+            flow.queue.clear()
+            flow.queued_bytes = 0
+        if self._task is not None:
+            self._task.cancel()
+        self._opener.reset()
+        if self._target is not None:
+            self._target.reset()
+
+    def haunt(self) -> None:
+        """Who opened it sees a reset; what it had sent arrives all the same."""
+        self._proxy.counts.broken += 1
+        if self.forth is not None:
+            self.forth.queue.append((0.0, b""))
+        self._opener.reset()
+
+
+class Proxy:
+    """All doors, and the rules in force."""
+
+    def __init__(self) -> None:
+        self.rules = Rules()
+        self.names: dict[str, str] = {}
+        """Who serves at an address."""
+        self.connections: dict[Connection, None] = {}
+        self.counts = Counts()
+        self._servers: list[asyncio.AbstractServer] = []
+        self._change = asyncio.Event()
+
+    async def changed(self) -> None:
+        await self._change.wait()
+
+    async def open(self, doors: list[Door]) -> None:
+        loop = asyncio.get_running_loop()
+        for door in doors:
+
+            def accept(door: Door = door) -> asyncio.Protocol:
+                return Connection(self, door).opener
+
+            if door.listen.startswith("/"):
+                server: Any = await loop.create_unix_server(accept, door.listen)
+            else:
+                host, _, port = door.listen.rpartition(":")
+                server = await loop.create_server(accept, host, int(port))
+            self._servers.append(server)
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for connection in list(self.connections):
+            connection.break_off()
+
+    def put(self, fault: str, rules: tuple[Rule, ...]) -> None:
+        self.rules.put(fault, rules)
+        self._apply()
+
+    def lift(self, fault: str) -> None:
+        for rule in self.rules.lift(fault):
+            if rule.after is AfterHold.DELIVER:
+                continue
+            for connection in list(self.connections):
+                for flow in connection.flows():
+                    if flow.was_held and rule.concerns(flow.sender, flow.receiver):
+                        self._end_held(connection, flow, rule.after)
+                        break
+        self._apply()
+
+    def _end_held(self, connection: Connection, flow: Flow, after: AfterHold) -> None:
+        if after is AfterHold.GHOST and flow is connection.forth:
+            connection.haunt()
+        else:
+            connection.break_off()
+
+    def reset(self, party: str) -> int:
+        """Every connection of this party breaks at both ends."""
+        found = [one for one in self.connections if party in (one.sender, one.receiver)]
+        for connection in found:
+            connection.break_off()
+        return len(found)
+
+    def _apply(self) -> None:
+        change, self._change = self._change, asyncio.Event()
+        change.set()
+        for connection in list(self.connections):
+            for flow in connection.flows():
+                flow.link = self.rules.state(flow.sender, flow.receiver)
+                connection.pump(flow)
+
+    async def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        match asked["do"]:
+            case "open":
+                self.names.update(asked["names"])
+                await self.open([Door(**door) for door in asked["doors"]])
+            case "put":
+                self.put(asked["fault"], tuple(rule_from(rule) for rule in asked["rules"]))
+            case "lift":
+                self.lift(asked["fault"])
+            case "reset":
+                return {"broken": self.reset(asked["party"])}
+            case "count":
+                return {name: getattr(self.counts, name) for name in Counts.__slots__}
+        return {}
+
+
+async def serve() -> None:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    proxy = Proxy()
+    while line := await reader.readline():
+        try:
+            answer = await proxy.answer(json.loads(line))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), flush=True)
+    proxy.close()
+
+
+if __name__ == "__main__":
+    uvloop.run(serve())

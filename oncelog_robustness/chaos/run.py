@@ -1,0 +1,362 @@
+"""One run: a target, workloads, a plan of faults, healing, the last reads, the verdicts, and the report.
+
+start    everything is up, topics are there
+storm    clients work, faults come and go by the plan
+heal     nothing is broken any more; clients work on for a while
+check    the last reads; then the cluster ends and its files are read
+judge    every checker over the history and what was seen inside
+"""
+
+import asyncio
+import contextlib
+import json
+import random
+import time
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from oncelog.errors import OncelogError
+from oncelog_robustness.chaos.contract import ChaosInjector, Target
+from oncelog_robustness.chaos.lab import HISTORY, LabOrder
+from oncelog_robustness.chaos.lab_process import LabProcess
+from oncelog_robustness.chaos.links import CLIENTS
+from oncelog_robustness.chaos.measures import NEMESIS, Lag, Measures, measure
+from oncelog_robustness.chaos.part import end_part, start_part
+from oncelog_robustness.chaos.plan import HITS_PER_MINUTE, hits_for, name_of, plan_chaos, role_of
+from oncelog_robustness.chaos.progress import Progress
+from oncelog_robustness.chaos.steady import KIND as STEADY
+from oncelog_robustness.checkers.all import judge
+from oncelog_robustness.checkers.verdict import Answer, Verdict
+from oncelog_robustness.fault_plan import PlannedFault
+from oncelog_robustness.history import Fault, History
+from oncelog_robustness.scenario import Scenario
+from oncelog_robustness.workloads.catalog import facts_about
+
+HEALED_S: Final = 5.0
+"""How long clients work on after healing."""
+HEALED_S_SHORT: Final = 2.0
+LOOK_S: Final = 0.5
+WORK_END_TIMEOUT_S: Final = 180.0
+CHECK_TIMEOUT_S: Final = 600.0
+LAGS: Final = "lags.jsonl"
+PULSE: Final = "pulse"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    folder: Path
+    seed: int
+    duration_ms: int
+    scenario: Scenario
+    libraries: tuple[str, ...]
+    replay: str
+    """The command that does this again."""
+    hits_per_minute: float = HITS_PER_MINUTE
+    recovery_bar_ms: int = 0
+    """Within it the 99th percentile of recoveries from kills must stay; 0: nobody judges it."""
+    suffix: str = ""
+    """For the names of topics, where earlier runs may have left theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    options: RunOptions
+    target: str
+    history: History
+    plan: tuple[PlannedFault, ...]
+    verdicts: tuple[Verdict, ...]
+    measures: Measures
+    wall_s: float
+    limits: tuple[str, ...] = ()
+    """What could not be done or seen."""
+
+    @property
+    def is_sound(self) -> bool:
+        return all(verdict.answer is not Answer.BROKEN for verdict in self.verdicts)
+
+
+class ChaosRun:
+    """Use `result = await ChaosRun(...).run()` once."""
+
+    def __init__(self, options: RunOptions, target: Target, progress: Progress) -> None:
+        self._options = options
+        self._target = target
+        self._progress = progress
+        self._began_s = time.monotonic()
+        self._faults: list[Fault] = []
+        self._role_locks: dict[str, asyncio.Lock] = {}
+
+    def now_ms(self) -> int:
+        return int((time.monotonic() - self._began_s) * 1000)
+
+    async def run(self) -> RunResult:
+        """Raises OncelogError when there is nothing to judge: no target, or workloads that failed."""
+        options, progress = self._options, self._progress
+        options.folder.mkdir(parents=True, exist_ok=True)
+        progress.phase("starting")
+        try:
+            await self._started()
+            progress.tell(self._target.limits)
+            with LabProcess(self._order(), options.folder / "lab.log") as lab:
+                injector = self._target.injector(lab.kill_client)
+                try:
+                    plan, from_ms, until_ms = await self._storm(lab, injector)
+                finally:
+                    injector.close()
+            progress.phase("reading what processes left")
+            observations = await asyncio.to_thread(self._target.observe, self.now_ms())
+        finally:
+            await asyncio.to_thread(self._target.close)
+        progress.phase("judging")
+        history = await asyncio.to_thread(self._read_history)
+        judged = judge(history, observations)
+        roles = self._target.roles
+        measures = measure(history, self._pulse(), from_ms, until_ms, roles, self._read_lags())
+        struck = sum(role_of(fault.target) != CLIENTS for fault in plan)
+        own = [
+            came_back(injector.findings, struck),
+            roles_hit(measures, options.duration_ms, options.hits_per_minute),
+        ]
+        if options.recovery_bar_ms:
+            own.append(recovers_in(measures, options.recovery_bar_ms))
+        return RunResult(
+            options=options,
+            target=self._target.name,
+            limits=tuple(self._target.limits),
+            history=history,
+            plan=tuple(plan),
+            verdicts=(*judged, *self._target.verdicts(), *own),
+            measures=measures,
+            wall_s=time.monotonic() - self._began_s,
+        )
+
+    async def _started(self) -> None:
+        """A thread cannot be interrupted. What is half started when this run is can only be ended once it stands."""
+        starting = asyncio.create_task(
+            asyncio.to_thread(self._target.start, self._progress.process), name="starting"
+        )
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.wait([starting])
+            raise
+
+    # ------------------------------------------------------------------------------------------------- the storm
+
+    async def _storm(
+        self, lab: LabProcess, injector: ChaosInjector
+    ) -> tuple[list[PlannedFault], int, int]:
+        """The plan, and when clients worked."""
+        progress, options = self._progress, self._options
+        await lab.event("ready")
+        from_ms = self.now_ms()
+        draw = random.Random(f"chaos/{options.seed}/faults")
+        plan = plan_chaos(
+            self._target.members,
+            options.duration_ms,
+            injector.can,
+            draw,
+            decks=self._target.decks,
+            hits_per_minute=options.hits_per_minute,
+        )
+        progress.storm_begins()
+        progress.phase("storm")
+        with self._sampler():
+            try:
+                async with asyncio.TaskGroup() as group:
+                    watching = group.create_task(self._watch(lab, injector))
+                    until_ms = await self._strike(plan, from_ms, lab, injector)
+                    watching.cancel()
+            except ExceptionGroup as errors:
+                raise first_of(errors) from errors
+        progress.phase("last reads")
+        lab.check()
+        await self._within(CHECK_TIMEOUT_S, "the last reads were not done", lab.event("done"))
+        return plan, from_ms, until_ms
+
+    async def _strike(
+        self, plan: Sequence[PlannedFault], from_ms: int, lab: LabProcess, injector: ChaosInjector
+    ) -> int:
+        """All faults, healing, and the end of the clients' work, which is returned."""
+        duration_ms = self._options.duration_ms
+        async with asyncio.TaskGroup() as group:
+            for fault in plan:
+                group.create_task(self._carry_out(fault, from_ms, injector))
+            group.create_task(asyncio.sleep(duration_ms / 1000))
+        self._progress.phase("healing")
+        await injector.heal()
+        self._progress.phase("after healing")
+        await asyncio.sleep(min(HEALED_S, HEALED_S_SHORT + duration_ms / 60_000))
+        until_ms = self.now_ms()
+        self._progress.phase("clients end")
+        lab.end()
+        await self._within(WORK_END_TIMEOUT_S, "clients did not end", lab.event("worked"))
+        return until_ms
+
+    async def _within(self, timeout_s: float, failure: str, event: Awaitable[object]) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await event
+        except TimeoutError as error:
+            folder = self._options.folder
+            raise OncelogError(f"{failure} within {timeout_s:.0f} s; see {folder}") from error
+
+    async def _carry_out(self, fault: PlannedFault, from_ms: int, injector: ChaosInjector) -> None:
+        await asyncio.sleep(max(0.0, (from_ms + fault.at_ms - self.now_ms()) / 1000))
+        role = role_of(fault.target)
+        # The one before may have lasted longer than planned: a process is not killed while it is being started.
+        async with self._role_locks.setdefault(role, asyncio.Lock()):
+            invoked_ms = self.now_ms()
+            self._progress.fault_begins(name_of(fault), role, f"{fault.kind} {fault.target}")
+            try:
+                await injector.begin(fault)
+                await asyncio.sleep(fault.lasts_ms / 1000)
+            finally:
+                await injector.end(fault)
+                self._progress.fault_ends(name_of(fault))
+                if name_of(fault) not in injector.missed:
+                    self._faults.append(
+                        Fault(
+                            client=NEMESIS,
+                            invoked_ms=invoked_ms,
+                            completed_ms=self.now_ms(),
+                            kind=fault.kind,
+                            target=fault.target,
+                            facts=injector.facts.get(name_of(fault), ""),
+                        )
+                    )
+
+    async def _watch(self, lab: LabProcess, injector: ChaosInjector) -> None:
+        while True:
+            await injector.look_for_dead()
+            lab.fail_if_it_failed()
+            self._progress.counted(lab.counts, len(injector.findings))
+            await asyncio.sleep(LOOK_S)
+
+    # ------------------------------------------------------------------------------------------------- around it
+
+    def _order(self) -> LabOrder:
+        options = self._options
+        named = [
+            {"name": f"{one['kind']}-{number}", **one}
+            for number, one in enumerate(options.scenario.workloads, start=1)
+        ]
+        workloads = tuple({**one, "name": one["name"] + options.suffix} for one in named)
+        return LabOrder(
+            bootstrap=self._target.bootstrap,
+            client_config=self._target.client_config,
+            folder=str(options.folder),
+            seed=options.seed,
+            replicas=self._target.replicas,
+            began_s=self._began_s,
+            libraries=options.libraries,
+            workloads=workloads,
+            facts={
+                "target": self._target.name,
+                "seed": str(options.seed),
+                "scenario": options.scenario.name,
+                "libraries": ", ".join(options.libraries),
+                "replay": options.replay,
+                **facts_about(workloads),
+            },
+        )
+
+    def _pulse(self) -> str:
+        names = [one["name"] for one in self._order().workloads if one["kind"] == STEADY]
+        return str(names[0]) if names else PULSE
+
+    @contextlib.contextmanager
+    def _sampler(self) -> Any:
+        folder = self._options.folder
+        with (folder / LAGS).open("wb") as lags:
+            process = start_part(
+                "oncelog_robustness.chaos.sampler",
+                self._target.bootstrap,
+                self._target.client_config,
+                log=folder / "sampler.log",
+                output=lags,
+            )
+            try:
+                yield
+            finally:
+                process.kill()
+                end_part(process)
+
+    def _read_lags(self) -> list[Lag]:
+        found = []
+        for line in (self._options.folder / LAGS).read_text().splitlines():
+            try:
+                sample = json.loads(line)
+            except ValueError:
+                # The last one, when it was killed while it wrote.
+                continue
+            lags: dict[str, int] = sample["lags"]
+            farthest = max(lags, key=lambda name: lags[name])
+            at_ms = int((sample["answered_s"] - self._began_s) * 1000)
+            found.append(Lag(at_ms, lags[farthest], farthest))
+        return found
+
+    def _read_history(self) -> History:
+        """With the faults, and written down again."""
+        path = self._options.folder / HISTORY
+        with path.open() as lines:
+            history = History.from_lines(lines)
+        for fault in self._faults:
+            history.add(fault)
+        with path.open("a") as lines:
+            written = History(operations=list(self._faults)).lines()
+            next(written)
+            for line in written:
+                print(line, file=lines)
+        return history
+
+
+def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What went wrong first, out of its groups."""
+    first = errors.exceptions[0]
+    return first_of(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def came_back(findings: Sequence[str], judged: int) -> Verdict:
+    """Of processes: after each fault they came back, and none ended that was not ended."""
+    if findings:
+        return Verdict("process-lost", Answer.BROKEN, judged, tuple(findings))
+    if judged == 0:
+        return Verdict("process-lost", Answer.UNKNOWN, 0, ("no process was struck",))
+    return Verdict("process-lost", Answer.OK, judged)
+
+
+def roles_hit(
+    measures: Measures, duration_ms: int, hits_per_minute: float = HITS_PER_MINUTE
+) -> Verdict:
+    """A run that did not break what it was to break shows nothing."""
+    wanted = {
+        one.role: int(hits_for(duration_ms, one.role, hits_per_minute) * 0.9)
+        for one in measures.roles
+    }
+    missed = tuple(
+        f"{one.role} was hit {one.hits} times, {wanted[one.role]} were wanted"
+        for one in measures.roles
+        if one.hits < wanted[one.role]
+    )
+    answer = Answer.UNKNOWN if missed else Answer.OK
+    return Verdict("role-spared", answer, sum(one.hits for one in measures.roles), missed)
+
+
+def recovers_in(measures: Measures, bar_ms: int) -> Verdict:
+    """Of kills while no other fault lasted: who is frozen or cut off stays away for as long as the plan says."""
+    judged = sum(one.kills for one in measures.roles)
+    late = tuple(
+        f"{one.role}: p99 of {one.kills} kills is {one.kills_p99_ms} ms, the bar is {bar_ms} ms"
+        for one in measures.roles
+        if one.kills_p99_ms is not None and one.kills_p99_ms > bar_ms
+    )
+    if late:
+        return Verdict("slow-recovery", Answer.BROKEN, judged, late)
+    if not judged:
+        return Verdict(
+            "slow-recovery", Answer.UNKNOWN, 0, ("nothing was killed while no other fault lasted",)
+        )
+    return Verdict("slow-recovery", Answer.OK, judged)

@@ -1,0 +1,31 @@
+"""The high watermark never goes back on a replica while its process lives.
+
+Across processes it may: a node that starts again has only what its last checkpoint said, and a new leader has what its
+last fetch as a follower told it (KIP-101). Nothing is lost by that, because the records are there; that they are is
+`cluster_committed`'s to judge. Within one process a follower cuts its log back by leader epochs only, and these never
+disagree about what is committed, so the high watermark goes back only with a replica that was emptied on purpose.
+"""
+
+from oncelog_robustness.checkers.cluster_case import Case, PartitionKey, key_of, name_of
+from oncelog_robustness.checkers.verdict import Verdict
+from oncelog_robustness.history import History
+from oncelog_robustness.observations import Observations, ReplicaState
+
+
+def check(_history: History, observations: Observations) -> Verdict:
+    case = Case("high-watermark-went-back")
+    latest: dict[tuple[PartitionKey, int, int, int], ReplicaState] = {}
+    for state in observations.replicas:
+        replica = (key_of(state), state.node_id, state.node_incarnation, state.start_over_count)
+        before = latest.get(replica)
+        latest[replica] = state
+        if before is None:
+            continue
+        case.judge()
+        if state.high_watermark < before.high_watermark:
+            case.broken(
+                f"{name_of(state)} on node {state.node_id}: the high watermark was"
+                f" {before.high_watermark} at {before.at_ms} ms (leader epoch {before.leader_epoch}) and"
+                f" {state.high_watermark} at {state.at_ms} ms (leader epoch {state.leader_epoch})"
+            )
+    return case.verdict()

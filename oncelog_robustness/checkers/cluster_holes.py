@@ -1,0 +1,29 @@
+"""Behind each batch of a log the next offset follows; only compaction makes holes.
+
+A hole in one copy shows in the comparison of replicas. One that all copies have does not: then what stood there was
+removed, or never written, everywhere alike.
+"""
+
+from itertools import pairwise
+
+from oncelog_robustness.checkers.cluster_case import Case, compacted_partitions, key_of, named
+from oncelog_robustness.checkers.verdict import Verdict
+from oncelog_robustness.history import History
+from oncelog_robustness.observations import Observations
+
+
+def check(_history: History, observations: Observations) -> Verdict:
+    case = Case("hole-in-log")
+    compacted = compacted_partitions(observations)
+    for log in observations.logs:
+        if key_of(log) in compacted:
+            case.cannot(f"{named(key_of(log))} is compacted")
+            continue
+        for first, second in pairwise(log.batches):
+            case.judge()
+            if second.base_offset != first.last_offset + 1:
+                case.broken(
+                    f"{named(key_of(log))} on node {log.node_id}: behind the batch"
+                    f" {first.base_offset}..{first.last_offset} stands one at {second.base_offset}"
+                )
+    return case.verdict()

@@ -1,0 +1,42 @@
+"""One owner per shard and coordinator epoch.
+
+That an older owner becomes active after a newer one is no violation by itself: its answer may have been under way, and
+its first append is refused. What it may not do is write, and that is `cluster_coordinator_epochs`' to judge. An owner
+is a process: one that begins anew gets another epoch, or nothing would fence what the one before had under way.
+"""
+
+from oncelog_robustness.checkers.cluster_case import Case
+from oncelog_robustness.checkers.verdict import Verdict
+from oncelog_robustness.history import History
+from oncelog_robustness.observations import Observations, ShardOwned
+
+
+class Owners:
+    """Who was active under which coordinator epoch, as far as it was seen; for judging at every step as well."""
+
+    def __init__(self) -> None:
+        self._owners: dict[tuple[str, int, int], ShardOwned] = {}
+
+    def rival(self, owned: ShardOwned) -> str | None:
+        """A sentence if another node, or another process of this one, was active for this shard under this epoch."""
+        shard = (owned.topic, owned.shard, owned.coordinator_epoch)
+        first = self._owners.setdefault(shard, owned)
+        if (first.node_id, first.node_incarnation) == (owned.node_id, owned.node_incarnation):
+            return None
+        is_same_node = first.node_id == owned.node_id
+        again = f" in its process {owned.node_incarnation}" if is_same_node else ""
+        return (
+            f"{owned.topic}-{owned.shard} under coordinator epoch {owned.coordinator_epoch}: node"
+            f" {first.node_id} was active at {first.at_ms} ms, node {owned.node_id}{again} at {owned.at_ms} ms"
+        )
+
+
+def check(_history: History, observations: Observations) -> Verdict:
+    case = Case("two-owners-of-a-shard")
+    owners = Owners()
+    for owned in observations.shards:
+        case.judge()
+        sentence = owners.rival(owned)
+        if sentence is not None:
+            case.broken(sentence)
+    return case.verdict()

@@ -1,0 +1,78 @@
+"""The recorded states of each transactional id follow one another as the table of the coordinator says.
+
+A transaction is decided at most once by that: behind a prepare record only its completion may stand. The table is the
+one that production code asserts by (`VALID_PREVIOUS`), but here the records of all the coordinators that ever wrote to
+the shard are held against it, in the order in which its log has them.
+"""
+
+from oncelog_coordinator.core.txn_state import STATE_OF_NAME, VALID_PREVIOUS, TxnState
+from oncelog_robustness.checkers.cluster_case import Case, Neighbours
+from oncelog_robustness.checkers.verdict import Verdict
+from oncelog_robustness.history import History
+from oncelog_robustness.observations import Observations, StateRecorded
+
+FORGOTTEN = "Dead"
+COMPLETE = (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
+"""Written once more before a repeated EndTxn is answered."""
+
+
+def check(_history: History, observations: Observations) -> Verdict:
+    case = Case("illegal-transition")
+    neighbours = Neighbours(observations)
+    last: dict[str, StateRecorded] = {}
+    for record in sorted(observations.states, key=lambda state: (state.shard, state.offset)):
+        case.judge()
+        before = last.get(record.transactional_id)
+        last[record.transactional_id] = record
+        is_whole = neighbours.is_whole(record.shard)
+        if before is not None and not neighbours.are_all_between_known(before, record):
+            # Compaction took what was between, so that the id begins anew for us.
+            before = None
+        error = _error(before, record, is_whole=is_whole)
+        if error:
+            previous = "nothing" if before is None else _told(before)
+            case.broken(f"{record.transactional_id}: {previous}, then {_told(record)}: {error}")
+    return case.verdict()
+
+
+def _error(before: StateRecorded | None, record: StateRecorded, *, is_whole: bool) -> str:
+    if record.state != FORGOTTEN and record.state not in STATE_OF_NAME:
+        return "no such state"
+    if before is not None and before.shard != record.shard:
+        return "one id in two shards"
+    if before is None or before.state == FORGOTTEN:
+        # Compaction leaves only the newest records, and those of any state.
+        may_be_first = record.state == "Empty" or (before is None and not is_whole)
+        return "" if may_be_first else "a transactional id begins as Empty"
+    if record.state == FORGOTTEN:
+        is_idle = STATE_OF_NAME[before.state].is_idle
+        return "" if is_idle else "an id with a transaction was forgotten"
+    state = STATE_OF_NAME[record.state]
+    is_said_again = record.state == before.state and state in COMPLETE
+    if not is_said_again and STATE_OF_NAME[before.state] not in VALID_PREVIOUS.get(state, ()):
+        return "no legal transition"
+    return _identity_error(before, record, state)
+
+
+def _identity_error(before: StateRecorded, record: StateRecorded, state: TxnState) -> str:
+    bump = record.producer_epoch - before.producer_epoch
+    if record.producer_id != before.producer_id:
+        may_rotate = state.is_idle and record.producer_epoch == 0
+        return "" if may_rotate else "another producer id in mid-transaction"
+    if bump not in (0, 1):
+        return f"the producer epoch moved by {bump}"
+    if bump and (state is TxnState.ONGOING or (state.is_idle and state is not TxnState.EMPTY)):
+        return "only a new producer or a decision raises the producer epoch"
+    if state.is_prepared and set(record.partitions) != set(before.partitions):
+        return "the decision is about other partitions than the transaction"
+    if state is TxnState.ONGOING and before.state == "Ongoing":
+        missing = sorted(set(before.partitions) - set(record.partitions))
+        return f"it lost the partitions {missing}" if missing else ""
+    return ""
+
+
+def _told(record: StateRecorded) -> str:
+    return (
+        f"{record.state} of producer {record.producer_id} epoch {record.producer_epoch} at"
+        f" {record.shard}/{record.offset}"
+    )

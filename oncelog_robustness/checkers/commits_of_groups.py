@@ -1,0 +1,59 @@
+"""Who committed which offset of a group, in a transaction or outside, and whether it can count."""
+
+from typing import NamedTuple
+
+from oncelog_robustness.checkers.evidence import FinalState
+from oncelog_robustness.checkers.findings import span, writer
+from oncelog_robustness.history import GroupOffsets, History, OffsetsCommitted, Outcome, Transaction
+
+GroupPartition = tuple[str, str, int]
+"""Group, topic, partition."""
+
+
+class GroupCommit(NamedTuple):
+    offset: int
+    by: Transaction | OffsetsCommitted
+    is_done: bool | None
+    """None: nobody knows."""
+
+    @property
+    def ended_ms(self) -> int | None:
+        """By then it was with the group coordinator, if it ever came there. None: nobody knows.
+
+        Of a transaction: when its offsets were taken, however much later it committed. What the group committed in
+        between is newer (facts 5.2)."""
+        if self.by.outcome is not Outcome.OK:
+            return None
+        if isinstance(self.by, Transaction):
+            for known_ms in (self.by.offsets_taken_ms, self.by.asked_ms):
+                if known_ms is not None:
+                    return known_ms
+        return self.by.completed_ms
+
+    def who(self) -> str:
+        if isinstance(self.by, Transaction):
+            return writer(self.by)
+        return f"{self.by.client} ({self.by.outcome}, {span(self.by)})"
+
+
+def commits_of_groups(history: History) -> dict[GroupPartition, list[GroupCommit]]:
+    """Each in the order in which they began."""
+    final = FinalState.of(history)
+    found: dict[GroupPartition, list[GroupCommit]] = {}
+
+    def add(
+        offsets: GroupOffsets, by: Transaction | OffsetsCommitted, is_done: bool | None
+    ) -> None:
+        for topic, partition, offset in offsets.offsets:
+            commit = GroupCommit(offset, by, is_done)
+            found.setdefault((offsets.group, topic, partition), []).append(commit)
+
+    for transaction in history.all(Transaction):
+        if transaction.offsets is not None:
+            add(transaction.offsets, transaction, final.decided(transaction))
+    for committed in history.all(OffsetsCommitted):
+        is_done = {Outcome.OK: True, Outcome.FAIL: False, Outcome.INFO: None}[committed.outcome]
+        add(committed.committed, committed, is_done)
+    for commits in found.values():
+        commits.sort(key=lambda commit: commit.by.invoked_ms)
+    return found

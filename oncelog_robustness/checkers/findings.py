@@ -1,0 +1,94 @@
+"""What a checker found so far, and the words it proves it with."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from oncelog_robustness.checkers.verdict import Answer, Verdict
+from oncelog_robustness.history import (
+    Ending,
+    FinalRead,
+    Operation,
+    PlainSend,
+    Poll,
+    Read,
+    Send,
+    Transaction,
+)
+
+PROOFS_MAX: Final = 10
+"""More than these nobody reads; the rest is counted."""
+
+
+@dataclass(slots=True)
+class Findings:
+    checker: str
+    judged: int = 0
+    broken: list[str] = field(default_factory=list)
+    unclear: list[str] = field(default_factory=list)
+    """Why something that should have been judged was not."""
+    _first: dict[tuple[str | int | None, ...], int] = field(default_factory=dict)
+    _more: dict[int, int] = field(default_factory=dict)
+
+    def breaks(self, about: tuple[str | int | None, ...], sentence: str) -> None:
+        """One sentence for all that is wrong about the same thing: the first. The rest is counted."""
+        at = self._first.setdefault(about, len(self.broken))
+        if at == len(self.broken):
+            self.broken.append(sentence)
+        else:
+            self._more[at] = self._more.get(at, 0) + 1
+
+    def verdict(self, nothing: str) -> Verdict:
+        """`nothing` says what did not happen if there was nothing to judge.
+
+        A violation counts whatever else is unclear; without one, what is unclear forbids to say ok.
+        """
+        if self.broken:
+            told = [
+                f"{sentence} (and {self._more[at]} more of it)" if at in self._more else sentence
+                for at, sentence in enumerate(self.broken)
+            ]
+            return Verdict(self.checker, Answer.BROKEN, self.judged, _shown(told))
+        if self.unclear:
+            return Verdict(self.checker, Answer.UNKNOWN, self.judged, _shown(self.unclear))
+        if not self.judged:
+            return Verdict(self.checker, Answer.UNKNOWN, 0, (nothing,))
+        return Verdict(self.checker, Answer.OK, self.judged)
+
+
+def _shown(sentences: list[str]) -> tuple[str, ...]:
+    shown = tuple(sentences[:PROOFS_MAX])
+    rest = len(sentences) - len(shown)
+    return (*shown, f"and {rest} more") if rest else shown
+
+
+def place(topic: str, partition: int, offset: int | None = None) -> str:
+    return f"{topic}-{partition}" + ("" if offset is None else f"@{offset}")
+
+
+def span(operation: Operation) -> str:
+    end = "never answered" if operation.completed_ms is None else f"{operation.completed_ms} ms"
+    return f"{operation.invoked_ms} ms to {end}"
+
+
+def said_of(send: Send) -> str:
+    return f"{send.value!r} to {place(send.topic, send.partition, send.offset)}"
+
+
+def writer(by: Transaction | PlainSend) -> str:
+    """Who wrote, in what, and how it ended."""
+    if isinstance(by, PlainSend):
+        return f"{by.client} ({by.outcome}, {span(by)})"
+    asked = "no ending asked" if by.ending is Ending.NONE else f"{by.ending} {by.outcome}"
+    return f"{by.client} in a transaction of {by.transactional_id} ({asked}, {span(by)})"
+
+
+def reader(by: Operation) -> str:
+    if isinstance(by, FinalRead):
+        return f"the final {by.isolation} read of {by.client} at {by.invoked_ms} ms"
+    if isinstance(by, Poll):
+        return f"a {by.isolation} poll of {by.client} ({span(by)})"
+    return f"{by.client} ({span(by)})"
+
+
+def seen(read: Read) -> str:
+    return f"{read.value!r} at {place(read.topic, read.partition, read.offset)}"

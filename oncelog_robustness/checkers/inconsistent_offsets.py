@@ -1,0 +1,103 @@
+"""inconsistent-offsets: acknowledgements and readers agree on what lies where.
+
+One offset holds one value, one value has one offset, and it lies in the partition it was sent to. What one reader saw
+twice is `duplicate`; here two tellers disagree: two readers, or a reader and the acknowledgement.
+"""
+
+from typing import NamedTuple
+
+from oncelog_robustness.checkers.evidence import readings, writes
+from oncelog_robustness.checkers.findings import Findings, place, reader, writer
+from oncelog_robustness.checkers.verdict import Verdict
+from oncelog_robustness.history import (
+    FinalRead,
+    History,
+    Operation,
+    Partition,
+    PlainSend,
+    Poll,
+    Transaction,
+)
+from oncelog_robustness.observations import Observations
+
+Spot = tuple[str, int, int]
+"""Topic, partition, offset."""
+
+
+class _Teller(NamedTuple):
+    by: Operation
+    is_reader: bool
+
+    def words(self) -> str:
+        if not self.is_reader and isinstance(self.by, Transaction | PlainSend):
+            return f"as acknowledged to {writer(self.by)}"
+        return f"as seen by {reader(self.by)}"
+
+    def name(self) -> tuple[str, bool, int]:
+        """Polls of one client are one teller, each final read is one of its own."""
+        own = self.by.invoked_ms if isinstance(self.by, FinalRead) else -1
+        return self.by.client, isinstance(self.by, Poll | FinalRead), own
+
+
+class _Map:
+    """Of each offset and each value who told of it first; what contradicts is told once."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._holders: dict[Spot, tuple[str | None, _Teller]] = {}
+        self._homes: dict[str, tuple[Spot, _Teller]] = {}
+        self._told: dict[tuple[str | None, Spot], None] = {}
+
+    def tell(self, spot: Spot, value: str | None, teller: _Teller) -> None:
+        self._findings.judged += 1
+        holder = self._holders.get(spot)
+        if holder is None:
+            holder = self._holders[spot] = (value, teller)
+        elif holder[0] == value:
+            return
+        if holder[0] != value:
+            self.contradict(
+                f"{place(*spot)} is {holder[0]!r} {holder[1].words()}, but {value!r}"
+                f" {teller.words()}",
+                spot,
+                value,
+            )
+        if value is None:
+            return
+        home = self._homes.setdefault(value, (spot, teller))
+        if home[0][2] == spot[2] or home[0][:2] != spot[:2] or home[1].name() == teller.name():
+            return
+        self.contradict(
+            f"{value!r} is at {place(*home[0])} {home[1].words()}, but at {place(*spot)}"
+            f" {teller.words()}",
+            spot,
+            value,
+        )
+
+    def contradict(self, words: str, spot: Spot, value: str | None) -> None:
+        if (value, spot) not in self._told:
+            self._told[(value, spot)] = None
+            self._findings.broken.append(words)
+
+
+def check(history: History, observations: Observations) -> Verdict:
+    findings = Findings("inconsistent-offsets")
+    known = _Map(findings)
+    sent_to: dict[str, Partition] = {}
+    for send, by in writes(history):
+        sent_to[send.value] = (send.topic, send.partition)
+        if send.offset is not None:
+            known.tell((send.topic, send.partition, send.offset), send.value, _Teller(by, False))
+    for reading in readings(history):
+        teller = _Teller(reading.by, True)
+        for topic, partition, offset, value, _ in reading.reads:
+            spot = (topic, partition, offset)
+            if value in sent_to and sent_to[value] != (topic, partition):
+                known.contradict(
+                    f"{value!r} was sent to {place(*sent_to[value])}, but is at {place(*spot)}"
+                    f" {teller.words()}",
+                    spot,
+                    value,
+                )
+            known.tell(spot, value, teller)
+    return findings.verdict("nothing was acknowledged with an offset, and nothing was read")

@@ -1,0 +1,44 @@
+"""pre-committed-read: nothing is seen at read_committed before its transaction was asked to commit.
+
+Held against the moment the commit was asked for, or, where nobody wrote that down, against the beginning of the
+transaction. A transaction that read its own write read it before its commit as well. And nothing at all is read, at any
+isolation level, before somebody began to send it.
+"""
+
+from oncelog_robustness.checkers.evidence import Reading, readings, writer_of
+from oncelog_robustness.checkers.findings import Findings, reader, seen, writer
+from oncelog_robustness.checkers.verdict import Verdict
+from oncelog_robustness.history import History, PlainSend, Read, Transaction
+from oncelog_robustness.observations import Observations
+
+
+def check(history: History, observations: Observations) -> Verdict:
+    findings = Findings("pre-committed-read")
+    writers = writer_of(history)
+    for reading in readings(history):
+        handed_ms = reading.handed_ms
+        for read in reading.reads:
+            if read.value in writers:
+                findings.judged += 1
+                problem = _problem(reading, handed_ms, read, writers[read.value].by)
+                if problem:
+                    findings.breaks(
+                        (read.value,), f"{reader(reading.by)} saw {seen(read)} {problem}"
+                    )
+    return findings.verdict("nothing was read of which the sender is known")
+
+
+def _problem(
+    reading: Reading, handed_ms: int | None, read: Read, by: Transaction | PlainSend
+) -> str:
+    if reading.by is by:
+        return f"before its own end: {writer(by)}"
+    if handed_ms is None:
+        return ""
+    if handed_ms < by.invoked_ms:
+        return f"before {writer(by)} began to send it"
+    if isinstance(by, PlainSend) or not reading.is_committed or by.asked_ms is None:
+        return ""
+    if handed_ms < by.asked_ms:
+        return f"until {handed_ms} ms, but {writer(by)} asked for its {by.ending} only at {by.asked_ms} ms"
+    return ""

@@ -1,0 +1,188 @@
+"""A consumer in a group of the new consumer protocol (KIP-848), which no Python client speaks without threads of C.
+
+It says what it has and is told what it may have, by heartbeats alone; its reading side is another library's. It asks
+only when it is polled: between two polls its application ends what it read, so whatever it gives up is settled, and
+the epoch with which offsets are committed is that of the poll that handed them out.
+
+    the answer was lost                     it says everything anew with the epoch it had
+    FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID  it gives up all and joins again
+    UNRELEASED_INSTANCE_ID                  its predecessor is not known to be gone: it waits
+    FENCED_INSTANCE_ID                      its successor is there: Refused
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog_robustness.clients.contract import Clients, Consumer, Refused
+from oncelog_robustness.clients.group_calls import (
+    JOINS,
+    LEAVES,
+    LEAVES_FOR_A_WHILE,
+    GroupCalls,
+    Heard,
+    Said,
+)
+from oncelog_robustness.clients.membership import Membership
+from oncelog_robustness.clients.wire import Brokers, Lost, Unreachable
+from oncelog_robustness.history import Isolation, Partition, Read
+
+REBALANCE_TIMEOUT_MS: Final = 20_000
+"""For its application to end what it read."""
+PAUSE_S: Final = 0.2
+"""After a failure."""
+_OUT: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+
+
+class ProtocolConsumer:
+    """A `Consumer` and a `Member`."""
+
+    def __init__(
+        self, calls: GroupCalls, reader: Consumer, member_id: str, instance_id: str | None
+    ) -> None:
+        self.group: str | None = calls.group
+        self.isolation = reader.isolation
+        self._calls = calls
+        self._reader = reader
+        self._member_id = member_id
+        self._instance_id = instance_id
+        self._topics: tuple[str, ...] = ()
+        self._epoch = JOINS
+        self._assigned: frozenset[Partition] = frozenset()
+        """What it may have, as far as it was told."""
+        self._next: dict[Partition, int] = {}
+        """What it has, and where it reads on."""
+        self._says_all = True
+        self._due_s = 0.0
+        self._new_positions: Mapping[Partition, int] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        clients: Clients,
+        client: str,
+        isolation: Isolation,
+        group: str,
+        instance_id: str | None = None,
+    ) -> "ProtocolConsumer":
+        """`client` is its member id, which no other incarnation has."""
+        reader = await clients.consumer(client, isolation, None)
+        calls = GroupCalls(Brokers(clients.bootstrap, client), group)
+        return cls(calls, reader, client, instance_id)
+
+    async def subscribe(self, topics: Sequence[str]) -> None:
+        self._topics = tuple(topics)
+
+    async def assign(self, positions: Mapping[Partition, int]) -> None:
+        raise AssertionError("its group says what it reads")
+
+    @property
+    def membership(self) -> Membership | None:
+        if self._epoch == JOINS:
+            return None
+        return Membership(self._epoch, self._member_id, self._instance_id)
+
+    def check_member(self) -> None:
+        if self._epoch == JOINS:
+            raise Refused("it was put out of its group since it read")
+
+    async def poll(self, timeout_ms: int) -> Sequence[Read]:
+        if time.monotonic() >= self._due_s:
+            await self._say()
+        if self._assigned != self._next.keys() and not await self._take_over():
+            await asyncio.sleep(timeout_ms / 1000)
+            return ()
+        if not self._next:
+            await asyncio.sleep(timeout_ms / 1000)
+            return ()
+        reads = await self._reader.poll(timeout_ms)
+        for read in reads:
+            self._next[(read.topic, read.partition)] = read.offset + 1
+        return reads
+
+    async def _say(self) -> None:
+        """One heartbeat, whatever comes of it. Raises Refused when another one has its instance id."""
+        is_join = self._epoch == JOINS
+        said = Said(self._epoch, owned=frozenset(self._next))
+        if is_join or self._says_all:
+            said.topics = self._topics
+            said.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
+        try:
+            heard = await self._calls.say(self._member_id, self._instance_id, said)
+        except (Lost, Unreachable) as error:
+            self._failed(error)
+        except KafkaError as error:
+            self._failed(error)
+            if error.error_code in _OUT:
+                await self._put_out()
+            elif error.error_code is ErrorCode.UNRELEASED_INSTANCE_ID:
+                return
+            elif not error.error_code.is_retriable:
+                raise Refused(str(error)) from error
+        else:
+            self._heard(heard)
+
+    def _heard(self, heard: Heard) -> None:
+        self._epoch = heard.epoch
+        self._says_all = False
+        if heard.assigned is not None:
+            self._assigned = heard.assigned
+        self._due_s = time.monotonic() + heard.interval_ms / 1000
+
+    def _failed(self, error: Exception) -> None:
+        self._calls.brokers.forget()
+        self._says_all = True
+        self._due_s = time.monotonic() + PAUSE_S
+
+    async def _put_out(self) -> None:
+        self._epoch = JOINS
+        self._assigned = frozenset()
+        await self._read_on({})
+
+    async def _take_over(self) -> bool:
+        """Give up what it may not have any more, say so at once, find out where to read what is new. False: later."""
+        kept = {one: at for one, at in self._next.items() if one in self._assigned}
+        if len(kept) < len(self._next):
+            await self._read_on(kept)
+            await self._say()
+        new = sorted(self._assigned - self._next.keys())
+        if not new or self._epoch == JOINS:
+            return self._epoch != JOINS
+        me = Membership(self._epoch, self._member_id)
+        try:
+            found = await self._calls.committed_to(me, new)
+        except (Lost, Unreachable, KafkaError):
+            # A pending offset is no offset yet; whatever else it is, the next heartbeat tells.
+            self._calls.brokers.forget()
+            return False
+        await self._read_on({**self._next, **{one: max(at, 0) for one, at in found.items()}})
+        self._due_s = 0.0
+        return True
+
+    async def _read_on(self, positions: Mapping[Partition, int]) -> None:
+        await self._reader.assign(positions)
+        self._next = dict(positions)
+        self._new_positions = dict(positions)
+
+    def take_new_positions(self) -> Mapping[Partition, int] | None:
+        taken, self._new_positions = self._new_positions, None
+        return taken
+
+    async def position(self, partition: Partition) -> int:
+        return await self._reader.position(partition)
+
+    async def commit(self, offsets: Mapping[Partition, int]) -> None:
+        raise AssertionError("offsets go into a transaction, or by GroupCalls")
+
+    async def close(self) -> None:
+        """It leaves, a static member for a while; if nobody hears it, its session will end."""
+        if self._epoch != JOINS:
+            leaving = LEAVES if self._instance_id is None else LEAVES_FOR_A_WHILE
+            with suppress(Lost, Unreachable, KafkaError):
+                await self._calls.say(self._member_id, self._instance_id, Said(leaving))
+        self._epoch = JOINS
+        self._calls.brokers.close()
+        await self._reader.close()

@@ -1,0 +1,35 @@
+"""The libraries by name. A library is loaded when it is asked for: the simulator must not load one that has threads."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from oncelog_robustness.clients.contract import Clients
+
+
+def _aiokafka(bootstrap: Sequence[str]) -> Clients:
+    from oncelog_robustness.clients.aiokafka import AiokafkaClients
+
+    return AiokafkaClients(bootstrap)
+
+
+def _tv2(bootstrap: Sequence[str]) -> Clients:
+    from oncelog_robustness.clients.tv2 import Tv2Clients
+
+    return Tv2Clients(bootstrap)
+
+
+def _confluent(bootstrap: Sequence[str]) -> Clients:
+    from oncelog_robustness.clients.confluent import ConfluentClients
+
+    return ConfluentClients(bootstrap)
+
+
+LIBRARIES: Final[Mapping[str, Callable[[Sequence[str]], Clients]]] = {
+    "aiokafka": _aiokafka,
+    "oncelog": _tv2,
+    "confluent-kafka": _confluent,
+}
+"""`Clients.library` → makes it for a list of `host:port`."""
+
+SIMULATED: Final = ("aiokafka", "oncelog")
+"""Pure asyncio, so that they run in the simulator."""

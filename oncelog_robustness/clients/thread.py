@@ -1,0 +1,64 @@
+"""A thread of its own for a library that blocks: one call at a time, in the order of asking.
+
+It is a daemon: a call that never comes back (librdkafka has such) holds up neither its client's close nor the end of
+the process.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from oncelog_robustness.clients.contract import Unanswered
+
+ResultT = TypeVar("ResultT")
+
+
+class CallThread:
+    def __init__(self, name: str) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._is_stuck = False
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    async def call(self, timeout_s: float, function: Callable[[], ResultT]) -> ResultT:
+        """Raises Unanswered when it takes longer, and from then on at once."""
+        if self._is_stuck:
+            raise Unanswered("an earlier call has not come back")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[ResultT] = loop.create_future()
+
+        def run() -> None:
+            result: Any = None
+            failure: BaseException | None = None
+            try:
+                result = function()
+            except BaseException as error:  # it is raised again where the caller waits
+                failure = error
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_settle, future, result, failure)
+
+        self._calls.put(run)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await future
+        except TimeoutError as error:
+            self._is_stuck = True
+            raise Unanswered(f"no end in {timeout_s} s") from error
+
+    def end(self) -> None:
+        """The thread ends after the calls it was given."""
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        while (run := self._calls.get()) is not None:
+            run()
+
+
+def _settle(future: "asyncio.Future[Any]", result: object, failure: BaseException | None) -> None:
+    if future.done():
+        return
+    if failure is not None:
+        future.set_exception(failure)
+    else:
+        future.set_result(result)

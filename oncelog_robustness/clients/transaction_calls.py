@@ -1,0 +1,140 @@
+"""What can be asked about transactions and in the name of a producer, one request each and nothing repeated, by hand.
+
+Libraries say only what is right. Here anything can be said, and KafkaError tells what the coordinator or the leader
+thinks of it; Lost means that nobody knows whether it was heard.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from oncelog.protocol import versions
+from oncelog_robustness.clients.tv2 import first_batch, produce_request
+from oncelog_robustness.clients.wire import TRANSACTION, Brokers, check, types_of
+from oncelog_robustness.history import Partition
+
+TV1_PRODUCE, TV1_END = 11, 4
+"""The newest versions of Produce and EndTxn that are TV1's."""
+SET: Final = 0
+TOPIC: Final = 2
+"""What IncrementalAlterConfigs calls them."""
+
+
+class Identity(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+
+NOBODY: Final = Identity(-1, -1)
+
+
+class TransactionCalls:
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+
+    async def _ask(self, transactional_id: str, api_key: int, request: Any, version: int) -> Any:
+        coordinator = await self._brokers.coordinator_of(TRANSACTION, transactional_id)
+        return await self._brokers.call(coordinator, api_key, request, version)
+
+    # ------------------------------------------------------------------------------------------- as a producer
+
+    async def init(
+        self, transactional_id: str, timeout_ms: int, expected: Identity = NOBODY
+    ) -> Identity:
+        """`expected`: who it says that it is."""
+        version = 4
+        request = types_of(versions.INIT_PRODUCER_ID, version).InitProducerIdRequest(
+            transactional_id=transactional_id,
+            transaction_timeout=timedelta(milliseconds=timeout_ms),
+            producer_id=expected.producer_id,
+            producer_epoch=expected.producer_epoch,
+        )
+        answer = await self._ask(transactional_id, versions.INIT_PRODUCER_ID, request, version)
+        check(answer.error_code.value, "InitProducerId")
+        return Identity(int(answer.producer_id), int(answer.producer_epoch))
+
+    async def add(self, transactional_id: str, me: Identity, partition: Partition) -> None:
+        version = 3
+        types = types_of(versions.ADD_PARTITIONS_TO_TXN, version)
+        topic, number = partition
+        request = types.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=transactional_id,
+            v3_and_below_producer_id=me.producer_id,
+            v3_and_below_producer_epoch=me.producer_epoch,
+            v3_and_below_topics=(types.AddPartitionsToTxnTopic(name=topic, partitions=(number,)),),
+        )
+        answer = await self._ask(transactional_id, versions.ADD_PARTITIONS_TO_TXN, request, version)
+        told = answer.results_by_topic_v3_and_below[0].results_by_partition[0]
+        check(told.partition_error_code.value, f"add {partition}")
+
+    async def produce(
+        self, transactional_id: str, me: Identity, partition: Partition, value: str
+    ) -> None:
+        """Of a transaction to which the partition was added before, or not: TV1."""
+        batch = first_batch(me.producer_id, me.producer_epoch, value)
+        request = produce_request(transactional_id, partition, batch, TV1_PRODUCE)
+        leader = await self._brokers.leader_of(partition)
+        answer = await self._brokers.call(leader, versions.PRODUCE, request, TV1_PRODUCE)
+        told = answer.responses[0].partition_responses[0]
+        check(told.error_code.value, f"produce to {partition}")
+
+    async def end(
+        self, transactional_id: str, me: Identity, *, is_commit: bool, version: int
+    ) -> Identity:
+        """Who it is from now on."""
+        request = types_of(versions.END_TXN, version).EndTxnRequest(
+            transactional_id=transactional_id,
+            producer_id=me.producer_id,
+            producer_epoch=me.producer_epoch,
+            committed=is_commit,
+        )
+        answer = await self._ask(transactional_id, versions.END_TXN, request, version)
+        check(answer.error_code.value, "EndTxn")
+        if version <= TV1_END:
+            return me
+        return Identity(int(answer.producer_id), int(answer.producer_epoch))
+
+    # ------------------------------------------------------------------------------------------ as an operator
+
+    async def described(self, transactional_id: str) -> Identity:
+        """Whose it is. Raises KafkaError when nobody knows it."""
+        types = types_of(versions.DESCRIBE_TRANSACTIONS)
+        request = types.DescribeTransactionsRequest(transactional_ids=(transactional_id,))
+        answer = await self._brokers.call_any(versions.DESCRIBE_TRANSACTIONS, request)
+        told = answer.transaction_states[0]
+        check(told.error_code.value, f"describe {transactional_id}")
+        return Identity(int(told.producer_id), int(told.producer_epoch))
+
+    async def listed(self, states: Sequence[str] = ()) -> list[str]:
+        request = types_of(versions.LIST_TRANSACTIONS).ListTransactionsRequest(
+            state_filters=tuple(states), producer_id_filters=(), duration_filter=-1
+        )
+        answer = await self._brokers.call_any(versions.LIST_TRANSACTIONS, request)
+        check(answer.error_code.value, "ListTransactions")
+        return [one.transactional_id for one in answer.transaction_states]
+
+    async def producers(self, partition: Partition) -> list[Identity]:
+        topic, number = partition
+        types = types_of(versions.DESCRIBE_PRODUCERS)
+        asked = types.TopicRequest(name=topic, partition_indexes=(number,))
+        request = types.DescribeProducersRequest(topics=(asked,))
+        answer = await self._brokers.call_any(versions.DESCRIBE_PRODUCERS, request)
+        told = answer.topics[0].partitions[0]
+        check(told.error_code.value, f"producers of {partition}")
+        return [
+            Identity(int(one.producer_id), int(one.producer_epoch)) for one in told.active_producers
+        ]
+
+    async def alter(self, topic: str, name: str, value: str) -> None:
+        types = types_of(versions.INCREMENTAL_ALTER_CONFIGS)
+        config = types.AlterableConfig(name=name, config_operation=SET, value=value)
+        request = types.IncrementalAlterConfigsRequest(
+            resources=(
+                types.AlterConfigsResource(
+                    resource_type=TOPIC, resource_name=topic, configs=(config,)
+                ),
+            ),
+            validate_only=False,
+        )
+        answer = await self._brokers.call_any(versions.INCREMENTAL_ALTER_CONFIGS, request)
+        check(answer.responses[0].error_code.value, f"{name} of {topic}")

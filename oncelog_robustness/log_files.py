@@ -1,0 +1,266 @@
+"""Replicas' logs, and what shards recorded in them, read from the files of a storage node without touching them.
+
+A node that runs may be writing: what is not whole at a log's end is left out. What is not sound in its middle is there
+with the checksum of the bytes as they stand, so that another replica can be held against it.
+"""
+
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from oncelog.ids import TRANSACTION_STATE_TOPIC, Partition
+from oncelog.record.batch import (
+    HEADER_BYTES,
+    MAGIC,
+    BatchHeader,
+    crc_is_valid,
+    read_header,
+)
+from oncelog.record.bulk import uncompressed
+from oncelog.record.control import decode_marker
+from oncelog.record.records import decode_batch
+from oncelog_coordinator.core.txn_records import TXN_RECORD_TYPE, decode_record, record_type
+from oncelog_coordinator.core.txn_state import TxnTombstone
+from oncelog_robustness.observations import BatchSeen, ReplicaLog, StateRecorded
+from oncelog_storage.core.checkpoint_files import decode_checkpoint
+from oncelog_storage.core.segment_files import PARTITION_METADATA
+from oncelog_storage.log_directory import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+)
+
+_SEGMENT: Final = re.compile(r"\d{20}\.log(\.swap)?")
+"""With the ending, it is a cleaned one that the next start puts in the place of those it was made of."""
+_LEADER_EPOCH: Final = slice(12, 16)
+
+
+class LiveReplica(NamedTuple):
+    """What the node that has this replica knows better than its files."""
+
+    start_offset: int
+    high_watermark: int
+    is_compacted: bool
+
+
+def partition_folders(data_dir: Path) -> list[tuple[Partition, Path]]:
+    """Of every partition that this folder holds, sorted; deleted and stray ones are left out."""
+    found = []
+    for name in sorted(os.listdir(data_dir)):
+        topic, dash, number = name.rpartition("-")
+        path = data_dir / name
+        if dash and topic and number.isdigit() and os.path.isdir(path):
+            found.append((Partition(topic, int(number)), path))
+    return found
+
+
+def read_checkpoint(data_dir: Path, name: str) -> dict[Partition, int]:
+    """One of the files beside the partitions; empty if there is none, or if an unsynced one was torn."""
+    try:
+        return decode_checkpoint(_read(data_dir / name).decode())
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        if name != HIGH_WATERMARKS:
+            raise
+        return {}
+
+
+def read_logs(
+    data_dir: Path,
+    node_id: int,
+    at_ms: int,
+    live: Mapping[Partition, LiveReplica] | None = None,
+) -> list[ReplicaLog]:
+    """The logs of every replica in this folder.
+
+    Without `live` the checkpoints of a node that has ended in order tell what is committed; a partition that is not in
+    there has one replica, and all of its log is committed.
+    """
+    starts = read_checkpoint(data_dir, LOG_STARTS)
+    cleaned = read_checkpoint(data_dir, CLEANER_OFFSETS)
+    committed = read_checkpoint(data_dir, HIGH_WATERMARKS)
+    logs = []
+    for partition, folder in partition_folders(data_dir):
+        try:
+            batches, topic_id, first = (
+                read_batches(folder),
+                _topic_id(folder),
+                _first_segment(folder),
+            )
+        except FileNotFoundError:
+            # Its topic was deleted while it was read.
+            continue
+        known = (live or {}).get(partition)
+        if known is None:
+            start_offset = max(starts.get(partition, 0), first)
+            end_offset = max(start_offset, batches[-1].last_offset + 1 if batches else 0)
+            high_watermark = min(committed.get(partition, end_offset), end_offset)
+            known = LiveReplica(start_offset, high_watermark, partition in cleaned)
+        logs.append(
+            ReplicaLog(
+                node_id=node_id,
+                topic=partition.topic,
+                partition=partition.partition,
+                start_offset=known.start_offset,
+                high_watermark=known.high_watermark,
+                batches=tuple(one for one in batches if one.last_offset >= known.start_offset),
+                is_compacted=known.is_compacted,
+                topic_id=topic_id,
+                at_ms=at_ms,
+            )
+        )
+    return logs
+
+
+def read_batches(folder: Path) -> list[BatchSeen]:
+    """All batches of one replica, up to the last sound one."""
+    found: list[BatchSeen] = []
+    for name in _segments(folder):
+        try:
+            data = _read(folder / name)
+        except FileNotFoundError:
+            # Retention or compaction took it meanwhile.
+            continue
+        found += (_seen(header, data[at : at + header.size_bytes]) for at, header in _headers(data))
+    while found and not found[-1].is_sound:
+        found.pop()
+    return found
+
+
+def batches_of(folder: Path) -> Iterator[tuple[BatchHeader, bytes]]:
+    """(header, bytes) of each batch, as it stands in the files."""
+    for name in _segments(folder):
+        data = _read(folder / name)
+        for at, header in _headers(data):
+            yield header, data[at : at + header.size_bytes]
+
+
+def read_states(folder: Path, shard: int, high_watermark: int) -> Iterator[StateRecorded]:
+    """What transactional ids were recorded to be, from a shard of `__transaction_state`, below the high watermark."""
+    for header, data in batches_of(folder):
+        if header.is_control or header.next_offset > high_watermark:
+            continue
+        if not crc_is_valid(data, header):
+            # Whoever compares replicas tells of it.
+            continue
+        for record in decode_batch(uncompressed(data)):
+            key = record.key or b""
+            if record_type(key) != TXN_RECORD_TYPE:
+                continue
+            txn = decode_record(key, record.value)
+            if txn is None:
+                continue
+            if isinstance(txn, TxnTombstone):
+                yield StateRecorded(shard, record.offset, txn.transactional_id, -1, -1, "Dead", ())
+                continue
+            yield StateRecorded(
+                shard=shard,
+                offset=record.offset,
+                transactional_id=txn.transactional_id,
+                producer_id=txn.producer_id,
+                producer_epoch=txn.producer_epoch,
+                state=txn.state.kafka_name,
+                partitions=tuple((topic, number) for topic, number in txn.partitions),
+            )
+
+
+def read_all_states(replicas: Iterable[tuple[Path, ReplicaLog]]) -> list[StateRecorded]:
+    """Of every shard once, from the replica of which most is committed. Each replica comes with its data folder."""
+    best: dict[int, tuple[Path, ReplicaLog]] = {}
+    for data_dir, log in replicas:
+        if log.topic != TRANSACTION_STATE_TOPIC or not log.batches:
+            continue
+        known = best.get(log.partition)
+        if known is None or log.high_watermark > known[1].high_watermark:
+            best[log.partition] = (data_dir, log)
+    states: list[StateRecorded] = []
+    for shard in sorted(best):
+        data_dir, log = best[shard]
+        folder = data_dir / f"{log.topic}-{log.partition}"
+        states += read_states(folder, shard, log.high_watermark)
+    return states
+
+
+def _segments(folder: Path) -> list[str]:
+    """In order, and as a start would leave them: a `.log.swap` stands for every segment that it covers."""
+    names = {name for name in os.listdir(folder) if _SEGMENT.fullmatch(name)}
+    segments: list[str] = []
+    covered = 0
+    for name in sorted(name for name in names if f"{name}.swap" not in names):
+        if int(name.partition(".")[0]) < covered:
+            continue
+        segments.append(name)
+        if name.endswith(".swap"):
+            try:
+                headers = _headers(_read(folder / name))
+            except FileNotFoundError:
+                # It has its own name by now.
+                return _segments(folder)
+            covered = max((one.next_offset for _, one in headers), default=0)
+    return segments
+
+
+def _first_segment(folder: Path) -> int:
+    return min((int(name.partition(".")[0]) for name in _segments(folder)), default=0)
+
+
+def _topic_id(folder: Path) -> str:
+    try:
+        text = _read(folder / PARTITION_METADATA).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "topic_id":
+            return value.strip()
+    return ""
+
+
+def _headers(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    at = 0
+    while len(data) - at >= HEADER_BYTES:
+        header = read_header(data, at)
+        is_framed = header.magic == MAGIC and header.size_bytes >= HEADER_BYTES
+        if not is_framed or at + header.size_bytes > len(data):
+            return
+        yield at, header
+        at += header.size_bytes
+
+
+def _seen(header: BatchHeader, whole: bytes) -> BatchSeen:
+    is_sound = crc_is_valid(whole, header)
+    marker, coordinator_epoch = "", -1
+    if header.is_control and is_sound:
+        marker, coordinator_epoch = _marker(whole)
+    checksum = zlib.crc32(whole[_LEADER_EPOCH.stop :], zlib.crc32(whole[: _LEADER_EPOCH.start]))
+    return BatchSeen(
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        leader_epoch=header.leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        last_sequence=header.last_sequence,
+        is_transactional=header.is_transactional,
+        is_control=header.is_control,
+        marker=marker,
+        coordinator_epoch=coordinator_epoch,
+        checksum=checksum,
+        is_sound=is_sound,
+    )
+
+
+def _marker(whole: bytes) -> tuple[str, int]:
+    marker = decode_marker(whole)
+    if marker is None:
+        return "", -1
+    return ("commit" if marker.is_commit else "abort"), marker.coordinator_epoch
+
+
+def _read(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()

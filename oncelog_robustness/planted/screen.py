@@ -1,0 +1,91 @@
+"""What the hunts print: tables of at most a hundred columns, and a progress bar on a terminal."""
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from oncelog_robustness.planted.bug import Bug
+from oncelog_robustness.planted.hunt import Hunted
+from oncelog_robustness.planted.importing import bug_named
+
+WIDTH_MAX: Final = 100
+
+
+def print_bugs(bugs: Sequence[Bug]) -> None:
+    """Which there are, and who is meant to notice them where."""
+    table = _table(bugs)
+    table.add_column("scenario, seed")
+    table.add_column("caught by one of")
+    for bug in bugs:
+        table.add_row(
+            _told(bug), f"{bug.scenario} {bug.first_seed}", Text("\n".join(bug.caught_by))
+        )
+    _console().print(table)
+
+
+def print_hunts(hunts: Sequence[Hunted]) -> None:
+    """One row a bug, whether it was caught or not, and what it took."""
+    bugs = [bug_named(hunt.bug) for hunt in hunts]
+    table = _table(bugs)
+    table.add_column("checker")
+    table.add_column("tried", justify="right")
+    table.add_column("took", justify="right")
+    table.add_column("caught")
+    for bug, hunt in zip(bugs, hunts, strict=True):
+        table.add_row(
+            _told(bug),
+            hunt.checker or "-",
+            str(hunt.tried),
+            f"{hunt.seconds:.0f} s",
+            Text("NO", style="bold red") if hunt.seed is None else Text(f"seed {hunt.seed}"),
+        )
+    _console().print(table)
+
+
+@contextmanager
+def showing_hunts(total: int) -> Iterator[Callable[[Hunted], None]]:
+    """Call what it gives with each hunt that ended."""
+    if not sys.stderr.isatty():
+        yield lambda hunt: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    missed = 0
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("bugs", total=total)
+
+        def advance(hunt: Hunted) -> None:
+            nonlocal missed
+            missed += hunt.seed is None
+            text = "bugs" if not missed else f"bugs, [red]{missed} not caught[/red]"
+            progress.update(task, advance=1, description=text)
+
+        yield advance
+
+
+def _told(bug: Bug) -> Text:
+    return Text.assemble((bug.name, "bold"), "\n", (bug.promise, "dim"))
+
+
+def _table(bugs: Sequence[Bug]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False, expand=True)
+    # A name that is broken in two cannot be copied.
+    longest = max(len(bug.name) for bug in bugs)
+    table.add_column("bug, and the promise that it breaks", ratio=1, min_width=longest)
+    return table
+
+
+def _console() -> Console:
+    return Console(width=min(WIDTH_MAX, shutil.get_terminal_size((WIDTH_MAX, 24)).columns))

@@ -1,0 +1,55 @@
+"""Wall clocks that are wrong: a host's time is off by a little or a lot, or jumps.
+
+    clocks = SimClocks(world)
+    clocks.skew("storage-2", clocks.draw_ms(strength))
+    clocks.heal("storage-2")
+
+The clock is its host's: every process there has it, and whatever is started in its place. Monotonic clocks are never
+wrong, and neither is the metadata database's.
+"""
+
+import random
+from typing import TYPE_CHECKING, Final
+
+from oncelog_robustness.simulator.effects import Effect
+
+if TYPE_CHECKING:
+    from oncelog_robustness.simulator.world import World
+
+LARGEST_MS: Final = 3_600_000 - 60_000
+"""At strength 1. Further ahead than the hour that a topic allows by default, a record's timestamp is refused."""
+SMALLEST_MS: Final = 10
+
+
+class SimClocks:
+    """One for a world."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._skews_ms: dict[str, int] = {}
+        self._draw: random.Random = world.streams.stream("clocks")
+
+    def draw_ms(self, strength: float) -> int:
+        """How wrong, fast or slow: from milliseconds at 0 to most of an hour at 1, each power of ten alike."""
+        largest = SMALLEST_MS * (LARGEST_MS / SMALLEST_MS) ** min(max(strength, 0.0), 1.0)
+        size = round(self._draw.uniform(largest / 3, largest))
+        return size if self._draw.random() < 0.5 else -size
+
+    def skew(self, host: str, skew_ms: int) -> None:
+        """From now on the clock of `host` is off by so much; it is a jump for whoever runs there."""
+        self._world.trace("clock", host, skew_ms)
+        if skew_ms:
+            self._world.effects[Effect.CLOCK_SET] += 1
+        for process in self._world.processes.values():
+            if process.host == host:
+                # A restart takes it over.
+                process.clock_skew_ms = skew_ms
+        self._skews_ms[host] = skew_ms
+
+    def jump(self, host: str, by_ms: int) -> None:
+        """Further than it is off already."""
+        self.skew(host, self._skews_ms.get(host, 0) + by_ms)
+
+    def heal(self, host: str) -> None:
+        """Right again: it jumps back."""
+        self.skew(host, 0)

@@ -1,0 +1,272 @@
+"""The cluster under simulation: the very programs that `python -m oncelog_*` runs, each as a simulated process.
+
+What an operating system and an orchestrator do for a real process is done here: start it with its settings, restart it
+when it gives up, kill, stop, continue it, and tell it to end in order.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydantic_settings import BaseSettings
+
+from oncelog.errors import OncelogError
+from oncelog.process.run import Program, Settings
+from oncelog_controller.__main__ import PROGRAM as CONTROLLER
+from oncelog_coordinator.__main__ import PROGRAM as COORDINATOR
+from oncelog_listener.__main__ import PROGRAM as LISTENER
+from oncelog_marker_sender.__main__ import PROGRAM as MARKER_SENDER
+from oncelog_robustness.scenario import Shape
+from oncelog_robustness.simulator.contracts import Contracts
+from oncelog_robustness.simulator.effects import Effect
+from oncelog_robustness.simulator.process import ProcessState, SimProcess
+from oncelog_robustness.simulator.world import World
+from oncelog_storage.__main__ import PROGRAM as STORAGE
+
+_PROGRAMS: Final[Mapping[str, Program]] = {
+    "controller": CONTROLLER,
+    "storage": STORAGE.program,
+    "coordinator": COORDINATOR.program,
+    "marker-sender": MARKER_SENDER.program,
+    "listener": LISTENER.program,
+}
+_FIRST_NODE_ID: Final = {
+    "controller": 1,
+    "storage": 11,
+    "coordinator": 21,
+    "marker-sender": 31,
+    "listener": 41,
+}
+RPC_PORT: Final = 9090
+KAFKA_PORT: Final = 9092
+DRAIN_TIMEOUT_S: Final = 20.0
+START_AGAIN_S: Final = 1.0
+"""An orchestrator's pause before it starts a process again that ended by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What of a process stays the same over restarts. Its name is also its host."""
+
+    name: str
+    role: str
+    node_id: int
+
+
+@dataclass(slots=True)
+class _Life:
+    """One incarnation."""
+
+    process: SimProcess
+    running: Any = None
+    is_ready: asyncio.Event = field(default_factory=asyncio.Event)
+    told: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class SimCluster:
+    """`settings_of(member)` gives the environment variables of a process; they are read anew at each start."""
+
+    def __init__(
+        self,
+        world: World,
+        shape: Shape,
+        settings_of: Callable[[Member], Mapping[str, str]],
+        address_of: Callable[[str], str],
+    ) -> None:
+        self._world = world
+        self._settings_of = settings_of
+        self._address_of = address_of
+        self.members = {name: _member(name) for name in shape.names()}
+        self._lives: dict[str, _Life] = {}
+        self._wanted: dict[str, bool] = {}
+        """Whether the orchestrator starts it again when it ends by itself."""
+        self.restarts_by_itself = 0
+        self.contracts: dict[str, Contracts] = {}
+        """By name, of those processes that are of an older version; read anew at each start."""
+
+    @property
+    def bootstrap(self) -> list[str]:
+        """Where clients connect."""
+        return [
+            f"{self._address_of(member.name)}:{KAFKA_PORT}"
+            for member in self.members.values()
+            if member.role == "listener"
+        ]
+
+    def names(self, role: str) -> list[str]:
+        return [member.name for member in self.members.values() if member.role == role]
+
+    def running(self, role: str) -> list[tuple[SimProcess, Any]]:
+        """Of every process of a role that is ready and not dead: it and the role object of its wiring."""
+        found = []
+        for name in self.names(role):
+            life = self._lives.get(name)
+            if (
+                life is not None
+                and life.running is not None
+                and life.process.state is not ProcessState.DEAD
+            ):
+                found.append((life.process, life.running.role))
+        return found
+
+    def process(self, name: str) -> SimProcess:
+        """Its newest incarnation. Raises KeyError."""
+        return self._lives[name].process
+
+    async def start(self) -> None:
+        """Every process, as an orchestrator would: all at once. Returns when all are ready."""
+        for name in self.members:
+            self.launch(name)
+        for name in self.members:
+            await self._lives[name].is_ready.wait()
+
+    def launch(self, name: str) -> None:
+        """Start the next incarnation, unless one lives."""
+        # One that is just stopping is started again when it has ended.
+        self._wanted[name] = True
+        life = self._lives.get(name)
+        if life is not None and life.process.state is not ProcessState.DEAD:
+            return
+        process = self._world.new_process(name)
+        process.contracts = self.contracts.get(name)
+        life = self._lives[name] = _Life(process)
+        self._world.trace("launch", name, process.incarnation)
+        process.spawn(self._run(self.members[name], life), "main")
+
+    async def wait_ready(self, name: str) -> None:
+        """Its newest incarnation at the time when that gets ready."""
+        while True:
+            life = self._lives[name]
+            await _first(life.is_ready, life.ended)
+            if self._lives[name] is life and life.is_ready.is_set():
+                return
+            if self._lives[name] is life:
+                await asyncio.sleep(START_AGAIN_S / 10)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL; `launch` starts it again."""
+        life = self._lives[name]
+        self._wanted[name] = False
+        if life.process.state is not ProcessState.DEAD:
+            self._world.trace("kill", name, life.process.incarnation)
+            self._world.effects[Effect.KILLED] += 1
+            life.process.end()
+            self._world.keep_for_ever(life)
+            life.ended.set()
+
+    def pause(self, name: str) -> None:
+        self._world.trace("pause", name)
+        process = self._lives[name].process
+        if process.state is ProcessState.RUNNING:
+            self._world.effects[Effect.PAUSED] += 1
+        process.pause()
+
+    def resume(self, name: str) -> None:
+        self._world.trace("resume", name)
+        self._lives[name].process.resume()
+
+    async def terminate(self, name: str, timeout_s: float = 2 * DRAIN_TIMEOUT_S) -> None:
+        """SIGTERM: it drains and stops; killed if that takes too long, as an orchestrator does."""
+        life = self._lives[name]
+        self._wanted[name] = False
+        self._world.trace("terminate", name)
+        life.told.set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await life.ended.wait()
+            self._world.effects[Effect.DRAINED] += 1
+        except TimeoutError:
+            if self._lives[name] is life:
+                self.kill(name)
+
+    async def _run(self, member: Member, life: _Life) -> None:
+        program = _PROGRAMS[member.role]
+        settings = Settings(_read(program, self._environment(member)))
+        try:
+            async with program.open(settings) as running:
+                life.running = running
+                life.is_ready.set()
+                self._world.trace("ready", member.name, life.process.incarnation)
+                failed = asyncio.create_task(running.failure())
+                told = asyncio.create_task(life.told.wait())
+                try:
+                    await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
+                    if failed.done() and not told.done():
+                        raise failed.result()
+                finally:
+                    told.cancel()
+                    failed.cancel()
+                await running.drain(DRAIN_TIMEOUT_S)
+        except OncelogError as error:
+            self._world.trace("gave-up", member.name, str(error))
+        self._ended(member, life)
+
+    def _ended(self, member: Member, life: _Life) -> None:
+        """The process returned from its main: the kernel closes what it left open."""
+        self._world.trace("ended", member.name, life.process.incarnation)
+        # What follows is done by the world: this very task belongs to the process that ends.
+        self._world.loop.call_soon(self._bury, member, life, context=self._world.own_context)
+
+    def _bury(self, member: Member, life: _Life) -> None:
+        if life.process.state is ProcessState.DEAD:
+            return
+        life.process.end()
+        self._world.keep_for_ever(life)
+        life.ended.set()
+        if self._wanted[member.name] and self._lives[member.name] is life:
+            self.restarts_by_itself += 1
+            self._world.loop.call_later(START_AGAIN_S, self._start_again, member.name, life)
+
+    def _start_again(self, name: str, life: _Life) -> None:
+        if self._wanted[name] and self._lives[name] is life:
+            self.launch(name)
+
+    def _environment(self, member: Member) -> dict[str, str]:
+        address = self._address_of(member.name)
+        controllers = ",".join(
+            f"{self._address_of(one)}:{RPC_PORT}" for one in self.names("controller")
+        )
+        environment = {
+            "ONCELOG_NODE_NODE_ID": str(member.node_id),
+            "ONCELOG_NODE_HOST": address,
+            "ONCELOG_NODE_PORT": str(RPC_PORT),
+            "ONCELOG_NODE_CONTROLLERS": controllers,
+        }
+        if member.role == "listener":
+            environment |= {
+                "ONCELOG_LISTENER_HOST": address,
+                "ONCELOG_LISTENER_PORT": str(KAFKA_PORT),
+            }
+        return environment | dict(self._settings_of(member))
+
+
+def _member(name: str) -> Member:
+    role, _, number = name.rpartition("-")
+    return Member(name, role, _FIRST_NODE_ID[role] + int(number) - 1)
+
+
+def _read(
+    program: Program, environment: Mapping[str, str]
+) -> dict[type[BaseSettings], BaseSettings]:
+    """The settings as the process would read them from its environment."""
+    found: dict[type[BaseSettings], BaseSettings] = {}
+    for kind in program.settings:
+        prefix = str(kind.model_config.get("env_prefix", ""))
+        values = {
+            name: environment[prefix + name.upper()]
+            for name in kind.model_fields
+            if prefix + name.upper() in environment
+        }
+        found[kind] = kind(**values)  # type: ignore[arg-type]
+    return found
+
+
+async def _first(*events: asyncio.Event) -> None:
+    tasks = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

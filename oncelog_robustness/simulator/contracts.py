@@ -1,0 +1,206 @@
+"""The contracts of an older version, and a process that has them: what it says and understands.
+
+    older = older_contracts("last", without=("RequestStamp",))
+    process.contracts = older
+
+Such a process runs today's code behind them. Of every message that it sends or takes those fields are left that the
+older version knows, and a method that the older version has not is not there. An enum's number stays, known or not, as
+proto3 has it. So a run shows what today's code makes of peers that leave out what is new, and say nothing of what they
+were told. It does not show bugs of the older code.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from oncelog.errors import OncelogError
+from oncelog_robustness.simulator.process import owner
+
+PACKAGE: Final = "oncelog.api.v1"
+SESSION_PATH: Final = f"/{PACKAGE}.Peer/Session"
+_NEEDED_BY_SESSIONS: Final = {
+    "SessionFrame": {"calls", "replies", "cancelled"},
+    "SessionCall": {"call_id", "method", "request"},
+    "SessionReply": {"call_id", "response", "status"},
+}
+_NOT_THERE: Final = "~"
+"""Behind the name of a method that the older version has not: then today's code has none of that name either."""
+
+
+class Contracts:
+    """Those of one version. `tags` are the tagged fields of a transaction's record that it knows."""
+
+    def __init__(self, name: str, files: FileDescriptorSet, tags: frozenset[int]) -> None:
+        self.name = name
+        self.tags = tags
+        self.messages = 0
+        """How many have passed."""
+        self.messages_cut = 0
+        """How many of them lost something."""
+        self.records_cut = 0
+        """Values of transactions, written or read, that lost something."""
+        self._methods = _methods(files)
+        session = self._methods.get(SESSION_PATH)
+        if session is None:
+            raise OncelogError(
+                f"the contracts {name} have no Peer.Session, over which every call goes: keep it"
+            )
+        self.frame = session[0]
+        _check_session(name, self.frame)
+
+    def method(self, path: str) -> tuple[Any, Any] | None:
+        """The classes of its request and its answer."""
+        return self._methods.get(path)
+
+    def passed(self, kind: Any, payload: bytes) -> bytes:
+        """What is left of a message of this class. What cannot be read stays: whoever reads it refuses it."""
+        try:
+            message = kind.FromString(payload)
+        except DecodeError:
+            return payload
+        message.DiscardUnknownFields()
+        return self.counted(payload, message)
+
+    def counted(self, before: bytes, message: Any) -> bytes:
+        after: bytes = message.SerializeToString(deterministic=True)
+        self.messages += 1
+        self.messages_cut += len(after) < len(before)
+        return after
+
+
+class Spoken:
+    """One call that a process with these contracts makes or serves."""
+
+    def __init__(self, contracts: Contracts, path: str) -> None:
+        self._contracts = contracts
+        known = contracts.method(path)
+        self.path = path if known is not None else path + _NOT_THERE
+        """As it stands on the wire."""
+        self._is_session = path == SESSION_PATH
+        self._request: Any = None
+        self._answer: Any = None
+        if known is not None:
+            self._request, self._answer = known
+        self._asked: dict[int, Any] = {}
+        """Of a session: the class of the answer that each call in flight waits for."""
+
+    def request(self, payload: bytes) -> bytes:
+        return self._passed(self._request, payload)
+
+    def answer(self, payload: bytes) -> bytes:
+        return self._passed(self._answer, payload)
+
+    def _passed(self, kind: Any, payload: bytes) -> bytes:
+        if kind is None:
+            return payload
+        if self._is_session:
+            return self._frame(payload)
+        return self._contracts.passed(kind, payload)
+
+    def _frame(self, payload: bytes) -> bytes:
+        """Calls and answers are messages within a message."""
+        contracts = self._contracts
+        frame = contracts.frame.FromString(payload)
+        frame.DiscardUnknownFields()
+        for call in frame.calls:
+            known = contracts.method(call.method)
+            if known is None:
+                call.method += _NOT_THERE
+                continue
+            call.request = contracts.passed(known[0], call.request)
+            self._asked[call.call_id] = known[1]
+        for call_id in frame.cancelled:
+            self._asked.pop(call_id, None)
+        for reply in frame.replies:
+            kind = self._asked.pop(reply.call_id, None)
+            if kind is not None and not reply.status:
+                reply.response = contracts.passed(kind, reply.response)
+        return contracts.counted(payload, frame)
+
+
+# --------------------------------------------------------------------------------------- whose code is running
+
+
+def contracts_here() -> Contracts | None:
+    """Of the process whose code is running; None: today's."""
+    process = owner()
+    return None if process is None else process.contracts
+
+
+def as_caller(path: str, write: Any, read: Any) -> tuple[str, Any, Any]:
+    """The path, serializer and deserializer of a call that this process makes."""
+    contracts = contracts_here()
+    if contracts is None or not _is_ours(path):
+        return path, write, read
+    spoken = Spoken(contracts, path)
+    return spoken.path, _then(write, spoken.request), _then(spoken.answer, read)
+
+
+def as_server(contracts: Contracts | None, path: str, handler: Any) -> Any:
+    """The handler of one call, or None if a process with these contracts has no such method."""
+    if contracts is None or handler is None or not _is_ours(path):
+        return handler
+    if contracts.method(path) is None:
+        return None
+    spoken = Spoken(contracts, path)
+    return handler._replace(
+        request_deserializer=_then(spoken.request, handler.request_deserializer),
+        response_serializer=_then(handler.response_serializer, spoken.answer),
+    )
+
+
+def _is_ours(path: str) -> bool:
+    """Health and reflection are gRPC's own."""
+    return path.startswith(f"/{PACKAGE}.")
+
+
+def _then(first: Any, second: Any) -> Callable[[Any], Any]:
+    """Where gRPC has None, bytes stay what they are."""
+    if first is None or second is None:
+        found: Callable[[Any], Any] = first or second
+        return found
+    return lambda value: second(first(value))
+
+
+# ------------------------------------------------------------------------------------------------- descriptors
+
+
+def _methods(files: FileDescriptorSet) -> Mapping[str, tuple[Any, Any]]:
+    pool = DescriptorPool()
+    for file in _in_order(files):
+        pool.AddSerializedFile(file.SerializeToString())
+    found: dict[str, tuple[Any, Any]] = {}
+    for file in files.file:
+        for service in pool.FindFileByName(file.name).services_by_name.values():
+            for method in service.methods:
+                classes = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
+                found[f"/{service.full_name}/{method.name}"] = classes
+    return found
+
+
+def _in_order(files: FileDescriptorSet) -> Iterable[Any]:
+    """Each file after those that it imports."""
+    left = {file.name: file for file in files.file}
+    while left:
+        name = next(
+            name for name, file in left.items() if not any(one in left for one in file.dependency)
+        )
+        yield left.pop(name)
+
+
+def _check_session(name: str, frame: Any) -> None:
+    fields = frame.DESCRIPTOR.fields_by_name
+    parts = {"SessionFrame": set(fields)}
+    for part, field in (("SessionCall", "calls"), ("SessionReply", "replies")):
+        if field in fields:
+            parts[part] = set(fields[field].message_type.fields_by_name)
+    for part, needed in _NEEDED_BY_SESSIONS.items():
+        missing = sorted(needed - parts.get(part, set()))
+        if missing:
+            raise OncelogError(
+                f"the contracts {name} have no {part}.{missing[0]}, without which no call can be made: keep it"
+            )

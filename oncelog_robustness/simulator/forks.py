@@ -1,0 +1,178 @@
+"""Runs of seeds, each in a fork of this process: a simulated world never gives the real one back."""
+
+import contextlib
+import fcntl
+import gc
+import itertools
+import os
+import pickle
+import selectors
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oncelog_robustness.scenario import Scenario
+from oncelog_robustness.simulator.run import RunOptions, RunResult, run_seed
+from oncelog_robustness.simulator.warming import warm_up
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    scenario: Scenario
+    seed: int
+    options: Callable[[Path], RunOptions] = RunOptions
+
+
+@dataclass(slots=True)
+class _Child:
+    job: Job
+    pid: int
+    pipe: int
+    folder: Path
+    lock: int
+    began: float
+    answer: bytearray
+    is_out_of_time: bool = False
+
+
+def run_all(jobs: Iterable[Job], at_a_time: int, timeout_s: float) -> Iterator[RunResult]:
+    """Results as they come, not in the order of the jobs. A run that takes longer than `timeout_s` is killed."""
+    warm_up()
+    # A run must not write into what it shares with this process, or the kernel copies it page by page.
+    gc.collect()
+    gc.freeze()
+    waiting = iter(jobs)
+    selector = selectors.DefaultSelector()
+    children: dict[int, _Child] = {}
+    is_out_of_jobs = False
+    try:
+        while True:
+            while not is_out_of_jobs and len(children) < at_a_time:
+                job = next(waiting, None)
+                if job is None:
+                    is_out_of_jobs = True
+                    break
+                with _no_interrupt():
+                    child = _fork(job)
+                    children[child.pipe] = child
+                selector.register(child.pipe, selectors.EVENT_READ)
+            if not children:
+                return
+            for key, _ in selector.select(timeout=1.0):
+                child = children[key.fd]
+                data = os.read(key.fd, 1 << 20)
+                if data:
+                    child.answer += data
+                    continue
+                selector.unregister(key.fd)
+                del children[key.fd]
+                yield _result(child)
+            for child in children.values():
+                if time.monotonic() - child.began > timeout_s:
+                    child.is_out_of_time = True
+                    os.kill(child.pid, signal.SIGKILL)
+    finally:
+        for child in children.values():
+            os.kill(child.pid, signal.SIGKILL)
+            _end(child)
+        selector.close()
+
+
+@contextlib.contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """A Ctrl-C during a fork comes after it: what its hooks raise is ignored, logging's for one."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _fork(job: Job) -> _Child:
+    folder, lock = _folder(job)
+    reading, writing = os.pipe()
+    _flush()
+    pid = os.fork()
+    if pid:
+        os.close(writing)
+        return _Child(job, pid, reading, folder, lock, time.monotonic(), bytearray())
+    os.close(reading)
+    _be_the_run(job, folder, writing)
+    raise AssertionError("a run does not return")
+
+
+def _flush() -> None:
+    """What was printed and not written yet would be written by the child as well."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def _be_the_run(job: Job, folder: Path, writing: int) -> None:
+    # Kept before the simulation replaces them.
+    write, leave = os.write, os._exit
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+    options = job.options(folder)
+    result = run_seed(job.scenario, job.seed, options)
+    if options.trace is not None:
+        options.trace.flush()
+    data = memoryview(pickle.dumps(result))
+    while data:
+        data = data[write(writing, data) :]
+    leave(0)
+
+
+def _result(child: _Child) -> RunResult:
+    status = _end(child)
+    try:
+        found: Any = pickle.loads(bytes(child.answer))
+        assert isinstance(found, RunResult)
+        return found
+    except (EOFError, pickle.UnpicklingError):
+        how = (
+            f"was killed by signal {os.WTERMSIG(status)}"
+            if os.WIFSIGNALED(status)
+            else f"left with {os.waitstatus_to_exitcode(status)}"
+        )
+        failed = RunResult(child.job.seed, child.job.scenario.name)
+        seconds = time.monotonic() - child.began
+        if child.is_out_of_time:
+            failed.unfinished = f"killed by its clock after {seconds:.0f} s without a result"
+        else:
+            failed.failures.append(f"the run {how} after {seconds:.0f} s without a result")
+        return failed
+
+
+def _end(child: _Child) -> int:
+    os.close(child.pipe)
+    _, status = os.waitpid(child.pid, 0)
+    shutil.rmtree(child.folder, ignore_errors=True)
+    Path(f"{child.folder}.lock").unlink(missing_ok=True)
+    os.close(child.lock)
+    return status
+
+
+def _folder(job: Job) -> tuple[Path, int]:
+    """An empty folder and the descriptor that keeps it ours. Error texts name it, and they cross the simulated network:
+    so a seed has the same one in every run, unless it is being run already."""
+    shm = Path("/dev/shm")
+    base = shm if shm.is_dir() else Path(tempfile.gettempdir())
+    for number in itertools.count():
+        folder = base / f"oncelog-sim-{os.getuid()}-{job.scenario.name}-{job.seed}-{number}"
+        lock = os.open(f"{folder}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            continue
+        # Left behind by a run that was killed.
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return folder, lock
+    raise AssertionError("numbers do not end")

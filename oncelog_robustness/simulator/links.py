@@ -1,0 +1,418 @@
+"""Connections between simulated processes, as kernels know them: two ends, and a pipe in each direction.
+
+A pipe keeps order, loses nothing, and takes time. What it carries are segments: bytes for TCP, frames for gRPC; here
+they are an `item`, its size and a checksum. An end belongs to a process; when that ends, its kernel closes the end.
+
+```
+ End.send ──▶ Pipe.push ── latency, faults ──▶ Receiver.received(item)     in the receiving process
+ End.finish ─────────────── FIN ─────────────▶ Receiver.finished()
+ End.abort, or data for a closed end ── RST ─▶ Receiver.broken(error)
+```
+"""
+
+import asyncio
+import contextvars
+import errno
+import zlib
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from oncelog_robustness.simulator.effects import Effect
+from oncelog_robustness.simulator.process import SimProcess
+
+if TYPE_CHECKING:
+    from oncelog_robustness.simulator.network import SimNetwork
+
+_HELD: Final = float("inf")
+"""The arrival time of what a fault holds back."""
+
+
+def checksum(data: bytes) -> int:
+    """Of the bytes in whatever order: the entries of a protobuf map have another one in every process."""
+    # The lower half of Adler-32 is the sum of all bytes, at the speed of C.
+    return zlib.adler32(data) & 0xFFFF
+
+
+class Signal(Enum):
+    FIN = "fin"
+    RST = "rst"
+
+
+class Receiver(Protocol):
+    """Whoever uses an end. Everything is called in the context of the end's process."""
+
+    def received(self, item: Any) -> None: ...
+
+    def finished(self) -> None:
+        """The other side will send nothing more."""
+
+    def broken(self, error: OSError) -> None:
+        """The connection is gone; the end is closed."""
+
+    def has_room(self) -> None:
+        """What was unread is below the mark again that `End.tell_of_room` was given."""
+
+
+class End:
+    """One end of a connection."""
+
+    __slots__ = (
+        "address",
+        "context",
+        "host",
+        "inbound",
+        "is_open",
+        "is_reading",
+        "outbound",
+        "process",
+        "receiver",
+    )
+    inbound: "Pipe"
+    outbound: "Pipe"
+
+    def __init__(
+        self,
+        host: str,
+        address: tuple[str, int],
+        process: SimProcess | None,
+        context: contextvars.Context,
+    ) -> None:
+        self.host = host
+        self.address = address
+        self.process = process
+        self.context = context
+        self.receiver: Receiver | None = None
+        """Nothing is delivered before there is one."""
+        self.is_open = True
+        self.is_reading = False
+
+    @property
+    def peer(self) -> "End":
+        return self.outbound.target
+
+    @property
+    def unread_bytes(self) -> int:
+        """Sent, and not yet taken by the other side."""
+        return self.outbound.unread
+
+    def attach(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+        self.start_reading()
+
+    def send(self, item: Any, size: int, checksum: int) -> None:
+        if self.is_open:
+            self.outbound.push(item, size, checksum)
+            if self.inbound.has_reset:
+                self.inbound.look_for_reset()
+
+    def finish(self) -> None:
+        """Nothing more will be sent; reading goes on."""
+        if self.is_open and not self.outbound.is_finished:
+            self.outbound.is_finished = True
+            self.outbound.push(Signal.FIN, 0, 0)
+
+    def close(self) -> None:
+        """As close(2): what was sent still arrives, then FIN; or RST when there is something unread."""
+        if not self.is_open:
+            return
+        is_unread = self.inbound.has_arrived
+        self._shut()
+        if is_unread:
+            self.outbound.push(Signal.RST, 0, 0)
+        elif not self.outbound.is_finished:
+            self.outbound.is_finished = True
+            self.outbound.push(Signal.FIN, 0, 0)
+        self.inbound.drain()
+
+    def abort(self) -> None:
+        """Close with RST."""
+        if self.is_open:
+            self._shut()
+            self.outbound.push(Signal.RST, 0, 0)
+            self.inbound.drain()
+
+    def vanish(self) -> None:
+        """As in a power cut: nobody is told, and what was on its way from here is lost."""
+        if self.is_open:
+            self._shut()
+            self.outbound.drop()
+            self.inbound.drain()
+
+    def break_down(self, error: OSError) -> None:
+        """The network ended the connection: the process is told."""
+        if not self.is_open:
+            return
+        self._shut()
+        self.inbound.drop()
+        self.inbound.network.settle(self.inbound)
+        if self.receiver is not None:
+            self.receiver.broken(error)
+
+    def stop_reading(self) -> None:
+        self.is_reading = False
+
+    def start_reading(self) -> None:
+        if not self.is_reading:
+            self.is_reading = True
+            self.inbound.go_on()
+
+    def tell_of_room(self, unread_max: int) -> None:
+        """Call `has_room` when no more than `unread_max` bytes are unread."""
+        self.outbound.room_mark = unread_max
+        self.inbound.look_for_reset()
+
+    def _shut(self) -> None:
+        self.is_open = False
+        self.outbound.room_mark = -1
+        self.outbound.network.forget_end(self)
+
+
+class Pipe:
+    """One direction of a connection."""
+
+    __slots__ = (
+        "extra_delays",
+        "has_reset",
+        "is_blocked",
+        "is_cut",
+        "is_finished",
+        "is_forward",
+        "is_haunting",
+        "is_room_owed",
+        "last_at",
+        "network",
+        "number",
+        "queue",
+        "room_mark",
+        "source",
+        "target",
+        "timer",
+        "unread",
+    )
+
+    def __init__(
+        self, network: "SimNetwork", number: int, source: End, target: End, is_forward: bool
+    ) -> None:
+        self.network = network
+        self.number = number
+        self.source = source
+        self.target = target
+        self.is_forward = is_forward
+        """From who connected to who accepted."""
+        self.queue: deque[tuple[float, Any, int, int]] = deque()
+        self.unread = 0
+        self.last_at = 0.0
+        self.timer: asyncio.TimerHandle | None = None
+        self.is_finished = False
+        self.has_reset = False
+        self.is_cut = False
+        """Whatever is sent is lost: both ends are about to learn that the connection is gone."""
+        self.is_haunting = False
+        """Its sender has given it up, and what it holds is still to arrive."""
+        self.is_blocked = False
+        self.extra_delays: tuple[tuple[float, float], ...] = ()
+        self.room_mark = -1
+        self.is_room_owed = False
+        source.outbound = self
+        target.inbound = self
+
+    @property
+    def has_arrived(self) -> bool:
+        """Something waits to be read."""
+        return bool(self.queue) and self.queue[0][0] <= self.network.loop.time()
+
+    def push(self, item: Any, size: int, checksum: int) -> None:
+        if self.is_cut:
+            return
+        if self.is_blocked:
+            self.network.world.effects[Effect.SEGMENT_HELD] += 1
+            at = _HELD
+        else:
+            if self.extra_delays:
+                self.network.world.effects[Effect.SEGMENT_DELAYED] += 1
+            network = self.network
+            at = network.loop.now_s + network.latency_s(self.extra_delays)
+            if at < self.last_at:
+                at = self.last_at
+            self.last_at = at
+        self.queue.append((at, item, size, checksum))
+        self.unread += size
+        if item is Signal.RST:
+            self.has_reset = True
+            if self.target.outbound.room_mark >= 0:
+                self.look_for_reset()
+        if self.timer is None and at != _HELD:
+            self.go_on()
+
+    def take_back(self, size_max: int) -> bytes | None:
+        """The newest segment, if it is still on its way and has at most `size_max` bytes: to be sent together."""
+        if not self.queue:
+            return None
+        at, item, size, _ = self.queue[-1]
+        if size > size_max or not isinstance(item, bytes) or at <= self.network.loop.time():
+            return None
+        self.queue.pop()
+        self.unread -= size
+        return item
+
+    def go_on(self) -> None:
+        """Arm the timer for the next arrival, if there is one."""
+        if not self.queue or self.timer is not None:
+            return
+        at = self.queue[0][0]
+        target = self.target
+        if at == _HELD:
+            return
+        if not target.is_open:
+            network = self.network
+            self.timer = network.loop.call_at(at, self._arrived_at_nobody, context=network.context)
+        elif target.is_reading:
+            self.timer = self.network.loop.call_on_arrival(
+                at, self._arrived, context=target.context
+            )
+
+    def look_for_reset(self) -> None:
+        """Whoever writes notices a reset even when it does not read."""
+        target = self.target
+        if self.has_reset and self.queue and self.queue[-1][0] != _HELD and not target.is_reading:
+            at = max(self.queue[-1][0], self.network.loop.time())
+            self.network.loop.call_on_arrival(at, self._noticed_reset, context=target.context)
+
+    def _noticed_reset(self) -> None:
+        self.network.note("reset", self)
+        self.target.break_down(_reset_by_peer())
+
+    # ------------------------------------------------------------------------------------------------ arrival
+
+    def _arrived(self) -> None:
+        self.timer = None
+        target, queue, network = self.target, self.queue, self.network
+        receiver = target.receiver
+        assert receiver is not None
+        now = network.loop.time()
+        if self.is_haunting:
+            network.note_haunting(self)
+        while queue and queue[0][0] <= now and target.is_open and target.is_reading:
+            _, item, size, checksum = queue.popleft()
+            self.unread -= size
+            if item is Signal.RST:
+                network.note("reset", self)
+                target.break_down(
+                    ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+                )
+            elif item is Signal.FIN:
+                network.note("finished", self)
+                receiver.finished()
+            else:
+                network.note_segment(self, size, checksum)
+                receiver.received(item)
+        if self.room_mark >= 0:
+            self._look_for_room()
+        self.go_on()
+        if not target.is_open:
+            network.settle(self)
+
+    def _arrived_at_nobody(self) -> None:
+        """Data for an end that is closed: its kernel answers with RST, once is enough."""
+        self.timer = None
+        now = self.network.loop.time()
+        is_data = False
+        while self.queue and self.queue[0][0] <= now:
+            item = self.queue.popleft()[1]
+            is_data = is_data or not isinstance(item, Signal)
+        back = self.target.outbound
+        if is_data and self.source.is_open and not any(one[1] is Signal.RST for one in back.queue):
+            back.push(Signal.RST, 0, 0)
+        self.go_on()
+        self.network.settle(self)
+
+    def _look_for_room(self) -> None:
+        if self.room_mark < 0 or self.unread > self.room_mark:
+            return
+        self.room_mark = -1
+        self._tell_of_room()
+
+    def _tell_of_room(self) -> None:
+        """The receiver's acknowledgement takes its time as well, and the way back may be cut."""
+        back = self.target.outbound
+        self.is_room_owed = back.is_blocked
+        if self.is_room_owed or not self.source.is_open:
+            return
+        loop = self.network.loop
+        at = loop.time() + self.network.latency_s(back.extra_delays)
+        loop.call_on_arrival(at, self._told_of_room, context=self.source.context)
+
+    def _told_of_room(self) -> None:
+        source = self.source
+        if source.is_open and source.receiver is not None:
+            source.receiver.has_room()
+
+    # ------------------------------------------------------------------------------------------------- faults
+
+    def hold(self) -> None:
+        """What has not arrived yet does not arrive before `release`."""
+        if self.is_blocked:
+            return
+        self.is_blocked = True
+        now = self.network.loop.time()
+        self.queue = deque(one if one[0] <= now else (_HELD, *one[1:]) for one in self.queue)
+        self._disarm_unless_due(now)
+
+    def release(self, late_s: float) -> None:
+        """What was held arrives `late_s` from now and a latency later, all at once."""
+        if not self.is_blocked:
+            return
+        self.is_blocked = False
+        now = self.network.loop.time()
+        at = max(self.last_at, now + late_s + self.network.latency_s(self.extra_delays))
+        self.last_at = at
+        self.queue = deque(one if one[0] != _HELD else (at, *one[1:]) for one in self.queue)
+        self.go_on()
+        forth = self.target.outbound
+        if forth.is_room_owed:
+            forth.is_room_owed = False
+            forth._tell_of_room()
+
+    def postpone(self, at: float) -> None:
+        """Nothing that is on its way arrives before `at`."""
+        now = self.network.loop.time()
+        self.queue = deque(
+            one if one[0] <= now else (max(one[0], at), *one[1:]) for one in self.queue
+        )
+        self.last_at = max(self.last_at, at)
+        self._disarm_unless_due(now)
+        self.go_on()
+
+    def drop(self) -> None:
+        """What has not been read is lost."""
+        self.queue.clear()
+        self.unread = 0
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def cut(self) -> None:
+        self.network.world.effects[Effect.SEGMENT_DROPPED] += len(self.queue)
+        self.is_cut = True
+        self.drop()
+
+    def drain(self) -> None:
+        """Nobody reads any more: what has arrived is thrown away, what is on its way finds a closed end."""
+        now = self.network.loop.time()
+        while self.queue and self.queue[0][0] <= now:
+            self.queue.popleft()
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        self.go_on()
+
+    def _disarm_unless_due(self, now: float) -> None:
+        # A timer that is due belongs to a paused process, which finds it when it goes on.
+        if self.timer is not None and self.timer.when() > now:
+            self.timer.cancel()
+            self.timer = None
+
+
+def _reset_by_peer() -> ConnectionResetError:
+    return ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")

@@ -1,0 +1,429 @@
+"""The event loop of the simulation: asyncio's own, except that time passes only when nothing is left to do.
+
+    loop = SimLoop(executor_delay_s)
+    loop.run_until_complete(main())
+
+What differs from a real loop, and only that: `time` is virtual; a callback runs only while its process does; work for
+a thread runs on the loop in one instant, a drawn moment after it was given, and is answered another moment later;
+tasks and futures hash by their number, so that a set of them has the same order in every run; and sockets are those of
+`network`.
+"""
+
+import asyncio
+import contextvars
+import heapq
+import itertools
+from asyncio import format_helpers
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from typing import Any, Final
+
+from oncelog_robustness.simulator.process import OWNER, ProcessKilled, ProcessState
+
+TURN_S: Final = 1e-6
+"""What a turn of the loop takes, in seconds of the world."""
+TURNS_WITHOUT_PAUSE_MAX: Final = 200_000
+"""More turns of the loop without a pause mean that somebody spins."""
+
+_RESOLUTION_S: Final = 1e-9
+_CANCELLED_TIMERS_KEPT: Final = 100
+
+_SOON, _TIMER, _ARRIVAL = range(3)
+_RESUME_ORDER: Final = {_ARRIVAL: 0, _TIMER: 1, _SOON: 2}
+
+
+class Stuck(AssertionError):
+    """Nothing will ever happen again, or time stands still."""
+
+
+_RUNNING, _PAUSED = ProcessState.RUNNING, ProcessState.PAUSED
+# Looked up a million times in a minute.
+_new: Final = object.__new__
+_copy_context: Final = contextvars.copy_context
+_heappop, _heappush = heapq.heappop, heapq.heappush
+_numbers: Final = itertools.count(1)
+
+
+class _Handle(asyncio.Handle):
+    """A million of these are made in a minute: the loop fills them in itself, and nothing is kept for a debug mode."""
+
+    __slots__ = ()
+    _source_traceback = None
+    _repr = None
+    _args: Any
+    _callback: Any
+    _cancelled: bool
+    _context: contextvars.Context
+    _loop: "SimLoop"
+    kind = _SOON
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = self._args = None
+
+    def failed(self, error: BaseException) -> None:
+        """What asyncio does when a callback raises."""
+        source = format_helpers._format_callback_source(self._callback, self._args)
+        self._loop.call_exception_handler(
+            {"message": f"Exception in callback {source}", "exception": error, "handle": self}
+        )
+
+
+class _TimerHandle(asyncio.TimerHandle):
+    __slots__ = ("kind",)
+    _source_traceback = None
+    _repr = None
+    _args: Any
+    _callback: Any
+    _cancelled: bool
+    _context: contextvars.Context
+    _loop: "SimLoop"
+    _scheduled: bool
+    _when: float
+    kind: int
+
+    failed = _Handle.failed
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = self._args = None
+            if self._scheduled:
+                self._loop.timer_cancelled()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return hash(self._when)
+
+    def __lt__(self, other: object) -> bool:
+        # Asked when both are due at the same time: neither comes before the other.
+        return False
+
+
+class _Numbered:
+    """Hashes by a number of its own: sets of it have one order, whatever the addresses in memory."""
+
+    _number = 0
+
+    def __hash__(self) -> int:
+        # Few are ever in a set: the number is given when it is first asked for.
+        number = self._number
+        if not number:
+            number = self._number = next(_numbers)
+        return number
+
+
+class SimTask(_Numbered, asyncio.Task):  # type: ignore[type-arg]
+    pass
+
+
+class SimFuture(_Numbered, asyncio.Future):  # type: ignore[type-arg]
+    pass
+
+
+class _WorkFuture(SimFuture):
+    """Knows when it was cancelled."""
+
+    cancelled_at = -1.0
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        if not self.done():
+            self.cancelled_at = self.get_loop().time()
+        return super().cancel(msg)
+
+
+class _Work:
+    """What a thread was given: run once, answered once."""
+
+    __slots__ = ("args", "begins", "error", "func", "future", "is_done", "result")
+
+    def __init__(
+        self, future: _WorkFuture, func: Callable[..., Any], args: tuple[Any, ...], begins: float
+    ) -> None:
+        self.future = future
+        self.func = func
+        self.args = args
+        self.begins = begins
+        self.is_done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """A thread that has begun goes on, though nobody waits any more; one that has not never begins."""
+        if self.is_done:
+            return
+        self.is_done = True
+        if self.future.cancelled() and self.future.cancelled_at < self.begins:
+            return
+        try:
+            self.result = self.func(*self.args)
+        except StopIteration as error:
+            self.error = RuntimeError(f"work for a thread raised {error!r}")
+        except Exception as error:
+            self.error = error
+
+    def answer(self) -> None:
+        if self.future.cancelled():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """`network` must be set before anything opens or accepts a connection."""
+
+    def __init__(
+        self,
+        executor_delay_s: Callable[[Executor | None], float],
+        executor_moment: Callable[[], float] = lambda: 1.0,
+    ) -> None:
+        """`executor_moment` is between 0 and 1: when, of the time that it takes, a thread's work happens."""
+        super().__init__()
+        self._scheduled: list[Any]
+        self._ready: deque[Any]
+        self._timer_cancelled_count: int
+        self._stopping: bool
+        self.now_s = 0.0
+        """What `time` answers, for those who ask at each segment and each line of the trace."""
+        self._clock_resolution = _RESOLUTION_S
+        self._turns = 0
+        self._executor_delay_s = executor_delay_s
+        self._executor_moment = executor_moment
+        self._executor_work: dict[tuple[int, int], deque[_Work]] = {}
+        self._executor_free_at: dict[tuple[int, int], float] = {}
+        self._executors: list[object] = []
+        self.network: Any = None
+
+    def time(self) -> float:
+        """Seconds since the simulation began."""
+        return self.now_s
+
+    # Each future and task asks for it: a type without a function call is the cheapest "no" there is.
+    get_debug = bool
+
+    def _run_once(self) -> None:
+        """Turns as asyncio's, until the loop is to stop; where that would sleep, time jumps to the next timer.
+
+        All of them in one call: most turns have one callback, and a call for each would be a good part of it."""
+        ready = self._ready
+        while True:
+            scheduled = self._scheduled
+            if (
+                scheduled and scheduled[0][1]._cancelled
+            ) or self._timer_cancelled_count > _CANCELLED_TIMERS_KEPT:
+                scheduled = self._drop_cancelled_timers()
+            now_s = self.now_s
+            if ready or self._stopping or (scheduled and scheduled[0][0] <= now_s):
+                # Code takes a moment, or whoever waits for the rest of a nanosecond would wait for ever.
+                self.now_s = now_s = now_s + TURN_S
+                self._turns += 1
+                if self._turns > TURNS_WITHOUT_PAUSE_MAX:
+                    raise Stuck(f"at {now_s:.3f} s time stands still: somebody spins")
+            elif scheduled:
+                self.now_s = now_s = scheduled[0][0]
+                self._turns = 0
+            else:
+                raise Stuck(f"at {now_s:.3f} s nothing is left that could ever happen")
+            end_s = now_s + _RESOLUTION_S
+            while scheduled and scheduled[0][0] < end_s:
+                timer = _heappop(scheduled)[1]
+                timer._scheduled = False
+                ready.append(timer)
+            # What these schedule in turn waits for the next turn.
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if handle._cancelled:
+                    continue
+                context = handle._context
+                process = context.get(OWNER)
+                if process is not None and process.state is not _RUNNING:
+                    if process.state is _PAUSED:
+                        process.parked.append(handle)
+                    continue
+                try:
+                    context.run(handle._callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    handle.failed(error)
+            if self._stopping:
+                return
+
+    def _drop_cancelled_timers(self) -> list[Any]:
+        scheduled = self._scheduled
+        while scheduled and scheduled[0][1]._cancelled:
+            self._timer_cancelled_count -= 1
+            _heappop(scheduled)[1]._scheduled = False
+        if self._timer_cancelled_count > max(_CANCELLED_TIMERS_KEPT, len(scheduled) // 2):
+            kept = []
+            for entry in scheduled:
+                if entry[1]._cancelled:
+                    entry[1]._scheduled = False
+                else:
+                    kept.append(entry)
+            heapq.heapify(kept)
+            self._scheduled = scheduled = kept
+            self._timer_cancelled_count = 0
+        return scheduled
+
+    def timer_cancelled(self) -> None:
+        """One that is scheduled; it is dropped when its time comes, or when there are too many."""
+        self._timer_cancelled_count += 1
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        return SimFuture(loop=self)
+
+    def create_task(
+        self,
+        coro: Any,
+        *,
+        name: object = None,
+        context: contextvars.Context | None = None,
+    ) -> SimTask:
+        return SimTask(coro, loop=self, name=None if name is None else str(name), context=context)
+
+    # ----------------------------------------------------------------------------------------------- callbacks
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self._push(_TIMER, self.now_s + delay, callback, args, context)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self._push(_TIMER, when, callback, args, context)
+
+    def call_on_arrival(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context,
+    ) -> asyncio.TimerHandle:
+        """Something reaches a process from outside: a paused one handles it before its timers."""
+        return self._push(_ARRIVAL, when, callback, args, context)
+
+    def _push(
+        self,
+        kind: int,
+        when: float,
+        callback: Callable[..., object],
+        args: Any,
+        context: contextvars.Context | None,
+    ) -> asyncio.TimerHandle:
+        timer = _new(_TimerHandle)
+        timer.kind = kind
+        timer._when = when
+        timer._callback = callback
+        timer._args = args
+        timer._loop = self
+        timer._context = _copy_context() if context is None else context
+        timer._cancelled = False
+        timer._scheduled = True
+        _heappush(self._scheduled, (when, timer))
+        return timer
+
+    def call_soon(  # type: ignore[override]
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        handle = _new(_Handle)
+        handle._callback = callback
+        handle._args = args
+        handle._loop = self
+        handle._context = _copy_context() if context is None else context
+        handle._cancelled = False
+        self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
+
+    def requeue(self, handles: Iterable[asyncio.Handle]) -> None:
+        """What a paused process missed, in the order in which a real loop would take it up."""
+        ordered = sorted(handles, key=lambda handle: _RESUME_ORDER[handle.kind])  # type: ignore[attr-defined]
+        self._ready.extend(ordered)
+
+    # ------------------------------------------------------------------------------------------------- threads
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., Any], *args: Any
+    ) -> "asyncio.Future[Any]":
+        """`func` begins after what this executor was given before, and takes `executor_delay_s`.
+
+        All it does happens at one moment in between: it sees nothing of what happens from then on, and is not known to
+        be done before the end.
+        """
+        if getattr(executor, "_shutdown", False):
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        future = _WorkFuture(loop=self)
+        key = _executor_key(executor)
+        if executor is not None and executor not in self._executors:
+            # Kept, so that no other executor ever has its id.
+            self._executors.append(executor)
+        begins = max(self.now_s, self._executor_free_at.get(key, 0.0))
+        delay_s = self._executor_delay_s(executor)
+        work = _Work(future, func, args, begins)
+        if executor is not None:
+            self._executor_free_at[key] = begins + delay_s
+            self._executor_work.setdefault(key, deque()).append(work)
+        self.call_at(begins + delay_s * self._executor_moment(), work.run)
+        self.call_at(begins + delay_s, self._end_work, work, key)
+        return future
+
+    def _end_work(self, work: _Work, key: tuple[int, int]) -> None:
+        work.run()
+        queue = self._executor_work.get(key)
+        if queue and queue[0] is work:
+            queue.popleft()
+        work.answer()
+
+    def finish_work(self, executor: Executor) -> None:
+        """What `shutdown(wait=True)` waits for happens now."""
+        for work in self._executor_work.get(_executor_key(executor), ()):
+            work.run()
+
+    def call_exception_handler(self, context: Any) -> None:
+        """What goes wrong while the stack of a killed process is unwound is of no interest to anybody."""
+        if not isinstance(context.get("exception"), ProcessKilled):
+            super().call_exception_handler(context)
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        return
+
+    # ------------------------------------------------------------------------------------------------- sockets
+
+    async def create_server(self, *args: Any, **kwargs: Any) -> Any:
+        return await self.network.create_server(*args, **kwargs)
+
+    async def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        return await self.network.create_connection(*args, **kwargs)
+
+    async def getaddrinfo(self, *args: Any, **kwargs: Any) -> Any:
+        return await self.network.getaddrinfo(*args, **kwargs)
+
+
+def _executor_key(executor: Executor | None) -> tuple[int, int]:
+    return id(executor), id(OWNER.get())

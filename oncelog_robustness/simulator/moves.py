@@ -1,0 +1,64 @@
+"""An operator under simulation: partitions get other replicas while everything goes on.
+
+What is asked is drawn when the fault begins; who is asked is every controller in turn, until one has done it. Nobody
+repeats a request that no controller took: operators do not either.
+"""
+
+import random
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from oncelog.api.v1 import controller_pb2, controller_pb2_grpc
+from oncelog.api.v1.types_pb2 import TopicPartition
+from oncelog.rpc.metadata import MetadataImage
+from oncelog_robustness.simulator.cluster import RPC_PORT, SimCluster
+from oncelog_robustness.simulator.effects import Effect
+from oncelog_robustness.simulator.network import SimNetwork
+from oncelog_robustness.simulator.world import World
+
+CALL_TIMEOUT_S: Final = 2.0
+
+
+class Mover:
+    def __init__(self, world: World, cluster: SimCluster, network: SimNetwork) -> None:
+        self._world = world
+        self._cluster = cluster
+        self._network = network
+        self._process = world.new_process("operator")
+
+    def move(self, draw: random.Random) -> None:
+        """Begin to move a partition that a running node knows of; nothing when none runs."""
+        images = [role.image for _, role in self._cluster.running("storage")]
+        image: MetadataImage | None = max(images, key=lambda one: one.metadata_offset, default=None)
+        if image is None or not image.topics:
+            return
+        topic = image.topics[draw.choice(sorted(image.topics))]
+        partition = draw.choice(list(topic.partitions))
+        nodes = [self._cluster.members[name].node_id for name in self._cluster.names("storage")]
+        settled = [one for one in partition.replicas if one not in partition.adding_replicas]
+        wanted = draw.sample(nodes, min(len(settled), len(nodes)))
+        request = controller_pb2.ReassignPartitionsRequest(
+            assignments=[
+                controller_pb2.ReassignPartitionsRequest.Assignment(
+                    partition=TopicPartition(topic=topic.name, partition=partition.partition),
+                    replicas=wanted,
+                )
+            ]
+        )
+        self._world.trace("move", topic.name, partition.partition, *wanted)
+        self._process.spawn(self._ask(request), "move")
+
+    async def _ask(self, request: Any) -> None:
+        for name in self._cluster.names("controller"):
+            address = f"{self._network.address_of(name)}:{RPC_PORT}"
+            async with grpc.aio.insecure_channel(address) as channel:
+                stub: Any = controller_pb2_grpc.ControllerStub(channel)  # type: ignore[no-untyped-call]
+                try:
+                    answer = await stub.ReassignPartitions(request, timeout=CALL_TIMEOUT_S)
+                except grpc.aio.AioRpcError:
+                    continue
+                if answer.partitions and not answer.partitions[0].error_code:
+                    self._world.effects[Effect.REPLICAS_MOVED] += 1
+                    return

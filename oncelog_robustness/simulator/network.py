@@ -1,0 +1,435 @@
+"""The network between simulated processes: hosts with addresses, ordered byte streams, and what can befall them.
+
+    network = SimNetwork(world)          # a profile other than CALM makes it slower and less regular
+    world.loop.network = network         # asyncio's create_server and create_connection go here
+    install_tcp(network)                 # oncelog_robustness.simulator.tcp: `socket` where production code uses it
+    install_grpc(network)                # oncelog_robustness.simulator.grpc_network: grpc.aio
+
+A host is the name in `SimProcess.host`; it has one address, 10.0.0.N, known by `address_of(host)`, and 127.0.0.1 means
+itself. Names of hosts resolve. Code that belongs to no process lives on the host "outside".
+
+Faults work by host, on every connection there is and every one that is made while they last. Each method returns what
+undoes it (a call without arguments, harmless when repeated); `heal_all` undoes them all.
+
+- `partition(a, b, one_way=False)`: nothing passes from `a` to `b` (and back). Nothing is lost, as TCP sends again: it
+  arrives after the end. Connecting needs both ways. Nobody learns of a death on the other side before the end.
+- `delay(host, added_s, jitter_s)`: what goes to and from the host takes that much longer.
+- `clog(host)`: as a partition from everybody, but at its end everything arrives at once.
+- `unplug(host)`: a power cut. The host's connections are gone and nobody is told; nothing reaches it before the end.
+  Before the host's processes are ended: their kernel would still say good-bye.
+- `reset(host)`: every connection of the host breaks for both ends; what is on its way is lost. Has no end.
+- `ghost(host, gather_s, late_s)`: for `gather_s` what is sent to whoever accepted a connection is held. Then the
+  connections break for whoever made them, and what was held still arrives, up to `late_s` later, and is processed as
+  from a living connection: a repetition on a new connection races with it. The receiver learns up to `late_s` after
+  that what has become of its sender. Has no end.
+
+Everything is drawn from the streams `network.*`, and every opening, delivery and end adds to the trace.
+"""
+
+import contextvars
+import errno
+import socket
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+from oncelog_robustness.simulator import tcp
+from oncelog_robustness.simulator.dialing import Attempt, Listener
+from oncelog_robustness.simulator.effects import Effect
+from oncelog_robustness.simulator.faults import Fault
+from oncelog_robustness.simulator.links import End, Pipe
+from oncelog_robustness.simulator.process import ProcessState, SimProcess, owner
+from oncelog_robustness.simulator.world import World
+
+OUTSIDE: Final = "outside"
+_LOOPBACK: Final = "127.0.0.1"
+_ANY: Final = ("", "0.0.0.0")
+_FIRST_EPHEMERAL_PORT: Final = 40_000
+
+Undo = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkProfile:
+    """How the network of a run behaves without any fault."""
+
+    latency_s: tuple[float, float] = (0.000_1, 0.001)
+    """Of a segment, one way: shortest and longest."""
+    tail_probability: float = 0.0
+    tail_mean_s: float = 0.02
+    """Some segments take longer, by an exponential draw."""
+    split_probability: float = 0.0
+    """Of a written piece of bytes to arrive as two."""
+    merge_probability: float = 0.0
+    """Of a written piece to arrive together with the one before."""
+    kernel_buffer_bytes: int = 262_144
+    """Sent and not yet read, on a TCP connection; more waits in the sender's transport."""
+    grpc_window_bytes: int = 1_048_576
+    """Sent and not yet read, on a gRPC stream."""
+
+
+CALM: Final = NetworkProfile()
+
+
+def drawn_profile(world: World, wildness: float) -> NetworkProfile:
+    """A profile of this seed: as CALM at wildness 0, at 1 as bad as it gets without a fault."""
+    draw = world.streams.stream("network.profile")
+    slowest_s = 0.001 * (1 + 9 * wildness * draw.random())
+    return NetworkProfile(
+        latency_s=(0.000_1, slowest_s),
+        tail_probability=0.05 * wildness * draw.random(),
+        tail_mean_s=0.005 + 0.1 * wildness * draw.random(),
+        split_probability=0.3 * wildness * draw.random(),
+        merge_probability=0.5 * wildness * draw.random(),
+        kernel_buffer_bytes=draw.choice((4_096, 65_536, 262_144)) if wildness else 262_144,
+        grpc_window_bytes=draw.choice((65_535, 262_144, 1_048_576)) if wildness else 1_048_576,
+    )
+
+
+class _Sockets:
+    """What the kernel holds for one process."""
+
+    def __init__(self) -> None:
+        self.ends: dict[End, None] = {}
+        self.listeners: dict[Listener, None] = {}
+
+
+class SimNetwork:
+    def __init__(self, world: World, profile: NetworkProfile = CALM) -> None:
+        self.world = world
+        self.loop = world.loop
+        self.profile = profile
+        self.context = contextvars.Context()
+        """Of no process: what kernels do."""
+        self._latency = world.streams.stream("network.latency")
+        self._draw = self._latency.random
+        self.dice = world.streams.stream("network.faults")
+        self.segmenting = world.streams.stream("network.segments")
+        self._addresses: dict[str, str] = {}
+        self._hosts: dict[str, str] = {}
+        self._ports: dict[str, int] = {}
+        self._sockets: dict[SimProcess | None, _Sockets] = {}
+        self._listeners: dict[tuple[str, int], Listener] = {}
+        self._pipes: dict[Pipe, None] = {}
+        self._pipe_count = 0
+        self._faults: dict[Fault, None] = {}
+        self.waiting_attempts: dict[Attempt, None] = {}
+        self.segments = 0
+        """Delivered so far."""
+
+    # -------------------------------------------------------------------------------------------------- hosts
+
+    def address_of(self, host: str) -> str:
+        address = self._addresses.get(host)
+        if address is None:
+            number = len(self._addresses) + 1
+            address = self._addresses[host] = f"10.0.{number // 250}.{number % 250 + 1}"
+            self._hosts[address] = host
+        return address
+
+    def host_here(self) -> str:
+        """Of the process whose code is running."""
+        process = owner()
+        return OUTSIDE if process is None else process.host
+
+    def host_at(self, address: str) -> str | None:
+        """Whose address this is, as seen by the code that is running; a name of a host is one, too."""
+        if address.startswith("127.") or address == "localhost":
+            return self.host_here()
+        host = self._hosts.get(address)
+        if host is None and self._is_host(address):
+            return address
+        return host
+
+    def _is_host(self, name: str) -> bool:
+        return (
+            name in self._addresses
+            or name == OUTSIDE
+            or any(process.host == name for process in self.world.processes.values())
+        )
+
+    def free_port(self, host: str) -> int:
+        while True:
+            port = self._ports.get(host, _FIRST_EPHEMERAL_PORT)
+            self._ports[host] = port + 1 if port < 65_535 else _FIRST_EPHEMERAL_PORT
+            if (host, port) not in self._listeners:
+                return port
+
+    # ------------------------------------------------------------------------------------ listening, connecting
+
+    def listener(self, address: str, port: int) -> Listener:
+        """A bound port of the running process's host. Raises OSError. `listen` makes it accept."""
+        host = self.host_here()
+        self._refuse_the_dead()
+        if address not in _ANY and self.host_at(address) != host:
+            raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+        port = port or self.free_port(host)
+        if (host, port) in self._listeners:
+            raise OSError(errno.EADDRINUSE, "Address already in use")
+        shown = "0.0.0.0" if address in _ANY else self._shown(address)
+        listener = Listener(self, host, (shown, port), owner())
+        self._listeners[host, port] = listener
+        self.sockets_of(listener.process).listeners[listener] = None
+        return listener
+
+    def _shown(self, address: str) -> str:
+        if address.startswith("127."):
+            return address
+        return _LOOPBACK if address == "localhost" else self.address_of(self.host_here())
+
+    async def dial(self, address: str, port: int) -> End:
+        """An end that is connected and has no receiver yet. Raises OSError."""
+        self._refuse_the_dead()
+        host = self.host_at(address)
+        if host is None:
+            raise OSError(errno.EHOSTUNREACH, "No route to host")
+        attempt = Attempt(self, host, port, is_loopback=address.startswith(("127.", "localhost")))
+        return await attempt.connected()
+
+    @staticmethod
+    def _refuse_the_dead() -> None:
+        """A process that is killed in the middle of a step unwinds its stack, and must reach nobody on the way."""
+        process = owner()
+        if process is not None and process.state is ProcessState.DEAD:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+
+    def listening_at(self, host: str, port: int) -> Listener | None:
+        return self._listeners.get((host, port))
+
+    def forget_listener(self, listener: Listener) -> None:
+        self._listeners.pop((listener.host, listener.address[1]), None)
+        sockets = self._sockets.get(listener.process)
+        if sockets is not None:
+            sockets.listeners.pop(listener, None)
+
+    def connect(self, dialer: End, acceptor: End) -> None:
+        """Two pipes between two ends; from now on faults act on them."""
+        self._pipe_count += 1
+        for source, target in ((dialer, acceptor), (acceptor, dialer)):
+            pipe = Pipe(self, self._pipe_count, source, target, source is dialer)
+            self._pipes[pipe] = None
+            self._apply_faults(pipe)
+        self.note("opened", dialer.outbound)
+        for end in (dialer, acceptor):
+            if end.process is not None and end.process.state is ProcessState.DEAD:
+                end.close()
+            else:
+                self.sockets_of(end.process).ends[end] = None
+
+    @property
+    def open_connections(self) -> int:
+        """Of which anything is left."""
+        return len(self._pipes) // 2
+
+    def sockets_of(self, process: SimProcess | None) -> _Sockets:
+        sockets = self._sockets.get(process)
+        if sockets is None:
+            sockets = self._sockets[process] = _Sockets()
+            if process is not None:
+                process.on_end(lambda: self._process_ended(process))
+        return sockets
+
+    def forget_end(self, end: End) -> None:
+        sockets = self._sockets.get(end.process)
+        if sockets is not None:
+            sockets.ends.pop(end, None)
+
+    def settle(self, pipe: Pipe) -> None:
+        """Forget a connection of which nothing is left."""
+        one, other = pipe.source, pipe.target
+        if one.is_open or other.is_open or one.outbound.queue or other.outbound.queue:
+            return
+        self._pipes.pop(one.outbound, None)
+        self._pipes.pop(other.outbound, None)
+
+    def _process_ended(self, process: SimProcess) -> None:
+        sockets = self._sockets.pop(process)
+        # What waits at its sockets must never be finalized.
+        self.world.keep_for_ever(
+            [tuple(sockets.ends), tuple(sockets.listeners), [end.receiver for end in sockets.ends]]
+        )
+        for listener in sockets.listeners:
+            listener.close()
+        for end in sockets.ends:
+            end.close()
+
+    # ------------------------------------------------------------------------------------------------ latency
+
+    def latency_s(self, extra_delays: tuple[tuple[float, float], ...] = ()) -> float:
+        """Of one segment."""
+        profile = self.profile
+        shortest, longest = profile.latency_s
+        latency_s = shortest + (longest - shortest) * self._draw()
+        if profile.tail_probability and self._draw() < profile.tail_probability:
+            latency_s += self._latency.expovariate(1 / profile.tail_mean_s)
+        for added_s, jitter_s in extra_delays:
+            latency_s += added_s + jitter_s * self._draw()
+        return latency_s
+
+    # ------------------------------------------------------------------------------------------------- faults
+
+    def partition(
+        self, a_hosts: Collection[str], b_hosts: Collection[str], one_way: bool = False
+    ) -> Undo:
+        return self._begin(Fault.between("partition", a_hosts, b_hosts, one_way=one_way))
+
+    def delay(self, host: str, added_s: float, jitter_s: float) -> Undo:
+        return self._begin(Fault.of_host("delay", host, delay=(added_s, jitter_s)))
+
+    def clog(self, host: str) -> Undo:
+        return self._begin(Fault.of_host("clog", host, blocks=True))
+
+    def unplug(self, host: str) -> Undo:
+        undo = self._begin(Fault.of_host("unplug", host, blocks=True, sends_again=True))
+        for pipe in self._pipes_of(host):
+            if pipe.source.host == host:
+                pipe.source.vanish()
+        return undo
+
+    def reset(self, host: str) -> None:
+        self.world.trace("net-fault", "reset", host)
+        for pipe in self._pipes_of(host):
+            pipe.cut()
+            self._break(pipe.source)
+
+    def ghost(self, host: str, gather_s: float = 0.1, late_s: float = 1.0) -> None:
+        undo = self._begin(Fault.of_host("ghost", host, blocks=True, only_forward=True))
+        at = self.loop.time() + gather_s
+        self.loop.call_at(at, self._haunt, host, late_s, undo, context=self.context)
+
+    def heal_all(self) -> None:
+        faults, self._faults = self._faults, {}
+        for fault in faults:
+            self.world.trace("net-heal", fault.name)
+        self._refresh(sends_again=any(fault.sends_again for fault in faults))
+
+    def is_blocked(self, source: str, target: str, is_forward: bool) -> bool:
+        return any(fault.blocks(source, target, is_forward) for fault in self._faults)
+
+    def is_connecting_blocked(self, source: str, target: str) -> bool:
+        return any(fault.blocks_connecting(source, target) for fault in self._faults)
+
+    def delays(self, source: str, target: str) -> tuple[tuple[float, float], ...]:
+        found = (fault.delay_of(source, target) for fault in self._faults)
+        return tuple(delay for delay in found if delay is not None)
+
+    def _begin(self, fault: Fault) -> Undo:
+        self._faults[fault] = None
+        self.world.trace("net-fault", fault.name, fault.text)
+        self._refresh()
+
+        def undo() -> None:
+            if fault in self._faults:
+                del self._faults[fault]
+                self.world.trace("net-heal", fault.name, fault.text)
+                self._refresh(sends_again=fault.sends_again)
+
+        return undo
+
+    def _refresh(self, *, sends_again: bool = False) -> None:
+        """Faults have changed. `sends_again`: what was held waits for the retransmission timer of its sender."""
+        for pipe in list(self._pipes):
+            self._apply_faults(pipe, sends_again=sends_again)
+        attempts, self.waiting_attempts = self.waiting_attempts, {}
+        for attempt in attempts:
+            attempt.send_again(self.dice.uniform(0, 0.5) if sends_again else 0.0)
+
+    def _apply_faults(self, pipe: Pipe, *, sends_again: bool = False) -> None:
+        source, target = pipe.source.host, pipe.target.host
+        pipe.extra_delays = self.delays(source, target)
+        is_blocked = self.is_blocked(source, target, pipe.is_forward)
+        if is_blocked:
+            pipe.hold()
+        elif pipe.is_blocked:
+            pipe.release(self.dice.uniform(0, 0.5) if sends_again else 0.0)
+
+    def _pipes_of(self, host: str) -> list[Pipe]:
+        """Both directions of each connection between this host and others."""
+        return [
+            pipe
+            for pipe in self._pipes
+            if host in (pipe.source.host, pipe.target.host) and pipe.source.host != pipe.target.host
+        ]
+
+    def _haunt(self, host: str, late_s: float, undo: Undo) -> None:
+        undo()
+        for pipe in self._pipes_of(host):
+            if not pipe.is_forward:
+                continue
+            self._break(pipe.source)
+            after_s = 0.0
+            if pipe.queue:
+                after_s = late_s * self.dice.uniform(0.05, 1.0)
+                pipe.postpone(self.loop.time() + after_s)
+                # What arrives so late is also worked on before the receiver learns that its sender is gone.
+                after_s += late_s * self.dice.uniform(0.1, 1.0)
+                self.note("ghost", pipe)
+                pipe.is_haunting = True
+            pipe.is_cut = True
+            self._break(pipe.target, after_s)
+
+    def _break(self, end: End, after_s: float = 0.0) -> None:
+        """The end learns it from its kernel, a moment later."""
+        error = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+        at = self.loop.time() + after_s + self.latency_s()
+        self.loop.call_on_arrival(at, end.break_down, error, context=end.context)
+
+    # -------------------------------------------------------------------------------------------------- trace
+
+    def note(self, what: str, pipe: Pipe) -> None:
+        source, target = pipe.source, pipe.target
+        self.world.trace(f"net-{what}", pipe.number, source.host, target.host, target.address[1])
+
+    def note_haunting(self, pipe: Pipe) -> None:
+        """Bytes of a connection arrive that their sender has given up."""
+        effects = self.world.effects
+        effects[Effect.SEGMENT_AFTER_BREAK] += 1
+        source, target = pipe.source, pipe.target
+        if any(
+            other.number > pipe.number
+            and other.source.host == source.host
+            and other.target.address == target.address
+            for other in self._pipes
+        ):
+            effects[Effect.SEGMENT_OVERTAKEN] += 1
+
+    def note_segment(self, pipe: Pipe, size: int, checksum: int) -> None:
+        self.segments += 1
+        self.world.trace_log.add_segment(
+            self.loop.now_s, pipe.number, pipe.is_forward, size, checksum
+        )
+
+    # ------------------------------------------------------------------------------------------------ asyncio
+
+    async def create_server(self, *args: Any, **kwargs: Any) -> tcp.SimServer:
+        return await tcp.create_server(self, *args, **kwargs)
+
+    async def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        return await tcp.create_connection(self, *args, **kwargs)
+
+    async def getaddrinfo(
+        self,
+        host: str | None,
+        port: int | None,
+        *,
+        family: int = 0,
+        type: int = 0,
+        proto: int = 0,
+        flags: int = 0,
+    ) -> list[tuple[int, int, int, str, tuple[str, int]]]:
+        if not host or host in _ANY:
+            found = "0.0.0.0" if flags & socket.AI_PASSIVE else _LOOPBACK
+        elif host.startswith("127."):
+            found = host
+        elif host == "localhost":
+            found = _LOOPBACK
+        else:
+            known = self.host_at(host)
+            if known is None and host.count(".") != 3:
+                raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+            found = host if known is None else self.address_of(known)
+        if family == socket.AF_INET6:
+            raise socket.gaierror(
+                socket.EAI_ADDRFAMILY, "Address family for hostname not supported"
+            )
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (found, port or 0))]

@@ -1,0 +1,68 @@
+"""Tagged fields of transactions' records, as a process of an older version writes and reads them: without those that
+it does not know.
+
+The other records that an older version reads are held by the golden tests (docs/upgrades.md): of the consumer
+protocol's records those tagged fields are Kafka's, and the metadata journal has none.
+"""
+
+from typing import Final
+
+from oncelog.protocol.writing import write_uvarint
+from oncelog_coordinator.core import txn_records
+from oncelog_coordinator.core.txn_state import TxnMetadata
+from oncelog_robustness.simulator import seams
+from oncelog_robustness.simulator.contracts import contracts_here
+
+KAFKAS_TAGS: Final = frozenset({0, 1, 2})
+"""Facts 5.1; every version of oncelog has them."""
+TODAYS_TAGS: Final = frozenset(
+    value for name, value in vars(txn_records).items() if name.startswith("_TAG_")
+)
+
+_read_tags = txn_records._read_tags
+_encode_value = txn_records.encode_value
+
+
+def tags_of(value: bytes) -> frozenset[int]:
+    """The tags in the value of a record; of version 0, none."""
+    if value[:2] == b"\0\0":
+        return frozenset()
+    return frozenset(_read_tags(value, _tags_at(value))[0])
+
+
+def with_tags(value: bytes, known: frozenset[int]) -> bytes:
+    """The value without the tagged fields of other tags."""
+    if tags_of(value) <= known:
+        return value
+    at = _tags_at(value)
+    tags = {tag: data for tag, data in _read_tags(value, at)[0].items() if tag in known}
+    fields = [write_uvarint(tag) + write_uvarint(len(data)) + data for tag, data in tags.items()]
+    return value[:at] + write_uvarint(len(fields)) + b"".join(fields)
+
+
+def install_record_tags() -> None:
+    """In the whole interpreter; a process of this version goes on as ever."""
+
+    def encode_value(txn: TxnMetadata, version: int) -> bytes:
+        value, contracts = _encode_value(txn, version), contracts_here()
+        if contracts is None:
+            return value
+        kept = with_tags(value, contracts.tags)
+        contracts.records_cut += len(kept) < len(value)
+        return kept
+
+    def read_tags(value: bytes, at: int) -> tuple[dict[int, bytes], int]:
+        tags, end = _read_tags(value, at)
+        contracts = contracts_here()
+        if contracts is not None and not contracts.tags.issuperset(tags):
+            contracts.records_cut += 1
+            tags = {tag: data for tag, data in tags.items() if tag in contracts.tags}
+        return tags, end
+
+    seams.replace(txn_records, "encode_value", encode_value)
+    seams.replace(txn_records, "_read_tags", read_tags)
+
+
+def _tags_at(value: bytes) -> int:
+    head, times = txn_records._HEAD.size, txn_records._TIMES.size
+    return txn_records._read_partitions_v1(value, head)[1] + times

@@ -1,0 +1,126 @@
+"""A rolling upgrade, or a rollback, while everything else goes on: processes end in order and come back as those of the
+other version (docs/upgrades.md).
+
+How is drawn from the seed: which of the two it is, whether all roles go at the same time as under `helm upgrade` or
+one process of any role after another, how long each rests, and whether somebody changes their mind half-way. What
+the end of the storm finds undone stays undone: the rest of the run has both versions.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from oncelog_robustness.scenario import ROLES
+from oncelog_robustness.simulator.cluster import SimCluster
+from oncelog_robustness.simulator.contracts import Contracts
+from oncelog_robustness.simulator.effects import Effect
+from oncelog_robustness.simulator.world import World
+
+_ROLLBACK_SHARE: Final = 0.4
+_ROLE_BY_ROLE_SHARE: Final = 0.5
+_TURNS_SHARE: Final = 0.4
+_BEGINS_WITHIN: Final = 0.3
+"""Of the storm's time."""
+_REST_MAX_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class RollPlan:
+    begins_older: bool
+    after_s: float
+    """In the storm."""
+    lanes: tuple[tuple[str, ...], ...]
+    """Side by side; within one, one process after another."""
+    rest_s: float
+    turns_after: int | None
+    """So many processes are replaced when somebody has those put back; None: nobody does."""
+
+    @classmethod
+    def drawn(cls, draw: random.Random, names: Mapping[str, Sequence[str]], storm_s: float) -> Self:
+        """`names` are those of each role."""
+        every = [name for role in ROLES for name in names[role]]
+        begins_older = draw.random() >= _ROLLBACK_SHARE
+        after_s = draw.uniform(0, _BEGINS_WITHIN * storm_s)
+        rest_s = draw.uniform(0, _REST_MAX_S)
+        turns_after = draw.randint(1, len(every)) if draw.random() < _TURNS_SHARE else None
+        if draw.random() < _ROLE_BY_ROLE_SHARE:
+            lanes = tuple(tuple(names[role]) for role in ROLES)
+        else:
+            lanes = (tuple(draw.sample(every, len(every))),)
+        return cls(begins_older, after_s, lanes, rest_s, turns_after)
+
+
+class RollingUpgrade:
+    """`begin` before the cluster starts, `roll` with the storm, `stop` when everything is to heal."""
+
+    def __init__(self, world: World, cluster: SimCluster, older: Contracts, storm_ms: int) -> None:
+        self._world = world
+        self._cluster = cluster
+        self._older = older
+        names = {role: cluster.names(role) for role in ROLES}
+        draw = world.streams.stream("upgrade")
+        self.plan = RollPlan.drawn(draw, names, storm_ms / 1000)
+        self._replaced: list[list[str]] = [[] for _ in self.plan.lanes]
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        plan = self.plan
+        self._world.trace("upgrade", "rollback" if not plan.begins_older else "forward", plan.lanes)
+        if plan.begins_older:
+            self._cluster.contracts.update(dict.fromkeys(self._cluster.members, self._older))
+
+    def roll(self) -> None:
+        self._task = self._world.loop.create_task(
+            self._roll(), name="rolling upgrade", context=self._world.own_context
+        )
+        self._task.add_done_callback(lambda task: task.cancelled() or task.result())
+
+    def stop(self) -> None:
+        """What it was about to start is somebody else's to start."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _roll(self) -> None:
+        plan = self.plan
+        await asyncio.sleep(plan.after_s)
+        async with asyncio.TaskGroup() as group:
+            for lane, replaced in zip(plan.lanes, self._replaced, strict=True):
+                group.create_task(self._forth(lane, replaced))
+        if not self._has_turned:
+            return
+        self._world.trace("upgrade-turns")
+        async with asyncio.TaskGroup() as group:
+            for replaced in self._replaced:
+                group.create_task(self._back(replaced))
+
+    @property
+    def _has_turned(self) -> bool:
+        turns_after = self.plan.turns_after
+        return turns_after is not None and sum(map(len, self._replaced)) >= turns_after
+
+    async def _forth(self, lane: Sequence[str], replaced: list[str]) -> None:
+        for name in lane:
+            if self._has_turned:
+                return
+            await self._replace(name, is_older=not self.plan.begins_older)
+            replaced.append(name)
+            await asyncio.sleep(self.plan.rest_s)
+
+    async def _back(self, replaced: Sequence[str]) -> None:
+        for name in reversed(replaced):
+            await self._replace(name, is_older=self.plan.begins_older)
+            await asyncio.sleep(self.plan.rest_s)
+
+    async def _replace(self, name: str, *, is_older: bool) -> None:
+        # Before it ends: whoever starts it from now on starts the other version, as with a pod's image.
+        self._world.trace("replace", name, self._older.name if is_older else "this")
+        if is_older:
+            self._cluster.contracts[name] = self._older
+        else:
+            self._cluster.contracts.pop(name, None)
+        await self._cluster.terminate(name)
+        self._cluster.launch(name)
+        await self._cluster.wait_ready(name)
+        self._world.effects[Effect.VERSION_CHANGED] += 1

@@ -1,0 +1,257 @@
+"""What workloads tell their own checkers: the facts inside `Noted`, and the values that mean something.
+
+Both sides import this and nothing of each other. A fact is a frozen dataclass of strings, numbers, booleans and tuples
+of them; `note` makes the operation, `facts_of` finds all facts of one kind again.
+
+Three kinds of value carry a meaning: a token on its way round a ring, a booking of a bank, and a copy. Values are
+unique in a run, so each has something that is: `unique` is whatever the client likes, for example `mover-2#3/17`.
+"""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+
+from oncelog_robustness.history import History, Noted, Outcome
+
+SEPARATOR: Final = "|"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerReady:
+    """`init_transactions` returned: invoked and completed as the operation says. From then on the producers that had
+    the transactional id before are fenced.
+    """
+
+    kind: ClassVar[str] = "producer-ready"
+    transactional_id: str
+    protocol: str
+    producer_id: int = -1
+    """-1: the library does not tell."""
+    producer_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRing:
+    """Tokens walk round the partitions of a topic. A mover takes a token from one partition and puts it into the next
+    in one transaction, with the group's offset. Noted once, in setup.
+
+    Hop 0 of each token is put there in setup, hop `h` lies in partition `(start + h) % places` for any start.
+    """
+
+    kind: ClassVar[str] = "token-ring"
+    topic: str
+    places: int
+    tokens: int
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BankOpened:
+    """The account of each booking is in its value (`booking_value`); a transfer is a transaction of two bookings whose
+    amounts add up to 0. Noted once, when the deposits are in: bookings as well, which add up to `total`.
+    """
+
+    kind: ClassVar[str] = "bank-opened"
+    topic: str
+    partitions: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BankRead:
+    """A sum over every account, at read_committed."""
+
+    kind: ClassVar[str] = "bank-read"
+    topic: str
+    balances: tuple[tuple[str, int], ...]
+    is_consistent: bool
+    """True if it saw each transfer whole or not at all: all partitions were read to their ends while nobody wrote and
+    nothing was open. A partition read to its LSO is not enough: a transfer may be half below it.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copier:
+    """Members of a group copy each committed record of one topic into another, each copy in one transaction with the
+    group's offsets. The value of a copy names its original (`copy_value`). Noted once, in setup."""
+
+    kind: ClassVar[str] = "copier"
+    input_topic: str
+    output_topic: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyDeleted:
+    """A tombstone was sent. It shares the fate of `with_value`, which the same transaction sent before."""
+
+    kind: ClassVar[str] = "key-deleted"
+    topic: str
+    partition: int
+    key: str
+    offset: int
+    """-1: it was not acknowledged."""
+    with_value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkTask:
+    """One try of one task of an attempt at a micro-batch, sealed or not, with all that it may have written.
+
+    Noted before the first record is sent, or when the try ended however it ended.
+    """
+
+    kind: ClassVar[str] = "spark-task"
+    sink: str
+    query: str
+    batch: int
+    attempt: str
+    """The attempt's nonce, or any other name of its own."""
+    task: int
+    branch: str
+    """The try: unique in the attempt."""
+    values: tuple[tuple[str, int, str], ...]
+    """Topic, partition, value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkBatchEnded:
+    """The driver was answered, or was not, when it committed (or aborted, or gave up) an attempt."""
+
+    kind: ClassVar[str] = "spark-batch-ended"
+    sink: str
+    query: str
+    batch: int
+    attempt: str
+    outcome: str
+    """An `Outcome`: ok, it was committed (also if by an earlier call of the same attempt); fail, this attempt never
+    will be; info, nobody knows.
+    """
+    winners: tuple[tuple[int, str], ...]
+    """Task and branch, as the driver named them; empty if it never tried to commit."""
+
+    @property
+    def was(self) -> Outcome:
+        return Outcome(self.outcome)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupProgress:
+    """After healing a group was given time to finish. Noted when it has, or when the time was up."""
+
+    kind: ClassVar[str] = "group-progress"
+    group: str
+    waited_ms: int
+    partitions: tuple[tuple[str, int, int, int], ...]
+    """Topic, partition, the offset it has committed (-1 for none), the least offset that means it read everything."""
+
+
+class Copy(NamedTuple):
+    unique: str
+    original: str
+
+
+class Token(NamedTuple):
+    token: int
+    hop: int
+    unique: str
+
+
+class Booking(NamedTuple):
+    account: str
+    amount: int
+    unique: str
+
+
+Fact = (
+    ProducerReady
+    | TokenRing
+    | BankOpened
+    | BankRead
+    | Copier
+    | KeyDeleted
+    | SparkTask
+    | SparkBatchEnded
+    | GroupProgress
+)
+FactT = TypeVar(
+    "FactT",
+    ProducerReady,
+    TokenRing,
+    BankOpened,
+    BankRead,
+    Copier,
+    KeyDeleted,
+    SparkTask,
+    SparkBatchEnded,
+    GroupProgress,
+)
+
+
+def note(fact: Fact, *, client: str, invoked_ms: int, completed_ms: int | None) -> Noted:
+    return Noted(
+        client=client,
+        invoked_ms=invoked_ms,
+        completed_ms=completed_ms,
+        kind=fact.kind,
+        facts=json.dumps(asdict(fact)),
+    )
+
+
+def facts_of(history: History, kind: type[FactT]) -> list[tuple[Noted, FactT]]:
+    """By the time they began. Raises ValueError for facts that are none of the kind."""
+    return [
+        (entry, _decoded(entry, kind)) for entry in history.all(Noted) if entry.kind == kind.kind
+    ]
+
+
+def _decoded(entry: Noted, kind: type[FactT]) -> FactT:
+    content = json.loads(entry.facts)
+    if set(content) != {one.name for one in fields(kind)}:
+        raise ValueError(f"no facts of {kind.kind}: {entry.facts[:200]}")
+    return kind(**{name: _frozen(value) for name, value in content.items()})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(one) for one in value) if isinstance(value, list) else value
+
+
+def token_value(token: int, hop: int, unique: str) -> str:
+    return SEPARATOR.join(("token", str(token), str(hop), unique))
+
+
+def token_of(value: str) -> Token | None:
+    """None for a value that is no token."""
+    parts = value.split(SEPARATOR, 3)
+    if len(parts) != 4 or parts[0] != "token":
+        return None
+    return Token(int(parts[1]), int(parts[2]), parts[3])
+
+
+def booking_value(account: str, amount: int, unique: str) -> str:
+    return SEPARATOR.join(("booking", account, str(amount), unique))
+
+
+def booking_of(value: str) -> Booking | None:
+    """None for a value that is no booking."""
+    parts = value.split(SEPARATOR, 3)
+    if len(parts) != 4 or parts[0] != "booking":
+        return None
+    return Booking(parts[1], int(parts[2]), parts[3])
+
+
+def copy_value(unique: str, original: str) -> str:
+    return SEPARATOR.join(("copy", unique, original))
+
+
+def copy_partition(offset: int, partitions: int) -> int:
+    """Where the copy of the record at this offset goes, whichever partition that lies in."""
+    return offset % partitions
+
+
+def copy_of(value: str) -> Copy | None:
+    """None for a value that is no copy."""
+    parts = value.split(SEPARATOR, 2)
+    if len(parts) != 3 or parts[0] != "copy":
+        return None
+    return Copy(parts[1], parts[2])

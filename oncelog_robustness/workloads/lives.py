@@ -1,0 +1,89 @@
+"""Clients that die and come back, and the patience of those that wait for something."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from oncelog_robustness.clients.contract import ClientError
+from oncelog_robustness.fault_plan import FaultKind
+from oncelog_robustness.history import Fault
+from oncelog_robustness.workloads.contract import ClientProcess, Lab
+
+GRACE_MS: Final = 120_000
+"""How long a client may take to end what it has begun when the run is over."""
+
+STEP_MS: Final = 1_000
+
+Work = Callable[[ClientProcess], Coroutine[Any, Any, None]]
+ResultT = TypeVar("ResultT")
+
+
+async def live_on(lab: Lab, name: str, work: Work, *, life_ms: int, rest_ms: int) -> None:
+    """Incarnation after incarnation of one client until the run is over; each killed after a drawn time."""
+    while not lab.is_over:
+        process = lab.spawn(name, work)
+        await outlive(lab, process, drawn_life_ms(lab, life_ms))
+        await lab.sleep(lab.random.randint(0, rest_ms))
+
+
+def drawn_life_ms(lab: Lab, mean_ms: int) -> int | None:
+    """None: it is not killed."""
+    return int(lab.random.expovariate(1 / mean_ms)) if mean_ms > 0 else None
+
+
+async def outlive(lab: Lab, process: ClientProcess, life_ms: int | None) -> None:
+    """Until it has ended: by itself, or killed after `life_ms`, or when it does not see that all is over."""
+    began_ms = lab.now_ms()
+    over_ms: int | None = None
+    while True:
+        now_ms = lab.now_ms()
+        if lab.is_over and over_ms is None:
+            over_ms = now_ms
+        deadlines = [now_ms + STEP_MS]
+        if life_ms is not None:
+            deadlines.append(began_ms + life_ms)
+        if over_ms is not None:
+            deadlines.append(over_ms + GRACE_MS)
+        if await _ended_within(process, min(deadlines) - now_ms):
+            return
+        if lab.now_ms() >= min(deadlines[1:], default=lab.now_ms() + 1):
+            kill(lab, process)
+            return
+
+
+def kill(lab: Lab, process: ClientProcess) -> None:
+    if process.is_running:
+        process.kill()
+        at_ms = lab.now_ms()
+        lab.record(
+            Fault(
+                client="workload",
+                invoked_ms=at_ms,
+                completed_ms=at_ms,
+                kind=FaultKind.CLIENT_KILL,
+                target=process.name,
+            )
+        )
+
+
+async def _ended_within(process: ClientProcess, ms: int) -> bool:
+    try:
+        async with asyncio.timeout(max(ms, 0) / 1000):
+            await process.ended()
+    except TimeoutError:
+        return not process.is_running
+    return True
+
+
+async def patiently(
+    lab: Lab, limit_ms: int, call: Callable[[], Awaitable[ResultT]], pause_ms: int = 200
+) -> ResultT:
+    """The first answer that is no error. After `limit_ms` the error is raised."""
+    deadline_ms = lab.now_ms() + limit_ms
+    while True:
+        try:
+            return await call()
+        except ClientError:
+            if lab.now_ms() >= deadline_ms:
+                raise
+        await lab.sleep(pause_ms)

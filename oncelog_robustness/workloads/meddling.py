@@ -1,0 +1,220 @@
+"""Transactions, and others that meddle with them: clients that look at everything, ask in the name of producers that
+they are not or are no more, write when their transaction is over, change what a topic is, and play a sink's attempts in
+every wrong order. What it shows: who has no right to it changes nothing, and what is late is written nowhere.
+
+Ids, sinks and attempts of meddlers are their own; of the writers they only use what cannot be meant: an identity that
+never was, or is over.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final
+
+from oncelog.errors import KafkaError
+from oncelog.protocol import versions
+from oncelog_robustness.clients.transaction_calls import TV1_END, Identity, TransactionCalls
+from oncelog_robustness.clients.wire import SPOKEN, Brokers, Lost, Unreachable
+from oncelog_robustness.history import Ending, Outcome, Partition, Send, Transaction
+from oncelog_robustness.workloads.applications import run_writer
+from oncelog_robustness.workloads.contract import ClientProcess, Lab, until_over
+from oncelog_robustness.workloads.lives import live_on
+from oncelog_robustness.workloads.parameters import (
+    ClientCount,
+    Partitions,
+    Pause,
+    Sends,
+    Share,
+    Watched,
+)
+from oncelog_robustness.workloads.reading import (
+    DECIDED_LIMIT_MS,
+    final_reads,
+    make_topic,
+    partitions_of,
+    watchers,
+)
+from oncelog_robustness.workloads.sink_meddling import SinkMeddler
+from oncelog_robustness.workloads.transacting import OpenTransaction, Planned, Transactor
+
+TV2_END: Final = SPOKEN[versions.END_TXN]
+CONFIGS: Final = (
+    ("file.delete.delay.ms", "1000"),
+    ("file.delete.delay.ms", "2000"),
+    ("no.such.config", "1"),
+    ("retention.ms", "soon"),
+)
+"""Nothing that changes what readers see."""
+
+
+class MeddlingParameters(Watched):
+    partitions: Partitions = 3
+    writers: ClientCount = 2
+    meddlers: ClientCount = 2
+    sends_max: Sends = 4
+    """In a transaction."""
+    abort_share: Share = 0.2
+    think_ms: Pause = 1_000
+    meddle_ms: Pause = 500
+    """Between two things that a meddler does."""
+
+
+class Meddling:
+    def __init__(self, name: str, parameters: MeddlingParameters) -> None:
+        self.name = name
+        self.parameters = parameters
+        self.partitions = partitions_of(name, parameters.partitions)
+
+    def writer(self, number: int) -> str:
+        """Its transactional id."""
+        return f"{self.name}-writer-{number}"
+
+    async def setup(self, lab: Lab) -> None:
+        await make_topic(lab, self.name, self.parameters.partitions)
+
+    async def start(self, lab: Lab) -> None:
+        given = self.parameters
+        works = watchers(lab, self.name, self.partitions, given)
+        works += [self._write(lab, number) for number in range(given.writers)]
+        for number in range(given.meddlers):
+            name, work = f"{self.name}-meddler-{number}", partial(self._meddle, lab)
+            works.append(live_on(lab, name, work, life_ms=given.life_ms, rest_ms=given.rest_ms))
+        await until_over(lab, works)
+
+    async def check(self, lab: Lab) -> None:
+        limit_ms = self.parameters.transaction_timeout_ms + DECIDED_LIMIT_MS
+        await final_reads(lab, f"{self.name}-check", self.partitions, limit_ms)
+
+    async def _write(self, lab: Lab, number: int) -> None:
+        given = self.parameters
+
+        async def body(client: Transactor, opened: OpenTransaction) -> None:
+            for _ in range(lab.random.randint(1, given.sends_max)):
+                target = lab.random.choice(self.partitions)
+                await opened.send_all([Planned(target, client.unique())])
+                await lab.sleep(lab.random.randint(0, given.meddle_ms))
+
+        await run_writer(
+            lab,
+            self.writer(number),
+            number,
+            given,
+            body,
+            abort_share=given.abort_share,
+            pause_ms=given.think_ms,
+        )
+
+    async def _meddle(self, lab: Lab, process: ClientProcess) -> None:
+        meddler = _Meddler(self, lab, process)
+        sinks = SinkMeddler(lab, process.name, f"{self.name}-sink", self.writer(0))
+        while not lab.is_over:
+            work = sinks.step if lab.random.random() < 0.5 else meddler.step
+            await work()
+            await lab.sleep(lab.random.randint(0, self.parameters.meddle_ms))
+        meddler.close()
+
+
+class _Meddler:
+    """One incarnation."""
+
+    def __init__(self, workload: Meddling, lab: Lab, process: ClientProcess) -> None:
+        self._lab = lab
+        self._process = process
+        self._topic = workload.name
+        self._partitions = workload.partitions
+        self._timeout_ms = workload.parameters.transaction_timeout_ms
+        self._victims = [workload.writer(one) for one in range(workload.parameters.writers)]
+        self._brokers = Brokers(lab.clients[0].bootstrap, process.name)
+        self._calls = TransactionCalls(self._brokers)
+        self._ids = 0
+
+    def close(self) -> None:
+        self._brokers.close()
+
+    async def step(self) -> None:
+        """Whatever comes of it."""
+        draw, calls = self._lab.random, self._calls
+        sink = f"{self._topic}-sink"
+        steps: Sequence[Callable[[], Awaitable[object]]] = (
+            partial(calls.listed, draw.choice(((), ("Ongoing",), ("NoSuchState",)))),
+            partial(calls.described, draw.choice((*self._victims, "of-nobody"))),
+            partial(calls.producers, self._partition()),
+            partial(calls.alter, self._topic, *draw.choice(CONFIGS)),
+            partial(calls.init, sink, self._timeout_ms),
+            self._be_somebody_else,
+            self._be_somebody_else,
+            self._end_nothing,
+            self._end_twice,
+            self._write_late,
+        )
+        try:
+            await draw.choice(steps)()
+        except (Lost, Unreachable, KafkaError):
+            self._brokers.forget()
+
+    def _partition(self) -> Partition:
+        return self._lab.random.choice(self._partitions)
+
+    def _own_id(self) -> str:
+        """That nobody ever had or will have."""
+        self._ids += 1
+        return f"{self._process.name}-{self._ids}"
+
+    async def _be_somebody_else(self) -> None:
+        """In the name of a writer: as a producer that there is not, or as one of an epoch that is over."""
+        draw, calls = self._lab.random, self._calls
+        victim = draw.choice(self._victims)
+        its = await calls.described(victim)
+        strangers = [its._replace(producer_id=its.producer_id + 1_000_000)]
+        if its.producer_epoch > 1:
+            strangers.append(its._replace(producer_epoch=its.producer_epoch - 2))
+        me, partition = draw.choice(strangers), self._partition()
+        version = draw.choice((TV1_END, TV2_END))
+        steps: Sequence[Callable[[], Awaitable[object]]] = (
+            partial(calls.init, victim, self._timeout_ms, me),
+            partial(calls.add, victim, me, partition),
+            partial(calls.end, victim, me, is_commit=draw.random() < 0.5, version=version),
+        )
+        await draw.choice(steps)()
+
+    async def _end_nothing(self) -> None:
+        mine = self._own_id()
+        me = await self._calls.init(mine, self._timeout_ms)
+        for is_commit in (True, False):
+            await self._end(mine, me, is_commit, self._lab.random.choice((TV1_END, TV2_END)))
+
+    async def _end(self, mine: str, me: Identity, is_commit: bool, version: int) -> Identity:
+        """Who it is now; refused, as before."""
+        try:
+            return await self._calls.end(mine, me, is_commit=is_commit, version=version)
+        except KafkaError:
+            return me
+
+    async def _end_twice(self) -> None:
+        """The second end comes with what the first one told, while markers are on their way."""
+        mine = self._own_id()
+        me = await self._calls.init(mine, self._timeout_ms)
+        await self._calls.add(mine, me, self._partition())
+        for _ in range(3):
+            me = await self._end(mine, me, self._lab.random.random() < 0.5, TV2_END)
+
+    async def _write_late(self) -> None:
+        """Its transaction is decided, and then it writes for the first time: no leader may take that (KIP-890)."""
+        mine, partition = self._own_id(), self._partition()
+        me = await self._calls.init(mine, self._timeout_ms)
+        await self._calls.add(mine, me, partition)
+        is_commit = self._lab.random.random() < 0.7
+        await self._calls.end(mine, me, is_commit=is_commit, version=TV1_END)
+        told = Transaction(
+            client=self._process.name,
+            invoked_ms=self._lab.now_ms(),
+            completed_ms=None,
+            transactional_id=mine,
+            protocol="TV1",
+            ending=Ending.NONE,
+            outcome=Outcome.FAIL,
+            sends=(Send(*partition, f"{mine}/late", None),),
+            error="sent when it was decided",
+        )
+        self._lab.record(told)
+        await self._calls.produce(mine, me, partition, f"{mine}/late")
+        raise AssertionError(f"{partition} took a batch of {mine}, which was decided before")

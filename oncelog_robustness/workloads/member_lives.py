@@ -1,0 +1,262 @@
+"""One incarnation of one member that minds no order, in each of the two protocols of groups.
+
+Every step is drawn: the right one, or one that a coordinator must refuse. Whatever it is answered, the member goes on.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog_robustness.clients.group_calls import (
+    JOINS,
+    LEAVES,
+    LEAVES_FOR_A_WHILE,
+    GroupCalls,
+    Joined,
+    Said,
+)
+from oncelog_robustness.clients.membership import Membership
+from oncelog_robustness.clients.wire import Lost, Unreachable
+from oncelog_robustness.history import Partition
+from oncelog_robustness.workloads.contract import Lab
+
+REBALANCE_MS: Final = 1_500
+NOBODY: Final = "nobody"
+"""No member's id."""
+PROTOCOLS: Final = ("range", "roundrobin", "sticky")
+UNANSWERED: Final = (Lost, Unreachable, KafkaError)
+
+Commits = Callable[[GroupCalls, Membership, bool], Awaitable[None]]
+"""Commits an offset in the name of a member and tells the history. True: nobody ever was or will be that member."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What a member of either protocol has."""
+
+    lab: Lab
+    calls: GroupCalls
+    member_id: str
+    """That it would like to have, or has if it may choose."""
+    instance_id: str | None
+    topics: tuple[str, ...]
+    session_ms: int
+    pause_ms: int
+    wrong_share: float
+    commits: Commits
+
+    def strikes(self, share: float) -> bool:
+        return self.lab.random.random() < share
+
+    async def rest(self) -> None:
+        await self.lab.sleep(self.lab.random.randint(0, self.pause_ms))
+
+    async def be_silent(self) -> None:
+        """Longer than a session."""
+        await self.lab.sleep(self.session_ms * 2)
+
+    def wrong(self, me: Membership) -> Membership:
+        """Somebody who is no member, or was one in a generation that is over."""
+        return self.lab.random.choice(
+            (
+                me._replace(generation=me.generation - 1),
+                me._replace(generation=me.generation + 1_000),
+                me._replace(member_id=NOBODY),
+                me._replace(instance_id="nothing"),
+            )
+        )
+
+
+class ClassicLife:
+    """JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._calls = life.calls
+        self._member_id = ""
+        self._joined: Joined | None = None
+        self._protocols = self._drawn_protocols()
+
+    async def live(self) -> None:
+        life = self._life
+        while not life.lab.is_over:
+            try:
+                if self._joined is None:
+                    await self._join()
+                else:
+                    await self._step(self._joined)
+            except (Lost, Unreachable):
+                self._calls.brokers.forget()
+            except KafkaError as error:
+                self._calls.brokers.forget()
+                self._refused(error)
+            await life.rest()
+        self._calls.brokers.close()
+
+    def _drawn_protocols(self) -> dict[str, bytes]:
+        """What it subscribes to, by assignors that it likes; most like the first one most."""
+        life = self._life
+        topics = list(life.topics) if life.strikes(0.7) else []
+        metadata = ConsumerProtocolMemberMetadata(0, topics, b"").encode()
+        names = list(PROTOCOLS)
+        if life.strikes(life.wrong_share):
+            life.lab.random.shuffle(names)
+            names = names[: life.lab.random.randint(1, len(names))]
+        return dict.fromkeys(names, metadata)
+
+    def _refused(self, error: KafkaError) -> None:
+        if error.error_code is ErrorCode.MEMBER_ID_REQUIRED:
+            # Some never come back with the id that they were given.
+            self._member_id = "" if self._life.strikes(self._life.wrong_share) else error.message
+            return
+        if not error.error_code.is_retriable:
+            self._joined = None
+            self._member_id = ""
+
+    async def _join(self) -> None:
+        life = self._life
+        joined = await self._calls.join(
+            self._member_id, life.instance_id, self._protocols, (life.session_ms, REBALANCE_MS)
+        )
+        self._joined = joined
+        self._member_id = joined.member_id
+        if life.strikes(life.wrong_share):
+            # It has joined and never asks for its assignment.
+            return
+        await self._sync(joined)
+
+    def _me(self, joined: Joined) -> Membership:
+        return Membership(joined.generation, joined.member_id, self._life.instance_id)
+
+    async def _sync(self, joined: Joined) -> None:
+        assignments: Mapping[str, bytes] = {}
+        if joined.must_assign:
+            assignments = {member: f"for {member}".encode() for member in joined.members}
+        await self._calls.sync(self._me(joined), joined.protocol, assignments)
+
+    async def _step(self, joined: Joined) -> None:
+        life, me = self._life, self._me(joined)
+        if life.strikes(life.wrong_share):
+            await self._wrong_step(joined, life.wrong(me))
+            return
+        draw = life.lab.random.random()
+        if draw < 0.45:
+            try:
+                await self._calls.heartbeat(me)
+            except KafkaError as error:
+                if error.error_code is not ErrorCode.REBALANCE_IN_PROGRESS:
+                    raise
+                await self._join()
+        elif draw < 0.75:
+            await life.commits(self._calls, me, False)
+        elif draw < 0.85:
+            await self._join()
+        elif draw < 0.93:
+            self._joined = None
+            await self._calls.leave(joined.member_id, life.instance_id)
+            self._member_id = ""
+        else:
+            await life.be_silent()
+
+    async def _wrong_step(self, joined: Joined, somebody: Membership) -> None:
+        """Answered or not, it says nothing about this member."""
+        life = self._life
+        steps: Sequence[Callable[[], Awaitable[object]]] = (
+            lambda: self._calls.heartbeat(somebody),
+            lambda: life.commits(self._calls, somebody, somebody.member_id == NOBODY),
+            lambda: self._calls.sync(somebody, joined.protocol, {}),
+            lambda: self._calls.sync(self._me(joined), "no such protocol", {}),
+            lambda: self._calls.leave(somebody.member_id, somebody.instance_id),
+            lambda: self._calls.join(
+                NOBODY, None, self._protocols, (life.session_ms, REBALANCE_MS)
+            ),
+        )
+        with suppress(*UNANSWERED):
+            await life.lab.random.choice(steps)()
+
+
+class ConsumerLife:
+    """ConsumerGroupHeartbeat."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._calls = life.calls
+        self._epoch = JOINS
+        self._assigned: frozenset[Partition] = frozenset()
+        self._owned: frozenset[Partition] = frozenset()
+
+    async def live(self) -> None:
+        life = self._life
+        while not life.lab.is_over:
+            try:
+                await self._step()
+            except (Lost, Unreachable):
+                self._calls.brokers.forget()
+            except KafkaError as error:
+                self._calls.brokers.forget()
+                if not error.error_code.is_retriable:
+                    self._epoch = JOINS
+                    self._owned = frozenset()
+            await life.rest()
+        self._calls.brokers.close()
+
+    async def _step(self) -> None:
+        life, draw = self._life, self._life.lab.random
+        if self._epoch == JOINS:
+            await self._say(replace(self._all(), owned=frozenset()))
+            return
+        me = Membership(self._epoch, life.member_id, life.instance_id)
+        if life.strikes(life.wrong_share):
+            await self._wrong_step(life.wrong(me))
+            return
+        step = draw.random()
+        if step < 0.5:
+            # Now and then it keeps what it should give up, for longer than it may.
+            if not life.strikes(life.wrong_share):
+                self._owned = self._assigned
+            await self._say(Said(self._epoch, owned=self._owned))
+        elif step < 0.75:
+            await life.commits(self._calls, me, False)
+        elif step < 0.82:
+            topics = life.topics if life.strikes(0.7) else ()
+            await self._say(replace(self._all(), topics=topics, owned=self._owned))
+        elif step < 0.92:
+            away = LEAVES_FOR_A_WHILE if life.instance_id is not None else LEAVES
+            await self._calls.say(life.member_id, life.instance_id, Said(away))
+            self._epoch, self._owned = JOINS, frozenset()
+        else:
+            await life.be_silent()
+
+    def _all(self) -> Said:
+        return Said(
+            self._epoch,
+            topics=self._life.topics,
+            owned=self._owned,
+            rebalance_timeout_ms=REBALANCE_MS,
+        )
+
+    async def _say(self, said: Said) -> None:
+        heard = await self._calls.say(self._life.member_id, self._life.instance_id, said)
+        self._epoch = heard.epoch
+        if heard.assigned is not None:
+            self._assigned = heard.assigned
+
+    async def _wrong_step(self, somebody: Membership) -> None:
+        life, calls = self._life, self._calls
+        fuller = self._all()
+        steps: Sequence[Callable[[], Awaitable[object]]] = (
+            lambda: calls.say(somebody.member_id, somebody.instance_id, Said(somebody.generation)),
+            lambda: calls.say(life.member_id, life.instance_id, replace(fuller, assignor="none")),
+            lambda: calls.say(life.member_id, life.instance_id, Said(-3)),
+            lambda: calls.say("", None, replace(fuller, epoch=JOINS)),
+            lambda: life.commits(calls, somebody, somebody.member_id == NOBODY),
+            lambda: calls.committed_to(somebody, [(topic, 0) for topic in life.topics]),
+            lambda: asyncio.sleep(REBALANCE_MS / 1000),
+        )
+        with suppress(*UNANSWERED):
+            await life.lab.random.choice(steps)()

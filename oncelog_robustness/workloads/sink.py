@@ -1,0 +1,402 @@
+"""The Spark sink's attempts without Spark: several drivers of one query open, write, seal, commit and abort batches,
+die in the middle, repeat batches that were committed, leave tasks behind that go on as zombies, are slower than their
+attempt may be, and now and then begin again with a new checkpoint, as another query that adopts the sink.
+
+What it shows: each batch is in the topic once and whole, by one attempt and one try of each task, or not at all. All of
+it is the sink's own code, `oncelog.spark.attempt` and the blocking client; only rows of Arrow are left out. The private
+calls are oncelog's, so this runs against no other broker.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from pydantic import Field
+
+from oncelog.client.cluster import ClientSettings, Cluster
+from oncelog.client.core.addresses import parse_addresses
+from oncelog.client.core.encode import BatchAccumulator, ProducerIdentity, Row
+from oncelog.client.produce_pipeline import ProducePipeline
+from oncelog.errors import OncelogError
+from oncelog.ids import Partition as LogPartition
+from oncelog.ids import ProducerEpoch, ProducerId
+from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_CALLS
+from oncelog.spark.attempt import (
+    NONCE_BYTES,
+    AttemptName,
+    BranchOutcome,
+    FencedError,
+    JoinedBranch,
+    TaskIdentity,
+    abort_attempts,
+    commit_batch,
+    join_attempt,
+    open_attempt,
+    seal_branch,
+)
+from oncelog_robustness.clients.blocking import blocking
+from oncelog_robustness.clients.login import chosen_login
+from oncelog_robustness.history import Noted, Outcome
+from oncelog_robustness.workload_facts import SparkBatchEnded, SparkTask, note
+from oncelog_robustness.workloads.contract import ClientProcess, Lab, until_over
+from oncelog_robustness.workloads.lives import live_on
+from oncelog_robustness.workloads.parameters import (
+    ClientCount,
+    Partitions,
+    Pause,
+    Sends,
+    Share,
+    Timeout,
+    Watched,
+)
+from oncelog_robustness.workloads.reading import (
+    DECIDED_LIMIT_MS,
+    final_reads,
+    make_topic,
+    partitions_of,
+    watchers,
+)
+
+SURE_WITHIN_MS: Final = 1_000
+"""The coordinator knows who decided the last twenty batches. An answer that another attempt did proves nothing when it
+comes so late that twenty more may have been decided."""
+
+HASTY_MS_MAX: Final = 3_000
+"""Of a timeout so short that it may pass while a step of its attempt is being written; each power of ten alike."""
+
+
+class SinkParameters(Watched):
+    partitions: Partitions = 3
+    drivers: ClientCount = 2
+    """Of one query, each as if it were the only one."""
+    tasks: int = Field(default=3, ge=1, le=32)
+    rows_max: Sends = 5
+    """In a task."""
+    second_try_share: Share = 0.2
+    """Of the tasks: run twice at once, as a speculative task is."""
+    zombie_share: Share = 0.15
+    """Of the tasks: left behind, to go on whenever they like."""
+    zombie_pause_ms: Pause = 2_000
+    give_up_share: Share = 0.1
+    """Of the attempts: aborted when all is sealed."""
+    repeat_share: Share = 0.2
+    """Of the batches: one that was committed already, and of the commits: asked twice."""
+    think_ms: Pause = 600
+    attempt_timeout_ms: Timeout = 10_000
+    hasty_share: Share = 0.25
+    """Of the attempts: with a timeout so short that it may pass at any step of theirs."""
+    new_query_share: Share = 0.06
+    """Of the batches: the first one of a query that nobody has heard of, and that takes the sink over."""
+
+
+class _Turn(NamedTuple):
+    """Which batch a driver is to write: of the query that owns the sink, or the first one of a new query."""
+
+    query: str
+    batch: int
+    adopts: bool
+
+
+class Sink:
+    def __init__(self, name: str, parameters: SinkParameters) -> None:
+        self.name = name
+        self.parameters = parameters
+        self.partitions = partitions_of(name, parameters.partitions)
+
+    async def setup(self, lab: Lab) -> None:
+        await make_topic(lab, self.name, self.parameters.partitions)
+
+    async def start(self, lab: Lab) -> None:
+        given = self.parameters
+        works = watchers(lab, self.name, self.partitions, given)
+        for number in range(given.drivers):
+            work = partial(self._drive, lab, lab.clients[number % len(lab.clients)].bootstrap)
+            name = f"{self.name}-driver-{number}"
+            works.append(live_on(lab, name, work, life_ms=given.life_ms, rest_ms=given.rest_ms))
+        await until_over(lab, works)
+
+    async def check(self, lab: Lab) -> None:
+        limit_ms = self.parameters.attempt_timeout_ms + DECIDED_LIMIT_MS
+        await final_reads(lab, f"{self.name}-check", self.partitions, limit_ms)
+
+    async def _drive(self, lab: Lab, bootstrap: Sequence[str], process: ClientProcess) -> None:
+        driver = _Driver(lab, process, self.name, self.parameters, bootstrap)
+        while not lab.is_over:
+            try:
+                await driver.run_batch()
+            except OncelogError:
+                # The query fails, and is started again.
+                driver.run += 1
+            await lab.sleep(lab.random.randint(0, self.parameters.think_ms))
+        await driver.bury_zombies()
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """One try of one task: what it wrote, and what it told its driver."""
+
+    branch: str
+    outcome: BranchOutcome
+
+
+class _Driver:
+    """One incarnation of one driver."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        process: ClientProcess,
+        sink: str,
+        given: SinkParameters,
+        bootstrap: Sequence[str],
+    ) -> None:
+        self._lab = lab
+        self._process = process
+        self._sink = sink
+        self._given = given
+        self._bootstrap = parse_addresses(",".join(bootstrap))
+        self._settings = ClientSettings(
+            login=chosen_login(),
+            client_id=process.name,
+            request_timeout_ms=5_000,
+            call_timeout_ms=15_000,
+        )
+        self._zombies: list[asyncio.Task[_Try | None]] = []
+        self._tries = 0
+        self._queries = 0
+        self.run = 0
+        """Of the query: Spark gives each start another run id."""
+
+    def _cluster(self) -> Cluster:
+        return Cluster(self._bootstrap, self._settings)
+
+    async def run_batch(self) -> None:
+        """Raises OncelogError where Spark would fail the query."""
+        with self._cluster() as cluster:
+            attempt = AttemptName(self._sink, self._lab.random.randbytes(NONCE_BYTES))
+            # Opened first: nobody has heard of a sink before its first attempt.
+            await blocking(open_attempt, cluster, attempt, self._timeout_ms())
+            turn = await self._turn(cluster)
+            began_ms = self._lab.now_ms()
+            failed = self._ended(attempt, turn, Outcome.FAIL, (), began_ms)
+            # Only its driver can commit an attempt.
+            self._process.last_word(attempt.nonce.hex(), failed)
+            outcome = Outcome.FAIL
+            winners: Sequence[tuple[int, _Try]] = ()
+            try:
+                winners = await self._run_tasks(attempt, turn)
+                outcome = await self._decide(cluster, attempt, turn, winners)
+            finally:
+                told = self._ended(attempt, turn, outcome, winners, began_ms)
+                self._process.settle(attempt.nonce.hex(), told)
+
+    def _timeout_ms(self) -> int:
+        draw, given = self._lab.random, self._given
+        longest_ms = given.attempt_timeout_ms
+        if draw.random() < given.hasty_share:
+            power: float = min(longest_ms, HASTY_MS_MAX) ** draw.random()
+            return max(1, round(power))
+        return longest_ms
+
+    async def _turn(self, cluster: Cluster) -> _Turn:
+        draw, given = self._lab.random, self._given
+        described = await blocking(_describe, cluster, self._sink)
+        if draw.random() < given.new_query_share:
+            self._queries += 1
+            return _Turn(f"{self._process.name}-{self._queries}", 0, adopts=True)
+        batch = described.last_committed_batch_id + 1
+        if batch > 0 and draw.random() < given.repeat_share:
+            batch -= 1
+        return _Turn(described.query_id or self._sink, batch, adopts=False)
+
+    async def _run_tasks(self, attempt: AttemptName, turn: _Turn) -> Sequence[tuple[int, _Try]]:
+        """A try of each task that is to win. Raises OncelogError when a task has none."""
+        draw, given = self._lab.random, self._given
+        running: list[tuple[int, asyncio.Task[_Try | None]]] = []
+        for task in range(given.tasks):
+            count = 2 if draw.random() < given.second_try_share else 1
+            running += [(task, self._start_try(attempt, turn, task, 0)) for _ in range(count)]
+            if draw.random() < given.zombie_share:
+                pause_ms = given.zombie_pause_ms
+                self._zombies.append(self._start_try(attempt, turn, task, pause_ms))
+        done = await asyncio.gather(*[one for _, one in running])
+        sealed: dict[int, list[_Try]] = {task: [] for task in range(given.tasks)}
+        for (task, _), found in zip(running, done, strict=True):
+            if found is not None:
+                sealed[task].append(found)
+        if not all(sealed.values()):
+            with self._cluster() as cluster:
+                await blocking(abort_attempts, cluster, self._sink, [attempt.nonce])
+            raise OncelogError("a task failed")
+        return [(task, draw.choice(tries)) for task, tries in sealed.items()]
+
+    async def _decide(
+        self,
+        cluster: Cluster,
+        attempt: AttemptName,
+        turn: _Turn,
+        winners: Sequence[tuple[int, _Try]],
+    ) -> Outcome:
+        draw, given = self._lab.random, self._given
+        if draw.random() < given.give_up_share:
+            await blocking(abort_attempts, cluster, self._sink, [attempt.nonce])
+            return Outcome.FAIL
+        outcomes = [one.outcome for _, one in winners]
+        asked_ms = self._lab.now_ms()
+        unknown = self._ended(attempt, turn, Outcome.INFO, winners, asked_ms)
+        self._process.last_word(attempt.nonce.hex(), unknown)
+        try:
+            await blocking(commit_batch, cluster, self._sink, turn.batch, outcomes)
+        except FencedError as error:
+            is_late = self._lab.now_ms() - asked_ms > SURE_WITHIN_MS
+            is_other = str(error).startswith("ALREADY_OTHER")
+            return Outcome.INFO if is_late and is_other else Outcome.FAIL
+        except OncelogError:
+            return Outcome.INFO
+        if all(one.skipped for one in outcomes):
+            # The batch was committed before; this attempt has written nothing.
+            await blocking(abort_attempts, cluster, self._sink, [attempt.nonce])
+            return Outcome.FAIL
+        if draw.random() < given.repeat_share:
+            # Spark commits again after a crash; whatever it hears then, the batch is committed.
+            with suppress(OncelogError):
+                await blocking(commit_batch, cluster, self._sink, turn.batch, outcomes)
+        return Outcome.OK
+
+    def _ended(
+        self,
+        attempt: AttemptName,
+        turn: _Turn,
+        outcome: Outcome,
+        winners: Sequence[tuple[int, _Try]],
+        began_ms: int,
+    ) -> Noted:
+        fact = SparkBatchEnded(
+            sink=self._sink,
+            query=turn.query,
+            batch=turn.batch,
+            attempt=attempt.nonce.hex(),
+            outcome=outcome.value,
+            winners=tuple((task, one.branch) for task, one in winners if not one.outcome.skipped),
+        )
+        return note(
+            fact,
+            client=self._process.name,
+            invoked_ms=began_ms,
+            completed_ms=self._lab.now_ms(),
+        )
+
+    # ------------------------------------------------------------------------------------------------- tasks
+
+    def _start_try(
+        self, attempt: AttemptName, turn: _Turn, task: int, pause_ms: int
+    ) -> "asyncio.Task[_Try | None]":
+        self._tries += 1
+        identity = TaskIdentity(
+            query_id=turn.query,
+            run_id=f"{self._process.name}-{self.run}",
+            batch_id=turn.batch,
+            task_partition=task,
+            task_attempt_id=self._tries,
+        )
+        return asyncio.get_running_loop().create_task(
+            self._try(attempt, identity, pause_ms, turn.adopts)
+        )
+
+    async def _try(
+        self, attempt: AttemptName, identity: TaskIdentity, pause_ms: int, adopts: bool
+    ) -> _Try | None:
+        """None when it failed: a task of Spark's raises, and its driver hears of it."""
+        name = str(identity.task_attempt_id)
+        draw = self._lab.random
+        try:
+            with self._cluster() as cluster:
+                branch = await blocking(join_attempt, cluster, attempt, identity, adopts)
+                if branch is None:
+                    skipped = BranchOutcome(
+                        attempt, identity.query_id, identity.task_partition, skipped=True
+                    )
+                    return _Try(name, skipped)
+                await self._lab.sleep(draw.randint(0, pause_ms))
+                rows = draw.randint(1, self._given.rows_max)
+                pipeline = ProducePipeline(cluster, branch.transactional_id)
+                try:
+                    await self._write(pipeline, attempt, identity, branch, rows)
+                finally:
+                    pipeline.close()
+                await self._lab.sleep(draw.randint(0, pause_ms))
+                await blocking(
+                    seal_branch,
+                    cluster,
+                    attempt,
+                    branch,
+                    pipeline.last_sequences,
+                    rows,
+                    pipeline.crc32c,
+                )
+        except OncelogError:
+            return None
+        return _Try(
+            name,
+            BranchOutcome(
+                attempt,
+                identity.query_id,
+                identity.task_partition,
+                branch.producer_id,
+                branch.producer_epoch,
+                rows,
+            ),
+        )
+
+    async def _write(
+        self,
+        pipeline: ProducePipeline,
+        attempt: AttemptName,
+        identity: TaskIdentity,
+        branch: JoinedBranch,
+        rows: int,
+    ) -> None:
+        """Into the account first, then into the log."""
+        partitions = self._given.partitions
+        prefix = f"{self._process.name}/{identity.batch_id}/{identity.task_attempt_id}"
+        values = tuple(
+            (self._sink, self._lab.random.randrange(partitions), f"{prefix}/{row}")
+            for row in range(rows)
+        )
+        fact = SparkTask(
+            sink=self._sink,
+            query=identity.query_id,
+            batch=identity.batch_id,
+            attempt=attempt.nonce.hex(),
+            task=identity.task_partition,
+            branch=str(identity.task_attempt_id),
+            values=values,
+        )
+        now_ms = self._lab.now_ms()
+        self._lab.record(
+            note(fact, client=self._process.name, invoked_ms=now_ms, completed_ms=now_ms)
+        )
+        accumulator = BatchAccumulator(
+            ProducerIdentity(ProducerId(branch.producer_id), ProducerEpoch(branch.producer_epoch))
+        )
+        stamp_ms = int(time.time() * 1000)
+        closed = []
+        for topic, number, value in values:
+            row: Row = (stamp_ms, None, value.encode(), [])
+            closed += accumulator.add(LogPartition(topic, number), [row])
+        for batch in (*closed, *accumulator.close_all()):
+            await blocking(pipeline.send, batch)
+        await blocking(pipeline.flush)
+
+    async def bury_zombies(self) -> None:
+        await asyncio.gather(*self._zombies)
+
+
+def _describe(cluster: Cluster, sink: str) -> Any:
+    """Which query owns the sink, and its last committed batch, as DescribeSinkResponse tells."""
+    request = PRIVATE_CALLS[KEY_OF_METHOD["DescribeSink"]].request(sink=sink)
+    return cluster.private_call("DescribeSink", request)

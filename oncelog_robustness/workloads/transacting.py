@@ -1,0 +1,315 @@
+"""One transaction, from its begin to its end, with every answer a client can get, and the account of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final, NamedTuple
+
+from oncelog_robustness.clients.contract import (
+    ClientError,
+    Clients,
+    Consumer,
+    Fenced,
+    Producer,
+    Refused,
+    Unanswered,
+)
+from oncelog_robustness.history import (
+    Ending,
+    GroupOffsets,
+    Noted,
+    Outcome,
+    Partition,
+    Read,
+    Send,
+    Transaction,
+)
+from oncelog_robustness.workload_facts import KeyDeleted, ProducerReady, note
+from oncelog_robustness.workloads.contract import ClientProcess, Lab
+
+SETUP_TIMEOUT_MS: Final = 30_000
+_WORD: Final = "transaction"
+
+
+class Planned(NamedTuple):
+    partition: Partition
+    value: str
+    key: str | None = None
+
+
+class Ended(NamedTuple):
+    is_committed: bool
+    """As far as this client knows."""
+    is_usable: bool
+    """False: nobody can tell what this producer would do next. Its successor, with the same id, begins afresh."""
+
+
+_USELESS: Final = Ended(is_committed=False, is_usable=False)
+
+
+class OpenTransaction:
+    """What a producer has begun. From `tells` on it is in the history, whatever becomes of the process."""
+
+    def __init__(
+        self, lab: Lab, process: ClientProcess, producer: Producer, transactional_id: str
+    ) -> None:
+        self._lab = lab
+        self._process = process
+        self._producer = producer
+        self._transactional_id = transactional_id
+        self._invoked_ms = lab.now_ms()
+        self._asked_ms: int | None = None
+        self._ending = Ending.NONE
+        self.sends: list[Send] = []
+        self.reads: list[Read] = []
+        self.offsets: GroupOffsets | None = None
+        self._offsets_taken_ms: int | None = None
+
+    async def send_all(self, planned: Sequence[Planned]) -> None:
+        """All under way at once, in this order. Raises the worst of what they were answered."""
+        first = len(self.sends)
+        self.sends += [Send(*one.partition, one.value, None, one.key) for one in planned]
+        self.tells()
+        answers = await asyncio.gather(
+            *[self._producer.send(one.partition, one.value, one.key) for one in planned],
+            return_exceptions=True,
+        )
+        errors: list[BaseException] = []
+        for number, answer in enumerate(answers, start=first):
+            if isinstance(answer, BaseException):
+                errors.append(answer)
+            else:
+                self.sends[number] = self.sends[number]._replace(offset=answer)
+        if errors:
+            raise min(errors, key=_gravity)
+
+    async def delete_key(self, partition: Partition, key: str) -> None:
+        """A tombstone, after something was sent whose fate it shares. It is no send of the account, but noted."""
+        fact = KeyDeleted(
+            topic=partition[0],
+            partition=partition[1],
+            key=key,
+            offset=-1,
+            with_value=self.sends[-1].value,
+        )
+        word, invoked_ms = f"delete {key}", self._lab.now_ms()
+        self._process.last_word(word, self._noted(fact, invoked_ms, None))
+        try:
+            offset = await self._producer.send(partition, None, key)
+        except ClientError:
+            self._process.settle(word, self._noted(fact, invoked_ms, self._lab.now_ms()))
+            raise
+        fact = replace(fact, offset=offset)
+        self._process.settle(word, self._noted(fact, invoked_ms, self._lab.now_ms()))
+
+    def _noted(self, fact: KeyDeleted, invoked_ms: int, completed_ms: int | None) -> Noted:
+        return note(
+            fact, client=self._process.name, invoked_ms=invoked_ms, completed_ms=completed_ms
+        )
+
+    async def send_offsets(
+        self, group: str, offsets: Mapping[Partition, int], member: Consumer | None
+    ) -> None:
+        """`member` is whoever read them, None when the group has no members."""
+        self.offsets = GroupOffsets(
+            group, tuple((topic, number, at) for (topic, number), at in offsets.items())
+        )
+        self.tells()
+        await self._producer.send_offsets(offsets, group if member is None else member)
+        self._offsets_taken_ms = self._lab.now_ms()
+        self.tells()
+
+    def tells(self) -> None:
+        """What the history says if the process dies now. Nobody can commit what nobody asked to commit."""
+        outcome = Outcome.INFO if self._ending is Ending.COMMIT else Outcome.FAIL
+        self._process.last_word(_WORD, self._told(outcome, "the process ended", None))
+
+    def asks(self, ending: Ending) -> None:
+        self._ending = ending
+        self._asked_ms = self._lab.now_ms()
+        self.tells()
+
+    def settle(self, outcome: Outcome, error: str = "") -> None:
+        self._process.settle(_WORD, self._told(outcome, error, self._lab.now_ms()))
+
+    def _told(self, outcome: Outcome, error: str, completed_ms: int | None) -> Transaction:
+        return Transaction(
+            client=self._process.name,
+            invoked_ms=self._invoked_ms,
+            completed_ms=completed_ms,
+            transactional_id=self._transactional_id,
+            protocol=self._producer.protocol,
+            ending=self._ending,
+            outcome=outcome,
+            sends=tuple(self.sends),
+            reads=tuple(self.reads),
+            offsets=self.offsets,
+            asked_ms=self._asked_ms,
+            offsets_taken_ms=self._offsets_taken_ms,
+            error=error,
+        )
+
+
+def _gravity(error: BaseException) -> int:
+    """What is no answer of a broker is a bug and comes first."""
+    order = (Fenced, Unanswered, Refused)
+    return next((at for at, kind in enumerate(order, start=1) if isinstance(error, kind)), 0)
+
+
+class Transactor:
+    """One incarnation of an application with a transactional id."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        process: ClientProcess,
+        clients: Clients,
+        transactional_id: str,
+        timeout_ms: int,
+    ) -> None:
+        self.lab = lab
+        self.process = process
+        self.clients = clients
+        self.transactional_id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._values = 0
+        self._producer: Producer | None = None
+
+    @property
+    def producer(self) -> Producer:
+        assert self._producer is not None, "open() comes first"
+        return self._producer
+
+    def unique(self) -> str:
+        """No other value of the run is the same."""
+        self._values += 1
+        return f"{self.process.name}/{self._values}"
+
+    async def open(self) -> None:
+        """A producer, which fences its predecessor; the history knows since when."""
+        producer = await self.clients.producer(
+            self.process.name, self.transactional_id, self._timeout_ms
+        )
+        invoked_ms = self.lab.now_ms()
+        await producer.init_transactions()
+        ready = ProducerReady(transactional_id=self.transactional_id, protocol=producer.protocol)
+        self.lab.record(
+            note(
+                ready,
+                client=self.process.name,
+                invoked_ms=invoked_ms,
+                completed_ms=self.lab.now_ms(),
+            )
+        )
+        self._producer = producer
+
+    async def close(self) -> None:
+        await self.producer.close()
+
+    async def transact_on(
+        self,
+        body: Callable[[OpenTransaction], Awaitable[None]],
+        *,
+        abort_share: float,
+        pause_ms: int,
+    ) -> None:
+        """A whole life of it: transaction after transaction until the run is over or this producer is of no use."""
+        draw = self.lab.random
+        try:
+            await self.open()
+            while not self.lab.is_over:
+                ending = Ending.ABORT if draw.random() < abort_share else Ending.COMMIT
+                ended = await self.transact(body, ending)
+                if not ended.is_usable:
+                    return
+                await self.lab.sleep(draw.randint(0, pause_ms))
+            await self.close()
+        except ClientError:
+            return
+
+    async def transact(
+        self,
+        body: Callable[[OpenTransaction], Awaitable[None]],
+        ending: Ending = Ending.COMMIT,
+    ) -> Ended:
+        """Begin, `body`, and `ending`, or an abort if something of it was refused."""
+        producer = self.producer
+        try:
+            await producer.begin()
+        except ClientError:
+            return _USELESS
+        opened = OpenTransaction(self.lab, self.process, producer, self.transactional_id)
+        opened.tells()
+        try:
+            await body(opened)
+        except Fenced as error:
+            opened.settle(Outcome.FAIL, repr(error))
+            return _USELESS
+        except ClientError as error:
+            return await _abort(opened, producer, repr(error))
+        if ending is Ending.NONE:
+            opened.settle(Outcome.FAIL, "left open")
+            return _USELESS
+        if ending is Ending.ABORT:
+            return await _abort(opened, producer, "")
+        return await _commit(opened, producer)
+
+
+async def until_committed(
+    lab: Lab, name: str, body: Callable[[Transactor, OpenTransaction], Awaitable[None]]
+) -> None:
+    """For a setup: one transaction by a client of its own, again and again until it is committed."""
+
+    async def live(process: ClientProcess) -> None:
+        while True:
+            client = Transactor(lab, process, lab.clients[0], name, SETUP_TIMEOUT_MS)
+            try:
+                await client.open()
+                ended = await client.transact(partial(body, client))
+                await client.close()
+            except ClientError:
+                ended = _USELESS
+            if ended.is_committed:
+                return
+            await lab.sleep(200)
+
+    await lab.spawn(name, live).ended()
+
+
+async def _abort(opened: OpenTransaction, producer: Producer, reason: str) -> Ended:
+    opened.asks(Ending.ABORT)
+    try:
+        await producer.abort()
+    except ClientError as error:
+        # It may still be open, but nobody ever asked to commit it.
+        opened.settle(Outcome.FAIL, f"{reason} {error!r}".strip())
+        return _USELESS
+    opened.settle(Outcome.OK, reason)
+    return Ended(is_committed=False, is_usable=True)
+
+
+async def _commit(opened: OpenTransaction, producer: Producer) -> Ended:
+    opened.asks(Ending.COMMIT)
+    try:
+        await producer.commit()
+    except Unanswered as error:
+        opened.settle(Outcome.INFO, repr(error))
+        return _USELESS
+    except Fenced as error:
+        opened.settle(Outcome.FAIL, repr(error))
+        return _USELESS
+    except ClientError as error:
+        opened.settle(Outcome.FAIL, repr(error))
+        return Ended(is_committed=False, is_usable=await _aborts(producer))
+    opened.settle(Outcome.OK)
+    return Ended(is_committed=True, is_usable=True)
+
+
+async def _aborts(producer: Producer) -> bool:
+    """After a refused commit: the application goes on with the same producer if this works."""
+    try:
+        await producer.abort()
+    except ClientError:
+        return False
+    return True
