@@ -207,9 +207,10 @@ authorizer-conformance: setup jdk ## what ACLs allow, request by request, beside
 conformance-cluster: setup jdk ## the same tests against a cluster of processes; SECURE=1: with mTLS between processes
 	$(SECURED) ONCELOG_TEST_TARGET=cluster $(PYTEST) -q -n 1 --dist loadfile tests/conformance
 
-LOGGED_IN := $(patsubst %,tests/conformance/test_%_with_clients.py,transactions records admin)
+LOGGED_IN := $(patsubst %,tests/conformance/test_%_with_clients.py,transactions records admin groups compaction consumer_protocol) \
+	tests/conformance/test_group_transactions.py
 .PHONY: conformance-logins
-conformance-logins: setup jdk ## transactions, records and admin calls of clients that log in: TLS, SCRAM, ACLs
+conformance-logins: setup jdk ## transactions, records, groups and admin calls of clients that log in: TLS, SCRAM, ACLs
 	ONCELOG_TEST_LOGIN=1 ONCELOG_TEST_TARGET=cluster $(PYTEST) -q $(LOGGED_IN)
 
 .PHONY: spark

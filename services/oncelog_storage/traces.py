@@ -12,9 +12,9 @@ from oncelog.ids import Partition
 from oncelog.rpc.trace_context import read_trace
 from oncelog.telemetry import spans
 from oncelog.trace import Traceparent, TransactionTrace
+from oncelog_storage.core.markers import TV2
 from oncelog_storage.core.record_links import LINKS_MAX
 
-TV2: Final = 2
 _NS_PER_MS: Final = 1_000_000
 OPEN_MAX: Final = 10_000
 """Producers with an open transaction here; of more, the oldest is forgotten, and its later requests go untraced."""

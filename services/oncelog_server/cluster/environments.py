@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from oncelog.process.config_file import ConfigFile
 from oncelog_server.cluster.databases import redis_url
 from oncelog_server.cluster.plan import (
     CONTROLLER,
@@ -39,9 +40,13 @@ def environment_of(member: Member, state: ClusterState, folder: Path) -> dict[st
 
 
 def gateway_url(member: Member, state: ClusterState, folder: Path) -> str:
-    """`https` where it was given a certificate."""
+    """`https` where it was given a certificate, by a variable or by the file of settings."""
     told = {**os.environ, **environment_of(member, state, folder)}
-    scheme = "https" if told.get("ONCELOG_GATEWAY_TLS_CERTIFICATE_FILE") else "http"
+    certificate = told.get("ONCELOG_GATEWAY_TLS_CERTIFICATE_FILE", "")
+    if not certificate and told.get("ONCELOG_CONFIG"):
+        tables = ConfigFile.read(Path(told["ONCELOG_CONFIG"])).tables
+        certificate = tables.get(GATEWAY.role, {}).get("tls_certificate_file", "")
+    scheme = "https" if certificate else "http"
     return f"{scheme}://{member.address}"
 
 

@@ -12,7 +12,7 @@ what each may do. The password stands in `client.properties` alone: processes ke
 
 import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +26,6 @@ from oncelog.rpc.contract import CONTROLLER, SERVICES
 from oncelog.rpc.mutual_tls import MutualTls
 from oncelog.security.sasl import SCRAM_SHA_512
 from oncelog_server.cluster.state_file import ClusterState
-from oncelog_server.data_folder import open_privately
 
 CLIENT_PROPERTIES: Final = "client.properties"
 METRICS_TOKEN: Final = "metrics-token"
@@ -58,9 +57,9 @@ class ClusterSecurity:
         self.metrics_token = folder / METRICS_TOKEN
 
     def prepare(self, bootstrap: str) -> None:
-        """For a start. Roles get new certificates from the CA that is there; the administrator keeps the password,
-        and whoever scrapes keeps the token."""
-        from oncelog.security.pki import make_development_pki
+        """For a start. Roles get new certificates from the CA that is there; the administrator's password stays, and
+        so does the token of the metrics."""
+        from oncelog.security.pki import make_development_pki, write_private
 
         make_development_pki(self._folder, force=True)
         self._folder.chmod(0o700)
@@ -75,9 +74,9 @@ class ClusterSecurity:
             "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
             f'username="{ADMIN}" password="{password}";',
         )
-        _write(self.client_properties, lines)
+        write_private(self.client_properties, "".join(f"{line}\n" for line in lines).encode())
         if not self.metrics_token.exists():
-            _write(self.metrics_token, [secrets.token_hex(32)])
+            write_private(self.metrics_token, f"{secrets.token_hex(32)}\n".encode())
 
     def tls(self, role: str = GATEWAY) -> MutualTls:
         """The identity of a role. Who looks at the cluster from outside looks as the gateway does."""
@@ -91,8 +90,10 @@ class ClusterSecurity:
             "ONCELOG_NODE_TLS_CERTIFICATE_FILE": str(tls.certificate),
             "ONCELOG_NODE_TLS_KEY_FILE": str(tls.key),
             "ONCELOG_NODE_TLS_CA_FILE": str(tls.ca),
-            "ONCELOG_PROCESS_METRICS_TOKEN_FILE": str(self.metrics_token),
         }
+        # A cluster that an earlier version started has none until its next start.
+        if self.metrics_token.exists():
+            of_node["ONCELOG_PROCESS_METRICS_TOKEN_FILE"] = str(self.metrics_token)
         if role != LISTENER:
             return of_node
         return of_node | {
@@ -148,11 +149,3 @@ class ClusterSecurity:
             return ""
         found = re.search(r'^sasl\.jaas\.config=.* password="([^"]+)";$', text, re.MULTILINE)
         return found[1] if found else ""
-
-
-def _write(path: Path, lines: Iterable[str]) -> None:
-    """Whole or not at all, and for its owner alone."""
-    partial = path.with_name(f"{path.name}.partial")
-    with open(partial, "w", opener=open_privately) as file:
-        file.writelines(f"{line}\n" for line in lines)
-    partial.replace(path)

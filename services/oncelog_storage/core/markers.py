@@ -12,12 +12,12 @@ from oncelog_storage.core.partition import Partition
 from oncelog_storage.core.partition_values import MarkerRequest, MarkerToWrite, marker_to_write
 from oncelog_storage.core.verification import KnownStart, Verifications
 
-_TV2: Final = 2
+TV2: Final = 2
 
 
 def is_late(partition: Partition, request: MarkerRequest) -> bool | None:
     """None: this leader does not know. A marker of TV2 never is: its epoch says of which transaction it is."""
-    if request.transaction_version >= _TV2:
+    if request.transaction_version >= TV2:
         return False
     return partition.verifications.is_late_marker(
         request.producer_id,

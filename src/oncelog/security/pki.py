@@ -138,8 +138,10 @@ class _Authority:
         made = _new_key()
         name = _name("oncelog development CA")
         builder = _builder(name, name, made, _CA_DAYS)
-        _write(key, _key_pem(made))
-        _write(certificate, _certificate_pem(_signed(builder, made, made, is_authority=True)))
+        write_private(key, _key_pem(made))
+        write_private(
+            certificate, _certificate_pem(_signed(builder, made, made, is_authority=True))
+        )
 
     def issue(self, name: str, hosts: Sequence[str], days: float) -> Identity:
         from cryptography import x509
@@ -159,8 +161,8 @@ class _Authority:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         signed = _signed(builder, made, self._key, is_authority=False)
         files = self._folder / f"{name}.pem", self._folder / f"{name}.key"
-        _write(files[1], _key_pem(made))
-        _write(files[0], _certificate_pem(signed))
+        write_private(files[1], _key_pem(made))
+        write_private(files[0], _certificate_pem(signed))
         return Identity(name, *files, signed.not_valid_after_utc)
 
 
@@ -261,8 +263,8 @@ def _key_pem(key: "ec.EllipticCurvePrivateKey") -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, and for its owner only."""
+def write_private(path: Path, content: bytes) -> None:
+    """Whole or not at all, and for its owner only. Raises OncelogError."""
     partial = path.with_name(f"{path.name}.partial")
     try:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -1,4 +1,4 @@
-"""A client that has not logged in asks for salts: it learns of no user, whoever made them, and after a restart too."""
+"""A client that has not logged in asks for salts. They show of no user that it exists, also after a restart."""
 
 import asyncio
 import base64

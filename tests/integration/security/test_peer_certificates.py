@@ -16,6 +16,7 @@ from tests.integration.security.test_mutual_tls import (
 )
 
 from oncelog.api.v1 import controller_pb2 as pb
+from oncelog.rpc import session_server
 from oncelog.rpc.channel import open_channel
 from oncelog.rpc.contract import CONTROLLER, SERVICES
 from oncelog.rpc.controller_stub import ControllerStreams
@@ -46,10 +47,17 @@ def pki(tmp_path):
     return folder
 
 
+class Silent(Watched):
+    """It answers no call."""
+
+    async def DescribeController(self, request, context):  # noqa: N802
+        await asyncio.Event().wait()
+
+
 @asynccontextmanager
-async def controller(folder):
+async def controller(folder, servicer=None):
     server = RpcServer(HOST, 0, limits(folder, "controller"))
-    server.served.add(CONTROLLER, Watched())
+    server.served.add(CONTROLLER, servicer or Watched())
     await server.start()
     try:
         yield f"{HOST}:{server.port}"
@@ -97,6 +105,16 @@ async def test_an_expired_certificate_ends_its_session(pki):
         await asyncio.sleep(1)
         with pytest.raises(PeerUnavailable):  # It does not open another one.
             await describe(session)
+
+
+async def test_a_call_without_an_end_holds_no_expired_stream(pki, monkeypatch):
+    monkeypatch.setattr(session_server, "DRAINED_WITHIN_S", 0.5)
+    made = make_certificate(pki, "gateway", HOSTS, days=4 / DAY_S)
+    async with controller(pki, Silent()) as address, session_to(address, limits(pki, "gateway")) as session:
+        with pytest.raises(PeerUnavailable) as ended:
+            await session.call(DESCRIBE.path, lambda: b"", 4 * DEADLINE_S)
+    assert ended.value.was_sent
+    assert 0 <= time.time() - made.ends.timestamp() <= 4
 
 
 async def test_a_renewed_certificate_goes_on_without_a_loss(pki):

@@ -143,14 +143,19 @@ def test_a_plain_install_shows_the_help_of_a_cluster(command):
     assert f"oncelog cluster {command}" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["", "gateway-1"], ids=["of all", "of the gateway"])
+@pytest.mark.parametrize("name", ["", "gateway-1", "file"])
 def test_a_gateway_with_a_certificate_is_named_by_https(tmp_path, name):
     members = plan_members(ClusterShape(), FreePorts(), port=0, gateway_port=0)
     state = ClusterState(members)
     state.write(tmp_path)
     assert Cluster.open(tmp_path).gateway.startswith("http://127.0.0.1:")
-    told = state.environments.setdefault(name, {}) if name else state.environment
-    told["ONCELOG_GATEWAY_TLS_CERTIFICATE_FILE"] = "gateway.pem"
+    if name == "file":
+        file = tmp_path / "oncelog.toml"
+        file.write_text('[gateway]\ntls_certificate_file = "gateway.pem"\n')
+        state.environment["ONCELOG_CONFIG"] = str(file)
+    else:
+        told = state.environments.setdefault(name, {}) if name else state.environment
+        told["ONCELOG_GATEWAY_TLS_CERTIFICATE_FILE"] = "gateway.pem"
     state.write(tmp_path)
     assert Cluster.open(tmp_path).gateway.startswith("https://127.0.0.1:")
 
