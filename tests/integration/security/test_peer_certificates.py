@@ -110,7 +110,10 @@ async def test_an_expired_certificate_ends_its_session(pki):
 async def test_a_call_without_an_end_holds_no_expired_stream(pki, monkeypatch):
     monkeypatch.setattr(session_server, "DRAINED_WITHIN_S", 0.5)
     made = make_certificate(pki, "gateway", HOSTS, days=4 / DAY_S)
-    async with controller(pki, Silent()) as address, session_to(address, limits(pki, "gateway")) as session:
+    async with (
+        controller(pki, Silent()) as address,
+        session_to(address, limits(pki, "gateway")) as session,
+    ):
         with pytest.raises(PeerUnavailable) as ended:
             await session.call(DESCRIBE.path, lambda: b"", 4 * DEADLINE_S)
     assert ended.value.was_sent
