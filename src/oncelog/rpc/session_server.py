@@ -34,7 +34,7 @@ GOING_AWAY_S = 0.5
 """For a caller to end the stream. One of an older version does not: what it sends later is lost with the stream."""
 
 DRAINED_WITHIN_S = 5.0
-"""For the calls in flight to be answered. A caller that no longer reads its replies holds no stream open for ever."""
+"""For calls in flight when their caller's certificate ends: one without an answer holds no stream open for ever."""
 
 _SESSION = SERVICES[PEER].methods["Session"].path
 
@@ -75,7 +75,7 @@ class PeerServicer:
         self._sessions[session] = None
         forget = None
         if self._certificates is not None:
-            forget = self._certificates.hold(context.auth_context(), session.drain)
+            forget = self._certificates.hold(context.auth_context(), session.expire)
         try:
             # Tells the caller that somebody is here, before it entrusts a call to the stream.
             await context.send_initial_metadata(())
@@ -139,6 +139,7 @@ class ServerSession:
         self._deadlines = DeadlineTimer(self._loop, self._end_late)
         self._is_draining = asyncio.Event()
         self._why_draining = STOPPING
+        self._drained_within_s: float | None = None
         self._is_going_away = False
         """The caller is to be told so."""
         self.ended = asyncio.Event()
@@ -164,9 +165,14 @@ class ServerSession:
             self._deadlines.stop()
             self.ended.set()
 
-    def drain(self, why: str = STOPPING) -> None:
-        """Refuse new calls; `run` returns when the last reply is written."""
+    def drain(self) -> None:
+        """Refuse new calls; `run` returns when the last reply is written. `PeerServicer.drain` cuts off."""
+        self._is_draining.set()
+
+    def expire(self, why: str) -> None:
+        """As `drain`, and `run` returns within DRAINED_WITHIN_S."""
         self._why_draining = why
+        self._drained_within_s = DRAINED_WITHIN_S
         self._is_draining.set()
 
     async def _drained(self) -> None:
@@ -174,7 +180,7 @@ class ServerSession:
         self._is_going_away = True
         self._has_replies.set()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAINED_WITHIN_S):
+            async with asyncio.timeout(self._drained_within_s):
                 while self._calls or self._bytes_held or self._is_going_away:
                     self._was_freed.clear()
                     await self._was_freed.wait()
